@@ -1,0 +1,43 @@
+# Every target sets up what it needs; the first one on a fresh machine takes longer.
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: demo test check simulate generate format clean
+
+demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node, and the job's recovery
+	slipway demo
+
+test: $(READY)  ## Every test: planner, API server, real nodes
+	$(PYTHON) -m tests.prepare
+	$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+N ?= 1000
+SEED ?= 0
+simulate: $(READY)  ## N random histories of faults from SEED on; a seed that breaks a rule prints its history
+	$(PYTHON) -m tests.simulation --count $(N) --seed $(SEED) --jobs 2
+
+check: $(READY)  ## Style, types, layers, generated files
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	$(PYTHON) -m pytest -q -k generated tests/api tests/chart
+
+generate: $(READY)  ## Write again what is generated from the models
+	$(PYTHON) -m slipway.api.crd > crds/slipway.dev_slicejobs.yaml
+	cp crds/slipway.dev_slicejobs.yaml charts/slipway/files/
+
+format: $(READY)
+	ruff check --fix .
+	ruff format .
+
+clean:  ## Remove the environment; the cache of built binaries stays
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml .ci/constraints.txt
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt pip
+	$(PYTHON) -m pip install --quiet -c .ci/constraints.txt --editable . --group dev
+	touch $@

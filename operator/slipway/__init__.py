@@ -1,0 +1,1 @@
+"""Slipway runs container jobs on TPU node pools and survives their preemptions."""

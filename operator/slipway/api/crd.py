@@ -1,0 +1,191 @@
+"""Generates the CustomResourceDefinition from the models: `python -m slipway.api.crd > crds/...`.
+
+The models are the one source. This module only translates: JSON Schema as pydantic writes it into the
+structural schema Kubernetes wants, with the rules about change that no single field can hold.
+"""
+
+import sys
+from typing import Any, Final
+
+import yaml
+
+from slipway.api.base import rule
+from slipway.api.names import GROUP, KIND, PLURAL, VERSION
+from slipway.api.slicejob import NAME_RULE, SliceJobSpec
+from slipway.api.status import SliceJobStatus
+
+CHANGEABLE: Final = frozenset({"suspend", "cancel", "retries", "timeouts", "ttlSecondsAfterFinished"})
+CHANGEABLE_WHILE_SUSPENDED: Final = frozenset({"nodeSelector", "tolerations", "podTemplate"})
+
+_NEVER_BEGAN: Final = (
+    "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase == 'Invalid'"
+    " && !has(oldSelf.status.attempt)"
+)
+_DROPPED: Final = ("title", "const", "discriminator", "$defs", "propertyNames")
+
+PRINTER_COLUMNS: Final = (
+    {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+    {"name": "Slices", "type": "string", "jsonPath": ".status.readySlices", "description": "Ready / requested"},
+    {"name": "Attempt", "type": "integer", "jsonPath": ".status.attempt"},
+    {"name": "Failures", "type": "integer", "jsonPath": ".status.failures"},
+    {"name": "Preemptions", "type": "integer", "jsonPath": ".status.preemptions"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {
+        "name": "Reason",
+        "type": "string",
+        "jsonPath": ".status.conditions[?(@.type=='Reconciling')].reason",
+        "priority": 1,
+    },
+    {"name": "Accelerator", "type": "string", "jsonPath": ".status.resolved.type", "priority": 1},
+)
+
+
+def _unchanged(field: str) -> str:
+    new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
+    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+
+
+def transition_rules() -> list[dict[str, str]]:
+    """CEL rules about what may change after creation; they stand at the root to see status as well."""
+    entries = [
+        rule(
+            "!has(oldSelf.spec.cancel) || !oldSelf.spec.cancel || (has(self.spec.cancel) && self.spec.cancel)",
+            "cancel cannot be taken back: create a new SliceJob",
+            path=".spec.cancel",
+        )
+    ]
+    for name, field in SliceJobSpec.model_fields.items():
+        alias = field.alias or name
+        if alias in CHANGEABLE:
+            continue
+        exceptions, hint = _NEVER_BEGAN, "delete the SliceJob and create it again"
+        if alias in CHANGEABLE_WHILE_SUSPENDED:
+            exceptions += " || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend)"
+            hint = "suspend the job first"
+        entries.append(
+            rule(
+                f"({exceptions}) || ({_unchanged(alias)})",
+                f"{alias} cannot change after creation: {hint}",
+                path=f".spec.{alias}",
+            )
+        )
+    return entries
+
+
+def structural(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """One JSON Schema node as a structural schema: references inlined, null and titles gone."""
+    node = _inlined(schema, definitions)
+    if node.get("x-kubernetes-int-or-string"):
+        node.pop("type", None)
+        node.pop("maxLength", None)
+    values = node.pop("additionalProperties", None)
+    if values is True:
+        node["x-kubernetes-preserve-unknown-fields"] = True
+    elif isinstance(values, dict):
+        node["additionalProperties"] = structural(values, definitions)
+    for key in _DROPPED:
+        node.pop(key, None)
+    if "properties" in node:
+        node["properties"] = {key: structural(value, definitions) for key, value in node["properties"].items()}
+    if "items" in node:
+        node["items"] = structural(node["items"], definitions)
+    _place_default(node)
+    return node
+
+
+def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    node = dict(schema)
+    if reference := node.pop("$ref", None):
+        node = {**definitions[reference.rsplit("/", 1)[1]], **node}
+    for option in node.pop("anyOf", None) or ():
+        if option.get("type") != "null":
+            node = {**structural(option, definitions), **node}
+    return node
+
+
+def _place_default(node: dict[str, Any]) -> None:
+    """Keep the defaults of scalars, and of objects made of such; an empty list or map is no default."""
+    default = node.pop("default", None)
+    if isinstance(default, dict):
+        parts = {key: value["default"] for key, value in node.get("properties", {}).items() if "default" in value}
+        if parts:
+            node["default"] = parts
+    elif default is not None and not isinstance(default, list | tuple):
+        node["default"] = default
+
+
+def _schema_of(model: type[SliceJobSpec] | type[SliceJobStatus]) -> dict[str, Any]:
+    schema = model.model_json_schema(by_alias=True)
+    return structural(schema, schema.pop("$defs", {}))
+
+
+def _without_defaults(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_defaults(value) for key, value in node.items() if key != "default"}
+    return [_without_defaults(value) for value in node] if isinstance(node, list) else node
+
+
+def openapi_schema() -> dict[str, Any]:
+    """The structural schema of a SliceJob."""
+    status = _without_defaults(_schema_of(SliceJobStatus))
+    status["properties"]["conditions"].update({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
+    status["properties"]["attempts"].update({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["number"]})
+    return {
+        "description": "A SliceJob runs one container job on TPU slices, restarts it as a whole when a slice is "
+        "preempted or a program fails, and keeps the account of why.",
+        "type": "object",
+        "required": ["spec"],
+        "x-kubernetes-validations": [NAME_RULE, *transition_rules()],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            # Bounded, or the API server takes the rule about the name for too costly.
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 63}}},
+            "spec": _schema_of(SliceJobSpec),
+            "status": status,
+        },
+    }
+
+
+def custom_resource_definition() -> dict[str, Any]:
+    """The whole CRD, ready for `kubectl apply --server-side`."""
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [dict(column) for column in PRINTER_COLUMNS],
+        "schema": {"openAPIV3Schema": openapi_schema()},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "plural": PLURAL,
+                "singular": "slicejob",
+                "shortNames": ["sj"],
+                "categories": ["all"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def to_yaml() -> str:
+    """The CRD as it stands in `crds/`."""
+    header = "# Generated by `make generate` from slipway.api; do not edit.\n"
+    return header + yaml.dump(custom_resource_definition(), Dumper=_Dumper, sort_keys=False, width=110)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(to_yaml())

@@ -1,0 +1,208 @@
+"""`slipway cluster`: a Kubernetes with TPU node pools on this machine, for those without TPUs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool
+from slipway.local_cluster import status as observed
+from slipway.local_cluster.progress import for_console, step
+from slipway.local_cluster.spec import explain, parse_pool
+
+DEFAULT_NAME = "slipway"
+DEFAULT_POOLS = ("2*v5p-16", "1*cpu")
+
+out = Console(soft_wrap=True)
+err = Console(stderr=True)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Show expected faults as sentences, and exit with 1."""
+    try:
+        yield
+    except ValidationError as error:
+        raise click.ClickException(explain(error)) from error
+    except LocalClusterError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.group()
+def cluster() -> None:
+    """Run Kubernetes with TPU node pools on this machine, without any TPU.
+
+    Nodes are `simulated` (pods are marked Running, nothing is executed; thousands fit) or `real` (containerd and a
+    kubelet each, running containers; Linux and root only).
+    """
+
+
+@cluster.command()
+@click.argument("name", default=DEFAULT_NAME)
+@click.option("--real", metavar="COUNT*TYPE", multiple=True, help="Real node pools, e.g. 2*v5p-16 or 1*cpu.")
+@click.option("--simulated", metavar="COUNT*TYPE", multiple=True, help="Simulated node pools.")
+@click.option(
+    "--spot/--on-demand", default=False, help="Whether the TPU pools are spot capacity.  [default: on-demand]"
+)
+@click.option(
+    "--image", "images", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Image archive that every real node starts with.",
+)  # fmt: skip
+def up(name: str, real: tuple[str, ...], simulated: tuple[str, ...], spot: bool, images: tuple[Path, ...]) -> None:
+    """Make the cluster NAME, or do nothing if it runs already as asked.
+
+    For a TPU type COUNT is the number of slices (node pools), for `cpu` the number of nodes. Without --real and
+    --simulated the cluster has two simulated v5p-16 slices and one simulated CPU node.
+    """
+    with plain_errors():
+        if not real and not simulated:
+            simulated = DEFAULT_POOLS
+        pools = [_pool(text, "real", spot) for text in real] + [_pool(text, "simulated", spot) for text in simulated]
+        spec = ClusterSpec(name=name, pools=pools, images=[path.absolute() for path in images])
+        provider = NativeProvider()
+        before = provider.running(spec)
+        made = before or provider.up(spec, for_console(err))
+        if before is not None:
+            out.print(f"The cluster {name} runs already as asked; nothing was changed.", highlight=False)
+    nodes = len(spec.nodes())
+    out.print(f"Cluster {name}: {nodes} node{'' if nodes == 1 else 's'} at {made.server}", highlight=False)
+    out.print(f"\n  export KUBECONFIG={made.kubeconfig}\n", highlight=False)
+    out.print(f"Remove it with: slipway cluster down {name}", highlight=False)
+
+
+def _pool(text: str, kind: str, spot: bool) -> Pool:
+    pool = parse_pool(text, "real" if kind == "real" else "simulated")
+    return pool.model_copy(update={"spot": spot and pool.type != "cpu"})
+
+
+@cluster.command()
+@click.argument("name", default=DEFAULT_NAME)
+def down(name: str) -> None:
+    """Remove the cluster NAME and everything that belongs to it; also one that is half made or broken."""
+    with plain_errors():
+        removed = NativeProvider().down(name, for_console(err))
+    out.print(f"The cluster {name} is removed." if removed else f"There is no cluster {name}.", highlight=False)
+
+
+@cluster.command()
+@click.argument("name", required=False)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def status(name: str | None, output: str) -> None:
+    """Show one cluster, or all of them."""
+    with plain_errors():
+        provider = NativeProvider()
+        found = [observed.of(each) for each in ([name] if name else provider.names())]
+    if output == "json":
+        click.echo(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
+        return
+    if not found:
+        out.print("There are no clusters. `slipway cluster up` makes one.", highlight=False)
+    for each in found:
+        _show(each)
+
+
+def _show(found: observed.ClusterStatus) -> None:
+    out.print(f"{found.name}: {found.state} {found.server}".rstrip(), highlight=False)
+    dead = [process for process, alive in found.processes.items() if not alive]
+    if dead:
+        out.print(f"  ended: {', '.join(dead)} (logs in {found.folder / 'logs'})", highlight=False)
+    if found.state in ("Unfinished", "Unreadable"):
+        out.print(f"  `slipway cluster down {found.name}` removes it.", highlight=False)
+    if found.kubeconfig:
+        out.print(f"  export KUBECONFIG={found.kubeconfig}", highlight=False)
+    if found.nodes:
+        table = Table("node", "kind", "pool", "accelerator", "tpus", "state", box=None, pad_edge=True)
+        for node in found.nodes:
+            accelerator = node.accelerator + (" (spot)" if node.spot else "")
+            table.add_row(node.name, node.kind, node.pool, accelerator, str(node.tpus or ""), node.state)
+        out.print(table)
+
+
+@cluster.command()
+@click.argument("name", default=DEFAULT_NAME)
+def env(name: str) -> None:
+    """Print what makes a shell use the cluster NAME: `eval "$(slipway cluster env)"`.
+
+    It sets KUBECONFIG, and puts a kubectl that fits the cluster in front of PATH.
+    """
+    with plain_errors():
+        found = NativeProvider().get(name)
+        kubectl = Path(found.state.binaries["kubectl"])
+    click.echo(f"export KUBECONFIG={shlex.quote(str(found.kubeconfig))}")
+    click.echo(f"export PATH={shlex.quote(str(kubectl.parent))}:$PATH")
+
+
+class Seconds(click.ParamType[float]):
+    """A duration such as `20s`, `2m` or `20`."""
+
+    name = "DURATION"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the duration."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a duration; write for example 20s or 2m.", param, ctx)
+        return float(found.group(1)) * {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}[found.group(2)]
+
+
+nodes_argument = click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+cluster_option = click.option("--cluster", "name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster.")
+
+
+@cluster.command()
+@nodes_argument
+@cluster_option
+@click.option("--return-after", type=Seconds(), help="Wait this long, then bring the nodes back, e.g. 20s.")
+@click.option("--notice", type=Seconds(), default="0s", help="Announce it by GKE's taint this long before, e.g. 5s.")
+def preempt(nodes: tuple[str, ...], name: str, return_after: float | None, notice: float) -> None:
+    """Take nodes away as a cloud takes spot machines: killed at once, then the Node object is deleted.
+
+    NODE may also be a node pool: all of its nodes go together, as those of a TPU slice do.
+    """
+    with plain_errors():
+        target = NativeCluster(name, for_console(err))
+        chosen = _expand(target, nodes)
+        target.preempt(*chosen, notice=notice)
+        if return_after is not None:
+            with step(target.progress, f"Waiting {return_after:g} s before {', '.join(chosen)} return"):
+                time.sleep(return_after)
+            target.restore(*chosen)
+    out.print(f"{', '.join(chosen)}: {'preempted' if return_after is None else 'preempted and back'}", highlight=False)
+
+
+@cluster.command()
+@nodes_argument
+@cluster_option
+def restore(nodes: tuple[str, ...], name: str) -> None:
+    """Bring preempted nodes (or all of a node pool) back as fresh machines with new UIDs."""
+    with plain_errors():
+        target = NativeCluster(name, for_console(err))
+        chosen = _expand(target, nodes)
+        target.restore(*chosen)
+    out.print(f"{', '.join(chosen)}: back", highlight=False)
+
+
+def _expand(target: NativeCluster, names: tuple[str, ...]) -> list[str]:
+    """Replace names of node pools by the names of their nodes."""
+    chosen = [node for name in names for node in (target.slice_nodes(name) or [name])]
+    return list(dict.fromkeys(chosen))
+
+
+@cluster.command("load-image")
+@click.argument("archives", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@cluster_option
+def load_image(archives: tuple[Path, ...], name: str) -> None:
+    """Load image archives (OCI or docker save) into every real node; nodes that have them are left alone."""
+    with plain_errors():
+        NativeCluster(name, for_console(err)).load_images([path.absolute() for path in archives])
+    out.print("Loaded.")

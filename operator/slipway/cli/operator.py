@@ -1,0 +1,24 @@
+"""`slipway operator`: the process that runs in the cluster."""
+
+import sys
+
+import click
+
+
+@click.command()
+@click.option("--namespaces", metavar="NAMES", help="Namespaces to serve, separated by commas; all by default.")
+@click.option("--coordinator-port", metavar="PORT", help="Coordinator port of jobs that name none; 8081 by default.")
+@click.option("--topology-key", metavar="LABEL", help="Node label whose values are TPU slices.")
+@click.option("--lease-name", metavar="NAME", help="Lease that says which process leads.")
+@click.option("--lease-namespace", metavar="NAME", help="Namespace of the Lease; the operator's own by default.")
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+@click.option("--health-port", metavar="PORT", help="Port of /healthz; 0 serves none.")
+@click.option("--kubeconfig", metavar="FILE", help="Kubeconfig to use; otherwise as kubectl would.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+def operator(**options: str | None) -> None:
+    """Run the operator until it is told to stop."""
+    # Here, because no other command needs kopf and it takes most of a second to load.
+    from slipway.shell.main import main
+    from slipway.shell.settings import Flags
+
+    sys.exit(main(Flags(**options)))

@@ -1,0 +1,132 @@
+"""Where the API server is, and how to prove who we are.
+
+The official client reads the configuration: kubeconfig with exec plugins and auth providers, or the service account
+of a pod. What it yields is kept fresh here, for a token lives an hour and this process lives for months.
+"""
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+log = logging.getLogger(__name__)
+
+DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+
+_RENEWAL_PAUSE: Final = 5.0
+"""Seconds during which a second 401 does not run the exec plugin again."""
+_BEFORE_EXPIRY: Final = timedelta(seconds=30)
+
+
+class AccessError(Exception):
+    """There is no usable configuration; the message says what was looked for."""
+
+
+class Access:
+    """An API server's address and credentials that stay valid."""
+
+    def __init__(
+        self, configuration: Configuration, reload: Callable[[Configuration], Awaitable[datetime | None]] | None = None
+    ) -> None:
+        """`reload` reads everything again into the configuration and returns when that expires, if it does."""
+        self._configuration = configuration
+        self._reload = reload
+        self._expires: datetime | None = None
+        self._renewed = -_RENEWAL_PAUSE
+        self._lock = asyncio.Lock()
+        self.server: Final[str] = str(configuration.host).rstrip("/")
+        """URL without a trailing slash."""
+        self.proxy: Final[str | None] = configuration.proxy
+        self.server_hostname: Final[str | None] = configuration.tls_server_name
+        """Name that the server's certificate is checked for, where it is not the address."""
+        self.ssl: Final[ssl.SSLContext | None] = _context(configuration) if self.server.startswith("https") else None
+
+    async def authorization(self) -> str | None:
+        """Value of the Authorization header; None where a client certificate or nothing at all identifies us."""
+        if self._configuration.refresh_api_key_hook is not None:
+            self._configuration.refresh_api_key_hook(self._configuration)
+        elif self._expires is not None and datetime.now(UTC) >= self._expires - _BEFORE_EXPIRY:
+            await self.renew()
+        token: str | None = self._configuration.api_key.get("BearerToken")
+        return token.strip() if token else None
+
+    async def renew(self) -> bool:
+        """Read the credentials again after they were refused or have expired; False where that cannot help."""
+        if self._reload is None:
+            return False
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if now - self._renewed < _RENEWAL_PAUSE:
+                return True
+            self._renewed = now
+            try:
+                self._expires = await self._reload(self._configuration)
+            except (ConfigException, OSError) as error:
+                log.warning("credentials could not be read again: %s", error)
+                return False
+            if self.ssl is not None and self._configuration.cert_file:
+                self.ssl.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
+            return True
+
+
+async def load_access(kubeconfig: Path | None = None, context: str | None = None) -> Access:
+    """Read the configuration as kubectl does: the file given, $KUBECONFIG, ~/.kube/config, or the pod's account.
+
+    Raises:
+        AccessError: when none of them is there, or the one that is cannot be used.
+    """
+    path = _kubeconfig(kubeconfig)
+    try:
+        if path is not None:
+            return await _from_kubeconfig(path, context)
+        configuration = Configuration()
+        load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError, ssl.SSLError) as error:
+        looked = path or f"$KUBECONFIG, {DEFAULT_KUBECONFIG} and the pod's service account"
+        raise AccessError(f"no way to the API server by {looked}: {error}") from error
+    return Access(configuration)
+
+
+def open_access(server: str) -> Access:
+    """An API server that asks nobody who he is, such as a proxy on this machine."""
+    return Access(Configuration(host=server))
+
+
+def _kubeconfig(given: Path | None) -> str | None:
+    if given is not None:
+        return str(given)
+    if named := os.environ.get("KUBECONFIG"):
+        return named
+    default = Path(DEFAULT_KUBECONFIG).expanduser()
+    return str(default) if default.exists() else None
+
+
+async def _from_kubeconfig(path: str, context: str | None) -> Access:
+    async def reload(configuration: Configuration) -> datetime | None:
+        loader: Any = await load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=path, context=context, client_configuration=configuration, persist_config=False
+        )
+        return getattr(loader, "exec_plugin_expiry", None)
+
+    configuration = Configuration()
+    expires = await reload(configuration)
+    access = Access(configuration, reload)
+    access._expires = expires
+    return access
+
+
+def _context(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

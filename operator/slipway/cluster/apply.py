@@ -1,0 +1,258 @@
+"""Carries a plan out: the status first, then the actions in their order.
+
+A crash between any two requests loses nothing: the status says what was decided, names are a function of the job and
+the place in it, and a decision is made anew from what is found. What the server answers goes into the cache at once,
+so that the next decision does not wait for the watch.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from slipway.api.status import SliceJobStatus
+from slipway.cluster import paths
+from slipway.cluster.cache import Cache
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from slipway.cluster.events import EventRecorder
+from slipway.cluster.jobs import read_job
+from slipway.cluster.lanes import Lanes
+from slipway.cluster.merge_patch import merge_patch
+from slipway.cluster.removal import Remover
+from slipway.cluster.store import ASKED_SECONDS, Key
+from slipway.cluster.wire import JsonObject
+from slipway.planner.actions import (
+    Action,
+    Body,
+    CheckPod,
+    CreateConfigMaps,
+    CreatePods,
+    CreateService,
+    DeleteJob,
+    DeletePods,
+    ForceDeletePod,
+    LookAtNodes,
+    Plan,
+)
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import Job, Node, Pod, Rejection, Slot
+
+log = logging.getLogger(__name__)
+
+MAX_CREATES: Final = 512
+"""Pods created before looking at the job again: reacting never waits behind a huge create."""
+
+NOW: Final = 0.0
+_REFUSALS: Final = (BadRequest, Forbidden, Invalid)
+
+
+class Blocked(Exception):
+    """An object of somebody else has the name that ours needs; it has to go first."""
+
+
+class _OwnerReference(msgspec.Struct):
+    uid: str = ""
+
+
+class _OwnedMeta(msgspec.Struct, rename="camel"):
+    owner_references: tuple[_OwnerReference, ...] = ()
+
+
+class _Owned(msgspec.Struct):
+    metadata: _OwnedMeta
+
+
+class Applier:
+    """Writes what the planner decided. One serves all jobs; writes are bounded, and fair between jobs."""
+
+    def __init__(
+        self, api: ApiConnection, cache: Cache, recorder: EventRecorder, *, now: Callable[[], datetime]
+    ) -> None:
+        """`now` is the wall clock in UTC."""
+        self._api = api
+        self._cache = cache
+        self._recorder = recorder
+        self._now = now
+        self._lanes = Lanes()
+        self.remover = Remover(api, cache, self._lanes)
+
+    async def apply(self, plan: Plan, job: Job) -> float | None:
+        """Write the status, record the Events, act.
+
+        Returns:
+            Seconds after which the job should be looked at again; None when the watch will tell.
+
+        Raises:
+            Blocked: an object of somebody else has a name that ours needs.
+            SlipwayClusterError: anything else that kept the plan from being carried out; trying again is safe.
+        """
+        current = await self._write_status(job, plan.status)
+        if current is None:
+            return NOW
+        self._announce(current, plan)
+        again = [NOW] if current is not job else []
+        for action in plan.actions:
+            wait = await self._act(action, current)
+            if wait is not None:
+                again.append(wait)
+        return min(again, default=None)
+
+    def _announce(self, job: Job, plan: Plan) -> None:
+        announcements = plan.announcements
+        if (late := self._cache.untold(job)) is not None and all(one.reason != late.reason for one in announcements):
+            # The write was ours, but its answer, or the process that made it, was lost.
+            announcements = (*announcements, late)
+        for announcement in announcements:
+            log.info("%s: %s", announcement.reason, announcement.message, extra={"job": _shown(job)})
+            self._recorder.record(job, announcement)
+
+    async def _write_status(self, job: Job, wanted: SliceJobStatus) -> Job | None:
+        """Returns the job with that status, the same object when it had it; None when the job has changed."""
+        if wanted == job.status:
+            return job
+        patch = merge_patch(dump_status(job.status), dump_status(wanted))
+        if not patch:
+            return job
+        key, path = _key(job), paths.job(job.namespace, job.name)
+        body = {"metadata": {"resourceVersion": job.resource_version}, "status": patch}
+        try:
+            written = await self._api.patch_status(path, body, JsonObject)
+        except NotFound:
+            self._cache.forget(key)
+            return None
+        except Conflict:
+            await self._fetch(key)
+            known = self._cache.jobs.get(key)
+            # Perhaps a first try whose answer was lost: then it is written, and its Events are still to be told.
+            same = known is not None and (known.uid, known.generation) == (job.uid, job.generation)
+            if known is None or not same or dump_status(known.status) != dump_status(wanted):
+                return None
+            self._cache.status_written(job, self._now())
+            return known
+        self._cache.status_written(job, self._now())
+        self._cache.jobs.upsert(written)
+        # Not what the cache holds by now, which may be of a later generation than the plan.
+        return read_job(written, job)
+
+    async def _fetch(self, key: Key) -> None:
+        try:
+            self._cache.jobs.upsert(await self._api.get(paths.job(*key), JsonObject))
+        except NotFound:
+            self._cache.forget(key)
+
+    async def _act(self, action: Action, job: Job) -> float | None:
+        match action:
+            case CheckPod():
+                return await self._check_pod(action, job)
+            case CreateService():
+                await self._ensure(paths.services(job.namespace), action.body, job)
+            case CreateConfigMaps():
+                await self._lanes.run(
+                    action.bodies, lambda body: self._ensure(paths.config_maps(job.namespace), body, job)
+                )
+            case CreatePods():
+                return await self._create_pods(action, job)
+            case DeletePods():
+                await self.remover.delete_pods(action, job)
+                return ASKED_SECONDS + 1.0
+            case LookAtNodes():
+                return await self._look_at_nodes(action)
+            case ForceDeletePod():
+                await self.remover.force_delete_pod(action, job)
+            case DeleteJob():
+                await self.remover.delete_job(job)
+        return None
+
+    async def _look_at_nodes(self, action: LookAtNodes) -> float:
+        async def look(name: str) -> None:
+            try:
+                self._cache.nodes.applied(await self._api.get(paths.node(name), Node))
+            except NotFound:
+                self._cache.nodes.went(name)
+
+        await self._lanes.run(action.names, look)
+        return NOW
+
+    async def _check_pod(self, action: CheckPod, job: Job) -> float:
+        try:
+            await self._api.create(paths.pods(job.namespace), action.body, Pod, check=True)
+        except AlreadyExists:
+            self._cache.accepted(job)
+        except _REFUSALS as error:
+            self._reject(job, error)
+        else:
+            self._cache.accepted(job)
+        return NOW
+
+    async def _ensure(self, collection: str, body: Body, job: Job) -> None:
+        try:
+            await self._api.create(collection, body, msgspec.Raw)
+        except AlreadyExists:
+            path = f"{collection}/{body['metadata']['name']}"
+            found = await self._api.get(path, _Owned)
+            if all(owner.uid != job.uid for owner in found.metadata.owner_references):
+                raise Blocked(f"{body['kind']} {body['metadata']['name']} belongs to another owner") from None
+
+    async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
+        factory = PodFactory(job, self._cache.settings)
+
+        async def create(slot: Slot) -> None:
+            if not self._is_current(job):
+                raise _Enough
+            try:
+                await self._create_pod(factory.pod(action.attempt, slot), job)
+            except _REFUSALS as error:
+                self._reject(job, error)
+                raise _Enough from error
+
+        try:
+            await self._lanes.run(action.slots[:MAX_CREATES], create)
+        except _Enough:
+            return NOW
+        self._cache.accepted(job)
+        return NOW
+
+    async def _create_pod(self, body: Body, job: Job) -> None:
+        collection = paths.pods(job.namespace)
+        try:
+            pod = await self._api.create(collection, body, Pod)
+        except AlreadyExists:
+            name = body["metadata"]["name"]
+            try:
+                pod = await self._api.get(f"{collection}/{name}", Pod)
+            except NotFound:
+                return
+            if pod.metadata.labels.job_uid != job.uid:
+                raise Blocked(f"pod {name} belongs to somebody else") from None
+        self._cache.pods.applied(pod)
+
+    def _reject(self, job: Job, error: ApiError) -> None:
+        quota = isinstance(error, Forbidden) and error.quota
+        log.warning("the API server refuses a pod: %s", error.message, extra={"job": _shown(job)})
+        self._cache.rejected(job, Rejection(error.message, self._now(), quota))
+
+    def _is_current(self, job: Job) -> bool:
+        known = self._cache.jobs.get(_key(job))
+        return known is not None and (known.uid, known.generation, known.deleting) == (job.uid, job.generation, False)
+
+
+class _Enough(Exception):
+    """Creating further pods of this plan makes no sense."""
+
+
+def dump_status(status: SliceJobStatus) -> dict[str, Any]:
+    """The status as JSON; empty for one that was never written, so that the first write says everything."""
+    if status == SliceJobStatus():
+        return {}
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _key(job: Job) -> Key:
+    return job.namespace, job.name
+
+
+def _shown(job: Job) -> str:
+    return f"{job.namespace}/{job.name}"

@@ -1,0 +1,303 @@
+"""The one way to the API server: plain JSON over one bounded pool of connections.
+
+Models of the official client cost more than the whole round trip, so bodies are JSON on the way out and narrow
+structs on the way in. What may be retried is retried here, because every name is deterministic and every change
+carries a precondition; what may not be is left to the caller.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from slipway.cluster.access import Access
+from slipway.cluster.errors import ApiError, ConnectionLost, ServerError, TooManyRequests, from_response
+from slipway.cluster.wire import JsonObject, Listing, Page, decode
+
+T = TypeVar("T")
+
+MAX_CONNECTIONS: Final = 64
+PAGE_SIZE: Final = 500
+
+READ_SECONDS: Final = 30.0
+WRITE_SECONDS: Final = 4.5
+"""Shorter than what lies between the end of our leadership and the beginning of another's."""
+COLLECTION_SECONDS: Final = 30.0
+"""Deleting thousands takes long; it only ever touches an attempt that is over, so a late one does no harm."""
+WATCH_SECONDS: Final = 290
+"""After this the server ends a watch; it is taken up again where it ended."""
+SILENCE_SECONDS: Final = 75.0
+"""A watch without even a bookmark (one each 60 s) for this long is dead."""
+
+_PAUSES: Final = (0.1, 0.5)
+"""Seconds before the second and third try."""
+_LONGEST_PAUSE: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    url: str
+    query: Mapping[str, str] | None
+    data: bytes | None
+    headers: Mapping[str, str]
+    limits: aiohttp.ClientTimeout
+
+
+class ApiConnection:
+    """The verbs of the API server.
+
+    Each raises the tree of `slipway.cluster.errors`. `guard` is called before every write, each retry included, and
+    may raise: a leader that has lost its Lease writes nothing.
+    """
+
+    def __init__(self, access: Access, guard: Callable[[], None] = lambda: None) -> None:
+        """Must be called, and closed, in a running event loop."""
+        self._access = access
+        self.guard = guard
+        self._connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=access.ssl or True, keepalive_timeout=60)
+        self._session = self.new_session()
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return self._access.server
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+        await self._connector.close()
+
+    def new_session(self) -> aiohttp.ClientSession:
+        """A session over the same pool and credentials; whoever gets it closes it."""
+        return aiohttp.ClientSession(
+            connector=self._connector,
+            connector_owner=False,
+            middlewares=(self._authorize,),
+            proxy=self._access.proxy,
+            headers={"User-Agent": "slipway"},
+        )
+
+    async def _authorize(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        # Set for each request rather than in the session's headers: tokens rotate while sessions live on.
+        request.server_hostname = self._access.server_hostname
+        if header := await self._access.authorization():
+            request.headers["Authorization"] = header
+        response = await handler(request)
+        if response.status != 401 or not await self._access.renew():
+            return response
+        response.close()
+        if header := await self._access.authorization():
+            request.headers["Authorization"] = header
+        return await handler(request)
+
+    async def get(self, path: str, kind: type[T]) -> T:
+        """One object."""
+        answer: T = decode(kind, await self._send("GET", path, seconds=READ_SECONDS))
+        return answer
+
+    async def pages(
+        self, path: str, kind: type[T], *, label_selector: str = "", field_selector: str = ""
+    ) -> AsyncIterator[Page[T]]:
+        """A list, page by page; every page is as of the same resource version.
+
+        Raises:
+            Gone: when reading took so long that the server has forgotten that version.
+        """
+        query = {"limit": str(PAGE_SIZE)} | _selectors(label_selector, field_selector)
+        while True:
+            content = await self._send("GET", path, query=query, seconds=READ_SECONDS)
+            page: Page[T] = decode(Page[kind], content)  # type: ignore[valid-type]
+            yield page
+            if not page.metadata.next:
+                return
+            query["continue"] = page.metadata.next
+
+    async def list(self, path: str, kind: type[T], *, label_selector: str = "", field_selector: str = "") -> Listing[T]:
+        """Every object, and the resource version to watch from."""
+        items: list[T] = []
+        version = ""
+        async for page in self.pages(path, kind, label_selector=label_selector, field_selector=field_selector):
+            version = version or page.metadata.resource_version
+            items.extend(page.items or ())
+        return Listing(items, version)
+
+    async def watch(self, path: str, *, resource_version: str, label_selector: str = "") -> AsyncIterator[bytes]:
+        """The raw lines of a watch, until the server ends it; bookmarks are asked for.
+
+        Raises:
+            ConnectionLost: when it breaks or falls silent.
+        """
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        } | _selectors(label_selector, "")
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS)
+        try:
+            async with self._session.get(self.server + path, params=query, timeout=timeout) as response:
+                if response.status >= 400:
+                    raise from_response(response.status, await response.read(), response.headers.get("Retry-After"))
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        yield line
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ConnectionLost(f"watch of {path}: {_said(error)}") from error
+
+    async def create(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        kind: type[T],
+        *,
+        check: bool = False,
+        seconds: float = WRITE_SECONDS,
+        guarded: bool = True,
+    ) -> T:
+        """Create an object of a deterministic name; `check` asks for a strict dry run.
+
+        An answer lost on the way makes the retry end in AlreadyExists; the caller looks whose object it is.
+        """
+        query = {"dryRun": "All", "fieldValidation": "Strict"} if check else None
+        content = await self._send("POST", path, query=query, body=body, seconds=seconds, write=guarded)
+        answer: T = decode(kind, content)
+        return answer
+
+    async def replace(
+        self, path: str, body: Mapping[str, Any], kind: type[T], *, seconds: float = WRITE_SECONDS, guarded: bool = True
+    ) -> T:
+        """Replace an object; the body carries the resource version it is based on."""
+        content = await self._send("PUT", path, body=body, seconds=seconds, write=guarded)
+        answer: T = decode(kind, content)
+        return answer
+
+    async def patch_status(self, path: str, patch: Mapping[str, Any], kind: type[T]) -> T:
+        """Merge into an object's status; the patch carries the resource version it is based on.
+
+        Raises:
+            Conflict: when the object has changed, or when a first try had been heard after all.
+        """
+        content = await self._send(
+            "PATCH",
+            f"{path}/status",
+            body=patch,
+            seconds=WRITE_SECONDS,
+            write=True,
+            content_type="application/merge-patch+json",
+        )
+        answer: T = decode(kind, content)
+        return answer
+
+    async def delete(
+        self, path: str, *, uid: str, grace_seconds: int | None = None, propagation: str | None = None
+    ) -> None:
+        """Delete the object with that UID.
+
+        Raises:
+            Conflict: when another object has the name by now.
+        """
+        body: JsonObject = {"preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            body["propagationPolicy"] = propagation
+        await self._send("DELETE", path, body=body, seconds=WRITE_SECONDS, write=True)
+
+    async def delete_collection(
+        self,
+        path: str,
+        kind: type[T],
+        *,
+        label_selector: str,
+        field_selector: str = "",
+        grace_seconds: int | None = None,
+    ) -> tuple[T, ...]:
+        """Delete everything that matches; returns it as it was just before."""
+        if not label_selector:
+            raise ValueError("a collection is never deleted without a label selector")
+        body = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        query = _selectors(label_selector, field_selector)
+        content = await self._send("DELETE", path, query=query, body=body, seconds=COLLECTION_SECONDS, write=True)
+        page: Page[T] = decode(Page[kind], content)  # type: ignore[valid-type]
+        return page.items or ()
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        seconds: float,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        write: bool = False,
+        content_type: str = "application/json",
+    ) -> bytes:
+        request = _Request(
+            method,
+            self.server + path,
+            query,
+            None if body is None else msgspec.json.encode(body),
+            {} if body is None else {"Content-Type": content_type},
+            aiohttp.ClientTimeout(total=seconds),
+        )
+        guard = self.guard if write else _free
+        for pause in _PAUSES:
+            guard()
+            try:
+                return await self._once(request)
+            except (ConnectionLost, ServerError, TooManyRequests) as error:
+                asked = error.retry_after if isinstance(error, ApiError) else None
+                wait = (asked or pause) * random.uniform(1.0, 1.5)
+                if wait > _LONGEST_PAUSE:
+                    raise
+            await asyncio.sleep(wait)
+        guard()
+        return await self._once(request)
+
+    async def _once(self, request: _Request) -> bytes:
+        try:
+            async with self._session.request(
+                request.method,
+                request.url,
+                params=request.query,
+                data=request.data,
+                headers=request.headers,
+                timeout=request.limits,
+            ) as response:
+                content = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ConnectionLost(f"{request.method} {request.url}: {_said(error)}") from error
+        if response.status >= 400:
+            raise from_response(response.status, content, response.headers.get("Retry-After"))
+        return content
+
+
+def _free() -> None:
+    """No guard."""
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    given = {"labelSelector": labels, "fieldSelector": fields}
+    return {name: value for name, value in given.items() if value}
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__

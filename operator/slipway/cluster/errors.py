@@ -1,0 +1,172 @@
+"""What the API server may answer instead of what was asked for.
+
+SlipwayClusterError
+├── ApiError                 the server answered with a Status
+│   ├── BadRequest           400
+│   ├── Unauthorized         401
+│   ├── Forbidden            403, `.quota` when only a quota stands in the way
+│   ├── NotFound             404
+│   ├── Conflict             409, the object has changed meanwhile
+│   ├── AlreadyExists        409, the name is taken
+│   ├── Gone                 410, the resource version is too old to watch from
+│   ├── Invalid              422, `.causes` names the fields
+│   ├── TooManyRequests      429, `.retry_after`
+│   └── ServerError          5xx
+├── ConnectionLost           no answer, or half of one
+└── Garbled                  an answer that cannot be read
+"""
+
+from typing import Final
+
+import msgspec
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One field the server found fault with."""
+
+    field: str = ""
+    message: str = ""
+    reason: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel"):
+    """The details of a Status."""
+
+    name: str = ""
+    kind: str = ""
+    causes: tuple[Cause, ...] | None = None
+    retry_after_seconds: float | None = None
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The Status object of meta/v1."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: Details | None = None
+
+
+class SlipwayClusterError(Exception):
+    """Anything that goes wrong between this process and the API server."""
+
+
+class ConnectionLost(SlipwayClusterError):
+    """The server gave no answer, or not all of it; whether it acted is unknown."""
+
+
+class Garbled(SlipwayClusterError):
+    """The server's answer cannot be read."""
+
+
+class ApiError(SlipwayClusterError):
+    """The server refused, and said why."""
+
+    def __init__(self, status: int, reason: str, message: str, details: Details | None = None) -> None:
+        super().__init__(message or reason or f"HTTP {status}")
+        self.status: Final = status
+        """HTTP status code."""
+        self.reason: Final = reason
+        """Kubernetes' reason in one CamelCase word; empty when a proxy answered."""
+        self.message: Final = message or reason or f"HTTP {status}"
+        self.details: Final = details or Details()
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds the server asks to wait before the next try."""
+        return self.details.retry_after_seconds
+
+
+class BadRequest(ApiError):
+    """The request cannot be read; with strict field validation also: it has an unknown field."""
+
+
+class Unauthorized(ApiError):
+    """The server does not know who we are."""
+
+
+class Forbidden(ApiError):
+    """A role, a policy, an admission rule or a quota is in the way."""
+
+    @property
+    def quota(self) -> bool:
+        """Whether only a quota stands in the way, so that waiting may help."""
+        return "exceeded quota" in self.message
+
+
+class NotFound(ApiError):
+    """There is no such object, or no such resource."""
+
+
+class Conflict(ApiError):
+    """The object has another UID or resource version by now."""
+
+
+class AlreadyExists(ApiError):
+    """The name is taken."""
+
+
+class Gone(ApiError):
+    """The resource version or the continuation is too old."""
+
+
+class Invalid(ApiError):
+    """The object breaks a rule of its schema or of validation."""
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """The fields at fault."""
+        return self.details.causes or ()
+
+
+class TooManyRequests(ApiError):
+    """The server is busy."""
+
+
+class ServerError(ApiError):
+    """The server failed, or timed out, on its own side."""
+
+
+_BY_REASON: Final[dict[str, type[ApiError]]] = {
+    "AlreadyExists": AlreadyExists,
+    "Expired": Gone,
+    "Gone": Gone,
+}
+_BY_STATUS: Final[dict[int, type[ApiError]]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+_MAX_TEXT: Final = 512
+
+_decoder: Final = msgspec.json.Decoder(Status)
+
+
+def from_status(status: Status) -> ApiError:
+    """The error that a Status object stands for."""
+    fallback = ServerError if status.code >= 500 else ApiError
+    kind = _BY_REASON.get(status.reason) or _BY_STATUS.get(status.code, fallback)
+    return kind(status.code, status.reason, status.message, status.details)
+
+
+def from_response(code: int, content: bytes, retry_after: str | None = None) -> ApiError:
+    """The error that an HTTP answer of 400 or more stands for, whoever on the way it is from.
+
+    Args:
+        code: HTTP status code.
+        content: body of the answer; a Status, unless a proxy wrote it.
+        retry_after: the Retry-After header in seconds, used when the body does not say.
+    """
+    try:
+        read = _decoder.decode(content)
+    except msgspec.MsgspecError:
+        read = Status(message=content[:_MAX_TEXT].decode(errors="replace").strip())
+    details = read.details or Details()
+    if details.retry_after_seconds is None and retry_after is not None and retry_after.isdigit():
+        details = msgspec.structs.replace(details, retry_after_seconds=float(retry_after))
+    return from_status(msgspec.structs.replace(read, code=code, details=details))

@@ -1,0 +1,114 @@
+"""Records Events for people, and never holds anything up for it.
+
+An Event's name is a hash of what it says about which attempt, so telling twice tells once. Whatever cannot be
+recorded is logged and dropped: the story is in the status anyway.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from slipway.api import names
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
+from slipway.planner.actions import Announcement
+from slipway.planner.snapshot import Job
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING: Final = 1000
+BURST: Final = 20
+REFILL_SECONDS: Final = 6.0
+"""Seconds until a job that has used up its burst may record one more Event."""
+MAX_NOTE_BYTES: Final = 1000
+
+_MAX_BUCKETS: Final = 4096
+
+
+class _Ignored(msgspec.Struct):
+    pass
+
+
+class EventRecorder:
+    """Records what a plan announces."""
+
+    def __init__(
+        self, api: ApiConnection, identity: str, *, now: Callable[[], datetime], clock: Callable[[], float]
+    ) -> None:
+        """`now` dates the Events; `clock` is monotonic, in seconds."""
+        self._api = api
+        self._identity = identity
+        self._now = now
+        self._clock = clock
+        self._waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(MAX_WAITING)
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def record(self, job: Job, announcement: Announcement) -> None:
+        """Have an Event written soon; returns at once."""
+        if not self._allowed(job.uid):
+            log.info("Event %s is dropped: too many", announcement.reason, extra={"job": f"{job.namespace}/{job.name}"})
+            return
+        try:
+            self._waiting.put_nowait(self._body(job, announcement))
+        except asyncio.QueueFull:
+            log.warning("Event %s is dropped: %d others wait", announcement.reason, MAX_WAITING)
+
+    async def run(self) -> None:
+        """Write what is recorded, for ever."""
+        while True:
+            body = await self._waiting.get()
+            try:
+                await self._api.create(paths.events(body["metadata"]["namespace"]), body, _Ignored)
+            except AlreadyExists:
+                pass
+            except SlipwayClusterError as error:
+                log.warning("Event %s was not recorded: %s", body["reason"], error)
+            finally:
+                self._waiting.task_done()
+
+    async def flush(self) -> None:
+        """Wait until everything recorded so far was written or given up."""
+        await self._waiting.join()
+
+    def _allowed(self, uid: str) -> bool:
+        now = self._clock()
+        tokens, at = self._buckets.pop(uid, (float(BURST), now))
+        tokens = min(float(BURST), tokens + (now - at) / REFILL_SECONDS)
+        allowed = tokens >= 1.0
+        self._buckets[uid] = (tokens - 1.0 if allowed else tokens, now)
+        if len(self._buckets) > _MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        return allowed
+
+    def _body(self, job: Job, announcement: Announcement) -> dict[str, Any]:
+        said = "\0".join((job.uid, str(job.status.attempt), announcement.reason, announcement.message))
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{job.name}.{hashlib.sha256(said.encode()).hexdigest()[:16]}",
+                "namespace": job.namespace,
+            },
+            "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": f"{names.GROUP}/operator",
+            "reportingInstance": self._identity[:128],
+            "action": "Reconcile",
+            "reason": announcement.reason[:128],
+            "type": "Warning" if announcement.warning else "Normal",
+            "note": announcement.message.encode()[:MAX_NOTE_BYTES].decode(errors="ignore"),
+            "regarding": {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "namespace": job.namespace,
+                "name": job.name,
+                "uid": job.uid,
+                "resourceVersion": job.resource_version,
+            },
+        }

@@ -1,0 +1,50 @@
+"""Where things are in the API."""
+
+from slipway.api import names
+
+NODES = "/api/v1/nodes"
+
+
+def _core(namespace: str, resource: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/{resource}" if namespace else f"/api/v1/{resource}"
+
+
+def pods(namespace: str = "") -> str:
+    """Pods of a namespace, or of all."""
+    return _core(namespace, "pods")
+
+
+def services(namespace: str) -> str:
+    """Services of a namespace."""
+    return _core(namespace, "services")
+
+
+def config_maps(namespace: str) -> str:
+    """ConfigMaps of a namespace."""
+    return _core(namespace, "configmaps")
+
+
+def node(name: str) -> str:
+    """One node."""
+    return f"{NODES}/{name}"
+
+
+def jobs(namespace: str = "") -> str:
+    """SliceJobs of a namespace, or of all."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{names.API_VERSION}{scope}/{names.PLURAL}"
+
+
+def job(namespace: str, name: str) -> str:
+    """One SliceJob."""
+    return f"{jobs(namespace)}/{name}"
+
+
+def events(namespace: str) -> str:
+    """Events of a namespace."""
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+
+def leases(namespace: str) -> str:
+    """Leases of a namespace."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"

@@ -1,0 +1,107 @@
+"""Deletes what the planner wants gone, and nothing that merely has its name."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from slipway.api import names
+from slipway.cluster import paths
+from slipway.cluster.cache import Cache
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import Conflict, NotFound
+from slipway.cluster.lanes import Lanes
+from slipway.cluster.store import Key
+from slipway.planner.actions import DeletePods, ForceDeletePod
+from slipway.planner.snapshot import Job, Node, Pod
+
+log = logging.getLogger(__name__)
+
+MAX_DELETES: Final = 64
+"""Pods deleted by one request where there are more: the server deletes a collection one by one."""
+
+_NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Remover:
+    """Carries out the deletions of a plan."""
+
+    def __init__(self, api: ApiConnection, cache: Cache, lanes: Lanes) -> None:
+        self._api = api
+        self._cache = cache
+        self._lanes = lanes
+
+    async def delete_pods(self, action: DeletePods, job: Job) -> None:
+        """Delete pods by collection, one request for each slice and several for a large one."""
+        key = (job.namespace, job.name)
+        hosts: dict[int, list[int]] = {index: [] for index in action.slices}
+        spared: dict[int, list[int]] = {index: [] for index in action.slices}
+        for index, host in action.spared:
+            spared[index].append(host)
+        for pod in self._cache.pods.of(key):
+            if pod.attempt == action.attempt and pod.slot[0] in hosts and pod.slot not in action.spared:
+                hosts[pod.slot[0]].append(pod.slot[1])
+
+        async def delete(selector: str) -> None:
+            gone = await self._api.delete_collection(
+                paths.pods(job.namespace),
+                Pod,
+                label_selector=selector,
+                field_selector="" if action.ended_too else _NOT_ENDED,
+                grace_seconds=action.grace_seconds,
+            )
+            self._cache.pods.ask(key, (pod.metadata.uid for pod in gone))
+
+        await self._lanes.run(
+            [part for one in hosts for part in _parts(job.uid, action.attempt, one, hosts[one], spared[one])], delete
+        )
+
+    async def delete_orphans(self, key: Key, job_uid: str) -> None:
+        """Delete every pod of a job that is gone; the garbage collector does only twenty a second."""
+        hosts: dict[tuple[int, int], list[int]] = {}
+        for pod in self._cache.pods.of(key):
+            if pod.metadata.labels.job_uid == job_uid:
+                hosts.setdefault((pod.attempt, pod.slot[0]), []).append(pod.slot[1])
+
+        async def delete(selector: str) -> None:
+            await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=selector)
+
+        await self._lanes.run([one for place, known in hosts.items() for one in _parts(job_uid, *place, known)], delete)
+        # Whatever the cache did not know of.
+        await delete(f"{names.LABEL_JOB_UID}={job_uid}")
+
+    async def force_delete_pod(self, action: ForceDeletePod, job: Job) -> None:
+        """Remove a pod without its kubelet's word, if a live look shows that its machine is gone."""
+        if not await self._machine_gone(action):
+            return
+        shown = {"job": f"{job.namespace}/{job.name}"}
+        log.warning("pod %s is removed: its node %s is gone", action.name, action.node, extra=shown)
+        try:
+            await self._api.delete(f"{paths.pods(job.namespace)}/{action.name}", uid=action.uid, grace_seconds=0)
+        except (NotFound, Conflict):
+            return
+
+    async def _machine_gone(self, action: ForceDeletePod) -> bool:
+        """The cache may be behind, and a machine that still writes must not lose its pod."""
+        try:
+            node = await self._api.get(paths.node(action.node), Node)
+        except NotFound:
+            return True
+        silent = node.ready is None or node.ready.status != "True"
+        return node.taint(names.TAINT_OUT_OF_SERVICE) is not None or (action.silence_will_do and silent)
+
+    async def delete_job(self, job: Job) -> None:
+        """Delete this very SliceJob."""
+        try:
+            await self._api.delete(paths.job(job.namespace, job.name), uid=job.uid, propagation="Background")
+        except (NotFound, Conflict):
+            return
+
+
+def _parts(job_uid: str, attempt: int, index: int, hosts: Sequence[int], spared: Sequence[int] = ()) -> Iterable[str]:
+    """Label selectors that together match the slice's pods of an attempt."""
+    whole = f"{names.LABEL_JOB_UID}={job_uid},{names.LABEL_ATTEMPT}={attempt},{names.LABEL_SLICE}={index}"
+    if len(hosts) <= MAX_DELETES:
+        yield f"{whole},{names.LABEL_HOST} notin ({','.join(map(str, spared))})" if spared else whole
+        return
+    for first in range(0, len(hosts), MAX_DELETES):
+        yield f"{whole},{names.LABEL_HOST} in ({','.join(map(str, hosts[first : first + MAX_DELETES]))})"

@@ -1,0 +1,51 @@
+"""JSON of the API as narrow structs: lists and their pages."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from slipway.cluster.errors import Garbled
+
+T = TypeVar("T")
+JsonObject = dict[str, Any]
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion", "next": "continue"}):
+    """Where a list stands."""
+
+    resource_version: str = ""
+    next: str = ""
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some of the objects of a list."""
+
+    metadata: ListMeta
+    items: tuple[T, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """All objects of a list, as of one resource version."""
+
+    items: list[T]
+    resource_version: str
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode(kind: Any, content: bytes) -> Any:
+    """Read JSON into a type.
+
+    Raises:
+        Garbled: when it is not JSON, or not of that type.
+    """
+    try:
+        return _decoder(kind).decode(content)
+    except msgspec.MsgspecError as error:
+        raise Garbled(f"unreadable answer: {error}") from error

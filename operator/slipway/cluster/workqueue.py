@@ -1,0 +1,125 @@
+"""A keyed delay queue: which job to look at next, and when.
+
+After kube-rs' scheduler. A key waits at most once, at its earliest time; bursts collapse into one turn. A key that is
+being worked on is never handed out a second time: what arrives meanwhile is held, and waits again when it is done.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Hashable
+from itertools import count
+from math import inf
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+_SLACK: Final = 64
+
+
+class WorkQueue(Generic[K]):
+    """Keys and the times at which they are due. Adding and taking are O(log n)."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` is monotonic, in seconds, and runs as fast as the event loop's."""
+        self._clock = clock
+        self._order = count()
+        self._heap: list[tuple[float, int, K]] = []
+        self._due: dict[K, float] = {}
+        self._running: dict[K, float] = {}
+        self._held: dict[K, float] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """Keys that wait, due or not."""
+        return len(self._due)
+
+    def add(self, key: K) -> None:
+        """Make a key due now."""
+        self.add_at(key, self._clock())
+
+    def add_at(self, key: K, when: float) -> None:
+        """Make a key due at that time of the clock, unless it is due earlier anyway."""
+        if key in self._running:
+            self._held[key] = min(when, self._held.get(key, inf))
+        elif when < self._due.get(key, inf):
+            self._due[key] = when
+            heapq.heappush(self._heap, (when, next(self._order), key))
+            self._compact()
+            self._notify()
+
+    def take(self) -> K | None:
+        """The key that has been due longest, now running; None when none is due."""
+        head = self._head()
+        if head is None or head[0] > self._clock():
+            return None
+        heapq.heappop(self._heap)
+        key = head[2]
+        del self._due[key]
+        self._running[key] = self._clock()
+        return key
+
+    async def get(self) -> K:
+        """Wait for a key that is due; the caller must call `done` with it."""
+        while (key := self.take()) is None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            self._notify()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                # Whoever is cancelled after being woken passes the call on.
+                if waiter.done() and not waiter.cancelled():
+                    self._notify()
+                raise
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+        self._notify()
+        return key
+
+    def done(self, key: K) -> None:
+        """The work on a key is over; what arrived meanwhile makes it wait again."""
+        self._running.pop(key, None)
+        when = self._held.pop(key, None)
+        if when is not None:
+            self.add_at(key, when)
+
+    def oldest_age(self) -> float:
+        """Seconds for which the key that has been due longest has been waiting; 0 when none is due."""
+        head = self._head()
+        return max(0.0, self._clock() - head[0]) if head else 0.0
+
+    def longest_turn(self) -> float:
+        """Seconds for which the key that has been running longest has been running."""
+        return self._clock() - min(self._running.values()) if self._running else 0.0
+
+    def _head(self) -> tuple[float, int, K] | None:
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
+    def _compact(self) -> None:
+        """Entries that an earlier time has overtaken stay in the heap until they are half of it."""
+        if len(self._heap) > 2 * len(self._due) + _SLACK:
+            self._heap = [(when, next(self._order), key) for key, when in self._due.items()]
+            heapq.heapify(self._heap)
+
+    def _notify(self) -> None:
+        """Wake one waiter if a key is due, or be called again when the first one will be."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        head = self._head()
+        if head is None or not self._waiters:
+            return
+        wait = head[0] - self._clock()
+        if wait > 0:
+            self._timer = asyncio.get_running_loop().call_later(wait, self._notify)
+            return
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return

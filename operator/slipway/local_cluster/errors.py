@@ -1,0 +1,35 @@
+"""The one exception that people see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class LocalClusterError(Exception):
+    """Something expected went wrong: one sentence, and where possible what to do about it."""
+
+    def __init__(self, message: str, hint: str | None = None, log: Path | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        self.log = log
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.log is not None:
+            parts.append(f"Log: {self.log}")
+            parts.extend(f"  {line}" for line in last_lines(self.log))
+        if self.hint:
+            parts.append(f"Hint: {self.hint}")
+        return "\n".join(parts)
+
+
+def last_lines(path: Path, count: int = 12, width: int = 300) -> list[str]:
+    """Return the last lines of a log, shortened, or nothing when it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - 64_000))
+            text = stream.read().decode(errors="replace")
+    except OSError:
+        return []
+    return [line[:width] for line in text.splitlines()[-count:]]

@@ -1,0 +1,153 @@
+"""A small client for the few calls that running a cluster takes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import urllib.parse
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from slipway.local_cluster.errors import LocalClusterError
+
+Object = dict[str, Any]
+
+
+class ApiError(LocalClusterError):
+    """The API server refused."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(f"The API server answered {status}: {message}")
+
+
+class Unreachable(LocalClusterError):
+    """The API server could not be reached."""
+
+
+class KubeApi:
+    """Calls to one API server over kept connections. May be used by several threads."""
+
+    def __init__(self, server: str, authority: Path, token: Path, timeout: float = 15.0) -> None:
+        url = urllib.parse.urlsplit(server)
+        self._host, self._port = url.hostname or "", url.port or 443
+        self._context = ssl.create_default_context(cafile=str(authority))
+        self._token = token.read_text()
+        self._timeout = timeout
+        self._idle: deque[http.client.HTTPSConnection] = deque()
+
+    def call(self, method: str, path: str, body: Object | None = None, patch: str = "merge") -> Object:
+        """Make one call; 404 and the like are raised as ApiError."""
+        status, data = self._send(method, path, body, patch)
+        if status >= 400:
+            try:
+                message = json.loads(data).get("message", "")
+            except ValueError:
+                message = data.decode(errors="replace")[:200]
+            raise ApiError(status, message)
+        answer: Object = json.loads(data) if data[:1] == b"{" else {}
+        return answer
+
+    def get(self, path: str) -> Object:
+        """Read one object or list."""
+        return self.call("GET", path)
+
+    def find(self, path: str) -> Object | None:
+        """Read one object; None when it does not exist."""
+        try:
+            return self.get(path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def create(self, path: str, body: Object) -> Object | None:
+        """Create an object; None when it already exists."""
+        try:
+            return self.call("POST", path, body)
+        except ApiError as error:
+            if error.status == 409:
+                return None
+            raise
+
+    def delete(self, path: str) -> None:
+        """Delete an object; it may be gone already."""
+        try:
+            self.call("DELETE", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def ready(self) -> bool:
+        """Whether the server says that it is ready."""
+        try:
+            return self._send("GET", "/readyz", None, "merge")[0] == 200
+        except Unreachable:
+            return False
+
+    def _send(self, method: str, path: str, body: Object | None, patch: str) -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        if body is not None:
+            kind = f"application/{patch}-patch+json" if method == "PATCH" else "application/json"
+            headers["Content-Type"] = kind
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            return self._exchange(method, path, data, headers)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(
+                f"The API server at https://{self._host}:{self._port} cannot be reached: {error}"
+            ) from error
+
+    def _exchange(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        while True:
+            connection, kept = self._connection()
+            try:
+                connection.request(method, path, data, headers)
+                answer = connection.getresponse()
+                result = answer.status, answer.read()
+            except (OSError, http.client.HTTPException):
+                connection.close()
+                # The server may have closed a kept connection meanwhile. Asking twice is harmless only for reads.
+                if not kept or method != "GET":
+                    raise
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                self._idle.append(connection)
+                return result
+
+    def _connection(self) -> tuple[http.client.HTTPSConnection, bool]:
+        try:
+            return self._idle.pop(), True
+        except IndexError:
+            new = http.client.HTTPSConnection(self._host, self._port, context=self._context, timeout=self._timeout)
+            return new, False
+
+    def close(self) -> None:
+        """Close the connections that are not in use; later calls open new ones."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def __del__(self) -> None:
+        # Half-made objects have no connections.
+        if "_idle" in self.__dict__:
+            self.close()
+
+
+def in_parallel(work: Callable[[Object], object], items: Iterable[Object], width: int = 16) -> None:
+    """Do one call for each item, several at a time; the first fault is raised."""
+
+    def batch(mine: list[Object]) -> None:
+        for item in mine:
+            work(item)
+
+    everything = list(items)
+    shares = [share for share in (everything[start::width] for start in range(width)) if share]
+    if shares:
+        with ThreadPoolExecutor(len(shares)) as pool:
+            list(pool.map(batch, shares))

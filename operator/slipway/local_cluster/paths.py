@@ -1,0 +1,39 @@
+"""Where clusters and caches live on disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from slipway.local_cluster.errors import LocalClusterError
+
+
+def _folder(override: str, xdg: str, default: str) -> Path:
+    if chosen := os.environ.get(override):
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get(xdg)
+    return (Path(base) if base else Path.home() / default).absolute() / "slipway"
+
+
+def cache_dir() -> Path:
+    """Return the folder of everything that can be made again: binaries, image layers."""
+    return _folder("SLIPWAY_CACHE", "XDG_CACHE_HOME", ".cache")
+
+
+def state_dir() -> Path:
+    """Return the folder of what exists on this machine now."""
+    return _folder("SLIPWAY_STATE", "XDG_STATE_HOME", ".local/state")
+
+
+def clusters_dir() -> Path:
+    """Return the folder with one folder for each cluster."""
+    return state_dir() / "clusters"
+
+
+def delete_tree(path: Path) -> None:
+    """Delete a folder and all below it, but nothing that is mounted there. A node's disk has 100,000s of files."""
+    command = ["rm", "-rf", "--one-file-system", "--", str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise LocalClusterError(f"{path} cannot be deleted: {result.stderr.strip()[-300:]}")

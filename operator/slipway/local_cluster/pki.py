@@ -1,0 +1,89 @@
+"""Certificates and tokens of a cluster, made with the openssl program (elliptic curve: quick)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import subprocess
+from pathlib import Path
+
+from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.packages import find_tool
+
+# Who gets a token: name -> (user, group). The users are those that Kubernetes' own RBAC roles expect.
+IDENTITIES = {
+    "admin": ("slipway-admin", "system:masters"),
+    "kube-controller-manager": ("system:kube-controller-manager", ""),
+    "kube-scheduler": ("system:kube-scheduler", ""),
+    "kube-proxy": ("system:kube-proxy", ""),
+    "coredns": ("slipway-coredns", "system:masters"),
+    "kwok": ("slipway-kwok", "system:masters"),
+}
+
+
+def create(folder: Path, server_names: list[str]) -> None:
+    """Make the authority, the API server's certificates, the service account key and all tokens."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    _openssl(
+        ["req", "-x509", *_new_key(folder / "ca.key"), "-days", "3650", "-subj", "/CN=slipway-local-cluster",
+         "-addext", "basicConstraints=critical,CA:TRUE",
+         "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature",
+         "-out", str(folder / "ca.crt")]
+    )  # fmt: skip
+    issue(folder, "apiserver", "/CN=kube-apiserver", server_names)
+    issue(folder, "kubelet-client", "/O=system:masters/CN=kube-apiserver-kubelet-client", [])
+    _openssl(["ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", str(folder / "sa.key")])
+    _openssl(["ec", "-in", str(folder / "sa.key"), "-pubout", "-out", str(folder / "sa.pub")])
+    rows = []
+    for name, (user, group) in IDENTITIES.items():
+        token = secrets.token_urlsafe(24)
+        (folder / f"{name}.token").write_text(token)
+        rows.append(",".join([token, user, user] + ([f'"{group}"'] if group else [])))
+    (folder / "tokens.csv").write_text("\n".join(rows) + "\n")
+
+
+def issue(folder: Path, name: str, subject: str, hosts: list[str]) -> None:
+    """Issue a certificate for server and client use: NAME.crt and NAME.key."""
+    names = ",".join(f"{'IP' if host[0].isdigit() else 'DNS'}:{host}" for host in hosts)
+    extensions = ["-addext", "extendedKeyUsage=serverAuth,clientAuth", "-addext", "basicConstraints=CA:FALSE"]
+    extensions += ["-addext", f"subjectAltName={names}"] if names else []
+    request = folder / f"{name}.csr"
+    _openssl(["req", "-new", *_new_key(folder / f"{name}.key"), "-subj", subject, *extensions, "-out", str(request)])
+    _openssl(
+        ["x509", "-req", "-in", str(request), "-CA", str(folder / "ca.crt"), "-CAkey", str(folder / "ca.key"),
+         "-set_serial", str(secrets.randbits(96)), "-days", "3650", "-copy_extensions", "copyall",
+         "-out", str(folder / f"{name}.crt")]
+    )  # fmt: skip
+    request.unlink()
+
+
+def kubeconfig(path: Path, server: str, folder: Path, user: dict[str, str], cluster: str) -> None:
+    """Write a kubeconfig that checks the server's certificate. JSON is YAML, and needs no quoting rules."""
+
+    authority = base64.b64encode((folder / "ca.crt").read_bytes()).decode()
+    context = f"slipway-{cluster}"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": context, "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "users": [{"name": context, "user": user}],
+        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
+        "current-context": context,
+    }
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _new_key(path: Path) -> list[str]:
+    return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(path)]
+
+
+def _openssl(arguments: list[str]) -> None:
+    program = find_tool("openssl")
+    if program is None:
+        raise LocalClusterError("This machine lacks openssl.", hint="Install the package `openssl`.")
+    result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise LocalClusterError(f"openssl {arguments[0]} failed: {result.stderr.strip()[-300:]}")

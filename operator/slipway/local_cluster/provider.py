@@ -1,0 +1,173 @@
+"""Making and removing clusters."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Protocol
+
+from slipway.local_cluster import (
+    binaries,
+    cleanup,
+    components,
+    controlplane,
+    images,
+    nodes,
+    packages,
+    paths,
+    simulated,
+    state,
+)
+from slipway.local_cluster.addresses import Addresses, choose
+from slipway.local_cluster.cluster import NativeCluster
+from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.progress import Progress, Silent, step
+from slipway.local_cluster.spec import ClusterSpec
+from slipway.local_cluster.state import ClusterState
+
+
+class Provider(Protocol):
+    """Somewhere that clusters can be made."""
+
+    def up(self, spec: ClusterSpec, progress: Progress | None = None) -> NativeCluster:
+        """Make the cluster, or return the one that runs already."""
+        ...
+
+    def down(self, name: str, progress: Progress | None = None) -> bool:
+        """Remove the cluster and all that belongs to it; False when there was none."""
+        ...
+
+    def get(self, name: str) -> NativeCluster:
+        """Return a cluster that exists."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return the names of all clusters."""
+        ...
+
+
+class NativeProvider:
+    """Clusters made of plain processes and namespaces on this Linux machine, without a container engine."""
+
+    def up(self, spec: ClusterSpec, progress: Progress | None = None) -> NativeCluster:
+        """Make the cluster, or return the one that runs already."""
+        progress = progress or Silent()
+        _check_machine(spec)
+        if (existing := self.running(spec)) is not None:
+            return existing
+        packages.ensure(packages.NODES if spec.nodes("real") else packages.CONTROL_PLANE, progress)
+        programs = binaries.ensure(_programs(spec), progress)
+        with state.locked(spec.name):
+            if (meanwhile := state.load(spec.name)) is not None and meanwhile.phase == "running":
+                return _existing(meanwhile, spec, progress)
+            if meanwhile is not None:
+                cleanup.stop(spec.name)
+                state.clear(spec.name)
+            made = ClusterState(spec=spec, number=-1, binaries=programs)
+            made.save()
+            _create(made, progress)
+        return NativeCluster(spec.name, progress)
+
+    def down(self, name: str, progress: Progress | None = None) -> bool:
+        """Remove the cluster and all that belongs to it; False when there was none."""
+        if not state.cluster_dir(name).exists():
+            return False
+        with step(progress or Silent(), f"Removing cluster {name}"), state.locked(name):
+            cleanup.remove(name)
+        return True
+
+    def running(self, spec: ClusterSpec) -> NativeCluster | None:
+        """Return the cluster if it runs already as asked; one that differs or is broken is an error."""
+        found = state.load(spec.name)
+        return None if found is None or found.phase != "running" else _existing(found, spec, Silent())
+
+    def get(self, name: str) -> NativeCluster:
+        """Return a cluster that exists."""
+        return NativeCluster(name)
+
+    def names(self) -> list[str]:
+        """Return the names of all clusters, also of those that are half made."""
+        return state.names()
+
+
+def _check_machine(spec: ClusterSpec) -> None:
+    if platform.system() != "Linux":
+        raise LocalClusterError("Local clusters run on Linux only.", hint="Use a Linux virtual machine.")
+    if spec.nodes("real") and os.geteuid() != 0:
+        raise LocalClusterError(
+            "Real nodes need root, for namespaces and control groups.", hint="Use sudo, or simulated nodes only."
+        )
+    for folder in (state.cluster_dir(spec.name), paths.cache_dir()):
+        if spec.nodes("real") and folder.is_relative_to("/run"):
+            raise LocalClusterError(f"{folder} lies under /run, which real nodes replace by their own.")
+
+
+def _programs(spec: ClusterSpec) -> list[str]:
+    kinds = {"simulated": components.SIMULATED, "real": components.REAL}
+    return [*components.CONTROL_PLANE, *(name for kind in kinds if spec.nodes(kind) for name in kinds[kind])]  # type: ignore[arg-type]
+
+
+def _existing(found: ClusterState, spec: ClusterSpec, progress: Progress) -> NativeCluster:
+    """Return a cluster that runs as asked, or say why it cannot be had."""
+    name = spec.name
+    again = f"`slipway cluster down {name}`, then `up` again."
+    if found.spec != spec:
+        raise LocalClusterError(f"The cluster {name!r} runs already with other nodes.", hint=again)
+    dead = [process for process, record in found.processes.items() if not record.alive()]
+    if dead:
+        raise LocalClusterError(f"The cluster {name!r} is broken: {', '.join(dead)} ended.", hint=again)
+    return NativeCluster(name, progress)
+
+
+def _create(made: ClusterState, progress: Progress) -> None:
+    """Start everything. On a fault nothing keeps running, the logs stay, and `up` can simply be repeated."""
+    try:
+        _start(made, progress)
+    except BaseException:
+        cleanup.stop(made.spec.name)
+        raise
+
+
+def _start(made: ClusterState, progress: Progress) -> None:
+    cluster = NativeCluster(made.spec.name, progress)
+    made.images = [images.keep(archive, made.folder) for archive in made.spec.images]
+    launch = cluster.launcher(made)
+    real, fake = made.spec.nodes("real"), made.spec.nodes("simulated")
+    with step(progress, "Starting the control plane"):
+        addresses = _claim_addresses(made, launch)
+        controlplane.prepare(made, addresses, addresses.host if real else "127.0.0.1")
+        api = controlplane.start(made, addresses, launch)
+    if fake:
+        with step(progress, f"Creating {_count(len(fake), 'simulated node')}"):
+            launch("kwok", simulated.command(made, addresses))
+            simulated.create(api, fake)
+    if real:
+        with step(progress, f"Starting {_count(len(real), 'real node')}"):
+            nodes.start_services(made, launch)
+            nodes.start(made, real, api, launch, progress)
+    api.close()
+    made.phase = "running"
+    made.save()
+
+
+def _claim_addresses(made: ClusterState, launch: nodes.Launch) -> Addresses:
+    """Choose addresses and, if there are real nodes, route them at once, so that nobody else chooses the same."""
+    with state.numbering():
+        taken = [other.number for name in state.names() if (other := _readable(name)) is not None]
+        made.number = choose(taken).number
+        made.save()
+        if made.spec.nodes("real"):
+            nodes.start_router(made, launch)
+    return Addresses(made.number)
+
+
+def _readable(name: str) -> ClusterState | None:
+    """Read a cluster's state; one that is damaged must not keep others from starting."""
+    try:
+        return state.load(name)
+    except LocalClusterError:
+        return None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

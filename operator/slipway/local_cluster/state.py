@@ -1,0 +1,142 @@
+"""What is written down about each cluster, so that any later command can find and end all of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from slipway.local_cluster import paths
+from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.processes import ProcessRecord
+from slipway.local_cluster.spec import NAME_PATTERN, ClusterSpec
+
+
+class ClusterState(BaseModel):
+    """One cluster on this machine."""
+
+    spec: ClusterSpec
+    number: int
+    server: str = ""
+    ports: dict[str, int] = {}
+    phase: Literal["creating", "running"] = "creating"
+    binaries: dict[str, Path] = {}
+    processes: dict[str, ProcessRecord] = {}
+    away: list[str] = []
+    images: list[Path] = []
+
+    @property
+    def folder(self) -> Path:
+        """The folder of everything that belongs to the cluster."""
+        return cluster_dir(self.spec.name)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Administrator access to the cluster."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def token(self) -> Path:
+        """The administrator's token."""
+        return self.folder / "pki" / "admin.token"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate authority of the cluster."""
+        return self.folder / "pki" / "ca.crt"
+
+    def log(self, name: str) -> Path:
+        """Return the log of one component."""
+        return self.folder / "logs" / f"{name}.log"
+
+    def save(self) -> None:
+        """Write the state; a crash leaves either the old or the new one."""
+        temporary = self.folder / "state.json.new"
+        temporary.write_text(self.model_dump_json(indent=1))
+        temporary.replace(self.folder / "state.json")
+
+
+def cluster_dir(name: str) -> Path:
+    """Return the folder of one cluster. What is no name must not reach `down`, which deletes the folder."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise LocalClusterError(f"{name!r} is no name of a cluster.", hint="Use lower-case letters, digits and `-`.")
+    return paths.clusters_dir() / name
+
+
+def load(name: str) -> ClusterState | None:
+    """Read a cluster's state; None when there is no such cluster."""
+    path = cluster_dir(name) / "state.json"
+    try:
+        return ClusterState.model_validate_json(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise LocalClusterError(
+            f"{path} cannot be read: {error.error_count()} faults.", hint=f"`slipway cluster down {name}` removes it."
+        ) from error
+
+
+def names() -> list[str]:
+    """Return the names of all clusters, whole or half-made."""
+    try:
+        return sorted(path.name for path in paths.clusters_dir().iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def locked(name: str) -> Iterator[Path]:
+    """Hold a cluster's folder (made if need be) for oneself: one `up` or `down` at a time."""
+    folder = cluster_dir(name)
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if _same(handle, folder):
+                yield folder
+                return
+        finally:
+            os.close(handle)
+
+
+def _same(handle: int, folder: Path) -> bool:
+    """Whether the folder we waited for is still the one on disk: a `down` may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def numbering() -> Iterator[None]:
+    """Hold the right to give a new cluster its number: one process at a time on the whole machine."""
+    # Folders for state may differ between processes; the machine's network is the same for all.
+    handle = os.open("/sys/class/net", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def clear(name: str) -> None:
+    """Empty a cluster's folder. The folder itself stays, because a lock on it may be held."""
+    for path in cluster_dir(name).iterdir():
+        paths.delete_tree(path)
+
+
+def remove(name: str) -> None:
+    """Delete a cluster's folder, and the folders above it that this leaves empty."""
+    paths.delete_tree(cluster_dir(name))
+    for folder in (paths.clusters_dir(), paths.state_dir()):
+        try:
+            folder.rmdir()
+        except OSError:
+            return

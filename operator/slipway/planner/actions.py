@@ -1,0 +1,101 @@
+"""What the planner asks for. Data only: `slipway.cluster.apply` carries it out, and repeating any of it is harmless."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from slipway.api.status import SliceJobStatus
+from slipway.planner.snapshot import Slot
+
+Body = dict[str, Any]
+"""A Kubernetes object as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPod:
+    """Ask the API server, in a strict dry run, whether it would take this pod."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class CreateService:
+    """Make the job's headless Service; that it is there already is fine."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConfigMaps:
+    """Make the immutable host lists of an attempt; those that are there already are fine."""
+
+    bodies: tuple[Body, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """Make the worker pods of these slots; those that are there already are fine."""
+
+    attempt: int
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Delete the job's pods of one attempt by collection, one request for each slice."""
+
+    attempt: int
+    slices: tuple[int, ...]
+    grace_seconds: int | None
+    """None leaves each pod its own."""
+    ended_too: bool = False
+    """Also those that have ended; they hold no chips and are kept while somebody may want their logs."""
+    spared: tuple[Slot, ...] = ()
+    """Pods to be kept although their phase does not say yet that they have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForceDeletePod:
+    """Remove a pod whose node is gone, after a live look at the node shows that it is."""
+
+    name: str
+    uid: str
+    node: str
+    silence_will_do: bool = False
+    """Whether a node that is merely not ready counts as gone, as the job asked for at its own risk."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtNodes:
+    """Ask for nodes that pods are bound to and that no watch has shown: they are new, or gone."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the finished job: its time to live is over."""
+
+
+Action = (
+    CheckPod | CreateService | CreateConfigMaps | CreatePods | DeletePods | ForceDeletePod | LookAtNodes | DeleteJob
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """An Event to record once the status is written."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The decision: write this status first, then act, then look again at `wake_at` at the latest."""
+
+    status: SliceJobStatus
+    actions: tuple[Action, ...] = ()
+    wake_at: datetime | None = None
+    announcements: tuple[Announcement, ...] = ()

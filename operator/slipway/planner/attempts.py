@@ -1,0 +1,212 @@
+"""The life of an attempt: begun, running, ended, judged and charged. Each step is one write of the status.
+
+Between the end and the charge lies the fence: the cause is judged when nothing of the attempt can run any more, so
+that late evidence still counts, and the charge is made in the same write as the next attempt's beginning. An attempt
+is charged exactly once because only one that has an end and no cause can be.
+"""
+
+from datetime import timedelta
+
+from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
+from slipway.planner import budgets, environment, fencing
+from slipway.planner.actions import CreateConfigMaps, CreatePods, CreateService
+from slipway.planner.causes import START_TIMEOUT, Evidence
+from slipway.planner.draft import BLIND_PAUSE, Draft
+from slipway.planner.observation import intervals, waiting_for
+from slipway.planner.pods import config_maps, service
+from slipway.planner.verdict import combined, first_cause, recorded, root_of
+
+
+def follow(draft: Draft) -> None:
+    """Take the newest attempt as far as what is seen allows, and begin the next one when its time has come."""
+    if draft.active is not None:
+        _follow_active(draft)
+    if draft.unjudged is not None and fencing.closed(draft) and not fencing.unknown_nodes(draft):
+        judge(draft)
+    if draft.active is None and draft.unjudged is None and not draft.finished:
+        begin_when_possible(draft)
+
+
+def _follow_active(draft: Draft) -> None:
+    seen = draft.seen
+    if seen.done:
+        _succeed(draft)
+    elif (cause := first_cause(seen.evidence)) is not None:
+        _end(draft, cause)
+    elif draft.active and draft.active.running_time is None and seen.all_started:
+        _record_running(draft)
+    elif draft.active and draft.active.running_time is None and (late := _start_timeout(draft)) is not None:
+        _end(draft, late)
+
+
+def _succeed(draft: Draft) -> None:
+    attempt = draft.attempt
+    assert attempt is not None
+    hosts = len(draft.seen.wanted)
+    message = f"all {hosts} hosts of attempt {attempt.number} exited 0" if hosts > 1 else "the host exited 0"
+    draft.update_attempt(
+        end_time=draft.now, reason="Succeeded", message=message, running_time=attempt.running_time or draft.now
+    )
+    draft.update(succeeded_hosts=intervals(draft.seen.succeeded))
+    finish(draft, Phase.SUCCEEDED, Result(reason="Succeeded", message=message, exit_code=0))
+
+
+def _end(draft: Draft, cause: Evidence) -> None:
+    draft.update_attempt(end_time=draft.now, reason=cause.rule.reason, message=cause.message, root=root_of(cause))
+    draft.update(succeeded_hosts=intervals(draft.seen.succeeded))
+    draft.look()
+
+
+def end_uncharged(draft: Draft, reason: str, message: str) -> None:
+    """End the active attempt, if there is one, without charging it to any budget."""
+    if draft.active is None:
+        return
+    draft.update_attempt(end_time=draft.now, reason=reason, message=message, cause=Cause.UNCHARGED)
+    draft.status = budgets.charged(draft.status, Cause.UNCHARGED)
+    draft.look()
+
+
+def finish(draft: Draft, phase: Phase, result: Result) -> None:
+    """Enter a final phase."""
+    draft.update(phase=phase, result=result, completion_time=draft.now)
+
+
+def _record_running(draft: Draft) -> None:
+    draft.update_attempt(running_time=draft.now)
+
+
+def _start_timeout(draft: Draft) -> Evidence | None:
+    """Evidence once the pods have been scheduled for too long without all of them running."""
+    if draft.seen.unscheduled or draft.seen.absent:
+        return None
+    late = sorted((slot, pod) for slot, pod in draft.seen.live.items() if not pod.started)
+    bound = [pod.condition("PodScheduled") for _, pod in late]
+    since = max((one.last_transition_time for one in bound if one and one.last_transition_time), default=None)
+    if since is None:
+        return None
+    due = since + timedelta(seconds=draft.resolved.start_seconds)
+    if not draft.reached(due):
+        return None
+    if draft.snapshot.heard_at is not None and draft.snapshot.heard_at < due:
+        # A connection may be dead without a word; bookmarks come every minute, and only then is it a failure.
+        draft.wake(draft.now + BLIND_PAUSE)
+        return None
+    (slice_index, host), pod = next(
+        (entry for entry in late if waiting_for(entry[1])[0] != "ContainerCreating"), late[0]
+    )
+    reason, words = waiting_for(pod)
+    return Evidence(
+        rule=START_TIMEOUT,
+        time=draft.now,
+        message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; host "
+        f"{host} of slice {slice_index} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
+        f"{words}".strip(),
+        slice=slice_index,
+        host=host,
+        pod=pod.metadata.name,
+        node=pod.spec.node_name or None,
+    )
+
+
+def judge(draft: Draft) -> None:
+    """Name the cause of the ended attempt for good, charge it, and see whether the job may try again."""
+    cause = _cause_so_far(draft)
+    if cause is None:
+        draft.update_attempt(cause=Cause.FAILURE)
+    else:
+        draft.update_attempt(
+            cause=cause.rule.cause, reason=cause.rule.reason, message=cause.message, root=root_of(cause)
+        )
+    charge = draft.status.attempts[0].cause or Cause.FAILURE
+    draft.status = budgets.charged(draft.status, charge)
+    _announce_charge(draft, charge)
+    if (end := budgets.verdict(draft.status, draft.spec)) is not None:
+        finish(draft, *end)
+
+
+def _cause_so_far(draft: Draft) -> Evidence | None:
+    """The first cause by what is seen and what was noted."""
+    attempt = draft.attempt
+    assert attempt is not None
+    fresh = {(one.slice, one.host): one for one in draft.seen.evidence}
+    if (noted := recorded(attempt)) is not None:
+        place = (noted.slice, noted.host)
+        fresh[place] = combined(noted, fresh.get(place, noted))
+    return first_cause(fresh.values())
+
+
+def _announce_charge(draft: Draft, cause: Cause) -> None:
+    attempt = draft.status.attempts[0]
+    reason = {
+        Cause.FAILURE: "AttemptFailed",
+        Cause.PREEMPTION: "AttemptPreempted",
+        Cause.INFRASTRUCTURE: "AttemptLostToInfrastructure",
+        Cause.UNCHARGED: "AttemptEnded",
+    }[cause]
+    count = budgets.count_of(draft.status, cause, draft.spec)
+    draft.announce(reason, f"attempt {attempt.number} ({count}): {attempt.message}", warning=cause is Cause.FAILURE)
+
+
+def begin_when_possible(draft: Draft) -> None:
+    """Begin the next attempt unless something stands in its way; what does is noted for the status."""
+    if draft.spec.suspend:
+        return
+    if draft.problem is not None:
+        draft.blocked = (draft.problem.reason, draft.problem.message)
+        return
+    if draft.seen.foreign:
+        names = ", ".join(sorted(pod.metadata.name for pod in draft.seen.foreign)[:3])
+        draft.blocked = (
+            "WaitingForOldPods",
+            f"{len(draft.seen.foreign)} pod(s) of an earlier job of this name must go first: {names}",
+        )
+        return
+    if not fencing.closed(draft):
+        draft.blocked = ("WaitingForOldPods", f"{len(draft.seen.may_run)} pod(s) of ended attempts may still run")
+        return
+    not_before = budgets.next_try(draft.status, draft.spec)
+    if not_before is not None and draft.now < not_before:
+        draft.wake(not_before)
+        released = draft.attempt is not None and draft.attempt.reason == budgets.CAPACITY_RELEASED
+        reason = budgets.CAPACITY_RELEASED if released else "Backoff"
+        draft.blocked = (reason, f"the next attempt begins at {rfc3339(not_before)}")
+        return
+    shrunk = draft.attempt is not None and draft.attempt.reason == budgets.FEWER_SLICES
+    _begin(draft, draft.granted if shrunk else draft.spec.most_slices)
+
+
+def _begin(draft: Draft, slices: int) -> None:
+    number = 0 if draft.status.attempt is None else draft.status.attempt + 1
+    draft.update(
+        attempt=number,
+        attempts=(Attempt(number=number, start_time=draft.now), *draft.status.attempts)[:MAX_ATTEMPTS],
+        succeeded_hosts=(),
+        slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
+        coordinator=environment.coordinator(draft.job, number, draft.resolved) if slices > 1 else None,
+        resolved=draft.resolved,
+        start_time=draft.status.start_time or draft.now,
+        capacity_look_time=None,
+    )
+    draft.look()
+
+
+def create(draft: Draft) -> None:
+    """Ask for the pods the active attempt lacks, and before its first ones for what they need."""
+    attempt, seen = draft.active, draft.seen
+    if attempt is None or attempt.running_time is not None or not seen.absent:
+        return
+    if draft.problem is not None:
+        draft.blocked = (draft.problem.reason, draft.problem.message)
+        return
+    if seen.foreign or any(not pod.ended for pod in seen.strays):
+        return
+    if (rejection := draft.snapshot.rejection) is not None:
+        again = rejection.at + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
+        if draft.now < again:
+            draft.wake(again)
+            return
+    if not seen.live:
+        draft.act(CreateService(service(draft.job)))
+        if host_lists := config_maps(draft.job, attempt.number, draft.granted, draft.resolved):
+            draft.act(CreateConfigMaps(host_lists))
+    draft.act(CreatePods(attempt.number, tuple(sorted(seen.absent))))

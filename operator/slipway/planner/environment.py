@@ -1,0 +1,112 @@
+"""The environment of a worker: who it is, who its peers are, where they meet.
+
+Slice-wide values are the same on all hosts of a slice, host values differ. Names and conditions follow GKE's TPU
+plug-ins, libtpu, JAX and Ray, so that programs written for any of them find what they look for.
+"""
+
+from typing import Any, Final
+
+from slipway.api import names
+from slipway.api.status import Coordinator, Resolved
+from slipway.planner.snapshot import Job
+
+UNKNOWN: Final = "EMPTY"
+"""What TPU programs expect where a name cannot be known before scheduling."""
+
+LONGEST_INLINE_LIST: Final = 32
+"""Hosts up to which the host list stands in each pod; longer ones stand once in a ConfigMap."""
+
+HOSTNAMES_KEY: Final = "hostnames"
+PROCESS_ADDRESSES_KEY: Final = "processAddresses"
+TPU_PROCESS_PORT: Final = 8471
+
+Variable = dict[str, Any]
+
+
+def literal(name: str, value: object) -> Variable:
+    """A variable with a literal value; `$(` is kept as it is written."""
+    return {"name": name, "value": str(value).replace("$(", "$$(")}
+
+
+def coordinator(job: Job, attempt: int, resolved: Resolved) -> Coordinator:
+    """Where the hosts of this attempt meet: host 0 of slice 0, by a name known before any pod exists."""
+    address = f"{names.hostname(attempt, 0, 0)}.{job.name}.{job.namespace}.svc"
+    return Coordinator(address=address, port=resolved.coordinator_port)
+
+
+def host_names(job: Job, attempt: int, slice_index: int, hosts: int) -> list[str]:
+    """Names of the hosts of one slice in host order, as they resolve within the namespace."""
+    return [f"{names.hostname(attempt, slice_index, host)}.{job.name}" for host in range(hosts)]
+
+
+def config_map_name(job: Job, attempt: int, slice_index: int) -> str:
+    """Name of the ConfigMap that holds a long host list."""
+    return f"{job.name}-{attempt}-{slice_index}"
+
+
+def config_map_data(job: Job, attempt: int, slice_index: int, hosts: int) -> dict[str, str]:
+    """Content of that ConfigMap."""
+    peers = host_names(job, attempt, slice_index, hosts)
+    return {HOSTNAMES_KEY: ",".join(peers), PROCESS_ADDRESSES_KEY: _process_addresses(peers)}
+
+
+def slice_variables(job: Job, attempt: int, slice_index: int, slices: int, resolved: Resolved) -> list[Variable]:
+    """Variables that all hosts of one slice share."""
+    variables = [
+        literal("SLIPWAY_JOB", job.name),
+        literal("SLIPWAY_ATTEMPT", attempt),
+        literal("SLIPWAY_SLICE", slice_index),
+        literal("SLIPWAY_WORLD_SIZE", slices * resolved.hosts),
+        literal("EXECUTOR_CALL_SLICE", slice_index),
+        literal("TPU_SLICE_NAME", names.slice_name(job.name, slice_index)),
+        *_peers(job, attempt, slice_index, resolved),
+    ]
+    if slices > 1:
+        meeting = coordinator(job, attempt, resolved)
+        variables += [
+            literal("MEGASCALE_COORDINATOR_ADDRESS", f"{meeting.address}:{meeting.port}"),
+            literal("MEGASCALE_NUM_SLICES", slices),
+            literal("MEGASCALE_PORT", meeting.port),
+            literal("MEGASCALE_SLICE_ID", slice_index),
+        ]
+    if resolved.type is not None:
+        variables += [
+            literal("TPU_NAME", names.slice_name(job.name, slice_index)),
+            literal("TPU_ZONE", UNKNOWN),
+            literal("TPU_VERSION", resolved.type),
+            literal("TPU_POD_COUNT", slices),
+            literal("TPU_NUM_DEVICES", resolved.chips_per_host),
+        ]
+    return variables
+
+
+def host_variables(slice_index: int, host: int, resolved: Resolved) -> list[Variable]:
+    """Variables that differ from host to host."""
+    return [
+        literal("SLIPWAY_HOST", host),
+        literal("SLIPWAY_RANK", slice_index * resolved.hosts + host),
+        literal("EXECUTOR_CALL_INDEX", host),
+        literal("TPU_HOST_ID", host),
+        literal("TPU_WORKER_ID", host),
+    ]
+
+
+def _peers(job: Job, attempt: int, slice_index: int, resolved: Resolved) -> list[Variable]:
+    long = resolved.hosts > LONGEST_INLINE_LIST
+    peers = host_names(job, attempt, slice_index, resolved.hosts) if not long else []
+    config_map = config_map_name(job, attempt, slice_index)
+
+    def variable(name: str, key: str, value: str) -> Variable:
+        if not long:
+            return literal(name, value)
+        return {"name": name, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": key}}}
+
+    variables = [variable("TPU_WORKER_HOSTNAMES", HOSTNAMES_KEY, ",".join(peers))]
+    if resolved.type is not None and resolved.type.startswith("tpu"):
+        variables.append(variable("TPU_PROCESS_ADDRESSES", PROCESS_ADDRESSES_KEY, _process_addresses(peers)))
+        variables.append(literal("TPU_PROCESS_PORT", TPU_PROCESS_PORT))
+    return variables
+
+
+def _process_addresses(peers: list[str]) -> str:
+    return ",".join(f"{peer}:{TPU_PROCESS_PORT}" for peer in peers)

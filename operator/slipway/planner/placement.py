@@ -1,0 +1,78 @@
+"""Where the pods of a slice may run: selectors, tolerations, and the pool each slice has to itself."""
+
+from typing import Any, Final
+
+from slipway.api import names
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Resolved
+from slipway.planner.snapshot import Job, Settings
+
+LOST_NODE_SECONDS: Final = 30
+"""How long a pod stays on a node that went silent: a hung slice costs all its chips."""
+
+
+def slice_key(job: Job, slice_index: int) -> str:
+    """Label value that is this slice's alone, cluster-wide and over all attempts."""
+    return f"{job.uid}-{slice_index}"
+
+
+def node_selector(spec: SliceJobSpec, resolved: Resolved) -> dict[str, str]:
+    """Node labels a worker needs."""
+    selector: dict[str, str] = {}
+    if spec.accelerator is not None and resolved.label is not None:
+        selector[names.NODE_ACCELERATOR] = resolved.label
+        selector[names.NODE_TOPOLOGY] = resolved.topology or ""
+        selector[names.NODE_CHIPS] = str(resolved.chips_per_host)
+        if spec.accelerator.spot:
+            selector[names.NODE_SPOT] = "true"
+        selector |= spec.accelerator.node_selector
+    return selector | spec.node_selector
+
+
+def tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
+    """Taints a worker tolerates: its TPU's, spot's when asked for, and a short while those of a silent node."""
+    tolerated: list[dict[str, Any]] = []
+    if spec.accelerator is not None:
+        tolerated.append({"key": names.TPU_RESOURCE, "operator": "Exists"})
+        if spec.accelerator.spot:
+            tolerated.append({"key": names.NODE_SPOT, "operator": "Exists"})
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        tolerated.append(
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}
+        )
+    given = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.tolerations]
+    return tolerated + given
+
+
+def affinity(job: Job, slice_index: int, resolved: Resolved, settings: Settings) -> dict[str, Any] | None:
+    """One node pool for each multi-host TPU slice, shared with no other slice of any job; None for other shapes."""
+    if resolved.type is None or resolved.hosts == 1:
+        return None
+    mine = slice_key(job, slice_index)
+    together = {"matchLabels": {names.LABEL_SLICE_KEY: mine}}
+    others = {
+        "matchExpressions": [
+            {"key": names.LABEL_SLICE_KEY, "operator": "Exists"},
+            {"key": names.LABEL_SLICE_KEY, "operator": "NotIn", "values": [mine]},
+        ]
+    }
+    topology = {"topologyKey": settings.topology_key}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {
+        "podAffinity": {required: [{"labelSelector": together, **topology}]},
+        "podAntiAffinity": {required: [{"labelSelector": others, "namespaceSelector": {}, **topology}]},
+    }
+
+
+def spread(job: Job, resolved: Resolved) -> list[dict[str, Any]]:
+    """CPU workers prefer nodes of their own; TPU workers have them anyway, for each takes all chips of its node."""
+    if resolved.type is not None:
+        return []
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {names.LABEL_JOB_UID: job.uid}},
+        }
+    ]

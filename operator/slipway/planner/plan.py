@@ -1,0 +1,134 @@
+"""The way in: what to write and what to do, given what is seen.
+
+    observe -> plan -> apply
+
+`plan` is pure and total: the same snapshot at the same moment gives the same plan, and every snapshot gives one.
+Carrying a plan out twice does nothing twice, so an operator that crashes anywhere goes on from what it finds.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from slipway.api.slicejob import SliceJobSpec
+from slipway.planner import attempts, capacity, fencing, lifecycle, summary
+from slipway.planner.acceptance import Unacceptable, changed_since, resolve
+from slipway.planner.actions import Announcement, CheckPod, DeletePods, Plan
+from slipway.planner.draft import Draft
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import Snapshot
+
+CHECK_AGAIN: Final = timedelta(seconds=60)
+"""How long a refusal of the pods stands: what was missing, such as a ServiceAccount, may be there by then."""
+
+_SPEC_CHANGED: Final = Unacceptable(
+    "SpecChanged",
+    "fields that cannot change after creation were changed (podTemplate, volumes, resources, env or "
+    "securityContext): restore them, or delete the SliceJob and create it again",
+)
+
+
+def plan(snapshot: Snapshot, now: datetime) -> Plan:
+    """Decide what becomes of a job.
+
+    Args:
+        snapshot: the job, its pods and their nodes as they were last seen.
+        now: the moment of the decision, in UTC.
+
+    Returns:
+        The status to write first, what to do after that, and when to look again at the latest.
+    """
+    job = snapshot.job
+    if job.deleting:
+        return Plan(job.status, _remove_pods(snapshot))
+    try:
+        if job.spec is None:
+            raise Unacceptable("InvalidSpec", job.problem)
+        draft = _draft(snapshot, job.spec, now)
+        if draft.finished:
+            return _after_the_end(draft)
+        if (asked := _check(draft)) is not None:
+            return asked
+    except Unacceptable as problem:
+        return _refusal(snapshot, problem, now)
+    lifecycle.stop_on_request(draft)
+    if not draft.finished:
+        attempts.follow(draft)
+        capacity.wait(draft)
+    fencing.clear(draft)
+    attempts.create(draft)
+    summary.summarise(draft)
+    return _settled(draft)
+
+
+def _draft(snapshot: Snapshot, spec: SliceJobSpec, now: datetime) -> Draft:
+    """A draft to decide on.
+
+    A job that has made attempts is always followed to their end, whatever became of its spec since.
+    """
+    job = snapshot.job
+    try:
+        resolved = resolve(spec, snapshot.settings)
+        problem = _SPEC_CHANGED if changed_since(job, resolved) else None
+    except Unacceptable as error:
+        if job.status.attempt is None or job.status.resolved is None:
+            raise
+        resolved, problem = job.status.resolved, error
+    return Draft(snapshot, spec, resolved, now, job.status, problem if job.status.attempt is not None else None)
+
+
+def _check(draft: Draft) -> Plan | None:
+    """Before anything exists, the API server must agree to the pods in a dry run."""
+    snapshot, job = draft.snapshot, draft.job
+    if job.status.attempt is not None:
+        return None
+    rejection = snapshot.rejection
+    if rejection is not None and not rejection.quota and draft.now < rejection.at + CHECK_AGAIN:
+        raise Unacceptable("PodRejected", f"the API server refuses the pods: {rejection.message}")
+    if snapshot.checked or (rejection is not None and rejection.quota) or draft.spec.suspend or draft.spec.cancel:
+        return None
+    body = PodFactory(job, snapshot.settings).pod(0, (0, 0))
+    return Plan(job.status, (CheckPod(body),))
+
+
+def _refusal(snapshot: Snapshot, problem: Unacceptable, now: datetime) -> Plan:
+    job = snapshot.job
+    if job.status.phase is not None and job.status.phase.final:
+        return Plan(job.status)
+    status = summary.refuse(job.status, job.generation, problem.reason, problem.message, now)
+    if summary.only_progress(job.status, status):
+        status = job.status
+    told = () if job.status.phase is status.phase else (Announcement("Invalid", problem.message, warning=True),)
+    refused = snapshot.rejection if problem.reason == "PodRejected" else None
+    return Plan(status, wake_at=refused.at + CHECK_AGAIN if refused else None, announcements=told)
+
+
+def _remove_pods(snapshot: Snapshot) -> tuple[DeletePods, ...]:
+    """A job that is being deleted takes its pods along at once; the garbage collector would take its time."""
+    waiting: dict[int, set[int]] = {}
+    for pod in snapshot.own_pods():
+        if not pod.going and pod.metadata.uid not in snapshot.asked_to_go:
+            waiting.setdefault(pod.attempt, set()).add(pod.slot[0])
+    return tuple(
+        DeletePods(attempt, tuple(sorted(slices)), None, ended_too=True) for attempt, slices in sorted(waiting.items())
+    )
+
+
+def _after_the_end(draft: Draft) -> Plan:
+    """A final phase never changes; what still runs is stopped, and the record goes when its time is over."""
+    fencing.clear(draft)
+    lifecycle.expire(draft)
+    summary.summarise(draft)
+    return _settled(draft)
+
+
+def _settled(draft: Draft) -> Plan:
+    """The plan of a draft; a status that only shows progress is held back until it is worth a write."""
+    before, status = draft.job.status, draft.status
+    written = draft.snapshot.status_written
+    if before != status and written is not None and summary.only_progress(before, status):
+        due = written + summary.PROGRESS_INTERVAL
+        if draft.now < due:
+            draft.wake(due)
+            status = before
+            draft.announcements.clear()
+    return Plan(status, tuple(draft.actions), draft.wake_at, tuple(draft.announcements))

@@ -1,0 +1,357 @@
+"""What the planner sees: a job, its pods and their nodes at one moment.
+
+The structs mirror the API's JSON and name only the fields that decisions need, so a watch event decodes straight
+into them in microseconds and everything else is never even allocated.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from slipway.api import names
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import SliceJobStatus
+
+Slot = tuple[int, int]
+"""(slice index, host index): the place of a worker in its job."""
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of a Kubernetes object."""
+
+
+class PodLabels(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "job_name": names.LABEL_JOB_NAME,
+        "job_uid": names.LABEL_JOB_UID,
+        "attempt": names.LABEL_ATTEMPT,
+        "slice": names.LABEL_SLICE,
+        "host": names.LABEL_HOST,
+    },
+):
+    """Slipway's own labels on a pod; numbers are decimal strings."""
+
+    job_name: str = ""
+    job_uid: str = ""
+    attempt: str = "0"
+    slice: str = "0"
+    host: str = "0"
+
+
+class PodMetadata(Part, frozen=True):
+    """Identity and deletion of a pod."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: PodLabels = PodLabels()
+
+
+class PodSpec(Part, frozen=True):
+    """Where a pod was bound."""
+
+    node_name: str = ""
+
+
+class PodCondition(Part, frozen=True):
+    """A condition of a pod or node."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class Terminated(Part, frozen=True):
+    """How a container ended."""
+
+    exit_code: int
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+
+
+class Waiting(Part, frozen=True):
+    """Why a container has not started."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Part, frozen=True):
+    """Since when a container runs."""
+
+    started_at: datetime | None = None
+
+
+class ContainerState(Part, frozen=True):
+    """Exactly one of the three."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Part, frozen=True):
+    """A container as the kubelet last reported it."""
+
+    name: str
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Part, frozen=True):
+    """A pod as the control plane and the kubelet last reported it."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+ENDED_PHASES: Final = ("Succeeded", "Failed")
+
+
+class Pod(Part, frozen=True):
+    """A worker pod."""
+
+    metadata: PodMetadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def attempt(self) -> int:
+        """Attempt the pod belongs to; -1 when the label is no number, so that it is never the current one."""
+        return _index(self.metadata.labels.attempt)
+
+    @property
+    def slot(self) -> Slot:
+        """Place of the pod in its job."""
+        return _index(self.metadata.labels.slice), _index(self.metadata.labels.host)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no container of the pod can run any more."""
+        return self.status.phase in ENDED_PHASES or self.ending
+
+    @property
+    def ending(self) -> bool:
+        """Whether all containers have ended although the phase does not say so yet: kubelets report that later."""
+        containers = self.status.container_statuses
+        if not containers or containers[0].state.terminated is None or self.status.phase in ENDED_PHASES:
+            return False
+        return all(one.state.terminated for one in (*containers, *self.status.init_container_statuses))
+
+    @property
+    def going(self) -> bool:
+        """Whether somebody asked for its deletion."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def going_since(self) -> datetime | None:
+        """When its deletion was asked for, to the second."""
+        if self.metadata.deletion_timestamp is None:
+            return None
+        return self.metadata.deletion_timestamp - timedelta(seconds=self.metadata.deletion_grace_period_seconds or 0)
+
+    @property
+    def worker(self) -> ContainerState | None:
+        """State of the worker container, once the kubelet has reported one."""
+        for status in self.status.container_statuses:
+            if status.name == names.WORKER_CONTAINER:
+                return status.state
+        return None
+
+    @property
+    def started(self) -> bool:
+        """Whether the worker container runs or has run."""
+        state = self.worker
+        if state is None:
+            return self.ended
+        return state.running is not None or state.terminated is not None
+
+    def condition(self, kind: str, status: str = "True") -> PodCondition | None:
+        """The condition of that type when it has that status."""
+        for condition in self.status.conditions:
+            if condition.type == kind and condition.status == status:
+                return condition
+        return None
+
+
+def _index(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return -1
+
+
+class Taint(Part, frozen=True):
+    """A taint of a node."""
+
+    key: str
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class NodeMetadata(Part, frozen=True):
+    """Identity of a node."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = "0"
+    creation_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+
+
+class NodeSpec(Part, frozen=True):
+    """Taints of a node."""
+
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Part, frozen=True):
+    """Conditions of a node."""
+
+    conditions: tuple[PodCondition, ...] = ()
+
+
+class Node(Part, frozen=True):
+    """A node that a worker is, or was, on."""
+
+    metadata: NodeMetadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> PodCondition | None:
+        """The Ready condition, whatever its status."""
+        return next((condition for condition in self.status.conditions if condition.type == "Ready"), None)
+
+    def taint(self, key: str) -> Taint | None:
+        """The taint of that key."""
+        return next((taint for taint in self.spec.taints if taint.key == key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """A pod that is gone from the API, as it was last seen."""
+
+    pod: Pod
+    at: datetime
+    """When its absence was noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """The API server's answer to a pod it would not take."""
+
+    message: str
+    at: datetime
+    quota: bool = False
+    """Whether only a quota stands in the way, so that waiting may help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A SliceJob as it was last read."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    resource_version: str
+    created: datetime
+    spec: SliceJobSpec | None
+    """None when the spec cannot be read; `problem` says why."""
+    status: SliceJobStatus
+    problem: str = ""
+    deleting: bool = False
+
+    @property
+    def granted(self) -> int:
+        """Slices of the current attempt."""
+        return self.status.slices.granted if self.status.slices else self.spec.most_slices if self.spec else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator was started with, as far as decisions depend on it."""
+
+    coordinator_port: int = names.DEFAULT_COORDINATOR_PORT
+    topology_key: str = names.NODE_POOL
+    """Node label whose values are TPU slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything one decision is made from."""
+
+    job: Job
+    pods: tuple[Pod, ...] = ()
+    """Every pod in the API that carries the job's name, whatever its attempt and job UID."""
+    vanished: tuple[Vanished, ...] = ()
+    """Pods of this job UID that were seen and are gone."""
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    """Known nodes by name; may hold more than this job's."""
+    lost_nodes: Mapping[str, datetime] = field(default_factory=dict)
+    """Nodes that are known to be gone, and since when."""
+    nodes_watched: bool = True
+    """Whether nodes can be seen at all."""
+    checked: bool = False
+    """Whether the API server took host 0 in a dry run for this generation."""
+    rejection: Rejection | None = None
+    """Why the API server refused a pod of this generation, in a dry run or for real."""
+    current: bool = True
+    """Whether the pods are all there is; while their watch is broken, time passing proves nothing."""
+    heard_at: datetime | None = None
+    """When the watch of the pods last gave a sign of life; None when that is not known."""
+    older_waits: bool = False
+    """Whether an older job waits for capacity of the same shape."""
+    asked_to_go: frozenset[str] = frozenset()
+    """UIDs of pods whose deletion the API server has confirmed but the watch has not shown yet."""
+    status_written: datetime | None = None
+    """When this process last wrote the status."""
+    settings: Settings = Settings()
+
+    def machine_gone(self, pod: Pod) -> bool:
+        """Whether the machine a pod was bound to is gone: its node was lost, or a younger one has its name.
+
+        A node that is merely unknown proves nothing: pods and nodes come through different watches, and a pod may
+        be seen on a new node before the node itself.
+        """
+        name, bound = pod.spec.node_name, pod.condition("PodScheduled")
+        if not name:
+            return False
+        since = bound.last_transition_time if bound else None
+        node = self.nodes.get(name)
+        if node is None:
+            lost = self.lost_nodes.get(name)
+            return lost is not None and (since is None or since <= lost)
+        created = node.metadata.creation_timestamp
+        return created is not None and since is not None and created > since
+
+    def unknown_nodes(self, pods: Iterable[Pod]) -> tuple[str, ...]:
+        """Nodes of these pods of which it is not known whether they are there."""
+        if not self.nodes_watched:
+            return ()
+        unseen = [pod for pod in pods if pod.spec.node_name and pod.spec.node_name not in self.nodes]
+        return tuple(sorted({pod.spec.node_name for pod in unseen if not self.machine_gone(pod)}))
+
+    def own_pods(self) -> Iterator[Pod]:
+        """Pods of this very job, not of an earlier one of the same name."""
+        return (pod for pod in self.pods if pod.metadata.labels.job_uid == self.job.uid)
+
+    def foreign_pods(self) -> Iterator[Pod]:
+        """Pods of an earlier job of the same name."""
+        return (pod for pod in self.pods if pod.metadata.labels.job_uid != self.job.uid)

@@ -1,0 +1,200 @@
+"""The status as people and machines read it: phase, conditions, counts, and an Event for each change of phase."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from slipway.api.status import (
+    BAD_PHASES,
+    MAX_HOSTS,
+    Condition,
+    ConditionType,
+    Phase,
+    Resolved,
+    SliceCounts,
+    SliceJobStatus,
+)
+from slipway.planner import budgets, capacity, fencing
+from slipway.planner.draft import Draft
+from slipway.planner.observation import blocked_hosts, intervals
+
+PROGRESS_INTERVAL: Final = timedelta(seconds=5)
+"""How often mere progress (hosts started, hosts waiting, hosts done) is written."""
+
+_ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
+"""kstatus wants these present only while they are true."""
+
+
+def summarise(draft: Draft) -> None:
+    """Set everything in the status that follows from the attempts, and announce what changed."""
+    phase, reason, message = _story(draft)
+    before = draft.snapshot.job.status.phase
+    if before is None or not before.final:
+        _count(draft)
+    if phase is not before:
+        draft.announce(phase.value, message, warning=phase in BAD_PHASES)
+    draft.update(
+        phase=phase,
+        observed_generation=draft.job.generation,
+        resolved=_resolved(draft),
+        conditions=_conditions(draft, phase, reason, message),
+    )
+
+
+def _resolved(draft: Draft) -> Resolved:
+    """The effective values; those of the accepted spec stay until a new one was accepted while suspended."""
+    accepted, suspended = draft.status.resolved, draft.snapshot.job.status.phase is Phase.SUSPENDED
+    if accepted is None or (suspended and draft.problem is None):
+        return draft.resolved
+    return draft.resolved.model_copy(update={"template_hash": accepted.template_hash})
+
+
+def _story(draft: Draft) -> tuple[Phase, str, str]:
+    """Phase, reason and message."""
+    status, attempt = draft.status, draft.attempt
+    if status.result is not None and status.phase is not None:
+        return status.phase, status.result.reason, status.result.message
+    if draft.spec.suspend and draft.active is None and draft.unjudged is None:
+        return Phase.SUSPENDED, "Suspended", "suspended by spec.suspend; nothing is charged"
+    if draft.blocked is not None and draft.blocked[0] == budgets.CAPACITY_RELEASED:
+        return Phase.WAITING_FOR_CAPACITY, *draft.blocked
+    if draft.blocked is not None:
+        return (Phase.RESTARTING if attempt else Phase.PENDING), *draft.blocked
+    if attempt is None:
+        return Phase.PENDING, "Pending", "nothing has been created yet"
+    if attempt.end_time is not None:
+        return Phase.RESTARTING, attempt.reason or "Restarting", f"attempt {attempt.number}: {attempt.message}"
+    if attempt.running_time is not None:
+        hosts = len(draft.seen.wanted)
+        return Phase.RUNNING, "Running", f"all {hosts} hosts of attempt {attempt.number} run"
+    if (short := capacity.shortage(draft)) is not None:
+        return short[0], short[0].value, short[1]
+    return Phase.STARTING, "Starting", f"attempt {attempt.number}: waiting for its pods to run"
+
+
+def _count(draft: Draft) -> None:
+    requested, per_slice = draft.spec.most_slices, draft.resolved.hosts
+    started: dict[int, int] = {}
+    if draft.active is not None or draft.status.phase is Phase.SUCCEEDED:
+        for slice_index, _ in draft.seen.started:
+            started[slice_index] = started.get(slice_index, 0) + 1
+    ready = sum(count == per_slice for count in started.values())
+    starting = draft.active is not None and draft.active.running_time is None
+    draft.update(
+        slices=SliceCounts(requested=requested, granted=draft.granted, ready=ready),
+        ready_slices=f"{ready}/{requested}",
+        hosts=blocked_hosts(draft.seen, MAX_HOSTS) if starting else (),
+        succeeded_hosts=intervals(draft.seen.succeeded) if draft.active else draft.status.succeeded_hosts,
+    )
+
+
+def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[Condition, ...]:
+    failed = phase in (Phase.FAILED, Phase.PREEMPTED, Phase.CANCELLED)
+    settled = phase.final or phase in (Phase.RUNNING, Phase.SUSPENDED)
+    fence_open = not fencing.closed(draft)
+    late = fencing.overdue(draft)
+    found: list[tuple[ConditionType, bool, str, str]] = [
+        (ConditionType.ACCEPTED, True, "Accepted", "the spec is valid and the API server takes its pods"),
+        _capacity(draft, phase, message),
+        (ConditionType.RUNNING, phase is Phase.RUNNING, reason, message),
+        (ConditionType.COMPLETE, phase is Phase.SUCCEEDED, reason, message if phase.final else ""),
+        (ConditionType.FAILED, failed, reason if failed else "NotFailed", message if failed else ""),
+        _suspended(phase, fence_open),
+        (ConditionType.RECONCILING, not settled, reason, message),
+        (ConditionType.STALLED, failed, reason, message),
+    ]
+    if late or _had(draft.snapshot.job.status, ConditionType.CLEANUP_PENDING):
+        found.append((ConditionType.CLEANUP_PENDING, bool(late), "PodsDoNotGo" if late else "Clean", late))
+    return _dated(found, draft.snapshot.job.status, draft.now, draft.job.generation)
+
+
+def _capacity(draft: Draft, phase: Phase, message: str) -> tuple[ConditionType, bool, str, str]:
+    if phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED):
+        return ConditionType.CAPACITY_AVAILABLE, False, phase.value, message
+    attempt = draft.attempt
+    placed = attempt is not None and attempt.running_time is not None
+    return (
+        ConditionType.CAPACITY_AVAILABLE,
+        placed,
+        "Scheduled" if placed else "NotScheduledYet",
+        "every pod of the attempt found a node" if placed else "",
+    )
+
+
+def _suspended(phase: Phase, fence_open: bool) -> tuple[ConditionType, bool, str, str]:
+    if phase is not Phase.SUSPENDED:
+        return ConditionType.SUSPENDED, False, "NotSuspended", ""
+    if fence_open:
+        return ConditionType.SUSPENDED, False, "PodsEnding", "the pods are being stopped"
+    return ConditionType.SUSPENDED, True, "Suspended", "no pod runs and no capacity is held"
+
+
+def _had(status: SliceJobStatus, kind: ConditionType) -> bool:
+    return any(condition.type == kind for condition in status.conditions)
+
+
+def _dated(
+    found: list[tuple[ConditionType, bool, str, str]], before: SliceJobStatus, now: datetime, generation: int
+) -> tuple[Condition, ...]:
+    """Conditions with the time of their last transition carried over where they did not change."""
+    old = {condition.type: condition for condition in before.conditions}
+    dated = []
+    for kind, holds, reason, message in found:
+        if not holds and kind in _ABSENT_WHEN_FALSE:
+            continue
+        value = "True" if holds else "False"
+        same = old.get(kind)
+        since = same.last_transition_time if same is not None and same.status == value else now
+        dated.append(
+            Condition(
+                type=kind,
+                status=value,
+                reason=reason,
+                message=message[:32768],
+                last_transition_time=since,
+                observed_generation=generation,
+            )
+        )
+    return tuple(dated)
+
+
+def refuse(status: SliceJobStatus, generation: int, reason: str, message: str, now: datetime) -> SliceJobStatus:
+    """The status of a job that cannot be run as it is written."""
+    found = [
+        (ConditionType.ACCEPTED, False, reason, message),
+        (ConditionType.RUNNING, False, reason, message),
+        (ConditionType.STALLED, True, reason, message),
+    ]
+    return status.model_copy(
+        update={
+            "phase": Phase.INVALID,
+            "observed_generation": generation,
+            "conditions": _dated(found, status, now, generation),
+        }
+    )
+
+
+def only_progress(before: SliceJobStatus, after: SliceJobStatus) -> bool:
+    """Whether nothing but progress changed, which need not be written at once."""
+    return _essence(before) == _essence(after)
+
+
+def _essence(status: SliceJobStatus) -> SliceJobStatus:
+    waiting = (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED)
+    return status.model_copy(
+        update={
+            "phase": Phase.STARTING if status.phase in waiting else status.phase,
+            "slices": None,
+            "ready_slices": None,
+            "hosts": (),
+            "succeeded_hosts": (),
+            "capacity_look_time": None,
+            "capacity_waits": 0,
+            "conditions": tuple(
+                condition.model_copy(update={"reason": "", "message": "", "last_transition_time": _EPOCH})
+                for condition in status.conditions
+            ),
+        }
+    )
+
+
+_EPOCH: Final = datetime.min

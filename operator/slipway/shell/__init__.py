@@ -1,0 +1,1 @@
+"""How the process lives: settings, kopf, leadership, health, shutdown."""

@@ -1,0 +1,91 @@
+"""All of kopf: login, start-up and clean-up, the stream of SliceJobs, the probe.
+
+kopf never patches anything here. Its handlers only say what they saw; decisions are made from the cache, so losing
+or repeating an event changes nothing.
+"""
+
+import asyncio
+from typing import Any
+
+import kopf
+
+from slipway.api import names
+from slipway.cluster.connection import ApiConnection
+from slipway.shell.engine import Engine
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Keeps nothing in annotations, and spares kopf two deep copies of every object."""
+
+    def build(self, **_: Any) -> Any:
+        """Nothing to compare with."""
+        return {}
+
+    def fetch(self, **_: Any) -> Any:
+        """Nothing was stored."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Store nothing."""
+
+
+class NoProgress(kopf.ProgressStorage):
+    """Keeps nothing in annotations: there are no handlers that make progress."""
+
+    def fetch(self, **_: Any) -> Any:
+        """Nothing was stored."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Store nothing."""
+
+    def purge(self, **_: Any) -> None:
+        """Nothing to remove."""
+
+    def touch(self, **_: Any) -> None:
+        """Nothing to touch."""
+
+    def clear(self, *, essence: Any) -> Any:
+        """Nothing to leave out."""
+        return essence
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """kopf as a watcher of one resource that writes nothing."""
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.persistence.diffbase_storage = NoDiffBase()
+    settings.persistence.progress_storage = NoProgress()
+    settings.queueing.idle_timeout = 1.0
+    settings.watching.server_timeout = 290
+    settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = 500
+    settings.networking.request_timeout = 30
+    return settings
+
+
+def registry_for(engine: Engine, api: ApiConnection, stop: asyncio.Event) -> kopf.OperatorRegistry:
+    """The handlers of one operator; `stop` is the flag that kopf was given to end by."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(server=api.server, aiohttp_session=api.new_session())
+
+    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
+    async def changed(type: str | None, body: kopf.Body, **_: Any) -> None:
+        engine.observe(type, dict(body))
+
+    @kopf.on.probe(registry=registry, id="engine")
+    async def healthy(**_: Any) -> dict[str, str]:
+        return engine.health()
+
+    @kopf.on.cleanup(registry=registry)
+    async def leave(**_: Any) -> None:
+        # kopf waits 5 s for any task that began after its start: ours, and its own that waits for the flag.
+        await engine.stop()
+        stop.set()
+
+    return registry

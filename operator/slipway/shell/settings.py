@@ -1,0 +1,132 @@
+"""What the operator is started with."""
+
+import logging
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from slipway.api import names
+from slipway.planner.snapshot import Settings as PlannerSettings
+
+NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+class SettingsError(ValueError):
+    """A setting cannot be used; the message names it, its value and what is allowed."""
+
+
+def _identity() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings:
+    """Settings of one operator process."""
+
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to serve; empty for all."""
+    coordinator_port: int = names.DEFAULT_COORDINATOR_PORT
+    """Port of the coordinator for jobs that do not name one."""
+    topology_key: str = names.NODE_POOL
+    """Node label whose values are TPU slices."""
+    lease_name: str = "slipway-operator"
+    """Lease that says which process leads."""
+    lease_namespace: str = "default"
+    """Namespace of the Lease."""
+    log_level: str = "info"
+    """One of LOG_LEVELS."""
+    health_port: int = 8080
+    """Port of /healthz; 0 serves none."""
+    kubeconfig: Path | None = None
+    """Kubeconfig to use; otherwise as kubectl would."""
+    context: str | None = None
+    """Context of the kubeconfig; its current one otherwise."""
+    identity: str = field(default_factory=_identity)
+    """Name of this process, never used by another."""
+
+    @property
+    def planner(self) -> PlannerSettings:
+        """The part that decisions depend on."""
+        return PlannerSettings(coordinator_port=self.coordinator_port, topology_key=self.topology_key)
+
+    @property
+    def logging_level(self) -> int:
+        """The level as Python's logging counts it."""
+        return logging.getLevelNamesMapping()[self.log_level.upper()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """The settings as text from the command line; None leaves one to the environment."""
+
+    namespaces: str | None = None
+    coordinator_port: str | None = None
+    topology_key: str | None = None
+    lease_name: str | None = None
+    lease_namespace: str | None = None
+    log_level: str | None = None
+    health_port: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+
+
+def read_settings(
+    flags: Flags | None = None, environment: Mapping[str, str] = os.environ, namespace_file: Path = NAMESPACE_FILE
+) -> OperatorSettings:
+    """Settings from flags, else the environment, else the defaults.
+
+    Raises:
+        SettingsError: one sentence that names the setting, its value and what is allowed.
+    """
+    flags = flags or Flags()
+
+    def text(flag: str | None, variable: str, default: str) -> tuple[str, str]:
+        return (variable, environment.get(variable) or default) if flag is None else (variable, flag)
+
+    listed = text(flags.namespaces, "SLIPWAY_NAMESPACES", "")
+    level = text(flags.log_level, "SLIPWAY_LOG_LEVEL", "info")
+    if level[1].lower() not in LOG_LEVELS:
+        raise SettingsError(f"{level[0]} {level[1]!r} is not a log level: {', '.join(LOG_LEVELS)}")
+    home = namespace_file.read_text().strip() if namespace_file.exists() else "default"
+    kubeconfig = flags.kubeconfig
+    default_port = str(names.DEFAULT_COORDINATOR_PORT)
+    return OperatorSettings(
+        namespaces=tuple(_name(listed[0], one.strip()) for one in listed[1].split(",") if one.strip()),
+        coordinator_port=_port(*text(flags.coordinator_port, "COORD_PORT", default_port), lowest=1),
+        topology_key=_label_key(*text(flags.topology_key, "SLIPWAY_TOPOLOGY_KEY", names.NODE_POOL)),
+        lease_name=_name(*text(flags.lease_name, "SLIPWAY_LEASE_NAME", "slipway-operator")),
+        lease_namespace=_name(*text(flags.lease_namespace, "SLIPWAY_LEASE_NAMESPACE", home)),
+        log_level=level[1].lower(),
+        health_port=_port(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), lowest=0),
+        kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
+        context=flags.context,
+    )
+
+
+def _port(name: str, value: str, *, lowest: int) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= 5 and lowest <= int(value) <= 65535):
+        raise SettingsError(f"{name} {value!r} is not a port: a whole number from {lowest} to 65535 is needed")
+    return int(value)
+
+
+def _name(name: str, value: str) -> str:
+    if _LABEL.fullmatch(value) is None:
+        raise SettingsError(
+            f"{name} {value!r} is not a Kubernetes name: at most 63 lower-case letters, digits and - are needed"
+        )
+    return value
+
+
+def _label_key(name: str, value: str) -> str:
+    if _LABEL_KEY.fullmatch(value) is None:
+        raise SettingsError(f"{name} {value!r} is not a label key: [prefix/]name is needed")
+    return value

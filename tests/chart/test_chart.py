@@ -1,0 +1,292 @@
+"""The chart renders what a real API server takes, refuses values it does not know, and grants what is needed only."""
+
+import json
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from slipway.local_cluster import NativeCluster
+from slipway.shell.settings import OperatorSettings
+from tests.chart.conftest import CHART, Helm
+from tests.conftest import CRD, ROOT, Kubectl
+
+# The first one may have to build Helm: six minutes on two processors with nothing cached.
+pytestmark = pytest.mark.timeout(1800)
+
+EVERYTHING: dict[str, Any] = {
+    "image": {"repository": "localhost:5000/acme/slipway", "tag": "1.2.3"},
+    "replicas": 2,
+    "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 1.5, "memory": "1.5Gi"}},
+    "priorityClassName": "system-cluster-critical",
+    "coordinatorPort": 9000,
+    "topologyKey": "example.com/slice",
+    "global": {"anything": True},
+}
+
+VALUES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "everything": EVERYTHING,
+    "no CRD": {"crds": {"install": False}},
+    "no resources": {"resources": None},
+    "paused": {"replicas": 0},
+}
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown value": ({"replica": 2}, "'replica' not allowed"),
+    "unknown value below": ({"crds": {"instal": True}}, "'instal' not allowed"),
+    "no image": ({"image": None}, "'image'"),
+    "no repository": ({"image": {"repository": None}}, "'repository'"),
+    "empty repository": ({"image": {"repository": ""}}, "/image/repository"),
+    "tag in the repository": ({"image": {"repository": "ghcr.io/acme/slipway:1"}}, "/image/repository"),
+    "tag is a number": ({"image": {"tag": 1.1}}, "/image/tag"),
+    "replicas -1": ({"replicas": -1}, "/replicas"),
+    "replicas two": ({"replicas": "two"}, "/replicas"),
+    "replicas 1.5": ({"replicas": 1.5}, "/replicas"),
+    "resources misspelt": ({"resources": {"request": {"cpu": 1}}}, "'request' not allowed"),
+    "no quantity": ({"resources": {"limits": {"memory": "lots"}}}, "/resources/limits/memory"),
+    "negative quantity": ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
+    "priority is a number": ({"priorityClassName": 1000}, "/priorityClassName"),
+    "priority in upper case": ({"priorityClassName": "High"}, "/priorityClassName"),
+    "port 0": ({"coordinatorPort": 0}, "/coordinatorPort"),
+    "port 70000": ({"coordinatorPort": 70000}, "/coordinatorPort"),
+    "port as text": ({"coordinatorPort": "8081"}, "/coordinatorPort"),
+    "two slashes in a label": ({"topologyKey": "a/b/c"}, "/topologyKey"),
+    "install maybe": ({"crds": {"install": "maybe"}}, "/crds/install"),
+}
+
+
+def one(objects: Sequence[Any], kind: str) -> Any:
+    (found,) = [body for body in objects if body["kind"] == kind]
+    return found
+
+
+def test_generated_crd_is_the_same_in_the_chart() -> None:
+    assert (CHART / "files" / CRD.name).read_bytes() == CRD.read_bytes(), "run `make generate`"
+
+
+def test_versions_agree() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+def test_image_is_built_from_what_the_package_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lines = (ROOT / "operator/Dockerfile").read_text().splitlines()
+    copied = {name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]}
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert copied >= {"operator", project["project"]["readme"], *wheel.get("force-include", ())}
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_lint(helm: Helm) -> None:
+    helm("lint", "--strict", str(CHART))
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_api_server_takes_every_object(helm: Helm, kubectl: Kubectl, values: dict[str, Any]) -> None:
+    # Pod Security does not refuse a Deployment, but it warns of one whose pods it would refuse.
+    kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/warn=restricted")
+    objects = helm.template(values, namespace=kubectl.namespace)
+    stream = "\n---\n".join(map(json.dumps, objects))
+    done = kubectl("apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-", stdin=stream)
+    assert len(done.stdout.splitlines()) == len(objects)
+    assert "Warning" not in done.stderr
+
+
+@pytest.mark.parametrize(("values", "said"), REFUSED.values(), ids=REFUSED)
+def test_bad_values_are_refused(helm: Helm, values: dict[str, Any], said: str) -> None:
+    done = helm("template", "slipway", str(CHART), values=values, check=False)
+    assert done.returncode != 0, "accepted"
+    assert said in done.stderr
+
+
+def test_default_objects(helm: Helm) -> None:
+    objects = helm.template()
+    deployment = one(objects, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert deployment["spec"]["replicas"] == 1
+    assert container["args"] == [f"--health-port={container['ports'][0]['containerPort']}"]
+    assert "env" not in container
+    assert "priorityClassName" not in pod
+    assert "PodDisruptionBudget" not in {body["kind"] for body in objects}
+
+
+def test_every_value_arrives(helm: Helm) -> None:
+    objects = helm.template(EVERYTHING)
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == "localhost:5000/acme/slipway:1.2.3"
+    assert container["resources"]["limits"] == {"cpu": 1.5, "memory": "1.5Gi"}
+    assert container["env"] == [{"name": "COORD_PORT", "value": "9000"}]
+    assert "--topology-key=example.com/slice" in container["args"]
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    assert one(objects, "Deployment")["spec"]["replicas"] == 2
+    budget = one(objects, "PodDisruptionBudget")["spec"]
+    assert budget["selector"] == one(objects, "Deployment")["spec"]["selector"]
+
+
+def test_crd_is_kept_and_otherwise_untouched(helm: Helm) -> None:
+    rendered = one(helm.template(), "CustomResourceDefinition")
+    assert rendered["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    del rendered["metadata"]["labels"]
+    assert rendered == yaml.safe_load(CRD.read_text())
+
+
+def test_crd_can_be_left_out(helm: Helm) -> None:
+    kinds = {body["kind"] for body in helm.template({"crds": {"install": False}})}
+    assert "CustomResourceDefinition" not in kinds
+
+
+@pytest.mark.parametrize(("release", "name"), [("slipway", "slipway"), ("tpu", "tpu-slipway")])
+def test_names_and_labels(helm: Helm, release: str, name: str) -> None:
+    for body in helm.template(EVERYTHING, name=release):
+        assert body["metadata"]["labels"]["app.kubernetes.io/instance"] == release
+        if body["kind"] != "CustomResourceDefinition":
+            assert body["metadata"]["name"].startswith(name)
+
+
+Needs = dict[str, tuple[str, ...]]
+
+# What the operator does, by what it does it to. `own` is the operator's namespace, `any` another one.
+NEEDED: Needs = {
+    "any slipway.dev/slicejobs": ("get", "list", "watch", "delete"),
+    "any slipway.dev/slicejobs/status": ("patch",),
+    "any slipway.dev/slicejobs/finalizers": ("update",),
+    "any /pods": ("get", "list", "watch", "create", "delete", "deletecollection"),
+    "any /services": ("get", "create"),
+    "any /configmaps": ("get", "create"),
+    "any events.k8s.io/events": ("create",),
+    "all /nodes": ("get", "list", "watch"),
+    "all /pods": ("list", "watch"),
+    "all slipway.dev/slicejobs": ("list", "watch"),
+    "own coordination.k8s.io/leases": ("create",),
+    f"own coordination.k8s.io/leases:{OperatorSettings().lease_name}": ("get", "update"),
+}
+
+NOT_NEEDED: Needs = {
+    "any /secrets": ("get", "list", "watch", "create"),
+    "own /secrets": ("get", "list"),
+    "any slipway.dev/slicejobs": ("create", "update", "patch", "deletecollection"),
+    "any slipway.dev/slicejobs/status": ("update",),
+    "any /pods": ("update", "patch"),
+    "any /pods/exec": ("get", "create"),
+    "any /pods/log": ("get",),
+    "any /pods/eviction": ("create",),
+    "any /pods/ephemeralcontainers": ("patch",),
+    "any /services": ("list", "update", "patch", "delete"),
+    "any /configmaps": ("list", "update", "patch", "delete"),
+    "any /serviceaccounts": ("get", "impersonate"),
+    "any /serviceaccounts/token": ("create",),
+    "any apps/deployments": ("get", "create"),
+    "any events.k8s.io/events": ("list", "delete"),
+    "any coordination.k8s.io/leases": ("create", "get", "update"),
+    "own coordination.k8s.io/leases:another": ("get", "update", "delete"),
+    "own coordination.k8s.io/leases": ("list", "delete"),
+    "all /nodes": ("create", "update", "patch", "delete"),
+    "all /namespaces": ("list", "create", "delete"),
+    "all apiextensions.k8s.io/customresourcedefinitions": ("get", "list", "update"),
+    "all rbac.authorization.k8s.io/clusterroles": ("get", "create", "bind", "escalate"),
+    "all *": ("*",),
+}
+
+
+@dataclass(frozen=True)
+class Release:
+    """The chart, really installed."""
+
+    kubectl: Kubectl
+    name: str
+
+    def token(self) -> str:
+        """A token of the operator's ServiceAccount."""
+        return self.kubectl("create", "token", self.name).stdout.strip()
+
+    def may(self, flag: str, needs: Needs) -> dict[str, bool]:
+        """Ask the API server, as whom `flag` makes kubectl, for all rows at once what `kubectl auth can-i` asks."""
+        asked = [(what, verb) for what, verbs in needs.items() for verb in verbs]
+        stream = "\n---\n".join(json.dumps(_review(self.kubectl.namespace, *row)) for row in asked)
+        template = "jsonpath={.status.allowed}{'\\n'}"
+        done = self.kubectl(flag, "create", "--validate=false", "-f", "-", "-o", template, stdin=stream)
+        answers = [line == "true" for line in done.stdout.splitlines()]
+        return {f"{verb} {what}": answer for (what, verb), answer in zip(asked, answers, strict=True)}
+
+
+def _review(own: str, what: str, verb: str) -> dict[str, Any]:
+    scope, _, rest = what.partition(" ")
+    path, _, name = rest.partition(":")
+    group, _, resource = path.partition("/")
+    resource, _, subresource = resource.partition("/")
+    attributes = {
+        "namespace": {"own": own, "any": "kube-public", "all": ""}[scope],
+        "verb": verb,
+        "group": group,
+        "resource": resource or "*",
+        "subresource": subresource,
+        "name": name,
+    }
+    api = "authorization.k8s.io/v1"
+    return {"apiVersion": api, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+
+
+@pytest.fixture
+def release(helm: Helm, kubectl: Kubectl, control_plane: NativeCluster) -> Iterator[Release]:
+    """The chart installed in a namespace of its own; without the CRD, which the cluster has, and without pods."""
+    name = f"slipway-{uuid4().hex[:8]}"
+    where = ("--kubeconfig", str(control_plane.kubeconfig), "--namespace", kubectl.namespace)
+    helm("install", name, str(CHART), *where, values={"crds": {"install": False}, "replicas": 0})
+    yield Release(kubectl, name)
+    helm("uninstall", name, *where)
+
+
+def test_operator_may_do_its_work_and_nothing_else(release: Release) -> None:
+    flag = f"--token={release.token()}"
+    said = release.kubectl(flag, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").stdout
+    assert said == f"system:serviceaccount:{release.kubectl.namespace}:{release.name}"
+    refused = [row for row, allowed in release.may(flag, NEEDED).items() if not allowed]
+    granted = [row for row, allowed in release.may(flag, NOT_NEEDED).items() if allowed]
+    assert (refused, granted) == ([], [])
+
+
+def test_every_granted_verb_is_needed(helm: Helm) -> None:
+    """The tables above name all that the roles grant, so a new verb needs a row there."""
+    granted = {
+        f"{verb} {group}/{resource}"
+        for body in helm.template()
+        if body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"] == "slipway"
+        for rule in body["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    needed = {f"{verb} {what.split(' ')[1].split(':')[0]}" for what, verbs in NEEDED.items() for verb in verbs}
+    assert granted == needed
+
+
+READ = {"get", "list", "watch"}
+WRITE = {"create", "update", "patch", "delete", "deletecollection"}
+PEOPLE = {"view": READ, "edit": READ | WRITE, "admin": READ | WRITE}
+
+
+def test_kubernetes_own_roles_know_slicejobs(release: Release) -> None:
+    for role in PEOPLE:
+        release.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}-user")
+    resource, status = "own slipway.dev/slicejobs", "own slipway.dev/slicejobs/status"
+    asked = {resource: tuple(sorted(READ | WRITE)), status: ("patch", "update")}
+    wanted = {role: {f"{verb} {resource}" for verb in verbs} for role, verbs in PEOPLE.items()}
+
+    def granted(role: str) -> set[str]:
+        return {row for row, allowed in release.may(f"--as={role}-user", asked).items() if allowed}
+
+    deadline = time.monotonic() + 20
+    # Kubernetes puts the roles together some moments after it has seen ours.
+    while (found := {role: granted(role) for role in PEOPLE}) != wanted and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert found == wanted

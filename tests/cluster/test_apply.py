@@ -1,0 +1,292 @@
+"""Plans carried out on a real API server."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from slipway.api import names
+from slipway.api.status import Phase, SliceJobStatus
+from slipway.cluster import paths
+from slipway.cluster.access import load_access
+from slipway.cluster.apply import MAX_CREATES, Applier, Blocked
+from slipway.cluster.cache import Cache
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import NotFound
+from slipway.cluster.events import EventRecorder
+from slipway.cluster.wire import JsonObject
+from slipway.local_cluster import NativeCluster
+from slipway.planner.actions import (
+    Action,
+    Announcement,
+    CheckPod,
+    CreateConfigMaps,
+    CreatePods,
+    CreateService,
+    DeleteJob,
+    DeletePods,
+    ForceDeletePod,
+    Plan,
+)
+from slipway.planner.pods import PodFactory, service
+from slipway.planner.snapshot import Job, Settings, Snapshot
+from tests.conftest import Kubectl
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass
+class Bench:
+    """An applier on a namespace of its own, and the cache it writes to."""
+
+    api: ApiConnection
+    namespace: str
+    cache: Cache
+    recorder: EventRecorder
+    applier: Applier
+
+    async def job(self, name: str = "train", **spec: Any) -> Job:
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": name},
+            "spec": {"image": "busybox:1", "nodeSelector": {"nowhere": "at-all"}} | spec,
+        }
+        made = await self.api.create(paths.jobs(self.namespace), body, JsonObject)
+        self.cache.jobs.upsert(made)
+        return self.now(name).job
+
+    def now(self, name: str = "train") -> Snapshot:
+        snapshot = self.cache.snapshot((self.namespace, name))
+        assert snapshot is not None
+        return snapshot
+
+    async def act(self, job: Job, *actions: Action) -> float | None:
+        return await self.applier.apply(Plan(job.status, actions), job)
+
+    async def pods(self) -> dict[str, Any]:
+        found = await self.api.list(paths.pods(self.namespace), JsonObject)
+        return {one["metadata"]["name"]: one for one in found.items}
+
+    async def end(self, name: str, phase: str) -> None:
+        path = f"{paths.pods(self.namespace)}/{name}"
+        await self.api.patch_status(path, {"status": {"phase": phase}}, JsonObject)
+
+
+@pytest.fixture
+async def bench(control_plane: NativeCluster, kubectl: Kubectl) -> AsyncIterator[Bench]:
+    async with ApiConnection(await load_access(control_plane.kubeconfig)) as api:
+        cache = Cache(Settings(), now, monotonic)
+        recorder = EventRecorder(api, "tests", now=now, clock=monotonic)
+        yield Bench(api, kubectl.namespace, cache, recorder, Applier(api, cache, recorder, now=now))
+
+
+async def test_the_status_is_written_and_known_at_once(bench: Bench) -> None:
+    job = await bench.job()
+    wanted = SliceJobStatus(phase=Phase.PENDING, failures=1)
+    assert await bench.applier.apply(Plan(wanted, announcements=(Announcement("Pending", "m"),)), job) == 0
+    assert bench.now().job.status == wanted
+    assert bench.now().status_written is not None
+    stored = await bench.api.get(paths.job(bench.namespace, "train"), JsonObject)
+    assert stored["status"]["preemptions"] == 0
+    assert bench.recorder._waiting.qsize() == 1
+
+
+async def test_a_status_that_stands_already_is_not_written_again(bench: Bench) -> None:
+    job = await bench.job()
+    assert await bench.applier.apply(Plan(job.status), job) is None
+    assert bench.now().job.resource_version == job.resource_version
+
+
+async def test_a_field_that_goes_is_removed(bench: Bench) -> None:
+    job = await bench.job()
+    await bench.applier.apply(Plan(SliceJobStatus(phase=Phase.PENDING, attempt=0)), job)
+    await bench.applier.apply(Plan(SliceJobStatus(phase=Phase.PENDING)), bench.now().job)
+    stored = await bench.api.get(paths.job(bench.namespace, "train"), JsonObject)
+    assert "attempt" not in stored["status"]
+
+
+async def test_when_the_job_has_changed_nothing_is_done_and_it_is_read_again(bench: Bench) -> None:
+    job = await bench.job(hosts=1)
+    await bench.api.patch_status(paths.job(bench.namespace, "train"), {"status": {"failures": 5}}, JsonObject)
+    plan = Plan(SliceJobStatus(phase=Phase.PENDING), (CreatePods(0, ((0, 0),)),))
+    assert await bench.applier.apply(plan, job) == 0
+    assert bench.now().job.status.failures == 5
+    assert await bench.pods() == {}
+
+
+async def test_when_the_job_is_gone_nothing_is_done_and_it_is_forgotten(bench: Bench) -> None:
+    job = await bench.job(hosts=1)
+    await bench.api.delete(paths.job(bench.namespace, "train"), uid=job.uid)
+    plan = Plan(SliceJobStatus(phase=Phase.PENDING), (CreatePods(0, ((0, 0),)),))
+    assert await bench.applier.apply(plan, job) == 0
+    assert bench.cache.snapshot((bench.namespace, "train")) is None
+
+
+async def test_pods_are_made_once_and_known_at_once(bench: Bench) -> None:
+    job = await bench.job(hosts=3, slices=2)
+    slots = tuple((s, h) for s in range(2) for h in range(3))
+    for _ in range(2):
+        assert await bench.act(job, CreatePods(0, slots)) == 0
+    assert sorted(await bench.pods()) == sorted(f"train-0-{s}-{h}" for s, h in slots)
+    assert {pod.slot for pod in bench.now().own_pods()} == set(slots)
+
+
+async def test_a_pod_of_an_earlier_job_blocks_its_name(bench: Bench) -> None:
+    job = await bench.job(hosts=1)
+    earlier = Job(job.namespace, job.name, "earlier-uid", 1, "1", job.created, job.spec, job.status)
+    body = PodFactory(earlier, Settings()).pod(0, (0, 0))
+    del body["metadata"]["ownerReferences"]
+    await bench.api.create(paths.pods(bench.namespace), body, JsonObject)
+    with pytest.raises(Blocked, match="train-0-0-0 belongs to somebody else"):
+        await bench.act(job, CreatePods(0, ((0, 0),)))
+
+
+async def test_creating_stops_when_the_job_changes(bench: Bench) -> None:
+    job = await bench.job(hosts=4)
+    body = {"spec": {"suspend": True}, "metadata": {}}
+    path = paths.job(bench.namespace, "train")
+    content = "application/merge-patch+json"
+    await bench.api._send("PATCH", path, body=body, seconds=5, content_type=content)
+    bench.cache.jobs.upsert(await bench.api.get(path, JsonObject))
+    assert await bench.act(job, CreatePods(0, ((0, 0), (0, 1)))) == 0
+    assert await bench.pods() == {}
+
+
+async def test_a_huge_create_is_done_in_parts(bench: Bench) -> None:
+    job = await bench.job(hosts=MAX_CREATES + 1)
+    slots = tuple((0, h) for h in range(MAX_CREATES + 1))
+    assert await bench.act(job, CreatePods(0, slots)) == 0
+    assert len(bench.now().pods) == MAX_CREATES
+
+
+async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Bench, kubectl: Kubectl) -> None:
+    kubectl("create", "quota", "q", "--hard=pods=1")
+    job = await bench.job(hosts=2)
+    while (await bench.api.get(f"/api/v1/namespaces/{bench.namespace}/resourcequotas/q", JsonObject)).get(
+        "status", {}
+    ).get("used") is None:
+        pass
+    await bench.act(job, CreatePods(0, ((0, 0),)), CreatePods(0, ((0, 1),)))
+    rejection = bench.now().rejection
+    assert rejection is not None
+    assert rejection.quota
+    assert "exceeded quota" in rejection.message
+
+
+async def test_a_good_pod_passes_the_check_and_nothing_is_made(bench: Bench) -> None:
+    job = await bench.job(hosts=1)
+    assert await bench.act(job, CheckPod(PodFactory(job, Settings()).pod(0, (0, 0)))) == 0
+    assert bench.now().checked
+    assert await bench.pods() == {}
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ({"priorityClassNmae": "x"}, 'unknown field "spec.priorityClassNmae"'),
+        ({"activeDeadlineSeconds": -1}, "activeDeadlineSeconds"),
+        ({"priorityClassName": "nobody-made-me"}, "nobody-made-me"),
+    ],
+)
+async def test_a_bad_pod_is_rejected_in_the_servers_words(bench: Bench, template: Any, words: str) -> None:
+    job = await bench.job(hosts=1, podTemplate={"spec": template})
+    assert await bench.act(job, CheckPod(PodFactory(job, Settings()).pod(0, (0, 0)))) == 0
+    rejection = bench.now().rejection
+    assert rejection is not None
+    assert words in rejection.message
+    assert (bench.now().checked, rejection.quota) == (False, False)
+
+
+async def test_the_service_is_made_once(bench: Bench) -> None:
+    job = await bench.job()
+    for _ in range(2):
+        await bench.act(job, CreateService(service(job)))
+    await bench.api.get(f"{paths.services(bench.namespace)}/train", JsonObject)
+
+
+async def test_objects_of_another_owner_block(bench: Bench, kubectl: Kubectl) -> None:
+    kubectl("create", "configmap", "hosts")
+    job = await bench.job()
+    body = {"kind": "ConfigMap", "metadata": {"name": "hosts"}, "data": {}}
+    with pytest.raises(Blocked, match="ConfigMap hosts belongs to another owner"):
+        await bench.act(job, CreateConfigMaps((body,)))
+
+
+async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Bench) -> None:
+    job = await bench.job(hosts=2, slices=2)
+    await bench.act(job, CreatePods(0, tuple((s, h) for s in range(2) for h in range(2))))
+    await bench.end("train-0-0-0", "Failed")
+    await bench.act(job, DeletePods(0, (0,), 5))
+    assert bench.now().asked_to_go == {
+        pod.metadata.uid for pod in bench.now().pods if pod.metadata.name == "train-0-0-1"
+    }
+    assert sorted(await bench.pods()) == ["train-0-0-0", "train-0-1-0", "train-0-1-1"]
+    await bench.act(job, DeletePods(0, (0, 1), None, ended_too=True))
+    assert await bench.pods() == {}
+
+
+async def test_pods_of_other_attempts_stay(bench: Bench) -> None:
+    job = await bench.job(hosts=1)
+    await bench.act(job, CreatePods(0, ((0, 0),)), CreatePods(1, ((0, 0),)), DeletePods(0, (0,), 5))
+    assert list(await bench.pods()) == ["train-1-0-0"]
+
+
+@pytest.fixture
+def stuck(bench: Bench, kubectl: Kubectl) -> Callable[[str], Any]:
+    """Makes a pod that is bound to a node and cannot be confirmed gone by anybody."""
+
+    async def make(node: str) -> ForceDeletePod:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "stuck"},
+            "spec": {"nodeName": node, "containers": [{"name": "worker", "image": "busybox"}]},
+        }
+        made = await bench.api.create(paths.pods(bench.namespace), body, JsonObject)
+        return ForceDeletePod("stuck", made["metadata"]["uid"], node)
+
+    return make
+
+
+async def test_a_pod_of_a_machine_that_is_gone_is_removed_by_force(bench: Bench, stuck: Callable[[str], Any]) -> None:
+    job = await bench.job()
+    await bench.act(job, await stuck("no-such-node"))
+    assert "stuck" not in await bench.pods()
+
+
+async def test_a_pod_of_a_machine_that_is_there_stays(bench: Bench, stuck: Callable[[str], Any]) -> None:
+    job = await bench.job()
+    nodes = await bench.api.list(paths.NODES, JsonObject)
+    await bench.act(job, await stuck(nodes.items[0]["metadata"]["name"]))
+    assert "stuck" in await bench.pods()
+
+
+async def test_a_pod_on_a_machine_made_anew_is_left_to_its_kubelet(bench: Bench, stuck: Callable[[str], Any]) -> None:
+    job = await bench.job()
+    nodes = await bench.api.list(paths.NODES, JsonObject)
+    action = await stuck(nodes.items[0]["metadata"]["name"])
+    await bench.act(job, action)
+    assert "stuck" in await bench.pods()
+
+
+async def test_another_pod_of_the_same_name_is_not_removed(bench: Bench, stuck: Callable[[str], Any]) -> None:
+    job = await bench.job()
+    action = await stuck("no-such-node")
+    await bench.act(job, ForceDeletePod(action.name, "another-uid", action.node))
+    assert "stuck" in await bench.pods()
+
+
+async def test_a_job_whose_time_is_over_is_deleted_but_not_its_namesake(bench: Bench) -> None:
+    job = await bench.job()
+    old = Job(job.namespace, job.name, "another-uid", 1, "1", job.created, job.spec, job.status)
+    await bench.act(old, DeleteJob())
+    await bench.api.get(paths.job(bench.namespace, "train"), JsonObject)
+    await bench.act(job, DeleteJob())
+    with pytest.raises(NotFound):
+        await bench.api.get(paths.job(bench.namespace, "train"), JsonObject)

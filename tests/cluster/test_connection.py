@@ -1,0 +1,164 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.cluster import errors
+from slipway.cluster.access import open_access
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.wire import JsonObject
+from tests.cluster.replay import Replay, answer, broken, listing, refusal
+
+PATH = "/api/v1/namespaces/ns/pods"
+
+REFUSALS: list[tuple[int, str, type[errors.ApiError]]] = [
+    (400, "BadRequest", errors.BadRequest),
+    (401, "Unauthorized", errors.Unauthorized),
+    (403, "Forbidden", errors.Forbidden),
+    (404, "NotFound", errors.NotFound),
+    (409, "Conflict", errors.Conflict),
+    (409, "AlreadyExists", errors.AlreadyExists),
+    (410, "Gone", errors.Gone),
+    (410, "Expired", errors.Gone),
+    (422, "Invalid", errors.Invalid),
+    (418, "", errors.ApiError),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "kind"), REFUSALS)
+async def test_every_refusal_has_its_error(
+    replay: Replay, api: ApiConnection, status: int, reason: str, kind: type[errors.ApiError]
+) -> None:
+    replay.then(refusal(status, reason, "because"))
+    with pytest.raises(errors.ApiError, match="because") as caught:
+        await api.get(PATH, JsonObject)
+    assert type(caught.value) is kind
+    assert (caught.value.status, caught.value.reason) == (status, reason)
+
+
+async def test_a_quota_is_told_apart_from_other_prohibitions(replay: Replay, api: ApiConnection) -> None:
+    for message in ('pods "a" is forbidden: exceeded quota: q, requested: pods=1', "pods is forbidden: no role"):
+        replay.then(refusal(403, "Forbidden", message))
+    found = []
+    for _ in range(2):
+        with pytest.raises(errors.Forbidden) as caught:
+            await api.create(PATH, {}, JsonObject)
+        found.append(caught.value.quota)
+    assert found == [True, False]
+
+
+async def test_the_fields_at_fault_are_named(replay: Replay, api: ApiConnection) -> None:
+    replay.then(refusal(422, "Invalid", "no", causes=[{"field": "spec.image", "message": "required", "reason": "x"}]))
+    with pytest.raises(errors.Invalid) as caught:
+        await api.create(PATH, {}, JsonObject)
+    assert [(one.field, one.message) for one in caught.value.causes] == [("spec.image", "required")]
+
+
+async def test_an_answer_of_a_proxy_is_an_error_too(replay: Replay, api: ApiConnection) -> None:
+    replay.then(*[answer("<html>bad gateway</html>", 502)] * 3)
+    with pytest.raises(errors.ServerError, match="bad gateway"):
+        await api.get(PATH, JsonObject)
+
+
+@pytest.mark.parametrize("fault", [broken(), refusal(500, ""), refusal(503, ""), refusal(429, "")])
+async def test_what_may_pass_is_tried_again(replay: Replay, api: ApiConnection, fault: Any) -> None:
+    replay.then(fault, answer({"ok": 1}))
+    assert await api.create(PATH, {"a": 1}, JsonObject) == {"ok": 1}
+    assert replay.bodies == [b'{"a":1}', b'{"a":1}']
+
+
+async def test_three_failures_are_enough(replay: Replay, api: ApiConnection) -> None:
+    replay.otherwise = broken()
+    with pytest.raises(errors.ConnectionLost):
+        await api.create(PATH, {}, JsonObject)
+    assert len(replay.requests) == 3
+
+
+async def test_a_long_wait_is_left_to_the_caller(replay: Replay, api: ApiConnection) -> None:
+    replay.then(answer({"code": 429, "message": "busy"}, 429, Retry_After="30"))
+    with pytest.raises(errors.TooManyRequests) as caught:
+        await api.get(PATH, JsonObject)
+    assert (caught.value.retry_after, len(replay.requests)) == (30.0, 1)
+
+
+async def test_what_cannot_be_read_is_garbled(replay: Replay, api: ApiConnection) -> None:
+    replay.then(answer([1]))
+    with pytest.raises(errors.Garbled):
+        await api.get(PATH, JsonObject)
+
+
+async def test_every_page_of_a_list_is_read(replay: Replay, api: ApiConnection) -> None:
+    replay.then(listing("7", {"a": 1}, next_page="x"), listing("7", {"a": 2}))
+    found = await api.list(PATH, JsonObject, label_selector="l=1", field_selector="f=2")
+    assert (found.items, found.resource_version) == ([{"a": 1}, {"a": 2}], "7")
+    assert [dict(one.query) for one in replay.requests] == [
+        {"limit": "500", "labelSelector": "l=1", "fieldSelector": "f=2"},
+        {"limit": "500", "labelSelector": "l=1", "fieldSelector": "f=2", "continue": "x"},
+    ]
+
+
+async def test_a_status_is_merged_into_the_subresource(replay: Replay, api: ApiConnection) -> None:
+    replay.then(answer({}))
+    await api.patch_status(f"{PATH}/a", {"status": {}}, JsonObject)
+    asked = replay.requests[0]
+    assert (asked.method, asked.path, asked.content_type) == (
+        "PATCH",
+        f"{PATH}/a/status",
+        "application/merge-patch+json",
+    )
+
+
+async def test_a_deletion_names_the_uid_it_means(replay: Replay, api: ApiConnection) -> None:
+    replay.then(answer({}))
+    await api.delete(f"{PATH}/a", uid="u", grace_seconds=0, propagation="Background")
+    assert msgspec.json.decode(replay.bodies[0]) == {
+        "preconditions": {"uid": "u"},
+        "gracePeriodSeconds": 0,
+        "propagationPolicy": "Background",
+    }
+
+
+async def test_a_collection_is_never_deleted_without_a_selector(api: ApiConnection) -> None:
+    with pytest.raises(ValueError, match="without a label selector"):
+        await api.delete_collection(PATH, JsonObject, label_selector="")
+
+
+async def test_a_guard_stops_every_write_and_no_read(replay: Replay) -> None:
+    def guard() -> None:
+        raise PermissionError("not the leader")
+
+    async with ApiConnection(open_access(replay.url), guard) as api:
+        replay.then(answer({}))
+        await api.get(PATH, JsonObject)
+        for write in (
+            api.create(PATH, {}, JsonObject),
+            api.patch_status(PATH, {}, JsonObject),
+            api.replace(PATH, {}, JsonObject),
+            api.delete(PATH, uid="u"),
+            api.delete_collection(PATH, JsonObject, label_selector="a=b"),
+        ):
+            with pytest.raises(PermissionError):
+                await write
+    assert len(replay.requests) == 1
+
+
+async def test_a_guard_is_asked_before_each_retry(replay: Replay) -> None:
+    asked = 0
+
+    def guard() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise PermissionError("lost meanwhile")
+
+    async with ApiConnection(open_access(replay.url), guard) as api:
+        replay.then(broken())
+        with pytest.raises(PermissionError):
+            await api.create(PATH, {}, JsonObject)
+
+
+async def test_a_session_for_others_shares_the_pool_and_leaves_it_open(replay: Replay, api: ApiConnection) -> None:
+    replay.then(answer({}), answer({"after": 1}))
+    async with api.new_session() as session, session.get(replay.url + "/x") as response:
+        assert response.status == 200
+    assert await api.get(PATH, JsonObject) == {"after": 1}

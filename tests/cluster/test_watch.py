@@ -1,0 +1,169 @@
+"""The informer against a server that does what servers do."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import Forbidden, NotFound
+from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone, Watcher
+from slipway.planner.snapshot import Pod
+from tests.cluster.replay import Replay, answer, broken, listing, refusal, watching
+from tests.cluster.things import pod_json
+
+
+def added(name: str, version: int, kind: str = "ADDED", **parts: Any) -> dict[str, Any]:
+    return {"type": kind, "object": pod_json(name, version, **parts)}
+
+
+def bookmark(version: int) -> dict[str, Any]:
+    return {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": str(version)}}}
+
+
+def gone() -> dict[str, Any]:
+    return {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+
+
+def said(event: Event[Pod]) -> str:
+    match event:
+        case Applied(pod):
+            return f"+{pod.metadata.name}"
+        case Deleted(pod):
+            return f"-{pod.metadata.name}"
+        case InitDone(version):
+            return f"done {version}"
+        case Init():
+            return "init"
+
+
+@pytest.fixture
+def watcher(api: ApiConnection) -> Watcher[Pod]:
+    return Watcher(api, paths.pods(), Pod, label_selector="slipway.dev/job-uid", first_pause=0.001)
+
+
+async def heard(watcher: Watcher[Pod], count: int = 100, until: str = "") -> list[str]:
+    """The next events, as many as asked for, or until one says that."""
+    words: list[str] = []
+    async with asyncio.timeout(5), aclosing(watcher.events()) as events:
+        async for event in events:
+            words.append(said(event))
+            if len(words) == count or words[-1] == until:
+                break
+    return words
+
+
+def versions(replay: Replay) -> list[str | None]:
+    """The version each watch was asked to begin at; None for a list."""
+    return [request.query.get("resourceVersion") for request in replay.requests]
+
+
+A, B, C = "train-0-0-0", "train-0-0-1", "train-0-0-2"
+
+
+async def test_a_list_comes_before_the_watch_and_both_ask_with_the_selector(
+    replay: Replay, watcher: Watcher[Pod]
+) -> None:
+    replay.then(listing("10", pod_json(A)), watching(added(B, 11), added(A, 12, "DELETED")))
+    assert await heard(watcher, 5) == ["init", f"+{A}", "done 10", f"+{B}", f"-{A}"]
+    assert versions(replay)[:2] == [None, "10"]
+    assert {request.query["labelSelector"] for request in replay.requests} == {"slipway.dev/job-uid"}
+    assert replay.requests[1].query["allowWatchBookmarks"] == "true"
+
+
+async def test_a_long_list_is_read_page_by_page(replay: Replay, watcher: Watcher[Pod]) -> None:
+    replay.then(listing("10", pod_json(A), next_page="more"), listing("10", pod_json(B)))
+    assert await heard(watcher, 4) == ["init", f"+{A}", f"+{B}", "done 10"]
+    assert replay.requests[1].query["continue"] == "more"
+
+
+async def test_a_list_that_expires_between_pages_begins_again(replay: Replay, watcher: Watcher[Pod]) -> None:
+    replay.then(listing("10", pod_json(A), next_page="more"), refusal(410, "Expired"), listing("20", pod_json(B)))
+    assert await heard(watcher, 5) == ["init", f"+{A}", "init", f"+{B}", "done 20"]
+
+
+async def test_after_a_cut_the_watch_goes_on_where_it_was(replay: Replay, watcher: Watcher[Pod]) -> None:
+    replay.then(listing("10"), watching(added(A, 11), cut=True), watching(added(B, 12)))
+    assert await heard(watcher, 4) == ["init", "done 10", f"+{A}", f"+{B}"]
+    assert versions(replay)[1:3] == ["10", "11"]
+
+
+async def test_a_bookmark_moves_the_place_to_go_on_from(replay: Replay, watcher: Watcher[Pod]) -> None:
+    replay.then(listing("10"), watching(bookmark(99)), watching(added(A, 100)))
+    assert await heard(watcher, 3) == ["init", "done 10", f"+{A}"]
+    assert versions(replay)[2] == "99"
+
+
+@pytest.mark.parametrize("how", ["in the stream", "at once"])
+async def test_a_version_that_is_too_old_leads_to_a_new_list(replay: Replay, watcher: Watcher[Pod], how: str) -> None:
+    too_old = watching(gone()) if how == "in the stream" else refusal(410, "Gone")
+    replay.then(listing("10", pod_json(A)), too_old, listing("20", pod_json(B)))
+    assert await heard(watcher, 6) == ["init", f"+{A}", "done 10", "init", f"+{B}", "done 20"]
+
+
+@pytest.mark.parametrize("line", [b"{not json\n", b'{"type":"ADDED","object":{"metadata":{}}}\n', b'{"type":"NEW"}\n'])
+async def test_a_garbled_line_leads_to_a_new_list(replay: Replay, watcher: Watcher[Pod], line: bytes) -> None:
+    replay.then(listing("10"), watching(added(A, 11), line), listing("20", pod_json(A, 11)))
+    assert await heard(watcher, 6) == ["init", "done 10", f"+{A}", "init", f"+{A}", "done 20"]
+
+
+async def test_lines_may_arrive_in_pieces(replay: Replay, watcher: Watcher[Pod]) -> None:
+    line = b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"11"}}}\n'
+    replay.then(listing("10"), watching(line[:20], line[20:50], line[50:] + line[:5], line[5:]))
+    assert await heard(watcher, 4) == ["init", "done 10", "+a", "+a"]
+
+
+async def test_an_object_larger_than_any_buffer_is_read(replay: Replay, watcher: Watcher[Pod]) -> None:
+    big = added(A, 11)
+    big["object"]["metadata"]["annotations"] = {"big": "x" * 900_000}
+    replay.then(listing("10"), watching(big))
+    assert await heard(watcher, 3) == ["init", "done 10", f"+{A}"]
+
+
+async def test_repeated_events_are_passed_on_for_the_store_to_ignore(replay: Replay, watcher: Watcher[Pod]) -> None:
+    replay.then(listing("10"), watching(added(A, 11), added(A, 11)))
+    assert await heard(watcher, 4) == ["init", "done 10", f"+{A}", f"+{A}"]
+
+
+@pytest.mark.parametrize(
+    "fault", [broken(), refusal(500, "InternalError"), refusal(429, "TooManyRequests"), answer("no list")]
+)
+async def test_a_server_in_trouble_is_asked_again(replay: Replay, watcher: Watcher[Pod], fault: Any) -> None:
+    replay.then(fault, listing("10", pod_json(A)))
+    assert (await heard(watcher, until="done 10"))[-3:] == ["init", f"+{A}", "done 10"]
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, Forbidden), (404, NotFound)])
+async def test_a_first_list_that_is_refused_is_the_callers_business(
+    replay: Replay, watcher: Watcher[Pod], status: int, error: type[Exception]
+) -> None:
+    replay.then(refusal(status, "", "may not list pods"))
+    with pytest.raises(error, match="may not list pods"):
+        await heard(watcher, 3)
+
+
+async def test_a_refusal_later_on_is_waited_out(replay: Replay, watcher: Watcher[Pod]) -> None:
+    replay.then(listing("10"), refusal(403, "Forbidden"), watching(added(A, 11)))
+    assert (await heard(watcher, 3))[-1] == f"+{A}"
+
+
+async def test_a_silent_watch_is_given_up(
+    replay: Replay, watcher: Watcher[Pod], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slipway.cluster.connection.SILENCE_SECONDS", 0.05)
+
+    async def silent(_: Any) -> Any:
+        await replay.until_closed()
+
+    replay.then(listing("10"), silent, watching(added(A, 11)))
+    assert (await heard(watcher, 3))[-1] == f"+{A}"
+
+
+async def test_an_event_is_not_skipped_when_its_reader_stops_in_the_middle(
+    replay: Replay, watcher: Watcher[Pod]
+) -> None:
+    replay.then(listing("10"), watching(added(A, 11), added(B, 12)), watching(added(B, 12)))
+    assert (await heard(watcher, 3))[-1] == f"+{A}"
+    assert watcher._version in ("10", "11")

@@ -1,0 +1,175 @@
+"""One behaviour each; time moves only where a test moves it."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slipway.cluster.workqueue import WorkQueue
+from tests.cluster.things import Time
+
+
+@pytest.fixture
+def queue(time: Time) -> WorkQueue[str]:
+    return WorkQueue(time)
+
+
+def test_an_added_key_is_handed_out_once(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    queue.add("a")
+    assert (queue.take(), queue.take()) == ("a", None)
+
+
+def test_keys_come_in_the_order_in_which_they_became_due(queue: WorkQueue[str], time: Time) -> None:
+    queue.add_at("late", time.now - 1)
+    queue.add_at("later", time.now)
+    queue.add_at("earliest", time.now - 2)
+    assert [queue.take() for _ in range(3)] == ["earliest", "late", "later"]
+
+
+def test_a_key_is_not_handed_out_before_its_time(queue: WorkQueue[str], time: Time) -> None:
+    queue.add_at("a", time.now + 10)
+    assert queue.take() is None
+    time.now += 10
+    assert queue.take() == "a"
+
+
+def test_the_earlier_of_two_times_wins_whichever_came_first(queue: WorkQueue[str], time: Time) -> None:
+    queue.add_at("a", time.now + 10)
+    queue.add_at("a", time.now + 5)
+    queue.add_at("a", time.now + 20)
+    time.now += 5
+    assert queue.take() == "a"
+    queue.done("a")
+    time.now += 100
+    assert queue.take() is None
+
+
+def test_a_running_key_is_held_until_it_is_done(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    assert queue.take() == "a"
+    queue.add("a")
+    assert queue.take() is None
+    queue.done("a")
+    assert queue.take() == "a"
+
+
+def test_of_what_is_held_the_earliest_time_wins(queue: WorkQueue[str], time: Time) -> None:
+    queue.add("a")
+    queue.take()
+    queue.add_at("a", time.now + 60)
+    queue.add_at("a", time.now + 1)
+    queue.done("a")
+    time.now += 1
+    assert queue.take() == "a"
+
+
+def test_a_key_that_is_done_without_news_does_not_come_again(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    queue.take()
+    queue.done("a")
+    assert queue.take() is None
+
+
+def test_the_age_is_that_of_the_key_that_has_been_due_longest(queue: WorkQueue[str], time: Time) -> None:
+    assert queue.oldest_age() == 0
+    queue.add("a")
+    time.now += 3
+    queue.add("b")
+    queue.add_at("c", time.now + 100)
+    assert queue.oldest_age() == 3
+    queue.take()
+    time.now += 1
+    assert (queue.oldest_age(), queue.longest_turn()) == (1, 1)
+
+
+def test_times_that_were_overtaken_do_not_pile_up(queue: WorkQueue[str], time: Time) -> None:
+    for _ in range(10_000):
+        queue.add_at("a", time.now + 3600)
+        queue.add("a")
+        assert queue.take() == "a"
+        queue.done("a")
+    assert len(queue._heap) < 200
+
+
+async def test_a_waiting_worker_is_woken_when_a_key_becomes_due() -> None:
+    queue: WorkQueue[str] = WorkQueue(asyncio.get_running_loop().time)
+    queue.add_at("a", asyncio.get_running_loop().time() + 0.02)
+    assert await asyncio.wait_for(queue.get(), 1) == "a"
+
+
+async def test_a_waiting_worker_is_woken_by_an_earlier_key() -> None:
+    clock = asyncio.get_running_loop().time
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add_at("late", clock() + 60)
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("now")
+    assert await asyncio.wait_for(waiting, 1) == "now"
+
+
+async def test_several_workers_share_what_is_due() -> None:
+    queue: WorkQueue[int] = WorkQueue(asyncio.get_running_loop().time)
+    workers = [asyncio.create_task(queue.get()) for _ in range(5)]
+    await asyncio.sleep(0)
+    for key in range(5):
+        queue.add(key)
+    assert sorted(await asyncio.wait_for(asyncio.gather(*workers), 1)) == list(range(5))
+
+
+async def test_a_worker_cancelled_just_after_its_call_passes_the_call_on() -> None:
+    queue: WorkQueue[str] = WorkQueue(asyncio.get_running_loop().time)
+    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    first.cancel()
+    assert await asyncio.wait_for(second, 1) == "a"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+KEYS = st.integers(0, 3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), KEYS, st.floats(-5, 20)),
+        st.tuples(st.just("take"), KEYS, st.just(0.0)),
+        st.tuples(st.just("done"), KEYS, st.just(0.0)),
+        st.tuples(st.just("wait"), KEYS, st.floats(0, 10)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_no_key_is_ever_queued_twice_run_twice_or_lost(steps: list[tuple[str, int, float]]) -> None:
+    time = Time()
+    queue: WorkQueue[int] = WorkQueue(time)
+    due: dict[int, float] = {}
+    running: set[int] = set()
+    for what, key, number in steps:
+        match what:
+            case "add":
+                queue.add_at(key, time.now + number)
+                due[key] = min(due.get(key, 1e9), time.now + number)
+            case "take":
+                taken = queue.take()
+                ready = {one for one, when in due.items() if one not in running and when <= time.now}
+                assert (taken in ready) if ready else (taken is None)
+                if taken is not None:
+                    assert due[taken] == min(due[one] for one in ready)
+                    del due[taken]
+                    running.add(taken)
+            case "done":
+                if key in running:
+                    queue.done(key)
+                    running.discard(key)
+            case "wait":
+                time.now += number
+    for key in running:
+        queue.done(key)
+    time.now += 1000
+    rest = []
+    while (taken := queue.take()) is not None:
+        rest.append(taken)
+    assert sorted(rest) == sorted(due)

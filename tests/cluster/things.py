@@ -1,0 +1,72 @@
+"""Pods, nodes and jobs as the API server shows them."""
+
+from typing import Any
+
+import msgspec
+
+from slipway.planner.snapshot import Node, Pod
+
+
+def pod_json(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts: Any) -> dict[str, Any]:
+    attempt, slice_index, host = name.rsplit("-", 3)[1:]
+    metadata = {
+        "name": name,
+        "namespace": parts.get("namespace", "ns"),
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": str(version),
+        "labels": {
+            "slipway.dev/job-name": parts.get("job", "train"),
+            "slipway.dev/job-uid": parts.get("job_uid", "job-1"),
+            "slipway.dev/attempt": attempt,
+            "slipway.dev/slice": slice_index,
+            "slipway.dev/host": host,
+        },
+    }
+    if parts.get("going"):
+        metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}
+    spec = {"nodeName": parts["node"]} if "node" in parts else {}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": parts.get("phase", "Pending")}}
+
+
+def pod(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts: Any) -> Pod:
+    return msgspec.convert(pod_json(name, version, uid, **parts), Pod)
+
+
+def node_json(name: str = "n1", version: int = 1, uid: str = "", ready: str = "True") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version)},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+def node(name: str = "n1", version: int = 1, uid: str = "", ready: str = "True") -> Node:
+    return msgspec.convert(node_json(name, version, uid, ready), Node)
+
+
+def job_json(
+    version: int = 1, generation: int = 1, uid: str = "job-1", name: str = "train", **parts: Any
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "slipway.dev/v1alpha1",
+        "kind": "SliceJob",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid,
+            "generation": generation,
+            "resourceVersion": str(version),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": parts.get("spec", {"image": "busybox", "hosts": 2}),
+        "status": parts.get("status", {}),
+    }
+
+
+class Time:
+    """A clock that stands still until it is told to move."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now

@@ -1,0 +1,165 @@
+"""Shared by all tests: one cluster for each tier and session, one namespace for each test."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool
+
+if TYPE_CHECKING:
+    from tests.running import Jobs
+
+ROOT = Path(__file__).parent.parent
+CRD = ROOT / "crds/slipway.dev_slicejobs.yaml"
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl against one namespace of a real API server."""
+
+    program: str
+    kubeconfig: Path
+    namespace: str
+
+    def __call__(
+        self, *arguments: str, stdin: Any = None, check: bool = True, seconds: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl; `stdin` is an object or text handed to `-f -`."""
+        text = stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin)
+        done = subprocess.run(
+            [self.program, "--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace, *arguments],
+            input=text,
+            text=True,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done
+
+    def apply(self, *bodies: Any) -> None:
+        """Server-side apply."""
+        for body in bodies:
+            self("apply", "--server-side", "-f", "-", stdin=body)
+
+    def get(self, *arguments: str) -> Any:
+        """Read as JSON."""
+        return json.loads(self("get", *arguments, "-o", "json").stdout)
+
+    def until_established(self) -> None:
+        """Wait for the CRD; kubectl itself fails while the CRD has no conditions at all yet."""
+        for _ in range(50):
+            if self("get", "slicejobs", check=False).returncode == 0:
+                return
+            time.sleep(0.1)
+        raise AssertionError("the API server does not serve SliceJobs")
+
+    def refuses(self, body: Any, *arguments: str) -> str:
+        """What the API server says when it refuses a body."""
+        done = self("apply", "--server-side", *arguments, "-f", "-", stdin=body, check=False)
+        assert done.returncode != 0, f"accepted: {body}"
+        return done.stderr
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Clusters of a test run live in a folder of its own, so that a developer's clusters are left alone."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPWAY_STATE", str(folder))
+        yield folder
+
+
+def kubectl_for(cluster: NativeCluster, namespace: str) -> Kubectl:
+    return Kubectl(str(cluster.state.binaries["kubectl"]), cluster.kubeconfig, namespace)
+
+
+def _cluster(name: str, pools: list[Pool], images: list[Path] | None = None) -> Iterator[NativeCluster]:
+    provider, unique = NativeProvider(), f"{name}-{os.getpid()}"
+    try:
+        cluster = provider.up(ClusterSpec(name=unique, pools=pools, images=images or []))
+        kubectl_for(cluster, "default").apply(yaml.safe_load(CRD.read_text()))
+        kubectl_for(cluster, "default").until_established()
+        yield cluster
+    finally:
+        provider.down(unique)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[NativeCluster]:
+    """Tier A: a real API server with scheduler and controllers, the CRD, and simulated TPU nodes."""
+    pools = [
+        Pool(kind="simulated", type="v5p-16", count=4, spot=True),
+        Pool(kind="simulated", type="v5litepod-256", count=2),
+        Pool(kind="simulated", type="cpu", count=8),
+    ]
+    yield from _cluster("test-a", pools)
+
+
+@pytest.fixture(scope="session")
+def real_nodes() -> Iterator[NativeCluster]:
+    """Tier C: two spot slices of two real hosts each and one CPU node, with the example's image on them."""
+    from slipway.demo.run import build_image
+    from slipway.local_cluster.progress import Silent
+
+    pools = [Pool(kind="real", type="v5p-16", count=2, spot=True), Pool(kind="real", type="cpu", count=1)]
+    yield from _cluster("test-c", pools, [build_image(Silent())])
+
+
+@pytest.fixture
+def namespace_of() -> Iterator[Callable[[NativeCluster], Kubectl]]:
+    """Makes a namespace for this test on a cluster and removes it afterwards."""
+    made: list[Kubectl] = []
+
+    def make(cluster: NativeCluster) -> Kubectl:
+        kubectl = kubectl_for(cluster, f"t-{uuid4().hex[:8]}")
+        kubectl("create", "namespace", kubectl.namespace)
+        made.append(kubectl)
+        return kubectl
+
+    yield make
+    for kubectl in made:
+        kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
+
+
+@pytest.fixture
+def kubectl(control_plane: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]) -> Kubectl:
+    """kubectl in a namespace of its own on the tier A cluster."""
+    return namespace_of(control_plane)
+
+
+@pytest.fixture
+def jobs(kubectl: Kubectl, tmp_path: Path) -> Iterator["Jobs"]:
+    """SliceJobs on the tier A cluster, with an operator of this test's own."""
+    yield from _jobs(kubectl, tmp_path)
+
+
+@pytest.fixture
+def real_jobs(
+    real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
+) -> Iterator["Jobs"]:
+    """SliceJobs on real nodes, with an operator of this test's own."""
+    yield from _jobs(namespace_of(real_nodes), tmp_path)
+
+
+def _jobs(kubectl: Kubectl, folder: Path) -> Iterator["Jobs"]:
+    from tests.running import Jobs, Operator
+
+    operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace).start()
+    try:
+        yield Jobs(kubectl, operator)
+    finally:
+        # Before the operator goes: it removes the pods at once, and the next test needs their nodes.
+        kubectl("delete", "--raw", f"/apis/slipway.dev/v1alpha1/namespaces/{kubectl.namespace}/slicejobs")
+        code = operator.stop()
+    assert code == 0, operator.tail()

@@ -1,0 +1,195 @@
+"""The API server itself refuses what the schema and its CEL rules can see, in words that help."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import Kubectl
+
+GOOD: dict[str, Any] = {
+    "accelerator": {"type": "v5p-16"},
+    "slices": 2,
+    "image": "us-docker.pkg.dev/acme/train:2026-11",
+}
+
+
+def job(name: str = "train", **changes: Any) -> dict[str, Any]:
+    """A good job with fields replaced; None removes one."""
+    spec = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    return {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": name}, "spec": spec}
+
+
+def env(*names: str) -> list[dict[str, str]]:
+    return [{"name": name, "value": "x"} for name in names]
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "B-01 no image": ({"image": None}, "no image: set spec.image"),
+    "B-02 image is a number": ({"image": 7}, "spec.image"),
+    "B-02 image is a list": ({"image": ["a"]}, "spec.image"),
+    "B-02 image is blank": ({"image": "  "}, "is not an image reference"),
+    "B-03 upper-case repository": ({"image": "gcr.io/Acme/train"}, "image gcr.io/Acme/train is not an image reference"),
+    "B-03 image with spaces": ({"image": "a b"}, "image a b is not an image reference"),
+    "B-05 command is empty text": ({"command": [""]}, "command[0] is empty"),
+    "B-05 command item is no text": ({"command": ["a", 1]}, "spec.command[1]"),
+    "B-05 command is a string": ({"command": "python a.py"}, "spec.command"),
+    "B-07 unknown key": ({"max_retries": 3}, "max_retries"),
+    "B-07 unknown key below": ({"retries": {"maxRetries": 3}}, "maxRetries"),
+    "B-08 slices 0": ({"slices": 0}, "spec.slices"),
+    "B-08 slices -1": ({"slices": -1}, "spec.slices"),
+    "B-08 slices 1.5": ({"slices": 1.5}, "spec.slices"),
+    "B-08 slices four": ({"slices": "four"}, "spec.slices"),
+    "B-10 neither type nor generation": ({"accelerator": {"spot": True}}, "give either type"),
+    "B-10 both": ({"accelerator": {"type": "v4-8", "generation": "v4", "topology": "2x2x1"}}, "give either type"),
+    "B-10 generation alone": ({"accelerator": {"generation": "v5p"}}, "generation needs topology"),
+    "B-10 topology is no topology": ({"accelerator": {"generation": "v5p", "topology": "2by2"}}, "topology"),
+    "B-09 acceptableSlices empty": ({"slices": None, "acceptableSlices": []}, "acceptableSlices"),
+    "B-09 acceptableSlices with 0": ({"slices": None, "acceptableSlices": [2, 0]}, "acceptableSlices"),
+    "B-09 slices not among acceptableSlices": (
+        {"slices": 3, "acceptableSlices": [2, 4]},
+        "is not among acceptableSlices",
+    ),
+    "hosts beside an accelerator": ({"hosts": 2}, "hosts is for CPU jobs only"),
+    "B-12 maxFailures -1": ({"retries": {"maxFailures": -1}}, "spec.retries.maxFailures"),
+    "B-12 maxFailures ten": ({"retries": {"maxFailures": "ten"}}, "spec.retries.maxFailures"),
+    "B-12 maxPreemptions as text": ({"retries": {"maxPreemptions": "1000000"}}, "spec.retries.maxPreemptions"),
+    "backoff upside down": (
+        {"retries": {"backoff": {"initialSeconds": 9, "maxSeconds": 3}}},
+        "initialSeconds is greater than maxSeconds",
+    ),
+    "exit code twice": ({"retries": {"onExitCodes": {"fail": [3], "ignore": [3]}}}, "only one of"),
+    "exit code 0": ({"retries": {"onExitCodes": {"fail": [0]}}}, "spec.retries.onExitCodes.fail"),
+    "B-14 port 0": ({"coordinator": {"port": 0}}, "spec.coordinator.port"),
+    "B-14 port 70000": ({"coordinator": {"port": 70000}}, "spec.coordinator.port"),
+    "B-16 MEGASCALE_SLICE_ID": ({"env": env("MEGASCALE_SLICE_ID")}, "MEGASCALE_SLICE_ID is reserved"),
+    "B-16 EXECUTOR_CALL_INDEX": ({"env": env("A", "EXECUTOR_CALL_INDEX")}, "EXECUTOR_CALL_INDEX is reserved"),
+    "B-17 name begins with a digit": ({"env": env("1A")}, "environment name 1A is not valid"),
+    "B-17 name is empty": ({"env": env("")}, "is not valid"),
+    "B-17 name with =": ({"env": env("A=B")}, "environment name A=B is not valid"),
+    "B-17 name twice": ({"env": env("A", "A")}, "Duplicate value"),
+    "B-17 value is a number": ({"env": [{"name": "A", "value": 1}]}, "spec.env[0].value"),
+    "B-19 nested map as value": ({"env": [{"name": "A", "value": {"B": "C"}}]}, "spec.env[0].value"),
+    "B-20 relative path": ({"volumeMounts": [{"name": "v", "mountPath": "data"}]}, "mountPath data is not valid"),
+    "B-20 target twice": ({"volumeMounts": [{"name": n, "mountPath": "/d"} for n in "ab"]}, "Duplicate value"),
+    "B-20 unknown suffix": ({"volumeMounts": [{"name": "v", "mountPath": "/d:rx"}]}, "mountPath /d:rx is not valid"),
+    "relative workingDir": ({"workingDir": "app"}, "workingDir app is not an absolute path"),
+    "pull policy": ({"imagePullPolicy": "Sometimes"}, "Unsupported value"),
+    "no grace for peers": ({"retries": {"gracePeriodSeconds": 0}}, "spec.retries.gracePeriodSeconds"),
+    "no grace": ({"terminationGracePeriodSeconds": 0}, "spec.terminationGracePeriodSeconds"),
+    "no time at all": ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
+}
+
+
+@pytest.mark.parametrize(("changes", "said"), REFUSED.values(), ids=REFUSED.keys())
+def test_bad_input_is_refused_by_the_api_server(kubectl_ro: Kubectl, changes: dict[str, Any], said: str) -> None:
+    done = kubectl_ro("create", "--dry-run=server", "-f", "-", stdin=job(**changes), check=False)
+    assert done.returncode != 0, "accepted"
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a" * 41, "1train", "Train", "my.train", "train-"])
+def test_a_name_that_cannot_become_a_host_name_is_refused(kubectl_ro: Kubectl, name: str) -> None:
+    assert name in kubectl_ro.refuses(job(name), "--dry-run=server")
+
+
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "smallest": {"accelerator": None, "slices": None, "image": "busybox"},
+    "B-13 maxFailures 0": {"retries": {"maxFailures": 0}},
+    "B-18 any value": {"env": [{"name": "A", "value": "$(X)\n\tümlaut " + "x" * 100_000}]},
+    "value from a secret": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
+    "a free MEGASCALE variable": {"env": env("MEGASCALE_GRPC_INTERFACE_PREFIXES")},
+    "digest": {"image": "localhost:5000/a/b_c.d:1@sha256:" + "0" * 64},
+    "generation and topology": {"accelerator": {"generation": "v5p", "topology": "2x2x2"}},
+    "quantities": {"shmSize": "16Gi", "resources": {"limits": {"cpu": 4, "memory": "1.5Gi"}}},
+    "template": {"podTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"dnsPolicy": "Default"}}},
+    "volume": {"volumes": [{"name": "v", "emptyDir": {}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+}
+
+
+@pytest.mark.parametrize("changes", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_good_input_is_taken(kubectl_ro: Kubectl, changes: dict[str, Any]) -> None:
+    kubectl_ro("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=job(**changes))
+
+
+def test_defaults_are_in_the_stored_object(kubectl: Kubectl) -> None:  # E2-40
+    kubectl.apply(job(slices=None))
+    spec = kubectl.get("sj", "train")["spec"]
+    assert spec["slices"] == 1
+    assert spec["retries"] == {
+        "enabled": True,
+        "gracePeriodSeconds": 5,
+        "maxFailures": 10,
+        "maxPreemptions": 1000000,
+        "capacityRetrySeconds": 60,
+        "backoff": {"initialSeconds": 0, "maxSeconds": 300},
+    }
+    assert "timeouts" not in spec
+
+
+def test_what_a_user_reads(kubectl: Kubectl) -> None:
+    kubectl.apply(job())
+    status = {"phase": "Running", "readySlices": "2/2", "attempt": 3, "failures": 1, "preemptions": 2}
+    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    table = kubectl("get", "sj").stdout.split()
+    assert table[:7] == ["NAME", "PHASE", "SLICES", "ATTEMPT", "FAILURES", "PREEMPTIONS", "AGE"]
+    assert table[7:13] == ["train", "Running", "2/2", "3", "1", "2"]
+    assert "slicejob.slipway.dev/train" in kubectl("get", "all", "-o", "name").stdout
+    explained = kubectl("explain", "sj.spec.retries.maxFailures").stdout
+    assert "The job ends when this many attempts have failed" in explained
+
+
+def test_status_is_a_subresource(kubectl: Kubectl) -> None:
+    kubectl.apply(job() | {"status": {"phase": "Succeeded"}})
+    assert "status" not in kubectl.get("sj", "train")
+
+
+CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "B-60 image": ({"image": "other:1"}, "image cannot change after creation"),
+    "B-60 slices": ({"slices": 3}, "slices cannot change after creation"),
+    "a field appears": ({"workingDir": "/app"}, "workingDir cannot change after creation"),
+    "a field goes": ({"accelerator": None}, "accelerator cannot change after creation"),
+    "nodeSelector while it runs": ({"nodeSelector": {"a": "b"}}, "suspend the job first"),
+}
+
+
+@pytest.mark.parametrize(("changes", "said"), CHANGES.values(), ids=CHANGES.keys())
+def test_what_may_not_change_is_refused(kubectl: Kubectl, changes: dict[str, Any], said: str) -> None:
+    kubectl.apply(job())
+    assert said in kubectl("replace", "-f", "-", stdin=job(**changes), check=False).stderr
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"suspend": True}, {"cancel": True}, {"retries": {"maxFailures": 3}}, {"timeouts": {"startSeconds": 9}},
+     {"ttlSecondsAfterFinished": 60}],
+    ids=lambda changes: next(iter(changes)),
+)  # fmt: skip
+def test_what_may_change_is_taken(kubectl: Kubectl, changes: dict[str, Any]) -> None:
+    kubectl.apply(job())
+    kubectl.apply(job(**changes))
+
+
+def test_queues_may_place_a_suspended_job_and_let_it_go(kubectl: Kubectl) -> None:
+    kubectl.apply(job(suspend=True))
+    kubectl.apply(job(suspend=False, nodeSelector={"pool": "a"}, tolerations=[{"key": "a", "operator": "Exists"}]))
+    assert "suspend the job first" in kubectl.refuses(job(suspend=False, nodeSelector={"pool": "b"}))
+
+
+def test_a_cancel_cannot_be_taken_back(kubectl: Kubectl) -> None:
+    kubectl.apply(job(cancel=True))
+    assert "cancel cannot be taken back" in kubectl.refuses(job(cancel=False))
+
+
+def test_an_invalid_job_that_never_began_may_be_corrected(kubectl: Kubectl) -> None:
+    kubectl.apply(job(accelerator={"type": "v9-8"}))
+    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Invalid"}}')
+    kubectl.apply(job(accelerator={"type": "v5p-8"}))
+
+
+@pytest.fixture(scope="module")
+def kubectl_ro(control_plane: Any) -> Kubectl:
+    """For tests that store nothing."""
+    from tests.conftest import kubectl_for
+
+    return kubectl_for(control_plane, "default")

@@ -1,0 +1,222 @@
+"""The operator on a real API server with simulated nodes: what a user does, sees, and gets wrong."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import Jobs, Operator
+
+TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2}
+RUNS = {"image": "slipway.local/busybox:1", "command": ["sleep", "1000"]}
+
+
+def finish(jobs: Jobs, name: str = "train", *, phase: str = "Succeeded") -> None:
+    """Let every pod of a job end, as kubelets would."""
+    for pod in jobs.pods(name):
+        jobs.kubectl(
+            "patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type=merge", "-p",
+            f'{{"status": {{"phase": "{phase}", "containerStatuses": null}}}}',
+        )  # fmt: skip
+
+
+def test_a_job_runs_and_succeeds(jobs: Jobs) -> None:
+    jobs.apply(**TPU)
+    status = jobs.until("Running")
+    assert status["readySlices"] == "2/2"
+    assert status["resolved"]["topology"] == "2x2x2"
+    assert len(jobs.pods()) == 4
+    finish(jobs)
+    jobs.until("Succeeded")
+    jobs.kubectl("wait", "sj/train", "--for=condition=Complete", "--timeout=5s")
+    assert sorted(jobs.events()) == ["Running", "Starting", "Succeeded"]
+
+
+def test_each_slice_gets_a_node_pool_of_its_own(jobs: Jobs) -> None:  # E2-21
+    jobs.apply(**TPU)
+    jobs.until("Running")
+    pools: dict[str, set[str]] = {"0": set(), "1": set()}
+    for pod in jobs.pods():
+        node = jobs.kubectl.get("node", pod["spec"]["nodeName"])
+        pools[pod["metadata"]["labels"]["slipway.dev/slice"]].add(
+            node["metadata"]["labels"]["cloud.google.com/gke-nodepool"]
+        )
+    assert len(pools["0"]) == len(pools["1"]) == 1
+    assert pools["0"] != pools["1"]
+
+
+def test_a_job_waits_for_capacity_and_says_what_the_scheduler_says(jobs: Jobs) -> None:  # B-50
+    jobs.apply(accelerator={"type": "v4-16"}, slices=1)
+    status = jobs.until("WaitingForCapacity")
+    assert status["capacityWaits"] >= 1
+    assert "nodes are available" in jobs.condition("CapacityAvailable")["message"]
+    assert (status["failures"], status["preemptions"]) == (0, 0)
+    jobs.kubectl("patch", "sj", "train", "--type=merge", "-p", '{"spec": {"timeouts": {"scheduleSeconds": 1}}}')
+    status = jobs.until("Failed")
+    assert status["result"]["reason"] == "ScheduleTimeout"
+
+
+INVALID = {
+    "B-10 unknown type": ({"accelerator": {"type": "v9-8"}}, "v9-8"),
+    "B-10 impossible number": ({"accelerator": {"type": "v4-7"}}, "v4-8"),
+    "B-10 ambiguous": ({"accelerator": {"type": "v5litepod-8"}}, "chipsPerHost"),
+    "B-15 port taken": (
+        {"podTemplate": {"spec": {"containers": [{"name": "worker", "ports": [{"containerPort": 8081}]}]}}},
+        "8081",
+    ),
+    "B-20 a mount without its volume": ({"volumeMounts": [{"name": "nowhere", "mountPath": "/v"}]}, "nowhere"),
+    "a template the API server refuses": ({"podTemplate": {"spec": {"dnsPolicy": "Sometimes"}}}, "Sometimes"),
+    "an unknown field in the template": ({"podTemplate": {"spec": {"dnsPolicies": "x"}}}, "dnsPolicies"),
+}
+
+
+@pytest.mark.parametrize(("spec", "named"), INVALID.values(), ids=INVALID.keys())
+def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, spec: dict[str, Any], named: str) -> None:
+    jobs.apply(**spec)
+    status = jobs.until("Invalid", seconds=20)
+    accepted = jobs.condition("Accepted")
+    assert accepted["status"] == "False"
+    assert named in accepted["message"]
+    assert jobs.pods() == []
+    assert status.get("failures", 0) == 0
+    assert "attempt" not in status
+
+
+def test_an_invalid_job_runs_once_it_is_corrected(jobs: Jobs) -> None:
+    jobs.apply(accelerator={"type": "v9-8"})
+    jobs.until("Invalid")
+    jobs.apply(accelerator={"type": "v5p-16", "spot": True})
+    jobs.until("Running")
+
+
+def test_a_quota_is_waited_for(jobs: Jobs) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none"},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    jobs.kubectl.apply(quota)
+    jobs.kubectl("wait", "resourcequota/none", "--for=jsonpath={.status.hard.pods}=0", "--timeout=20s")
+    jobs.apply(retries={"capacityRetrySeconds": 1})
+    jobs.until("WaitingForCapacity")
+    assert "exceeded quota" in jobs.condition("CapacityAvailable")["message"]
+    jobs.kubectl("delete", "resourcequota", "none")
+    status = jobs.until("Running")
+    assert status["attempt"] == 0
+
+
+def test_a_deleted_job_takes_everything_along(jobs: Jobs) -> None:  # B-59
+    jobs.apply(accelerator={"type": "v5litepod-256"}, slices=2)
+    jobs.until_true("all pods", lambda: len(jobs.pods()) == 128)
+    assert len(jobs.kubectl.get("configmaps", "-l", "slipway.dev/job-name=train")["items"]) == 2
+    jobs.kubectl("delete", "sj", "train")
+    jobs.until_true("no pod left", lambda: not jobs.pods())
+    kinds = "services,configmaps"
+    jobs.until_true("nothing left", lambda: not jobs.kubectl.get(kinds, "-l", "slipway.dev/job-name=train")["items"])
+
+
+def test_the_same_name_again_waits_for_the_old_pods(jobs: Jobs) -> None:
+    jobs.apply(**TPU)
+    old = jobs.until("Running") and jobs.kubectl.get("sj", "train")["metadata"]["uid"]
+    jobs.kubectl("delete", "sj", "train", "--wait=false")
+    jobs.kubectl("wait", "sj/train", "--for=delete", "--timeout=20s")
+    jobs.apply(**TPU)
+    status = jobs.until("Running")
+    assert (status["attempt"], status["preemptions"]) == (0, 0)
+    assert all(pod["metadata"]["labels"]["slipway.dev/job-uid"] != old for pod in jobs.pods())
+
+
+def test_a_killed_operator_goes_on_where_it_was(jobs: Jobs) -> None:  # B-57, N-10
+    jobs.apply(**TPU)
+    before = jobs.until("Running")
+    pods = sorted(pod["metadata"]["uid"] for pod in jobs.pods())
+    jobs.operator.kill()
+    jobs.operator.start()
+    time.sleep(1)
+    jobs.kubectl("delete", "lease", "--all")
+    jobs.until_true("leadership", lambda: "ready:" in jobs.operator.tail(5), seconds=30)
+    assert jobs.status() == before
+    assert sorted(pod["metadata"]["uid"] for pod in jobs.pods()) == pods
+    finish(jobs)
+    assert jobs.until("Succeeded")["attempt"] == 0
+
+
+def test_cancel_keeps_the_record(jobs: Jobs) -> None:
+    jobs.apply(**TPU)
+    jobs.until("Running")
+    jobs.kubectl("patch", "sj", "train", "--type=merge", "-p", '{"spec": {"cancel": true}}')
+    status = jobs.until("Cancelled")
+    assert status["attempts"][0]["reason"] == "Cancelled"
+    jobs.until_true("the pods are gone", lambda: not jobs.pods())
+
+
+def test_a_finished_job_is_deleted_when_its_time_is_over(jobs: Jobs) -> None:
+    jobs.apply(ttlSecondsAfterFinished=1)
+    jobs.until("Running")
+    finish(jobs)
+    jobs.kubectl("wait", "sj/train", "--for=delete", "--timeout=20s")
+
+
+def test_applying_the_same_manifest_again_changes_nothing(jobs: Jobs) -> None:  # B-61
+    jobs.apply(**TPU)
+    jobs.until("Running")
+    before = jobs.kubectl.get("sj", "train")["metadata"]
+    for _ in range(3):
+        jobs.apply(**TPU)
+    after = jobs.kubectl.get("sj", "train")["metadata"]
+    assert (before["generation"], before["resourceVersion"]) == (after["generation"], after["resourceVersion"])
+
+
+@pytest.mark.parametrize("port", ["abc", "0", "70000"])
+def test_the_operator_refuses_a_senseless_port(port: str) -> None:  # B-14
+    import os
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-m", "slipway.cli.main", "operator"],
+        env=os.environ | {"COORD_PORT": port},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "COORD_PORT" in done.stderr
+    assert port in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_of_two_operators_one_stands_by(jobs: Jobs, tmp_path: Path) -> None:  # B-58, N-03
+    jobs.until_true("the first leads", lambda: "ready:" in jobs.operator.tail())
+    second = Operator(jobs.kubectl.kubeconfig, tmp_path / "second.log", jobs.kubectl.namespace).start()
+    try:
+        jobs.until_true("the second stands by", lambda: second.log.exists() and "standing by" in second.tail())
+        jobs.apply(**TPU)
+        jobs.until("Running")
+        assert len(jobs.pods()) == 4
+        assert "train" not in second.tail()
+        jobs.operator.stop()
+        jobs.until_true("the second leads", lambda: "ready:" in second.tail())
+        finish(jobs)
+        assert jobs.until("Succeeded")["attempt"] == 0
+    finally:
+        second.stop()
+
+
+@pytest.mark.timeout(600)
+def test_a_thousand_jobs_at_once_all_come_to_their_end(jobs: Jobs) -> None:  # B-66, E1-52
+    template = {"metadata": {"annotations": {"slipway.dev/simulated-exit-code": "0"}}}
+    body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "spec": RUNS | {"podTemplate": template}}
+    listed = [body | {"metadata": {"name": f"job-{number:04}"}} for number in range(1000)]
+    jobs.kubectl("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": listed}, seconds=300)
+
+    def phases() -> list[str]:
+        return jobs.kubectl("get", "sj", "-o", "jsonpath={.items[*].status.phase}").stdout.split()
+
+    jobs.until_true("all succeed", lambda: phases().count("Succeeded") == 1000, seconds=300, pause=2)
+    assert jobs.operator.process is not None
+    peak = Path(f"/proc/{jobs.operator.process.pid}/status").read_text()
+    kilobytes = int(next(line for line in peak.splitlines() if line.startswith("VmHWM")).split()[1])
+    assert kilobytes < 400_000

@@ -1,0 +1,105 @@
+"""`down` leaves nothing behind, whatever happened before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeProvider, Pool, cgroups, nodes, processes, state
+from slipway.local_cluster.processes import wait_until
+
+from .helpers import await_phase, create, inhabitants, machine, namespaces_of, pod
+
+REAL = ClusterSpec(name="t-clean", pools=[Pool(kind="real", type="cpu")])
+
+
+def test_down_leaves_nothing_behind(state_folder: Path) -> None:
+    before, provider = machine(), NativeProvider()
+    cluster = provider.up(REAL)
+    found, spaces = cluster.state, namespaces_of(cluster)
+    create(cluster, pod("busy", "while true; do sleep 1; done"))
+    await_phase(cluster, "busy", "Running")
+    assert len(inhabitants(spaces)) >= 6  # router, CoreDNS, kube-proxy, node, containerd, kubelet, pod ...
+    assert provider.down("t-clean") is True
+
+    assert not any(record.alive() for record in found.processes.values())
+    assert inhabitants(spaces) == []
+    assert cgroups.matching(nodes.cgroup_prefix(found)) == []
+    link = subprocess.run(["ip", "link", "show", nodes.link_name(found)], capture_output=True, check=False)
+    assert link.returncode != 0
+    assert not found.folder.exists()
+    assert machine() == before
+    assert provider.down("t-clean") is False
+
+
+def test_down_after_a_crash_in_the_middle_of_up(state_folder: Path) -> None:
+    code = (
+        "from slipway.local_cluster import ClusterSpec, NativeProvider, Pool\n"
+        "NativeProvider().up(ClusterSpec(name='t-crash', pools=[Pool(kind='real', type='cpu')]))"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=env) as child:
+        folder = state.cluster_dir("t-crash")
+        assert wait_until(lambda: _started(folder, "containerd/cpu-0"), 60, 0.02)
+        child.send_signal(signal.SIGKILL)
+    assert processes.marked(folder)
+    found = state.load("t-crash")
+    assert found is not None
+    assert found.phase == "creating"
+    # Worse: what was written down is lost as well.
+    (folder / "state.json").unlink()
+    assert NativeProvider().down("t-crash") is True
+    assert processes.marked(folder) == []
+    assert cgroups.matching(nodes.cgroup_prefix(found)) == []
+    assert not folder.exists()
+
+
+def _started(folder: Path, name: str) -> bool:
+    try:
+        found = state.load(folder.name)
+    except LocalClusterError:
+        return False
+    return found is not None and name in found.processes
+
+
+def test_down_spares_strangers_that_got_our_pids(state_folder: Path, tmp_path: Path) -> None:
+    stranger = processes.start(["sleep", "63"], tmp_path / "log", tmp_path)
+    try:
+        with state.locked("t-stale"):
+            stale = stranger.model_copy(update={"boot_id": "before the reboot"})
+            left = state.ClusterState(spec=ClusterSpec(name="t-stale"), number=50, processes={"etcd": stale})
+            left.save()
+        assert NativeProvider().down("t-stale") is True
+        assert stranger.alive()
+    finally:
+        processes.end([stranger])
+
+
+def test_a_failed_up_ends_what_it_started_and_shows_the_log(
+    state_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from slipway.local_cluster import controlplane
+
+    monkeypatch.setattr(controlplane, "scheduler_command", lambda found: ["false"])
+    real = controlplane.api_server_command
+    monkeypatch.setattr(controlplane, "api_server_command", lambda *given: [*real(*given), "--no-such-flag"])
+    provider, spec = NativeProvider(), ClusterSpec(name="t-failed")
+    try:
+        with pytest.raises(LocalClusterError) as caught:
+            provider.up(spec)
+        assert "kube-apiserver ended early" in str(caught.value)
+        assert "unknown flag: --no-such-flag" in str(caught.value)
+        assert processes.marked(state.cluster_dir("t-failed")) == []
+        monkeypatch.undo()
+        os.environ["SLIPWAY_STATE"] = str(state_folder)
+        started = time.monotonic()
+        assert provider.up(spec).api().ready(), "up after a failed up starts afresh"
+        assert time.monotonic() - started < 30
+    finally:
+        provider.down("t-failed")

@@ -1,0 +1,145 @@
+"""A control plane with simulated nodes."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool
+from slipway.local_cluster.kubeapi import KubeApi
+from slipway.local_cluster.processes import wait_until
+
+from .conftest import running
+from .helpers import await_phase, create, node, phase, pod, read, ready
+
+
+def test_a_control_plane_is_up_quickly_and_authenticates(state_folder: Path) -> None:
+    started = time.monotonic()
+    with running("t-bare") as cluster:
+        # Three seconds on an idle machine; tests may share theirs with others.
+        assert time.monotonic() - started < 20
+        assert (
+            cluster.kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.groups[0]}").stdout == "system:masters"
+        )
+        minor = cluster.api().get("/version")["minor"]
+        assert minor == "36"
+    assert not (state_folder / "clusters" / "t-bare").exists()
+
+
+def test_pods_with_tpus_run_on_simulated_nodes(simulated: NativeCluster) -> None:
+    create(simulated, pod("fits", tpus=4))
+    await_phase(simulated, "fits", "Running")
+    found = read(simulated, "fits")
+    assert found is not None
+    assert found["spec"]["nodeName"].startswith("v5p-16-")
+    assert found["status"]["podIP"]
+    assert found["status"]["containerStatuses"][0]["ready"]
+
+
+def test_a_pod_without_tolerations_stays_off_tpu_nodes(simulated: NativeCluster) -> None:
+    create(simulated, pod("plain", tolerations=[]))
+    await_phase(simulated, "plain", "Running")
+    found = read(simulated, "plain")
+    assert found is not None
+    assert found["spec"]["nodeName"] == "cpu-0"
+
+
+def test_simulated_pods_end_as_their_annotations_say(simulated: NativeCluster) -> None:
+    run = {"slipway.dev/simulated-exit-code": "0", "slipway.dev/simulated-run-for": "1s"}
+    create(simulated, pod("later"), pod("succeeds", metadata={"annotations": run}))
+    await_phase(simulated, "later", "Running")
+    await_phase(simulated, "succeeds", "Succeeded")
+    simulated.kubectl("annotate", "pod", "later", "slipway.dev/simulated-exit-code=42")
+    await_phase(simulated, "later", "Failed")
+    found = read(simulated, "later")
+    assert found is not None
+    assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 42
+
+
+def test_a_simulated_pod_takes_as_long_to_stop_as_it_says(simulated: NativeCluster) -> None:
+    slow = {"slipway.dev/simulated-stop-after": "3s"}
+    create(simulated, pod("slow", metadata={"annotations": slow}, terminationGracePeriodSeconds=30), pod("quick"))
+    for name in ("slow", "quick"):
+        await_phase(simulated, name, "Running")
+        simulated.kubectl("delete", "pod", name, "--wait=false")
+    await_phase(simulated, "quick", "gone", timeout=2.5)
+    assert phase(simulated, "slow") == "Running"
+    await_phase(simulated, "slow", "gone")
+
+
+def test_a_preempted_simulated_node_goes_and_comes_back_as_another(simulated: NativeCluster) -> None:
+    before = node(simulated, "v5p-16-0-1")
+    simulated.preempt("v5p-16-0-1")
+    assert node(simulated, "v5p-16-0-1") is None
+    with pytest.raises(LocalClusterError, match="is there already"):
+        simulated.restore("v5p-16-0-0")
+    simulated.restore("v5p-16-0-1")
+    after = node(simulated, "v5p-16-0-1")
+    assert before is not None
+    assert after is not None
+    assert before["metadata"]["uid"] != after["metadata"]["uid"]
+    assert after["status"]["allocatable"]["google.com/tpu"] == "4"
+
+
+def test_a_silent_simulated_node_turns_not_ready_and_recovers(simulated: NativeCluster) -> None:
+    simulated.stop_kubelet("v5p-16-1-1")
+    assert wait_until(lambda: not ready(simulated, "v5p-16-1-1"), 30, 0.2)
+    simulated.start_kubelet("v5p-16-1-1")
+    assert wait_until(lambda: ready(simulated, "v5p-16-1-1"), 30, 0.2)
+
+
+def test_the_api_server_can_be_taken_away_and_brought_back(simulated: NativeCluster) -> None:
+    simulated.stop_api_server()
+    assert not simulated.api().ready()
+    simulated.start_api_server()
+    assert simulated.api().find("/api/v1/nodes/cpu-0") is not None
+
+
+def test_a_paused_api_server_hangs_and_goes_on(simulated: NativeCluster) -> None:
+    impatient = KubeApi(simulated.server, simulated.state.authority, simulated.state.token, timeout=0.5)
+    simulated.pause("kube-apiserver")
+    try:
+        assert not impatient.ready()
+    finally:
+        simulated.resume("kube-apiserver")
+    assert wait_until(impatient.ready, 20)
+    with pytest.raises(LocalClusterError, match="kube-nothing is not running"):
+        simulated.pause("kube-nothing")
+
+
+def test_a_preemption_can_be_announced(simulated: NativeCluster) -> None:
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(simulated.preempt, "v5p-16-1-0", notice=1.5)
+        key = "cloud.google.com/impending-node-termination"
+        assert wait_until(lambda: key in str((node(simulated, "v5p-16-1-0") or {}).get("spec")), 5)
+        done.result()
+    assert node(simulated, "v5p-16-1-0") is None
+    simulated.restore("v5p-16-1-0")
+
+
+def test_clusters_live_side_by_side(simulated: NativeCluster) -> None:
+    with running("t-other", Pool(kind="simulated", type="v6e-16")) as other:
+        assert other.server != simulated.server
+        create(other, pod("only-here", tpus=4))
+        await_phase(other, "only-here", "Running")
+        assert read(simulated, "only-here") is None
+        assert other.state.number != simulated.state.number
+    assert ready(simulated, "cpu-0")
+
+
+def test_up_of_the_same_cluster_changes_nothing_and_of_another_is_refused(simulated: NativeCluster) -> None:
+    provider, before = NativeProvider(), simulated.state
+    assert provider.up(simulated.spec).state == before
+    with pytest.raises(LocalClusterError, match="runs already with other nodes"):
+        provider.up(ClusterSpec(name=simulated.name))
+
+
+def test_what_does_not_exist_is_named(simulated: NativeCluster) -> None:
+    with pytest.raises(LocalClusterError, match="has no node 'v5p-16-9-9'"):
+        simulated.preempt("v5p-16-9-9")
+    with pytest.raises(LocalClusterError, match="no cluster 'nowhere'"):
+        NativeProvider().get("nowhere")
+    assert NativeProvider().down("nowhere") is False

@@ -1,0 +1,296 @@
+"""Builders for planner tests: a small world that says only what a test is about.
+
+world = World(slices=2, hosts=2)
+world.begin()                     # attempt 0 has its pods
+world.run()                       # every worker runs
+world.pod(0, 1).exits(1)
+plan = world.plan()
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Attempt, Condition, SliceJobStatus
+from slipway.planner.actions import Action, CreatePods, DeletePods, ForceDeletePod, Plan
+from slipway.planner.plan import plan
+from slipway.planner.snapshot import (
+    ENDED_PHASES,
+    ContainerState,
+    ContainerStatus,
+    Job,
+    Node,
+    NodeMetadata,
+    Pod,
+    PodCondition,
+    PodLabels,
+    PodMetadata,
+    PodSpec,
+    Rejection,
+    Running,
+    Slot,
+    Snapshot,
+    Taint,
+    Terminated,
+    Vanished,
+    Waiting,
+)
+
+START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+UID = "11111111-2222-3333-4444-555555555555"
+
+
+def spec(**fields: Any) -> SliceJobSpec:
+    """A spec; fields in camelCase as in YAML."""
+    return SliceJobSpec.model_validate({"image": "busybox:1"} | fields)
+
+
+@dataclass
+class PodHandle:
+    """Changes one pod of a world as the cluster would."""
+
+    world: "World"
+    key: tuple[int, int, int]
+
+    @property
+    def now(self) -> Pod:
+        return self.world.pods[self.key]
+
+    def _status(self, **changes: Any) -> "PodHandle":
+        pod = self.now
+        self.world.pods[self.key] = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, **changes))
+        return self
+
+    def _worker(self, state: ContainerState, phase: str) -> "PodHandle":
+        return self._status(phase=phase, container_statuses=(ContainerStatus("worker", state),))
+
+    def binds(self, node: str | None = None) -> "PodHandle":
+        _, slice_index, host = self.key
+        name = node or f"node-{slice_index}-{host}"
+        self.world.nodes.setdefault(name, a_node(name))
+        self.world.pods[self.key] = msgspec.structs.replace(self.now, spec=PodSpec(node_name=name))
+        return self.has("PodScheduled", reason="")
+
+    def runs(self) -> "PodHandle":
+        if not self.now.spec.node_name:
+            self.binds()
+        return self._worker(ContainerState(running=Running(self.world.now)), "Running")
+
+    def waits(self, reason: str, message: str = "") -> "PodHandle":
+        return self._worker(ContainerState(waiting=Waiting(reason, message)), "Pending")
+
+    def exits(self, code: int, *, reason: str = "", message: str = "", at: datetime | None = None) -> "PodHandle":
+        if not self.now.spec.node_name:
+            self.binds()
+        ended = Terminated(code, reason or ("Completed" if code == 0 else "Error"), message, at or self.world.now)
+        return self._worker(ContainerState(terminated=ended), "Succeeded" if code == 0 else "Failed")
+
+    def fails(self, reason: str, message: str = "") -> "PodHandle":
+        """Phase Failed without any container status, as a kubelet's refusal looks."""
+        if not self.now.spec.node_name:
+            self.binds()
+        return self._status(phase="Failed", reason=reason, message=message, container_statuses=())
+
+    def ends_as(self, phase: str, reason: str = "", message: str = "") -> "PodHandle":
+        return self._status(phase=phase, reason=reason, message=message)
+
+    def has(self, kind: str, reason: str, *, status: str = "True", message: str = "") -> "PodHandle":
+        others = tuple(one for one in self.now.status.conditions if one.type != kind)
+        return self._status(conditions=(*others, PodCondition(kind, status, reason, message, self.world.now)))
+
+    def unschedulable(self, message: str = "0/4 nodes are available") -> "PodHandle":
+        return self.has("PodScheduled", "Unschedulable", status="False", message=message)
+
+    def is_deleted(self, grace: int = 30) -> "PodHandle":
+        pod = self.now
+        self.world.pods[self.key] = msgspec.structs.replace(
+            pod,
+            metadata=msgspec.structs.replace(
+                pod.metadata,
+                deletion_timestamp=self.world.now.replace(microsecond=0) + timedelta(seconds=grace),
+                deletion_grace_period_seconds=grace,
+            ),
+        )
+        return self
+
+    def vanishes(self) -> "PodHandle":
+        self.world.vanished.append(Vanished(self.world.pods.pop(self.key), self.world.now))
+        return self
+
+
+def a_node(name: str, *, created: datetime = START - timedelta(days=1)) -> Node:
+    """A ready node."""
+    return Node(NodeMetadata(name, uid=f"uid-{name}", creation_timestamp=created))
+
+
+class World:
+    """One job, its pods and nodes, and a clock that moves when told."""
+
+    def __init__(self, *, slices: int = 1, hosts: int = 1, **fields: Any) -> None:
+        self.fields: dict[str, Any] = {"slices": slices, "hosts": hosts} | fields
+        self.now = START
+        self.status = SliceJobStatus()
+        self.pods: dict[tuple[int, int, int], Pod] = {}
+        self.vanished: list[Vanished] = []
+        self.nodes: dict[str, Node] = {}
+        self.lost: dict[str, datetime] = {}
+        self.foreign: tuple[Pod, ...] = ()
+        self.rejection: Rejection | None = None
+        self.checked, self.deleting, self.older_waits, self.current = True, False, False, True
+        self.written: datetime | None = None
+        self.told: list[str] = []
+
+    @property
+    def job(self) -> Job:
+        return Job(
+            namespace="ml",
+            name="train",
+            uid=UID,
+            generation=1,
+            resource_version="1",
+            created=START,
+            spec=spec(**self.fields),
+            status=self.status,
+            deleting=self.deleting,
+        )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            job=self.job,
+            pods=(*self.pods.values(), *self.foreign),
+            vanished=tuple(self.vanished),
+            nodes=dict(self.nodes),
+            lost_nodes=dict(self.lost),
+            checked=self.checked,
+            rejection=self.rejection,
+            status_written=self.written,
+            older_waits=self.older_waits,
+            current=self.current,
+        )
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.status.attempts[0]
+
+    def plan(self) -> Plan:
+        """Decide, without carrying anything out."""
+        return plan(self.snapshot, self.now)
+
+    def step(self, seconds: float = 0) -> Plan:
+        """Let time pass, decide once and carry it out: status, new pods, deletions."""
+        self.now += timedelta(seconds=seconds)
+        decision = self.plan()
+        self.apply(decision)
+        return decision
+
+    def apply(self, decision: Plan) -> None:
+        if decision.status != self.status:
+            self.written = self.now
+        # As through the API: what is written is what is read.
+        self.status = SliceJobStatus.model_validate_json(
+            decision.status.model_dump_json(by_alias=True, exclude_none=True)
+        )
+        self.told += [one.reason for one in decision.announcements]
+        for action in decision.actions:
+            self._carry_out(action)
+
+    def _carry_out(self, action: Action) -> None:
+        if isinstance(action, CreatePods):
+            for slot in action.slots:
+                self.add_pod(action.attempt, slot)
+        elif isinstance(action, DeletePods):
+            for key, pod in list(self.pods.items()):
+                if key[0] != action.attempt or key[1] not in action.slices or key[1:] in action.spared:
+                    continue
+                if action.ended_too or pod.status.phase not in ENDED_PHASES:
+                    PodHandle(self, key).is_deleted(30 if action.grace_seconds is None else action.grace_seconds)
+                    if pod.ended or not pod.spec.node_name:
+                        PodHandle(self, key).vanishes()
+        elif isinstance(action, ForceDeletePod):
+            key = next(key for key, pod in self.pods.items() if pod.metadata.uid == action.uid)
+            PodHandle(self, key).vanishes()
+
+    def add_pod(self, attempt: int, slot: Slot, uid: str = UID) -> None:
+        name = f"train-{attempt}-{slot[0]}-{slot[1]}"
+        labels = PodLabels("train", uid, str(attempt), str(slot[0]), str(slot[1]))
+        metadata = PodMetadata(name, "ml", f"uid-{name}", creation_timestamp=self.now, labels=labels)
+        self.pods[(attempt, *slot)] = Pod(metadata)
+
+    def settle(self, limit: int = 10) -> None:
+        """Decide and carry out until nothing changes."""
+        for _ in range(limit):
+            before = (self.status, dict(self.pods))
+            self.step()
+            if before == (self.status, self.pods):
+                return
+        raise AssertionError(f"no rest after {limit} decisions: {self.status}")
+
+    def begin(self) -> "World":
+        """Decide until the pods of the current attempt exist."""
+        self.settle()
+        return self
+
+    def run(self) -> "World":
+        """Every worker of the current attempt runs."""
+        self.begin()
+        self.now += timedelta(seconds=2)
+        for key in list(self.pods):
+            if key[0] == self.status.attempt:
+                PodHandle(self, key).runs()
+        self.settle()
+        self.now += timedelta(seconds=60)
+        return self
+
+    def pod(self, slice_index: int, host: int, attempt: int | None = None) -> PodHandle:
+        number = self.status.attempt if attempt is None else attempt
+        assert number is not None
+        return PodHandle(self, (number, slice_index, host))
+
+    def all_pods(self) -> Iterable[PodHandle]:
+        return [PodHandle(self, key) for key in list(self.pods)]
+
+    def obey(self) -> None:
+        """Kubelets carry out deletions: what was asked to go is killed and goes."""
+        for handle in self.all_pods():
+            if handle.now.going:
+                if handle.now.started and not handle.now.ended:
+                    handle.exits(143)
+                handle.vanishes()
+
+    def until_restarted(self) -> None:
+        """Decide, let kubelets obey, decide: the next attempt has its pods, or the job is over."""
+        self.settle()
+        self.obey()
+        self.settle()
+
+    def lose_node(self, name: str) -> None:
+        if self.nodes.pop(name, None) is not None:
+            self.lost[name] = self.now
+
+    def taint(self, name: str, key: str) -> None:
+        node = self.nodes[name]
+        self.nodes[name] = msgspec.structs.replace(
+            node, spec=msgspec.structs.replace(node.spec, taints=(Taint(key, "NoSchedule", self.now),))
+        )
+
+    def not_ready(self, name: str) -> None:
+        node, condition = self.nodes[name], PodCondition("Ready", "Unknown", "NodeStatusUnknown", "", self.now)
+        self.nodes[name] = msgspec.structs.replace(
+            node, status=msgspec.structs.replace(node.status, conditions=(condition,))
+        )
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((one for one in self.status.conditions if one.type == kind), None)
+
+
+def actions_of(decision: Plan, kind: type[Action]) -> list[Any]:
+    """The actions of one kind."""
+    return [action for action in decision.actions if isinstance(action, kind)]
+
+
+Scenario = Callable[[World], None]

@@ -1,0 +1,333 @@
+"""The life of a job: attempts begin, run, end, are charged once, and the next one waits for the fence."""
+
+from datetime import timedelta
+
+import pytest
+
+from slipway.api.status import Cause, Phase
+from slipway.planner.actions import CheckPod, CreatePods, CreateService, DeletePods, ForceDeletePod, LookAtNodes
+
+from .build import World, actions_of
+
+
+def test_a_new_job_asks_the_api_server_before_anything_exists() -> None:
+    world = World(slices=2, hosts=2)
+    world.checked = False
+    decision = world.plan()
+    [check] = actions_of(decision, CheckPod)
+    assert check.body["metadata"]["name"] == "train-0-0-0"
+    assert decision.status == world.status
+
+
+def test_all_pods_of_an_attempt_are_made_at_once_after_the_status_says_so() -> None:  # E1-34
+    world = World(slices=2, hosts=2)
+    decision = world.plan()
+    assert decision.status.attempt == 0
+    assert decision.status.phase is Phase.STARTING
+    assert [type(action) for action in decision.actions] == [CreateService, CreatePods]
+    assert decision.actions[1] == CreatePods(0, ((0, 0), (0, 1), (1, 0), (1, 1)))
+
+
+def test_an_attempt_takes_two_writes_until_it_runs() -> None:
+    world = World(slices=2, hosts=2)
+    writes = []
+    world.apply(world.plan())
+    for handle in world.all_pods():
+        handle.runs()
+        before = world.status
+        world.step(seconds=0.2)
+        writes.append(world.status != before)
+    assert writes == [False, False, False, True]
+    assert world.status.phase is Phase.RUNNING
+    assert world.status.ready_slices == "2/2"
+
+
+def test_success_is_every_host_of_one_attempt_exiting_0() -> None:
+    world = World(slices=2, hosts=2).run()
+    for handle in world.all_pods():
+        assert world.status.phase is Phase.RUNNING
+        handle.exits(0)
+        world.settle()
+    assert world.status.phase is Phase.SUCCEEDED
+    assert (world.status.failures, world.status.preemptions) == (0, 0)
+    assert world.status.result is not None
+    assert world.status.result.exit_code == 0
+
+
+def test_a_failure_ends_the_attempt_deletes_the_peers_and_charges_once() -> None:  # B-46
+    world = World(slices=2, hosts=2).run()
+    world.pod(1, 0).exits(3, message="boom\nValueError: bad data\n")
+    decision = world.step()
+    assert world.status.phase is Phase.RESTARTING
+    assert world.attempt.cause is None
+    assert actions_of(decision, DeletePods) == [DeletePods(0, (0, 1), 5)]
+    assert world.status.failures == 0
+    world.obey()
+    decision = world.step()
+    assert world.status.failures == 1
+    assert world.status.attempt == 1
+    assert world.status.phase is Phase.STARTING
+    ended = world.status.attempts[1]
+    assert ended.cause is Cause.FAILURE
+    assert ended.root is not None
+    assert (ended.root.slice, ended.root.host, ended.root.exit_code) == (1, 0, 3)
+    assert ended.root.log is not None
+    assert "ValueError: bad data" in (ended.message or "")
+    assert actions_of(decision, CreatePods)[0].attempt == 1
+
+
+def test_no_pod_of_the_next_attempt_exists_while_one_of_the_last_may_run() -> None:  # E2-57
+    world = World(slices=2, hosts=1).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    for _ in range(5):
+        decision = world.step(seconds=7)
+        assert not actions_of(decision, CreatePods)
+    world.obey()
+    assert actions_of(world.step(), CreatePods)
+
+
+def test_the_failed_pod_stays_for_its_logs_until_the_next_attempt_has_ended() -> None:
+    world = World(slices=2, hosts=1).run()
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert (0, 0, 0) in world.pods
+    world.run()
+    assert (0, 0, 0) in world.pods
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert (0, 0, 0) not in world.pods
+    assert (1, 0, 0) in world.pods
+
+
+def test_a_pod_whose_kubelet_has_not_changed_its_phase_yet_is_kept_too() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1).ends_as("Running")
+    decision = world.step()
+    assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), 5, spared=((0, 0),))]
+    world.until_restarted()
+    assert (0, 0, 0) in world.pods
+
+
+def test_a_deleted_node_is_a_preemption_and_its_pod_is_forced_away_at_once() -> None:  # B-48
+    world = World(slices=2, hosts=2).run()
+    world.lose_node("node-1-1")
+    decision = world.step()
+    [forced] = actions_of(decision, ForceDeletePod)
+    assert forced.name == "train-0-1-1"
+    world.obey()
+    world.settle()
+    assert (world.status.preemptions, world.status.failures) == (1, 0)
+    assert world.status.attempts[1].reason == "NodeLost"
+    assert world.status.attempt == 1
+
+
+def test_a_node_that_is_merely_unknown_is_asked_for_and_proves_nothing() -> None:
+    world = World(slices=1, hosts=2).begin()
+    world.pod(0, 0).runs()
+    world.pod(0, 1).runs()
+    del world.nodes["node-0-1"]
+    decision = world.step()
+    assert actions_of(decision, LookAtNodes) == [LookAtNodes(("node-0-1",))]
+    assert world.status.phase is Phase.RUNNING
+
+
+def test_a_node_that_was_lost_and_came_back_under_its_name_is_not_lost_again() -> None:
+    world = World(slices=1, hosts=1).begin()
+    world.lost["node-0-0"] = world.now - timedelta(seconds=30)
+    world.pod(0, 0).runs()
+    del world.nodes["node-0-0"]
+    world.step()
+    assert world.status.phase is Phase.RUNNING
+
+
+def test_a_silent_node_keeps_the_fence_closed_and_people_are_told() -> None:  # B-62
+    world = World(slices=2, hosts=1).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.not_ready("node-1-0")
+    decision = world.step(seconds=36)
+    pending = world.condition("CleanupPending")
+    assert pending is not None
+    assert pending.status == "True"
+    assert "train-0-1-0 on node node-1-0" in pending.message
+    assert not actions_of(decision, CreatePods)
+    assert not actions_of(decision, ForceDeletePod)
+
+
+def test_a_job_may_ask_at_its_own_risk_not_to_wait_for_a_silent_node() -> None:
+    world = World(slices=2, hosts=1, timeouts={"unsafeSilentNodeSeconds": 120}).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.not_ready("node-1-0")
+    assert not actions_of(world.step(seconds=119), ForceDeletePod)
+    [forced] = actions_of(world.step(seconds=1), ForceDeletePod)
+    assert (forced.name, forced.silence_will_do) == ("train-0-1-0", True)
+    world.settle()
+    assert world.status.attempt == 1
+
+
+@pytest.mark.parametrize(("limit", "attempts"), [(0, 1), (1, 1), (2, 2), (10, 10)])
+@pytest.mark.parametrize("kind", ["failure", "preemption"])
+def test_a_limit_is_the_number_of_charged_attempts(kind: str, limit: int, attempts: int) -> None:  # E2-42, E2-43
+    name = {"failure": "maxFailures", "preemption": "maxPreemptions"}[kind]
+    world = World(slices=1, hosts=2, retries={name: limit})
+    for _ in range(attempts):
+        assert world.status.phase not in (Phase.FAILED, Phase.PREEMPTED)
+        world.run()
+        if kind == "failure":
+            world.pod(0, 0).exits(1)
+        else:
+            world.pod(0, 0).has("DisruptionTarget", "EvictionByEvictionAPI").is_deleted()
+        world.until_restarted()
+    assert world.status.phase is (Phase.FAILED if kind == "failure" else Phase.PREEMPTED)
+    assert world.status.result is not None
+    assert f"{name} {max(1, limit)} used up" in world.status.result.message
+    assert str(attempts - 1) in world.status.result.message
+    assert world.status.attempt == attempts - 1
+
+
+def test_without_retries_the_first_end_is_final() -> None:  # E2-13
+    world = World(retries={"enabled": False}).run()
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.status.phase is Phase.FAILED
+
+
+def test_a_final_phase_never_changes() -> None:
+    world = World().run()
+    world.pod(0, 0).exits(0)
+    world.settle()
+    before = world.status
+    world.pod(0, 0).vanishes()
+    world.lose_node("node-0-0")
+    world.step(seconds=600)
+    assert world.status == before
+
+
+def test_capacity_lost_before_everything_ran_is_a_preemption() -> None:  # B-51
+    world = World(slices=2, hosts=1).begin()
+    world.pod(0, 0).runs()
+    world.pod(1, 0).binds().has("DisruptionTarget", "PreemptionByScheduler").is_deleted()
+    world.step()
+    assert world.status.phase is Phase.RESTARTING
+    world.until_restarted()
+    assert (world.status.preemptions, world.status.failures) == (1, 0)
+    assert {key[0] for key in world.pods} == {1}
+
+
+def test_the_loss_of_the_coordinator_gives_the_next_attempt_another_address() -> None:  # B-55
+    world = World(slices=2, hosts=2).run()
+    assert world.status.coordinator is not None
+    assert world.status.coordinator.address == "0-0-0.train.ml.svc"
+    world.lose_node("node-0-0")
+    world.until_restarted()
+    assert world.status.coordinator.address == "1-0-0.train.ml.svc"
+
+
+def test_a_pod_missing_before_everything_ran_is_made_again() -> None:
+    world = World(slices=1, hosts=2).begin()
+    del world.pods[(0, 0, 1)]
+    decision = world.step()
+    assert actions_of(decision, CreatePods) == [CreatePods(0, ((0, 1),))]
+    assert world.status.attempt == 0
+
+
+def test_a_pod_missing_after_everything_ran_has_vanished() -> None:  # B-54
+    world = World(slices=1, hosts=2).run()
+    del world.pods[(0, 0, 1)]
+    world.until_restarted()
+    assert world.status.preemptions == 1
+    assert world.status.attempts[1].reason == "PodDeleted"
+
+
+def test_a_host_that_succeeded_is_done_whatever_happens_to_its_pod() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).exits(0)
+    world.step(seconds=6)
+    assert world.status.succeeded_hosts == ("0:1",)
+    world.pod(0, 1).vanishes()
+    world.vanished.clear()
+    world.settle()
+    assert world.status.phase is Phase.RUNNING
+    world.pod(0, 0).exits(0)
+    world.settle()
+    assert world.status.phase is Phase.SUCCEEDED
+
+
+def test_pods_of_an_earlier_job_of_the_same_name_are_waited_for() -> None:
+    world = World()
+    other = World()
+    other.add_pod(0, (0, 0), uid="another")
+    world.foreign = tuple(other.pods.values())
+    decision = world.step()
+    assert not actions_of(decision, CreatePods)
+    assert world.status.phase is Phase.PENDING
+    running = world.condition("Running")
+    assert running is not None
+    assert running.reason == "WaitingForOldPods"
+    world.foreign = ()
+    assert actions_of(world.step(), CreatePods)
+
+
+def test_a_stale_leaders_pod_of_another_attempt_is_deleted_uncharged() -> None:
+    world = World().run()
+    world.add_pod(7, (0, 0))
+    decision = world.step()
+    assert actions_of(decision, DeletePods) == [DeletePods(7, (0,), 5)]
+    assert world.status.phase is Phase.RUNNING
+
+
+def test_a_suspended_job_gives_everything_back_and_goes_on_with_a_new_attempt() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.fields["suspend"] = True
+    decision = world.step()
+    assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), None)]
+    assert world.status.phase is Phase.SUSPENDED
+    world.obey()
+    world.settle()
+    suspended = world.condition("Suspended")
+    assert suspended is not None
+    assert suspended.status == "True"
+    assert world.status.uncharged == 1
+    world.fields["suspend"] = False
+    world.run()
+    assert world.status.attempt == 1
+    assert (world.status.failures, world.status.preemptions) == (0, 0)
+
+
+def test_a_deadline_counts_anew_after_a_suspension() -> None:
+    world = World(activeDeadlineSeconds=3600, retries={"backoff": {"initialSeconds": 30}}).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.fields["suspend"] = True
+    world.step()
+    world.now += timedelta(hours=2)
+    world.fields["suspend"] = False
+    world.run()
+    assert world.status.phase is Phase.RUNNING
+    world.step(seconds=3600)
+    assert world.status.phase is Phase.FAILED
+
+
+def test_cancel_is_final_keeps_the_record_and_charges_nothing() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.fields["cancel"] = True
+    decision = world.step()
+    assert world.status.phase is Phase.CANCELLED
+    assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), None)]
+    assert world.status.uncharged == 1
+    world.obey()
+    before = world.status.attempts
+    world.step(seconds=60)
+    assert world.status.attempts == before
+
+
+def test_a_change_of_phase_is_told_once() -> None:
+    world = World().run()
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    world.run()
+    world.pod(0, 0).exits(0)
+    world.settle()
+    assert world.told == ["Starting", "Running", "AttemptFailed", "Starting", "Running", "Succeeded"]

@@ -1,0 +1,137 @@
+"""Waiting for nodes: nothing is charged, fewer slices may do, and two jobs never block each other for ever."""
+
+from datetime import timedelta
+
+import pytest
+
+from slipway.api.status import Phase
+from slipway.planner import environment
+from slipway.planner.actions import CreatePods, DeletePods
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import Rejection, Settings
+
+from .build import World, actions_of
+
+
+def waiting(*, placed: int, slices: int = 4, **fields: object) -> World:
+    """An attempt of which the first slices have nodes and run, and the others have none."""
+    world = World(slices=slices, hosts=2, **fields).begin()
+    for handle in world.all_pods():
+        handle.runs() if handle.key[1] < placed else handle.unschedulable()
+    world.step(seconds=6)
+    return world
+
+
+def test_waiting_is_a_phase_with_the_schedulers_words_and_charges_nothing() -> None:  # B-50
+    world = waiting(placed=1)
+    assert world.status.phase is Phase.WAITING_FOR_CAPACITY
+    available = world.condition("CapacityAvailable")
+    assert available is not None
+    assert (available.status, available.reason) == ("False", "WaitingForCapacity")
+    assert "6 of 8 pods cannot be scheduled: 0/4 nodes are available" in available.message
+    assert world.status.hosts[0].reason == "Unschedulable"
+    assert (world.status.failures, world.status.preemptions, world.status.uncharged) == (0, 0, 0)
+
+
+def test_each_look_in_vain_is_counted() -> None:  # E2-52
+    world = waiting(placed=0)
+    looks = [world.status.capacity_waits]
+    for _ in range(3):
+        world.step(seconds=60)
+        looks.append(world.status.capacity_waits)
+    assert looks == [1, 2, 3, 4]
+    assert world.plan().wake_at == world.now + timedelta(seconds=60)
+
+
+def test_a_gated_pod_is_queued() -> None:
+    world = World().begin()
+    world.pod(0, 0).has("PodScheduled", "SchedulingGated", status="False")
+    world.step(seconds=6)
+    assert world.status.phase is Phase.QUEUED
+
+
+def test_the_wait_ends_the_job_when_it_has_taken_too_long() -> None:
+    world = waiting(placed=1, timeouts={"scheduleSeconds": 600})
+    world.step(seconds=600)
+    assert world.status.phase is Phase.FAILED
+    assert world.status.result is not None
+    assert world.status.result.reason == "ScheduleTimeout"
+    assert "0/4 nodes are available" in world.status.result.message
+    assert (world.status.failures, world.status.uncharged) == (0, 1)
+
+
+def test_a_full_quota_is_asked_again_only_after_a_while() -> None:
+    world = World()
+    world.rejection = Rejection("exceeded quota: pods", world.now, quota=True)
+    assert not actions_of(world.step(), CreatePods)
+    world.step(seconds=6)
+    assert world.status.phase is Phase.WAITING_FOR_CAPACITY
+    assert actions_of(world.step(seconds=60), CreatePods)
+
+
+def test_the_most_slices_are_asked_for_first() -> None:  # E2-19
+    world = World(slices=1, hosts=1, acceptableSlices=[2, 8, 4])
+    [created] = actions_of(world.step(), CreatePods)
+    assert len(created.slots) == 8
+    assert world.status.slices is not None
+    assert (world.status.slices.requested, world.status.slices.granted) == (8, 8)
+
+
+@pytest.mark.parametrize(("placed", "granted"), [(0, 8), (1, 8), (2, 2), (3, 2), (4, 4), (7, 4)])
+def test_the_most_that_fits_is_taken_after_a_look(placed: int, granted: int) -> None:  # E2-19, E2-20
+    world = waiting(placed=placed, slices=1, acceptableSlices=[2, 8, 4])
+    world.step(seconds=60)
+    world.until_restarted()
+    assert world.status.slices is not None
+    assert (world.status.slices.requested, world.status.slices.granted) == (8, granted)
+    assert world.status.uncharged == (1 if granted < 8 else 0)
+    if granted < 8:
+        assert len([key for key in world.pods if key[0] == 1]) == granted * 2
+        env = {one["name"]: one.get("value") for one in _environment(world)}
+        assert env["MEGASCALE_NUM_SLICES"] == str(granted)
+        assert env["SLIPWAY_WORLD_SIZE"] == str(granted * 2)
+
+
+def _environment(world: World) -> list[environment.Variable]:
+    pod = PodFactory(world.job, Settings()).pod(1, (0, 0))
+    env: list[environment.Variable] = pod["spec"]["containers"][0]["env"]
+    return env
+
+
+def test_the_attempt_after_a_shrunk_one_asks_for_the_most_again() -> None:
+    world = waiting(placed=2, slices=1, acceptableSlices=[2, 4])
+    world.step(seconds=60)
+    world.until_restarted()
+    world.run()
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.status.slices is not None
+    assert world.status.slices.granted == 4
+
+
+def test_a_younger_job_lets_go_of_what_an_older_one_needs() -> None:
+    world = waiting(placed=1, slices=2)
+    world.older_waits = True
+    assert not actions_of(world.step(seconds=50), DeletePods)
+    [deleted] = actions_of(world.step(seconds=10), DeletePods)
+    assert deleted == DeletePods(0, (0, 1), 5)
+    world.obey()
+    world.settle()
+    assert world.status.phase is Phase.WAITING_FOR_CAPACITY
+    assert not [key for key in world.pods if key[0] == 1]
+    assert world.status.uncharged == 1
+    world.step(seconds=61)
+    assert [key for key in world.pods if key[0] == 1]
+
+
+def test_a_job_keeps_what_it_holds_while_no_older_one_waits() -> None:
+    world = waiting(placed=1, slices=2)
+    for _ in range(5):
+        assert not actions_of(world.step(seconds=60), DeletePods)
+
+
+def test_a_job_of_which_every_pod_waits_stays() -> None:
+    world = waiting(placed=0, slices=2)
+    world.older_waits = True
+    for _ in range(5):
+        assert not actions_of(world.step(seconds=60), DeletePods)

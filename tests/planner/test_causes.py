@@ -1,0 +1,247 @@
+"""Why one pod ended: every row of the evidence table, on the shapes that clusters really show."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from slipway.api.status import Cause
+from slipway.planner.causes import RULES
+
+from .build import PodHandle, Scenario, World
+
+OOM_MESSAGE = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices google.com/tpu"
+SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
+
+
+def case(name: str, fixture: Scenario, reason: str, cause: Cause, **fields: Any) -> Any:
+    return pytest.param(fixture, fields, reason, cause, id=name)
+
+
+def victim(world: World) -> PodHandle:
+    return world.pod(0, 0)
+
+
+def disrupted(reason: str, code: int = 137) -> Scenario:
+    def fixture(world: World) -> None:
+        victim(world).has("DisruptionTarget", reason).is_deleted()
+        world.now += timedelta(seconds=2)
+        victim(world).exits(code)
+
+    return fixture
+
+
+def node_gone(world: World) -> None:
+    world.lose_node("node-0-0")
+    victim(world).ends_as("Failed").has("DisruptionTarget", "DeletionByPodGC", message="PodGC: node no longer exists")
+
+
+def gone_silently(world: World) -> None:
+    victim(world).vanishes()
+
+
+def deleted_by_hand(world: World) -> None:
+    victim(world).is_deleted()
+
+
+def exit_0_on_sigterm(world: World) -> None:
+    victim(world).is_deleted()
+    world.now += timedelta(seconds=3)
+    victim(world).exits(0)
+
+
+def deleted_and_stopped(world: World) -> None:
+    victim(world).exits(143)
+    world.now += timedelta(seconds=1)
+    victim(world).is_deleted(grace=0)
+
+
+def recreated_node(world: World) -> None:
+    name = "node-0-0"
+    from .build import a_node
+
+    world.nodes[name] = a_node(name, created=world.now)
+
+
+def killed_on(taint: str | None, code: int) -> Scenario:
+    def fixture(world: World) -> None:
+        world.not_ready("node-0-0") if taint is None else world.taint("node-0-0", taint)
+        victim(world).exits(code)
+
+    return fixture
+
+
+def lost_track(world: World) -> None:
+    world.not_ready("node-0-0")
+    victim(world).exits(137, reason="ContainerStatusUnknown")
+
+
+IMPENDING = "cloud.google.com/impending-node-termination"
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+VFIO = "RuntimeError: open(/dev/vfio/0): Device or resource busy"
+TPU = {"accelerator": {"type": "v5litepod-1"}, "hosts": None}
+
+CASES = [
+    case("2 own container OOMKilled", lambda w: victim(w).exits(137, reason="OOMKilled"), "OOMKilled", Cause.FAILURE),
+    *[
+        case(f"3 {reason}", disrupted(reason), "Disrupted", Cause.PREEMPTION)
+        for reason in (
+            "PreemptionByScheduler",
+            "DeletionByTaintManager",
+            "EvictionByEvictionAPI",
+            "DeletionByPodGC",
+            "TerminationByKubelet",
+            "DeletionByDeviceTaintManager",
+            "DeletionByGCPControllerManager",
+        )
+    ],
+    case("3 disrupted and exits 0 on SIGTERM", disrupted("TerminationByKubelet", 0), "Disrupted", Cause.PREEMPTION),
+    case("3 node object gone, marked by pod GC", node_gone, "Disrupted", Cause.PREEMPTION),
+    case(
+        "4 Kueue preempts",
+        lambda w: victim(w).has("TerminationTarget", "WorkloadEvictedDueToPreempted").exits(137),
+        "PreemptedByQueue",
+        Cause.PREEMPTION,
+    ),
+    case(
+        "4 Kueue sees a node fail",
+        lambda w: victim(w).has("TerminationTarget", "WorkloadEvictedDueToNodeFailures").exits(137),
+        "PreemptedByQueue",
+        Cause.PREEMPTION,
+    ),
+    case(
+        "4 Kueue stops its queue",
+        lambda w: victim(w).has("TerminationTarget", "WorkloadEvictedDueToClusterQueueStopped").exits(143),
+        "StoppedByQueue",
+        Cause.UNCHARGED,
+    ),
+    *[
+        case(f"5 {reason}", lambda w, r=reason: victim(w).fails(r, SHUTDOWN), "EndedByNode", Cause.PREEMPTION)
+        for reason in ("Shutdown", "Terminated", "NodeShutdown", "NodeLost", "Preempting")
+    ],
+    case(
+        "5 node pressure",
+        lambda w: (
+            victim(w)
+            .fails("Evicted", "The node was low on resource: memory")
+            .has("DisruptionTarget", "TerminationByKubelet")
+        ),
+        "Disrupted",
+        Cause.PREEMPTION,
+    ),
+    case(
+        "5 own storage limit",
+        lambda w: victim(w).fails("Evicted", "Pod ephemeral local storage usage exceeds the total limit"),
+        "EvictedForOwnUsage",
+        Cause.FAILURE,
+    ),
+    *[
+        case(f"6 {reason}", lambda w, r=reason: victim(w).fails(r, OOM_MESSAGE), "RefusedByNode", Cause.INFRASTRUCTURE)
+        for reason in (
+            "UnexpectedAdmissionError",
+            "OutOfcpu",
+            "OutOfmemory",
+            "OutOfgoogle.com/tpu",
+            "OutOfpods",
+            "NodeAffinity",
+            "TopologyAffinityError",
+        )
+    ],
+    case("7 vanished without a trace", gone_silently, "PodDeleted", Cause.PREEMPTION),
+    case("7 deleted by hand", deleted_by_hand, "PodDeleted", Cause.PREEMPTION),
+    case("7 deleted by hand, seen only when the kubelet was done", deleted_and_stopped, "PodDeleted", Cause.PREEMPTION),
+    case("7 deleted by hand, exits 0 on SIGTERM", exit_0_on_sigterm, "PodDeleted", Cause.PREEMPTION),
+    case(
+        "8 node gone while the pod still says Running", lambda w: w.lose_node("node-0-0"), "NodeLost", Cause.PREEMPTION
+    ),
+    case("8 node created again under its name", recreated_node, "NodeLost", Cause.PREEMPTION),
+    case("8 137 on a node that turns NotReady", killed_on(None, 137), "NodeLost", Cause.PREEMPTION),
+    case("8 143 under an impending termination", killed_on(IMPENDING, 143), "NodeLost", Cause.PREEMPTION),
+    case("8 137 on an out-of-service node", killed_on(OUT_OF_SERVICE, 137), "NodeLost", Cause.PREEMPTION),
+    case(
+        "8 found dead when its machine came up",
+        lambda w: victim(w).exits(255, reason="Unknown"),
+        "NodeLost",
+        Cause.PREEMPTION,
+    ),
+    case("8 its kubelet lost track of it on a troubled node", lost_track, "NodeLost", Cause.PREEMPTION),
+    case("8 exit 1 on a troubled node is the program's own", killed_on(IMPENDING, 1), "ExitCode", Cause.FAILURE),
+    case("10 vfio busy", lambda w: victim(w).exits(1, message=VFIO), "TPUUnavailable", Cause.INFRASTRUCTURE, **TPU),
+    case("10 vfio text of a CPU job", lambda w: victim(w).exits(1, message=VFIO), "ExitCode", Cause.FAILURE),
+    *[
+        case(
+            f"11 listed as {listed}",
+            lambda w: victim(w).exits(42),
+            reason,
+            cause,
+            retries={"onExitCodes": {listed: [42]}},
+        )
+        for listed, reason, cause in (
+            ("fail", "FinalExitCode", Cause.FAILURE),
+            ("preemption", "PreemptionExitCode", Cause.PREEMPTION),
+            ("ignore", "IgnoredExitCode", Cause.UNCHARGED),
+        )
+    ],
+    case("13 program exits 1", lambda w: victim(w).exits(1), "ExitCode", Cause.FAILURE),
+    case("13 program is killed by a signal", lambda w: victim(w).exits(139), "ExitCode", Cause.FAILURE),
+    case(
+        "13 program says it was preempted",  # B-49
+        lambda w: victim(w).exits(1, message="RuntimeError: worker was preempted"),
+        "ExitCode",
+        Cause.FAILURE,
+    ),
+    case("13 failed without a word", lambda w: victim(w).fails("", ""), "UnexpectedOutcome", Cause.FAILURE),
+]
+
+
+@pytest.mark.parametrize(("fixture", "fields", "reason", "cause"), CASES)
+def test_evidence_of_one_pod(fixture: Scenario, fields: dict[str, Any], reason: str, cause: Cause) -> None:
+    world = World(**({"slices": 1, "hosts": 1} | fields)).run()
+    fixture(world)
+    world.until_restarted()
+    ended = next(attempt for attempt in world.status.attempts if attempt.number == 0)
+    assert (ended.reason, ended.cause) == (reason, cause)
+    assert "host 0 of slice 0" in (ended.message or "")
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    assert {rule.reason for rule in RULES} - {entry.values[2] for entry in CASES} == set()
+
+
+def test_a_success_stays_one_when_a_disruption_comes_later() -> None:
+    world = World(slices=1, hosts=2).run()
+    victim(world).exits(0)
+    world.now += timedelta(seconds=2)
+    victim(world).has("DisruptionTarget", "DeletionByTaintManager").is_deleted()
+    world.settle()
+    world.pod(0, 1).exits(0)
+    world.settle()
+    assert world.status.phase == "Succeeded"
+
+
+def test_no_timer_ends_an_attempt_while_the_watch_of_the_pods_is_broken() -> None:
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}, activeDeadlineSeconds=100).begin()
+    world.pod(0, 0).binds()
+    world.pod(0, 1).binds()
+    world.current = False
+    decision = world.step(seconds=600)
+    assert world.status.phase == "Starting"
+    assert decision.wake_at == world.now + timedelta(seconds=5)
+    world.current = True
+    for handle in world.all_pods():
+        handle.exits(0)
+    world.settle()
+    assert world.status.phase == "Succeeded"
+
+
+def test_a_start_timeout_is_a_failure_with_the_kubelets_words() -> None:  # B-52, B-04
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
+    world.pod(0, 0).binds().waits("ImagePullBackOff", "Back-off pulling image busybox:1")
+    world.pod(0, 1).runs()
+    world.step(seconds=59)
+    assert world.status.phase == "Starting"
+    world.step(seconds=2)
+    world.until_restarted()
+    ended = world.status.attempts[1]
+    assert (ended.reason, ended.cause) == ("StartTimeout", Cause.FAILURE)
+    assert "ImagePullBackOff Back-off pulling image busybox:1" in (ended.message or "")

@@ -1,0 +1,216 @@
+"""What the pods of a job look like: names, environment, placement, and the template laid over them."""
+
+from typing import Any
+
+import pytest
+
+from slipway.api import names
+from slipway.planner import pods
+from slipway.planner.acceptance import Unacceptable, resolve
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import Settings
+
+from .build import UID, World
+
+TPU = {"accelerator": {"type": "v5p-16", "spot": True}, "hosts": None}
+
+
+def make(slot: tuple[int, int] = (0, 0), *, attempt: int = 0, settings: Settings | None = None, **fields: Any) -> Any:
+    return PodFactory(World(**fields).job, settings or Settings()).pod(attempt, slot)
+
+
+def environment(pod: Any) -> dict[str, Any]:
+    [worker] = [one for one in pod["spec"]["containers"] if one["name"] == "worker"]
+    return {one["name"]: one.get("value", one.get("valueFrom")) for one in worker["env"]}
+
+
+def test_a_worker_knows_who_it_is_and_where_the_others_are() -> None:  # E2-29, E2-30, E2-31, E2-39
+    found = environment(make((1, 0), attempt=3, slices=2, **TPU))
+    assert found == {
+        "SLIPWAY_JOB": "train",
+        "SLIPWAY_ATTEMPT": "3",
+        "SLIPWAY_SLICE": "1",
+        "SLIPWAY_HOST": "0",
+        "SLIPWAY_RANK": "2",
+        "SLIPWAY_WORLD_SIZE": "4",
+        "EXECUTOR_CALL_SLICE": "1",
+        "EXECUTOR_CALL_INDEX": "0",
+        "MEGASCALE_COORDINATOR_ADDRESS": "3-0-0.train.ml.svc:8081",
+        "MEGASCALE_NUM_SLICES": "2",
+        "MEGASCALE_PORT": "8081",
+        "MEGASCALE_SLICE_ID": "1",
+        "TPU_NAME": "train-s1",
+        "TPU_SLICE_NAME": "train-s1",
+        "TPU_ZONE": "EMPTY",
+        "TPU_VERSION": "v5p-16",
+        "TPU_POD_COUNT": "2",
+        "TPU_NUM_DEVICES": "4",
+        "TPU_HOST_ID": "0",
+        "TPU_WORKER_ID": "0",
+        "TPU_WORKER_HOSTNAMES": "3-1-0.train,3-1-1.train",
+    }
+
+
+def test_one_slice_has_no_megascale_variables() -> None:  # E2-30
+    found = environment(make(slices=1, **TPU))
+    assert not [name for name in found if name.startswith("MEGASCALE")]
+    assert found["EXECUTOR_CALL_SLICE"] == "0"  # E1-35
+
+
+def test_tpu7x_workers_get_process_addresses() -> None:
+    found = environment(make((0, 1), accelerator={"type": "tpu7x-16"}, hosts=None))
+    assert found["TPU_PROCESS_ADDRESSES"] == "0-0-0.train:8471,0-0-1.train:8471"
+    assert found["TPU_PROCESS_PORT"] == "8471"
+
+
+def test_a_user_may_set_tpu_name_and_zone() -> None:  # E2-34
+    given = [{"name": "TPU_NAME", "value": "mine"}, {"name": "A", "value": "a"}]
+    found = environment(make(env=given, **TPU))
+    assert (found["TPU_NAME"], found["A"]) == ("mine", "a")
+
+
+def test_long_host_lists_stand_in_one_config_map_for_each_slice() -> None:
+    world = World(slices=2, accelerator={"type": "v5litepod-256"}, hosts=None)
+    pod = PodFactory(world.job, Settings()).pod(0, (1, 63))
+    reference = environment(pod)["TPU_WORKER_HOSTNAMES"]["configMapKeyRef"]
+    assert world.job.spec is not None
+    first, second = pods.config_maps(world.job, 0, 2, resolve(world.job.spec, Settings()))
+    assert reference == {"name": second["metadata"]["name"], "key": "hostnames"}
+    assert first["immutable"] is True
+    assert second["data"]["hostnames"].split(",")[63] == "0-1-63.train"
+
+
+def test_pods_of_an_attempt_differ_only_in_their_place() -> None:  # E1-37
+    one, other = make((0, 0), slices=1, **TPU), make((0, 1), slices=1, **TPU)
+    for pod in (one, other):
+        pod["metadata"].pop("name")
+        pod["metadata"]["labels"].pop(names.LABEL_HOST)
+        pod["spec"].pop("hostname")
+        [worker] = pod["spec"]["containers"]
+        own = ("SLIPWAY_HOST", "SLIPWAY_RANK", "EXECUTOR_CALL_INDEX", "TPU_HOST_ID", "TPU_WORKER_ID")
+        worker["env"] = [one for one in worker["env"] if one["name"] not in own]
+    assert one == other
+
+
+def test_identity_and_ownership() -> None:
+    pod = make((1, 0), attempt=2, slices=2, **TPU)
+    assert pod["metadata"]["name"] == "train-2-1-0"
+    assert pod["metadata"]["namespace"] == "ml"
+    assert pod["spec"]["hostname"] == "2-1-0"
+    assert pod["spec"]["subdomain"] == "train"
+    assert pod["spec"]["restartPolicy"] == "Never"
+    [owner] = pod["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("SliceJob", UID, True)
+    assert pod["metadata"]["labels"][names.LABEL_SLICE_KEY] == f"{UID}-1"
+
+
+def test_a_tpu_worker_asks_for_all_chips_of_a_fitting_node() -> None:  # E1-23, E2-12
+    spec = make(**TPU)["spec"]
+    [worker] = spec["containers"]
+    assert worker["resources"] == {"limits": {"google.com/tpu": "4"}, "requests": {"google.com/tpu": "4"}}
+    assert spec["nodeSelector"] == {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice",
+        "cloud.google.com/gke-tpu-topology": "2x2x2",
+        "cloud.google.com/gke-accelerator-count": "4",
+        "cloud.google.com/gke-spot": "true",
+    }
+    keys = [one["key"] for one in spec["tolerations"]]
+    assert keys[:2] == ["google.com/tpu", "cloud.google.com/gke-spot"]
+
+
+def test_a_multi_host_slice_has_a_pool_to_itself() -> None:  # E2-21
+    affinity = make((1, 0), slices=2, **TPU)["spec"]["affinity"]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    [together], [apart] = affinity["podAffinity"][required], affinity["podAntiAffinity"][required]
+    assert together["topologyKey"] == apart["topologyKey"] == "cloud.google.com/gke-nodepool"
+    assert together["labelSelector"]["matchLabels"] == {names.LABEL_SLICE_KEY: f"{UID}-1"}
+    assert apart["namespaceSelector"] == {}
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"accelerator": {"type": "v5litepod-4"}, "hosts": None}], ids=["CPU", "single-host TPU"]
+)
+def test_other_shapes_are_free_of_pool_rules(fields: dict[str, Any]) -> None:
+    assert "affinity" not in make(**fields)["spec"]
+
+
+def test_the_template_is_laid_over_the_pod() -> None:
+    template = {
+        "metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},
+        "spec": {
+            "tolerations": [{"key": "mine", "operator": "Exists"}],
+            "dnsPolicy": "Default",
+            "containers": [
+                {"name": "worker", "env": [{"name": "A", "value": "template"}], "stdin": True},
+                {"name": "sidecar", "image": "side:1"},
+            ],
+        },
+    }
+    pod = make(podTemplate=template, env=[{"name": "A", "value": "spec"}, {"name": "B", "value": "b"}])
+    worker, sidecar = pod["spec"]["containers"]
+    assert pod["metadata"]["labels"]["team"] == "a"
+    assert pod["metadata"]["annotations"]["note"] == "b"
+    assert pod["spec"]["dnsPolicy"] == "Default"
+    assert {"key": "mine", "operator": "Exists"} in pod["spec"]["tolerations"]
+    assert len(pod["spec"]["tolerations"]) == 3
+    assert worker["stdin"] is True
+    assert environment(pod)["A"] == "template"
+    assert environment(pod)["B"] == "b"
+    assert sidecar == {"name": "sidecar", "image": "side:1"}
+
+
+def test_shm_size_is_a_memory_volume() -> None:  # E1-13
+    spec = make(shmSize="2Gi")["spec"]
+    [volume] = spec["volumes"]
+    [mount] = spec["containers"][0]["volumeMounts"]
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
+    assert (mount["name"], mount["mountPath"]) == (volume["name"], "/dev/shm")
+
+
+def test_host_network_resolves_cluster_names() -> None:
+    spec = make(hostNetwork=True)["spec"]
+    assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert "hostNetwork" not in make()["spec"]
+
+
+def test_no_token_unless_a_service_account_is_named() -> None:
+    assert make()["spec"]["automountServiceAccountToken"] is False
+    assert make(serviceAccountName="me")["spec"]["automountServiceAccountToken"] is True
+
+
+REFUSED = [
+    ("B-10 unknown type", {"accelerator": {"type": "v9-8"}, "hosts": None}, "v9-8"),
+    ("B-10 impossible number", {"accelerator": {"type": "v4-7"}, "hosts": None}, "v4-8"),
+    (
+        "B-15 the coordinator's port is taken",
+        {
+            "coordinator": {"port": 9000},
+            "podTemplate": {"spec": {"containers": [{"name": "worker", "ports": [{"containerPort": 9000}]}]}},
+        },
+        "9000",
+    ),
+    (
+        "B-16 reserved environment in the template",
+        {"podTemplate": {"spec": {"containers": [{"name": "worker", "env": [{"name": "TPU_WORKER_ID"}]}]}}},
+        "TPU_WORKER_ID",
+    ),
+    ("restart policy in the template", {"podTemplate": {"spec": {"restartPolicy": "Always"}}}, "restartPolicy"),
+    (
+        "no grace at all in the template",
+        {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 0}}},
+        "terminationGracePeriodSeconds 0",
+    ),
+    ("own labels in the template", {"podTemplate": {"metadata": {"labels": {"slipway.dev/slice": "0"}}}}, "slice"),
+]
+
+
+@pytest.mark.parametrize(("fields", "named"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_cannot_run_is_refused_with_the_value_named(fields: dict[str, Any], named: str) -> None:
+    world = World(**fields)
+    with pytest.raises(Unacceptable, match=named):
+        resolve(world.job.spec, Settings())  # type: ignore[arg-type]
+    decision = world.step()
+    assert world.status.phase == "Invalid"
+    assert named in (world.condition("Accepted").message)  # type: ignore[union-attr]
+    assert decision.actions == ()
+    assert world.status.attempt is None

@@ -1,0 +1,210 @@
+"""Why an attempt ended: the first cause among its pods, for every pair that can meet."""
+
+from datetime import timedelta
+from itertools import product
+
+import pytest
+
+from slipway.api.status import Cause
+
+from .build import PodHandle, World, a_node
+
+EndOf = dict[str, tuple[Cause, bool]]
+
+KINDS: EndOf = {
+    # name: (cause, whether the kubelet confirmed the end)
+    "oom": (Cause.FAILURE, True),
+    "exit 1": (Cause.FAILURE, True),
+    "evicted": (Cause.PREEMPTION, True),
+    "preempted by its queue": (Cause.PREEMPTION, True),
+    "refused by its node": (Cause.INFRASTRUCTURE, True),
+    "node shutdown": (Cause.PREEMPTION, True),
+    "node gone": (Cause.PREEMPTION, False),
+    "vanished": (Cause.PREEMPTION, False),
+}
+
+
+TIMELESS = ("node gone", "vanished")
+"""Ends without a time of their own: they count from when they are seen."""
+
+
+def happen(kind: str, world: World, host: int) -> None:
+    """One end, complete with its evidence, at this moment."""
+    pod: PodHandle = world.pod(0, host)
+    match kind:
+        case "oom":
+            pod.exits(137, reason="OOMKilled")
+        case "exit 1":
+            pod.exits(1)
+        case "evicted":
+            pod.has("DisruptionTarget", "EvictionByEvictionAPI").is_deleted().exits(143)
+        case "preempted by its queue":
+            pod.has("TerminationTarget", "WorkloadEvictedDueToPreempted").is_deleted().exits(137)
+        case "refused by its node":
+            pod.fails("UnexpectedAdmissionError", "no healthy devices present")
+        case "node shutdown":
+            pod.ends_as("Failed", "Terminated").exits(143).ends_as("Failed", "Terminated")
+        case "node gone":
+            world.lose_node(f"node-0-{host}")
+        case "vanished":
+            pod.vanishes()
+
+
+def expected(first: str, second: str) -> Cause:
+    """The rule in words: the first one is the cause, but a host that died unconfirmed explains exit codes before it."""
+    if first in ("exit 1",) and not KINDS[second][1]:
+        return KINDS[second][0]
+    return KINDS[first][0]
+
+
+# A pod that no node has yet goes at once when the attempt ends, so it cannot be refused after that.
+MEETING = [(a, b) for a, b in product(KINDS, KINDS) if not (a in TIMELESS and b == "refused by its node")]
+
+
+@pytest.mark.parametrize(("first", "second"), MEETING)
+def test_the_first_cause_wins(first: str, second: str) -> None:
+    if "refused by its node" in (first, second):
+        # Nodes refuse pods when these are bound, so this world is still starting.
+        world = World(slices=1, hosts=3).begin()
+        for host, kind in enumerate((first, second)):
+            if kind != "refused by its node":
+                world.pod(0, host).runs()
+    else:
+        world = World(slices=1, hosts=3).run()
+    happen(first, world, 0)
+    if first in TIMELESS:
+        world.step()
+    world.now += timedelta(seconds=2)
+    happen(second, world, 1)
+    world.until_restarted()
+    ended = next(attempt for attempt in world.status.attempts if attempt.number == 0)
+    assert ended.cause is expected(first, second), ended.message
+
+
+TIMED = [kind for kind in KINDS if kind not in (*TIMELESS, "refused by its node")]
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(TIMED, TIMED)))
+def test_the_first_cause_wins_although_it_is_seen_last(first: str, second: str) -> None:
+    """The second event reaches the operator first; the times on the objects, not the order of arrival, decide."""
+    world = World(slices=1, hosts=3).run()
+    happen(first, world, 0)
+    hidden = world.pods.pop((0, 0, 0))
+    world.add_pod(0, (0, 0))
+    world.pod(0, 0).runs()
+    world.now += timedelta(seconds=2)
+    happen(second, world, 1)
+    world.step()
+    world.pods[(0, 0, 0)] = hidden
+    world.until_restarted()
+    ended = next(attempt for attempt in world.status.attempts if attempt.number == 0)
+    assert ended.cause is KINDS[first][0], ended.message
+
+
+def test_a_node_that_turns_not_ready_after_its_peers_crashed_is_the_cause() -> None:
+    world = World(slices=1, hosts=3).run()
+    world.pod(0, 0).exits(1)
+    world.pod(0, 1).exits(134)
+    world.step()
+    world.now += timedelta(seconds=50)
+    world.not_ready("node-0-2")
+    world.step()
+    world.lose_node("node-0-2")
+    world.until_restarted()
+    assert (world.status.failures, world.status.preemptions) == (0, 1)
+    assert world.status.attempts[1].root is not None
+    assert world.status.attempts[1].root.host == 2
+
+
+def test_a_machine_that_restarted_explains_its_peers_crash() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.now += timedelta(seconds=90)
+    world.pod(0, 1).exits(255, reason="Unknown")
+    world.until_restarted()
+    assert (world.status.failures, world.status.preemptions) == (0, 1)
+
+
+def test_a_node_that_fell_silent_long_before_the_fence_closed_is_the_cause() -> None:
+    world = World(slices=1, hosts=2, timeouts={"unsafeSilentNodeSeconds": 300}).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.not_ready("node-0-1")
+    world.step(seconds=50)
+    world.step(seconds=300)
+    world.settle()
+    assert (world.status.failures, world.status.preemptions) == (0, 1)
+
+
+def test_a_node_that_was_silent_and_whose_kubelet_confirms_the_end_is_no_cause() -> None:
+    """An API server that was away makes every node look silent."""
+    world = World(slices=1, hosts=2).run()
+    world.not_ready("node-0-1")
+    world.pod(0, 0).exits(5)
+    world.step(seconds=1)
+    world.step(seconds=20)
+    world.nodes["node-0-1"] = a_node("node-0-1")
+    world.until_restarted()
+    assert (world.status.failures, world.status.preemptions) == (1, 0)
+
+
+def test_a_clock_ahead_of_the_api_servers_does_not_turn_our_deletions_into_others() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1)
+    world.now += timedelta(seconds=3)
+    world.step()
+    world.now -= timedelta(seconds=3)
+    world.pod(0, 1).is_deleted(5)
+    world.now += timedelta(seconds=4)
+    world.pod(0, 1).exits(143).vanishes()
+    world.settle()
+    assert (world.status.failures, world.status.preemptions) == (1, 0)
+
+
+def test_an_oom_is_never_explained_away_by_a_lost_host() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(137, reason="OOMKilled")
+    world.step()
+    world.now += timedelta(seconds=20)
+    world.lose_node("node-0-1")
+    world.until_restarted()
+    assert (world.status.failures, world.status.preemptions) == (1, 0)
+
+
+def test_an_oom_in_the_same_second_as_a_spot_notice_is_a_failure() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(137, reason="OOMKilled")
+    world.pod(0, 1).has("DisruptionTarget", "TerminationByKubelet").exits(143)
+    world.until_restarted()
+    assert world.status.failures == 1
+
+
+def test_peers_killed_on_our_word_are_no_evidence() -> None:
+    world = World(slices=1, hosts=4).run()
+    world.pod(0, 0).has("DisruptionTarget", "EvictionByEvictionAPI").is_deleted()
+    world.step()
+    for host in (1, 2, 3):
+        world.pod(0, host).exits(137)
+    world.until_restarted()
+    assert (world.status.failures, world.status.preemptions) == (0, 1)
+
+
+def test_the_verdict_survives_a_crash_of_the_operator_and_the_loss_of_every_pod() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).has("DisruptionTarget", "DeletionByTaintManager").is_deleted()
+    world.step()
+    world.pods.clear()
+    world.vanished.clear()
+    world.written = None
+    world.settle()
+    assert (world.status.failures, world.status.preemptions) == (0, 1)
+    assert world.status.attempts[1].reason == "Disrupted"
+
+
+def test_a_node_recreated_under_its_name_is_another_machine() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.nodes["node-0-0"] = a_node("node-0-0", created=world.now)
+    world.until_restarted()
+    assert world.status.preemptions == 1
+    assert world.status.attempts[1].reason == "NodeLost"

@@ -1,0 +1,96 @@
+"""A running operator and the jobs it looks after, as tests see them."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import Kubectl
+
+
+@dataclass
+class Operator:
+    """The operator as a process of this machine; may be killed and started again."""
+
+    kubeconfig: Path
+    log: Path
+    namespace: str
+    process: subprocess.Popen[bytes] | None = field(default=None)
+
+    def start(self) -> "Operator":
+        command = [sys.executable, "-m", "slipway.cli.main", "operator", "--kubeconfig", str(self.kubeconfig)]
+        # A Lease of the test's own: an operator that was killed keeps its Lease for a while.
+        lease = ["--lease-namespace", self.namespace, "--namespaces", self.namespace, "--health-port", "0"]
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen([*command, *lease], stdout=output, stderr=subprocess.STDOUT)
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to say good-bye."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        if self.process is None:
+            return 0
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"the operator did not stop: {self.tail()}") from None
+
+    def tail(self, lines: int = 30) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+class Jobs:
+    """SliceJobs in one namespace."""
+
+    def __init__(self, kubectl: Kubectl, operator: Operator) -> None:
+        self.kubectl, self.operator = kubectl, operator
+
+    def apply(self, name: str = "train", **spec: Any) -> str:
+        spec.setdefault("image", "slipway.local/busybox:1")
+        body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": name}, "spec": spec}
+        self.kubectl.apply(body)
+        return name
+
+    def status(self, name: str = "train") -> Any:
+        return self.kubectl.get("sj", name).get("status", {})
+
+    def pods(self, name: str = "train", attempt: int | None = None) -> list[Any]:
+        selector = f"slipway.dev/job-name={name}" + ("" if attempt is None else f",slipway.dev/attempt={attempt}")
+        items: list[Any] = self.kubectl.get("pods", "-l", selector)["items"]
+        return items
+
+    def condition(self, kind: str, name: str = "train") -> Any:
+        return next((one for one in self.status(name).get("conditions", ()) if one["type"] == kind), {})
+
+    def events(self, name: str = "train") -> list[str]:
+        items = self.kubectl.get("events.events.k8s.io")["items"]
+        return [one["reason"] for one in items if one["regarding"]["name"] == name]
+
+    def until(self, phase: str, name: str = "train", *, seconds: float = 60) -> Any:
+        """Wait for a phase; returns the status."""
+        done = self.kubectl(
+            "wait", f"sj/{name}", f"--for=jsonpath={{.status.phase}}={phase}", f"--timeout={seconds}s", check=False
+        )
+        status = self.status(name)
+        assert done.returncode == 0, f"not {phase} but {status}\n{self.operator.tail()}"
+        return status
+
+    def until_true(self, what: str, holds: Callable[[], Any], *, seconds: float = 30, pause: float = 0.1) -> Any:
+        """Wait for something that no condition tells."""
+        end = time.monotonic() + seconds
+        while not (found := holds()):
+            assert time.monotonic() < end, f"{what} did not happen\n{self.operator.tail()}"
+            time.sleep(pause)
+        return found

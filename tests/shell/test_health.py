@@ -1,0 +1,71 @@
+import asyncio
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from slipway.shell.clock import Clock
+from slipway.shell.health import Health, LoopLag, Unhealthy, silence
+from slipway.shell.logs import Lines
+
+GOOD: dict[str, Any] = {
+    "oldest_wait": 0.5,
+    "longest_turn": 1.0,
+    "silence": 10.0,
+    "loop_lag": 0.0,
+    "leader": True,
+}
+
+
+def test_good_figures_are_shown() -> None:
+    assert Health(**GOOD).check()["oldestWait"] == "0.500"
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"),
+    [
+        ({"oldest_wait": 61}, "a job has been waiting for its turn for 61 s; 60 s is the limit"),
+        ({"longest_turn": 301}, "one look at a job"),
+        ({"silence": 151}, "the API server has been silent for 151 s"),
+        ({"loop_lag": 11}, "the event loop was held up"),
+    ],
+)
+def test_a_figure_beyond_its_limit_is_named(figure: dict[str, float], words: str) -> None:
+    with pytest.raises(Unhealthy, match=words):
+        Health(**GOOD | figure).check()
+
+
+def test_who_stands_by_lets_jobs_wait() -> None:
+    Health(**GOOD | {"oldest_wait": 1e6, "leader": False}).check()
+
+
+def test_silence_is_that_of_the_most_silent_watch() -> None:
+    assert silence([95.0, 0.0], 50.0, lambda: 100.0) == 50.0
+    assert silence([95.0, 99.0], 50.0, lambda: 100.0) == 5.0
+
+
+async def test_a_loop_that_is_held_up_is_noticed() -> None:
+    lag = LoopLag()
+    measuring = asyncio.create_task(lag.run())
+    await asyncio.sleep(0.9)
+    time.sleep(0.3)  # noqa: ASYNC251
+    await asyncio.sleep(0.01)
+    measuring.cancel()
+    assert lag.worst > 0.15
+
+
+def test_the_clock_does_not_follow_a_wall_clock_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    before = clock.now()
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert 0 <= (clock.now() - before).total_seconds() < 1
+    assert abs(clock.at(clock.now()) - clock.monotonic()) < 0.1
+
+
+def test_a_log_line_says_when_how_serious_which_job_and_what() -> None:
+    record = logging.LogRecord("slipway", logging.INFO, "", 0, "says %s", ("it",), None)
+    record.created = 0.0
+    assert Lines().format(record) == "1970-01-01T00:00:00.000Z INFO - says it"
+    record.job = "ns/train"
+    assert Lines().format(record) == "1970-01-01T00:00:00.000Z INFO ns/train says it"

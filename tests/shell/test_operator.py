@@ -1,0 +1,177 @@
+"""The whole operator, kopf included, against a real API server."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any
+
+import aiohttp
+import pytest
+
+from slipway.local_cluster import NativeCluster
+from slipway.shell.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, run
+from slipway.shell.settings import OperatorSettings
+from tests.conftest import Kubectl
+
+
+def job(name: str = "train", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "slipway.dev/v1alpha1",
+        "kind": "SliceJob",
+        "metadata": {"name": name},
+        "spec": {"image": "busybox:1", "hosts": 2, "nodeSelector": {"nowhere": "at-all"}} | spec,
+    }
+
+
+def settings(cluster: NativeCluster, kubectl: Kubectl, **changes: Any) -> OperatorSettings:
+    given: dict[str, Any] = {
+        "kubeconfig": cluster.kubeconfig,
+        "namespaces": (kubectl.namespace,),
+        "lease_namespace": kubectl.namespace,
+        "health_port": 0,
+    }
+    return OperatorSettings(**given | changes)
+
+
+@asynccontextmanager
+async def operating(given: OperatorSettings) -> AsyncIterator["asyncio.Task[int]"]:
+    stop = asyncio.Event()
+    running = asyncio.create_task(run(given, stop))
+    try:
+        yield running
+    finally:
+        stop.set()
+        await asyncio.wait_for(running, 5)
+
+
+async def until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
+    """What the condition yields once it is true; it is asked in a thread, for it runs kubectl."""
+    deadline = monotonic() + seconds
+    while monotonic() < deadline:
+        if found := await asyncio.to_thread(condition):
+            return found
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"not within {seconds:.0f} s: {what}")
+
+
+def pods(kubectl: Kubectl) -> list[str]:
+    return sorted(one["metadata"]["name"] for one in kubectl.get("pods")["items"])
+
+
+async def test_a_job_gets_its_pods_and_takes_them_along(control_plane: NativeCluster, kubectl: Kubectl) -> None:
+    async with operating(settings(control_plane, kubectl)) as running:
+        await asyncio.to_thread(kubectl.apply, job())
+        await until(lambda: pods(kubectl) == ["train-0-0-0", "train-0-0-1"], "two pods")
+        await until(lambda: kubectl.get("sj", "train").get("status", {}).get("phase"), "a phase")
+        await until(lambda: kubectl.get("events.events.k8s.io")["items"], "an Event")
+        await asyncio.to_thread(kubectl, "delete", "sj", "train")
+        await until(lambda: pods(kubectl) == [], "no pods")
+    assert running.result() == EXIT_OK
+    lease = await asyncio.to_thread(kubectl.get, "lease", "slipway-operator")
+    assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_jobs_that_were_there_before_are_found_and_nothing_is_written_into_them(
+    control_plane: NativeCluster, kubectl: Kubectl
+) -> None:
+    await asyncio.to_thread(kubectl.apply, job("early"))
+    async with operating(settings(control_plane, kubectl)):
+        await until(lambda: len(pods(kubectl)) == 2, "two pods")
+    metadata = (await asyncio.to_thread(kubectl.get, "sj", "early"))["metadata"]
+    assert "annotations" not in metadata
+    assert "finalizers" not in metadata
+
+
+def holder(kubectl: Kubectl) -> str:
+    found = kubectl("get", "lease", "slipway-operator", "-o", "jsonpath={.spec.holderIdentity}", check=False)
+    return found.stdout
+
+
+async def test_a_second_operator_stands_by_until_the_first_one_goes(
+    control_plane: NativeCluster, kubectl: Kubectl
+) -> None:
+    # In a process of its own: at its end kopf takes every later task of the event loop for one of its own.
+    async with operating(settings(control_plane, kubectl)):
+        first = await until(lambda: holder(kubectl), "a leader")
+        second = await started(str(control_plane.kubeconfig), kubectl.namespace)
+        await asyncio.sleep(3)
+        assert await asyncio.to_thread(holder, kubectl) == first
+    await until(lambda: holder(kubectl) not in ("", first), "another leader", 5)
+    await asyncio.to_thread(kubectl.apply, job())
+    await until(lambda: len(pods(kubectl)) == 2, "two pods")
+    second.terminate()
+    _, said = await second.communicate()
+    assert second.returncode == EXIT_OK
+    assert f"standing by for {first}" in said.decode()
+
+
+async def test_an_operator_that_loses_its_lease_ends_and_fails(control_plane: NativeCluster, kubectl: Kubectl) -> None:
+    async with operating(settings(control_plane, kubectl)) as running:
+        await until(lambda: kubectl("get", "lease", "slipway-operator", check=False).returncode == 0, "a Lease")
+        stolen = '{"spec":{"holderIdentity":"somebody-else"}}'
+        await asyncio.to_thread(kubectl, "patch", "lease", "slipway-operator", "--type=merge", "-p", stolen)
+        assert await asyncio.wait_for(asyncio.shield(running), 10) == EXIT_FAILED
+
+
+async def test_health_is_served(control_plane: NativeCluster, kubectl: Kubectl, unused_tcp_port: int) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}/healthz"
+    given = settings(control_plane, kubectl, health_port=unused_tcp_port)
+    async with operating(given), aiohttp.ClientSession() as session:
+        deadline = monotonic() + 10
+        while True:
+            try:
+                async with session.get(url) as response:
+                    body = await response.json()
+                    break
+            except aiohttp.ClientConnectionError:
+                assert monotonic() < deadline, "no /healthz within 10 s"
+                await asyncio.sleep(0.1)
+    assert response.status == 200
+    assert {"oldestWait", "silence", "loopLag"} <= body["engine"].keys()
+
+
+async def test_a_cluster_that_cannot_be_reached_is_said_and_refused(
+    control_plane: NativeCluster, kubectl: Kubectl, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = settings(control_plane, kubectl, context="no-such-context")
+    assert await run(given) == EXIT_REFUSED
+    assert "no-such-context" in caplog.text
+
+
+async def started(kubeconfig: str, namespace: str, **environment: str) -> "asyncio.subprocess.Process":
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from slipway.cli.operator import operator; operator()",
+        *("--kubeconfig", kubeconfig, "--namespaces", namespace, "--lease-namespace", namespace, "--health-port", "0"),
+        env={**os.environ, **environment},
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def test_a_bad_port_in_the_environment_stops_the_process_with_one_sentence() -> None:
+    process = await started("/nonexistent", "ns", COORD_PORT="abc")
+    _, said = await process.communicate()
+    assert process.returncode == EXIT_REFUSED
+    assert said.decode() == (
+        "slipway operator: COORD_PORT 'abc' is not a port: a whole number from 1 to 65535 is needed\n"
+    )
+
+
+async def test_the_process_ends_promptly_in_the_middle_of_its_work(
+    control_plane: NativeCluster, kubectl: Kubectl
+) -> None:
+    process = await started(str(control_plane.kubeconfig), kubectl.namespace)
+    await asyncio.to_thread(kubectl.apply, job(hosts=1000))
+    await until(lambda: len(pods(kubectl)) > 20, "some pods")
+    began = monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, said = await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == EXIT_OK, said.decode()
+    assert monotonic() - began < 2
+    assert "Traceback" not in said.decode()
+    await asyncio.to_thread(kubectl, "delete", "sj", "train", "--wait=false")

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+
+from slipway.shell.settings import Flags, OperatorSettings, SettingsError, read_settings
+
+NOWHERE = Path("/nonexistent")
+
+
+def read(flags: Flags | None = None, **environment: str) -> OperatorSettings:
+    return read_settings(flags, environment, NOWHERE)
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    settings = read()
+    assert (settings.namespaces, settings.coordinator_port, settings.health_port) == ((), 8081, 8080)
+    assert (settings.lease_namespace, settings.log_level) == ("default", "info")
+    assert settings.planner.topology_key == "cloud.google.com/gke-nodepool"
+
+
+def test_a_flag_goes_before_the_environment() -> None:
+    settings = read(Flags(coordinator_port="9000"), COORD_PORT="9001", SLIPWAY_HEALTH_PORT="0")
+    assert (settings.coordinator_port, settings.health_port) == (9000, 0)
+
+
+def test_namespaces_are_separated_by_commas() -> None:
+    assert read(SLIPWAY_NAMESPACES="a, b,").namespaces == ("a", "b")
+
+
+def test_an_empty_variable_is_as_good_as_none() -> None:
+    assert read(COORD_PORT="").coordinator_port == 8081
+
+
+def test_the_lease_is_kept_where_the_operator_runs(tmp_path: Path) -> None:
+    file = tmp_path / "namespace"
+    file.write_text("slipway-system\n")
+    assert read_settings(None, {}, file).lease_namespace == "slipway-system"
+
+
+def test_no_two_processes_have_the_same_identity() -> None:
+    assert read().identity != read().identity
+
+
+REFUSED = [
+    ("COORD_PORT", "abc", "COORD_PORT 'abc' is not a port: a whole number from 1 to 65535 is needed"),
+    ("COORD_PORT", "0", "COORD_PORT '0' is not a port: a whole number from 1 to 65535 is needed"),
+    ("COORD_PORT", "70000", "COORD_PORT '70000' is not a port: a whole number from 1 to 65535 is needed"),
+    ("COORD_PORT", "-1", "COORD_PORT '-1' is not a port"),
+    ("COORD_PORT", "٣", "is not a port"),
+    ("SLIPWAY_HEALTH_PORT", "8o80", "a whole number from 0 to 65535 is needed"),
+    ("SLIPWAY_LOG_LEVEL", "loud", "SLIPWAY_LOG_LEVEL 'loud' is not a log level: debug, info, warning, error"),
+    ("SLIPWAY_NAMESPACES", "a,B", "SLIPWAY_NAMESPACES 'B' is not a Kubernetes name"),
+    ("SLIPWAY_LEASE_NAME", "a/b", "SLIPWAY_LEASE_NAME 'a/b' is not a Kubernetes name"),
+    ("SLIPWAY_TOPOLOGY_KEY", "a b", "SLIPWAY_TOPOLOGY_KEY 'a b' is not a label key"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), REFUSED)
+def test_what_cannot_be_used_is_refused_by_name(name: str, value: str, sentence: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_settings(None, {name: value}, NOWHERE)
+    assert sentence in str(caught.value)

@@ -1,0 +1,186 @@
+"""The cluster as a whole: its parts, and what they tell each other and the truth."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from slipway.api.status import Cause
+from tests.simulation import pods
+from tests.simulation.machines import Container, Machine
+from tests.simulation.program import AttemptKey, Ending, Program, Script
+from tests.simulation.store import PodRecord, Store
+from tests.simulation.timeline import Timeline
+from tests.simulation.truth import Blow, Kind, Truth
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the job of a history asks for."""
+
+    slices: int
+    hosts: int
+    tpu: str | None
+    """Accelerator type; None for CPU hosts."""
+    start_seconds: float
+    codes: dict[int, Cause]
+    """Exit codes with a meaning of their own."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Machines, what runs on them, and the API's store."""
+
+    timeline: Timeline
+    rng: random.Random
+    store: Store
+    truth: Truth
+    shape: Shape
+    script: Callable[[AttemptKey], Script]
+    """The fate of an attempt, asked for once."""
+    say: Callable[..., None]
+    """Takes a line of the history: a format and its arguments."""
+    machines: dict[str, Machine] = field(default_factory=dict)
+    by_uid: dict[str, PodRecord] = field(default_factory=dict)
+    programs: dict[AttemptKey, Program] = field(default_factory=dict)
+    images_missing_until: float = 0.0
+    wake_scheduler: Callable[[], None] = lambda: None
+    on_orphan: Callable[[], None] = lambda: None
+
+    def observe_pod(self, kind: str, record: PodRecord) -> None:
+        """The store has a new version of a pod; kubelet, scheduler and garbage collector find out."""
+        pod = record.pod
+        if kind == "DELETED":
+            self.by_uid.pop(record.uid, None)
+        else:
+            self.by_uid[record.uid] = record
+        self._say_pod(kind, record)
+        machine = self.machines.get(pod.spec.node_name)
+        if machine is not None and (kind == "DELETED" or pod.going or not pod.status.container_statuses):
+            machine.notice(record.uid)
+        if kind in ("ADDED", "DELETED") or pod.ended:
+            self.wake_scheduler()
+        if kind == "ADDED" and record.owner not in self.store.owners():
+            self.on_orphan()
+
+    def _say_pod(self, kind: str, record: PodRecord) -> None:
+        pod = record.pod
+        conditions = ",".join(f"{one.type}={one.reason or one.status}" for one in pod.status.conditions)
+        worker = pod.worker
+        code = worker.terminated.exit_code if worker and worker.terminated else ""
+        self.say(
+            "  api: pod %s (%s) %s: %s %s%s %s %s",
+            pod.metadata.name,
+            record.uid,
+            kind.lower(),
+            pod.status.phase,
+            pod.status.reason,
+            f"exit {code}" if code != "" else "",
+            f"going by {pod.metadata.deletion_timestamp:%H:%M:%S}" if pod.metadata.deletion_timestamp else "",
+            conditions,
+        )
+
+    def program(self, key: AttemptKey) -> Program:
+        """The program of an attempt, begun with its first container."""
+        if key not in self.programs:
+            script = self.script(key)
+            self.say("attempt %d is going to %s (%s)", key[1], script.will.value, script)
+            self.programs[key] = Program(
+                key, self.shape.slices * self.shape.hosts, script, self.timeline, self.rng, self._will
+            )
+        return self.programs[key]
+
+    def _will(self, program: Program, container: Container, ending: Ending, why: str) -> None:
+        machine = self.machines.get(self.node_of(container.uid))
+        if machine is not None and machine.containers.get(container.uid) is container:
+            machine.end(container, ending, why)
+
+    def node_of(self, uid: str) -> str:
+        record = self.by_uid.get(uid) or self.store.final.get(uid)
+        return record.pod.spec.node_name if record else ""
+
+    def ended(self, machine: Machine, container: Container, ending: Ending, why: str) -> None:
+        """A container does not run any more, whether or not anybody can know."""
+        self.say(
+            "%s: container of %s ends: %s (exit %d %s)", machine.name, container.name, why, ending.code, ending.reason
+        )
+        self.truth.stops(container.key)
+        clean = why == "will" and ending.code == 0
+        if clean:
+            self.truth.done.setdefault(container.key, set()).add(container.slot)
+        elif why in ("will", "peer"):
+            kind, cause = self._meaning(ending, why)
+            container.blow = self.truth.hit(
+                container.key, Blow(self.timeline.now, kind, cause, container.slot, container.uid, code=ending.code)
+            )
+        elif container.blow is not None:
+            container.blow.time = self.timeline.now
+        if container.program is not None:
+            container.program.ended(container, clean)
+
+    def _meaning(self, ending: Ending, why: str) -> tuple[Kind, Cause]:
+        if ending.reason == "OOMKilled":
+            return Kind.OOM, Cause.FAILURE
+        kind = Kind.PEER if why == "peer" else Kind.EXIT
+        if "vfio" in ending.message and self.shape.tpu is not None:
+            return Kind.NO_TPU, Cause.INFRASTRUCTURE
+        return kind, self.shape.codes.get(ending.code, Cause.FAILURE)
+
+    def hit(self, record: PodRecord, kind: Kind, cause: Cause) -> Blow:
+        """Something happens to a pod, and the API shows it by now."""
+        key = (record.pod.metadata.labels.job_uid, record.pod.attempt)
+        blow = Blow(self.timeline.now, kind, cause, record.pod.slot, record.uid, record.version)
+        return self.truth.hit(key, blow)
+
+    def begun(self, container: Container) -> None:
+        """A container starts on a machine that went down after the pod was bound to it, and is up under its old Node.
+
+        Nothing in the API tells of it any more, so it only may, and need not, be named as what hit the attempt.
+        """
+        for blow in self.truth.of(container.key):
+            if blow.uid == container.uid and blow.kind is Kind.LOST and not self._replaced(container.uid):
+                blow.kind = Kind.SILENT
+
+    def _replaced(self, uid: str) -> bool:
+        record = self.by_uid.get(uid)
+        node = self.store.nodes.get(record.pod.spec.node_name) if record else None
+        bound = record.pod.condition("PodScheduled") if record else None
+        created = node.metadata.creation_timestamp if node else None
+        return bool(bound and bound.last_transition_time and created and created > bound.last_transition_time)
+
+    def bound(self, record: PodRecord, machine: Machine) -> None:
+        """The scheduler cannot know that a machine is dead or silent while its Node still looks well."""
+        if not machine.alive:
+            self.lost(record)
+        elif not machine.linked:
+            self.silent(record)
+
+    def silent(self, record: PodRecord) -> None:
+        """The machine of a pod cannot be reached."""
+        self.hit(record, Kind.SILENT, Cause.PREEMPTION).version = None
+
+    def lost(self, record: PodRecord) -> None:
+        """The machine of a pod died before the API could show the pod's end."""
+        self.hit(record, Kind.LOST, Cause.PREEMPTION).version = None
+
+    def refused(self, record: PodRecord) -> None:
+        """A kubelet does not take a pod: its chips are not back."""
+        message = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices google.com/tpu"
+        bound = record.pod.condition("PodScheduled") if record.pod.status.phase == "Pending" else None
+        pods.set_status(self.store, record, phase="Failed", reason="UnexpectedAdmissionError", message=message)
+        blow = self.hit(record, Kind.REFUSED, Cause.INFRASTRUCTURE)
+        if bound is not None and bound.last_transition_time is not None:
+            blow.time -= (self.store.second() - bound.last_transition_time).total_seconds()
+
+    def image_missing(self, record: PodRecord) -> bool:
+        """Whether the image of a pod cannot be pulled now."""
+        if self.timeline.now >= self.images_missing_until:
+            return False
+        blow = self.hit(record, Kind.STUCK, Cause.FAILURE)
+        blow.time += self.shape.start_seconds - 1.0
+        return True
+
+    def finish(self) -> None:
+        """Programs end, images are there: the end of a history."""
+        self.images_missing_until = 0.0
+        for program in self.programs.values():
+            program.finish()

@@ -1,0 +1,214 @@
+"""The model's side of Slipway's connection: latency, errors, lost answers, late writes, and watches that lag and break.
+
+Everything above a single request is Slipway's own: its retries, its reading of answers, its guard.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from slipway.cluster import connection, errors
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import ConnectionLost
+from tests.simulation.loop import ProcessLoop
+from tests.simulation.requests import Server, refuse
+from tests.simulation.store import Log, LogEntry, Store
+from tests.simulation.timeline import Timeline
+
+LATEST: Final = 0.98
+"""How late a request may still be carried out, as a share of Slipway's own timeout: it breaks the connection then."""
+
+
+@dataclass(slots=True)
+class Weather:
+    """How badly the way to the API server behaves."""
+
+    refuse: float = 0.0
+    """Share of requests that are refused (409 excepted: those are real)."""
+    lose: float = 0.0
+    """Share of requests of which the answer is lost; half of them were carried out."""
+    late: float = 0.0
+    """Share of writes that are carried out seconds later, while the client waits in vain."""
+    crash: float = 0.0
+    """Share of requests during which the process dies, before or after they are carried out."""
+    lag: float = 0.05
+    """Longest delay of a watch event, in seconds."""
+    cut: float = 0.0
+    """Share of watch events after which the watch breaks; it may then have to list anew."""
+    repeat: float = 0.0
+    """Share of watch events that come twice."""
+
+
+@dataclass(slots=True)
+class Line:
+    """One process's line to the server, and what it has been told."""
+
+    name: str
+    loop: ProcessLoop
+    weather: Weather
+    rng: random.Random
+    die: Callable[[], None]
+    say: Callable[..., None]
+    told: dict[str, int] = field(default_factory=dict)
+    """The newest version of each pod, by UID, that the process has been shown."""
+
+
+class ModelConnection(ApiConnection):
+    """An ApiConnection whose single requests reach the model."""
+
+    def __init__(self, line: Line, server: Server, store: Store, timeline: Timeline) -> None:
+        self.guard = lambda: None
+        self.line = line
+        self._model = server
+        self._store = store
+        self._timeline = timeline
+
+    @property
+    def server(self) -> str:
+        return ""
+
+    async def _once(self, request: "connection._Request") -> bytes:
+        line, rng = self.line, self.line.rng
+        # An Event that cannot be written is dropped by design, so nothing but a crash stands in its way here.
+        weather = Weather(crash=line.weather.crash) if request.url.endswith("/events") else line.weather
+        write = request.method != "GET"
+        await asyncio.sleep(rng.uniform(0.001, 0.02))
+        luck = rng.random()
+        if (luck := luck - weather.crash / 2) < 0:
+            await self._die()
+        if (luck := luck - weather.refuse) < 0:
+            raise self._refusal(request)
+        if (luck := luck - weather.lose / 2) < 0:
+            self._say("is lost", request)
+            raise await self._silence(request)
+        if write and (luck := luck - weather.late) < 0:
+            self._say("is late", request)
+            self._carry_out_late(request)
+            await asyncio.sleep(request.limits.total or 30.0)
+            raise ConnectionLost(f"{request.method} {request.url}: timed out")
+        try:
+            content = self._carry_out(request)
+        except errors.ApiError:
+            if luck < weather.lose / 2:
+                raise await self._silence(request) from None
+            await asyncio.sleep(rng.uniform(0.001, 0.02))
+            raise
+        if (luck := luck - weather.crash / 2) < 0:
+            await self._die()
+        if luck < weather.lose / 2:
+            self._say("is carried out, its answer lost", request)
+            raise await self._silence(request)
+        await asyncio.sleep(rng.uniform(0.001, 0.02))
+        self._tell(request.url, content)
+        return content
+
+    def _carry_out(self, request: "connection._Request") -> bytes:
+        return self._model.handle(self.line.name, request.method, request.url, request.query or {}, request.data)
+
+    def _carry_out_late(self, request: "connection._Request") -> None:
+        delay = self.line.rng.uniform(0.0, LATEST * (request.limits.total or 30.0))
+
+        def act() -> None:
+            with suppress(errors.ApiError):
+                self._carry_out(request)
+
+        self._timeline.after(delay, act)
+
+    async def _die(self) -> None:
+        self.line.die()
+        await asyncio.get_running_loop().create_future()
+
+    async def _silence(self, request: "connection._Request") -> ConnectionLost:
+        """The answer never comes: the client waits as long as it is ready to, or hears at once that the line is cut."""
+        seconds = request.limits.total or 30.0
+        await asyncio.sleep(seconds if self.line.rng.random() < 0.5 else self.line.rng.uniform(0.0, 0.5))
+        return ConnectionLost(f"{request.method} {request.url}: no answer")
+
+    def _say(self, what: str, request: "connection._Request") -> None:
+        self.line.say("  %s: %s %s %s", self.line.name, request.method, request.url, what)
+
+    def _refusal(self, request: "connection._Request") -> errors.ApiError:
+        code, reason = self.line.rng.choice(
+            ((500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout"), (429, "TooManyRequests"))
+        )
+        self._say(f"is refused: {reason}", request)
+        return refuse(code, reason, f"the server is not well: {reason}", 1.0 if code == 429 else None)
+
+    def _tell(self, path: str, content: bytes) -> None:
+        if "/pods" in path:
+            body = json.loads(content)
+            for one in body.get("items", [body]):
+                if "uid" in one.get("metadata", {}):
+                    self._told(one["metadata"]["uid"], int(one["metadata"]["resourceVersion"]))
+
+    def _told(self, uid: str, version: int) -> None:
+        if version > self.line.told.get(uid, 0):
+            self.line.told[uid] = version
+
+    async def watch(self, path: str, *, resource_version: str, label_selector: str = "") -> AsyncIterator[bytes]:
+        """The changes of one resource from a version on: late, sometimes twice, until the watch breaks."""
+        log = self._store.logs["pods" if path.endswith("pods") else "nodes"]
+        weather, rng = self.line.weather, self.line.rng
+        place = start = log.after(int(resource_version))
+        reader = _Reader(log, self.line.loop)
+        due = 0.0
+        try:
+            while True:
+                while place >= len(log.entries):
+                    await reader.wait()
+                entry = log.entries[place]
+                due = max(due, entry.time + _delay(rng, weather.lag))
+                if due > self._timeline.now:
+                    await asyncio.sleep(due - self._timeline.now)
+                yield self._shown(entry)
+                place += 1
+                if rng.random() < weather.repeat:
+                    place = max(start, place - rng.randint(1, 3))
+                if rng.random() < weather.cut:
+                    raise await self._cut(path)
+        finally:
+            reader.close()
+
+    def _shown(self, entry: LogEntry) -> bytes:
+        self._told(entry.uid, entry.version)
+        return entry.line
+
+    async def _cut(self, path: str) -> Exception:
+        rng = self.line.rng
+        self.line.say("  %s: watch of %s is cut", self.line.name, path)
+        await asyncio.sleep(rng.choice((0.0, 1.0, rng.uniform(0.0, 75.0))))
+        if rng.random() < 0.5:
+            return refuse(410, "Expired", "too old resource version")
+        return ConnectionLost(f"watch of {path}: cut")
+
+
+class _Reader:
+    """Waits for a log to grow."""
+
+    def __init__(self, log: Log, loop: ProcessLoop) -> None:
+        self._log = log
+        self._loop = loop
+        self._waiting: asyncio.Future[Any] | None = None
+        log.readers.append(self._grown)
+
+    async def wait(self) -> None:
+        self._waiting = self._loop.create_future()
+        await self._waiting
+
+    def close(self) -> None:
+        if self._grown in self._log.readers:
+            self._log.readers.remove(self._grown)
+
+    def _grown(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done() and not self._loop.dead:
+            waiting.set_result(None)
+
+
+def _delay(rng: random.Random, longest: float) -> float:
+    """Mostly short, sometimes as long as it gets."""
+    return rng.uniform(0.0, longest) if rng.random() < 0.2 else rng.uniform(0.0, min(longest, 0.05))

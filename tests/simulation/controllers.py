@@ -1,0 +1,189 @@
+"""The control plane's other hands: scheduler, node lifecycle, taint manager, cloud, garbage collectors."""
+
+from typing import Final
+
+from slipway.api import names
+from slipway.planner.snapshot import ENDED_PHASES, Node, NodeMetadata, NodeSpec, NodeStatus, PodCondition, Taint
+from tests.simulation import pods
+from tests.simulation.cluster import Cluster
+from tests.simulation.machines import Machine
+from tests.simulation.store import PodRecord, replace
+from tests.simulation.timeline import Timer
+
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+TOLERATED_SECONDS: Final = 30.0
+"""Slipway's pods tolerate an unreachable node for this long."""
+GC_QUARANTINE: Final = 40.0
+"""How long pod garbage collection waits after a node is gone; it looks every 20 s."""
+
+
+class Controllers:
+    """What a cluster does with pods and nodes by itself."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._timeline = cluster.timeline
+        self._store = cluster.store
+        self._rng = cluster.rng
+        self._scheduling = False
+        self._collecting = False
+        self._unreachable: dict[str, list[Timer]] = {}
+        cluster.wake_scheduler = self.schedule_soon
+        cluster.on_orphan = self.collect_soon
+        cluster.store.on_job_gone = self.collect_soon
+
+    def register(self, machine: Machine) -> None:
+        """A machine's kubelet makes its Node, or finds it there."""
+        self._cluster.machines[machine.name] = machine
+        if machine.name in self._store.nodes:
+            self.ready(machine)
+            return
+        node = Node(
+            NodeMetadata(
+                machine.name,
+                self._store.new_uid("node"),
+                creation_timestamp=self._store.second(),
+                labels={names.NODE_POOL: machine.pool},
+            ),
+            status=NodeStatus((self._condition("True", "KubeletReady"),)),
+        )
+        self._store.put_node(node)
+        self.schedule_soon()
+
+    def _condition(self, status: str, reason: str) -> PodCondition:
+        return PodCondition("Ready", status, reason, "", self._store.second())
+
+    def ready(self, machine: Machine) -> None:
+        """A node is heard of again."""
+        for timer in self._unreachable.pop(machine.name, []):
+            timer.cancel()
+        node = self._store.nodes.get(machine.name)
+        if node is None:
+            return
+        if node.ready is None or node.ready.status != "True":
+            status = NodeStatus((self._condition("True", "KubeletReady"),))
+            self._store.put_node(replace(node, spec=NodeSpec(), status=status))
+        self.schedule_soon()
+
+    def silent(self, machine: Machine) -> None:
+        """A node stops sending heartbeats: 40 to 50 s later the control plane gives it up."""
+        wait = self._rng.uniform(40.0, 50.0)
+        timer = self._timeline.after(wait, lambda: self._give_up(machine))
+        self._unreachable.setdefault(machine.name, []).append(timer)
+
+    def _give_up(self, machine: Machine) -> None:
+        node = self._store.nodes.get(machine.name)
+        if node is None or machine.speaks or self._cluster.machines.get(machine.name) is not machine:
+            return
+        self._cluster.say("node %s is not ready", machine.name)
+        taints = (
+            *node.spec.taints,
+            Taint(UNREACHABLE, "NoSchedule", self._store.second()),
+            Taint(UNREACHABLE, "NoExecute", self._store.second()),
+        )
+        status = NodeStatus((self._condition("Unknown", "NodeStatusUnknown"),))
+        self._store.put_node(replace(node, spec=NodeSpec(taints), status=status))
+        timer = self._timeline.after(TOLERATED_SECONDS, lambda: self._evict_all(machine.name))
+        self._unreachable.setdefault(machine.name, []).append(timer)
+
+    def _evict_all(self, node: str) -> None:
+        for record in self._on(node):
+            if record.pod.status.phase not in ENDED_PHASES:
+                pods.disrupt(
+                    self._store, record, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
+                )
+                pods.delete(self._store, record)
+
+    def _on(self, node: str) -> list[PodRecord]:
+        return [record for record in self._store.pods.values() if record.pod.spec.node_name == node]
+
+    def forget_node(self, name: str) -> None:
+        """The cloud says that there is no such machine: its Node goes, and its pods some time later."""
+        for timer in self._unreachable.pop(name, []):
+            timer.cancel()
+        if name not in self._store.nodes:
+            return
+        self._cluster.say("node %s is deleted", name)
+        self._store.drop_node(name)
+        self._timeline.after(GC_QUARANTINE + self._rng.uniform(0.0, 22.0), lambda: self._collect_pods(name))
+
+    def _collect_pods(self, node: str) -> None:
+        """Pod garbage collection: the node is still not there."""
+        if node in self._store.nodes:
+            return
+        for record in self._on(node):
+            if record.pod.status.phase not in ENDED_PHASES:
+                why = pods.condition(self._store, "DisruptionTarget", "DeletionByPodGC", "PodGC: node no longer exists")
+                pods.add_condition(self._store, record, why, phase="Failed")
+            pods.delete(self._store, record, 0)
+
+    def collect_soon(self) -> None:
+        """Garbage collection of what has no owner any more."""
+        if not self._collecting:
+            self._collecting = True
+            self._timeline.after(self._rng.uniform(0.3, 5.0), self._collect_dependents)
+
+    def _collect_dependents(self) -> None:
+        self._collecting = False
+        going = {
+            name: str(job["metadata"]["uid"])
+            for name, job in self._store.jobs.items()
+            if job["metadata"].get("deletionTimestamp")
+        }
+        owners = self._store.owners() - set(going.values())
+        for key, owner in list(self._store.dependents.items()):
+            if owner not in owners:
+                del self._store.dependents[key]
+        for record in list(self._store.pods.values()):
+            if record.owner not in owners and not record.pod.going:
+                pods.delete(self._store, record)
+        for name, uid in going.items():
+            if any(record.owner == uid for record in self._store.pods.values()):
+                self.collect_soon()
+            else:
+                self._store.drop_job(name)
+
+    def schedule_soon(self) -> None:
+        """The scheduler looks at what waits, in a moment."""
+        if not self._scheduling:
+            self._scheduling = True
+            self._timeline.after(self._rng.uniform(0.02, 0.4), self._schedule)
+
+    def _schedule(self) -> None:
+        self._scheduling = False
+        for record in list(self._store.pods.values()):
+            pod = record.pod
+            if pod.spec.node_name or pod.going or pod.ended:
+                continue
+            machine = self._place(record)
+            if machine is not None:
+                pods.bind(self._store, record, machine.name)
+                self._cluster.bound(record, machine)
+            elif pod.condition("PodScheduled", "False") is None:
+                said = f"0/{len(self._store.nodes)} nodes are available"
+                missing = pods.condition(self._store, "PodScheduled", "Unschedulable", said, "False")
+                pods.set_status(self._store, record, conditions=(missing,))
+
+    def _place(self, record: PodRecord) -> Machine | None:
+        """A free host; for a slice that wants a pool to itself, in its own pool or in one without another slice."""
+        used: dict[str, str] = {}
+        pools: dict[str, str] = {}
+        for other in self._store.pods.values():
+            node = other.pod.spec.node_name
+            if node and other.pod.status.phase not in ENDED_PHASES:
+                used[node] = other.uid
+                if other.exclusive and node in self._cluster.machines:
+                    pools[self._cluster.machines[node].pool] = other.exclusive
+        mine = next((pool for pool, key in pools.items() if key == record.exclusive), None)
+        for machine in self._cluster.machines.values():
+            if machine.name in used or not self._open(machine):
+                continue
+            if record.exclusive and (machine.pool != mine if mine else machine.pool in pools):
+                continue
+            return machine
+        return None
+
+    def _open(self, machine: Machine) -> bool:
+        node = self._store.nodes.get(machine.name)
+        fit = node is not None and not node.spec.taints and node.ready is not None and node.ready.status == "True"
+        return fit and self._timeline.now >= machine.taken_until

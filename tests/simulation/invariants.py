@@ -1,0 +1,220 @@
+"""What must hold after every write of a status, and at the end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
+from slipway.planner.budgets import limits
+from tests.simulation.cluster import Cluster
+from tests.simulation.oracle import allowed
+from tests.simulation.store import PodRecord
+from tests.simulation.truth import Blow, Kind, Violation
+
+MAX_STATUS_BYTES: Final = 32_768
+MAX_WRITES_A_MINUTE: Final = 60
+ON_REQUEST: Final = {"Suspended": "suspend", "Cancelled": "cancel", "DeadlineExceeded": "active_deadline_seconds"}
+EVENT_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What has been written of one job so far."""
+
+    status: SliceJobStatus = field(default_factory=SliceJobStatus)
+    charges: dict[int, Cause] = field(default_factory=dict)
+    writes: list[float] = field(default_factory=list)
+    misled: set[int] = field(default_factory=set)
+    """Attempts that ended while a pod looked lost because its news had not come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A phase that an Event has to tell of."""
+
+    uid: str
+    phase: Phase
+    who: str
+    at: float
+
+
+@dataclass(slots=True)
+class Invariants:
+    """Watches over the statuses of a history."""
+
+    cluster: Cluster
+    noticed: Callable[[str, Blow], bool]
+    """Called with a process's name and a blow: whether it must know of it."""
+    unseen: Callable[[str, str, int], list[PodRecord]]
+    """Called with a process, a job's UID and an attempt: pods whose newest version the process has not been shown."""
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    phases: list[Told] = field(default_factory=list)
+    final: dict[str, Phase] = field(default_factory=dict)
+
+    def status_written(self, who: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+        """A process has written a status."""
+        uid = after["metadata"]["uid"]
+        ledger = self.ledgers.setdefault(uid, Ledger())
+        old, new = ledger.status, SliceJobStatus.model_validate(after["status"])
+        spec = SliceJobSpec.model_validate(after["spec"])
+        self._say(who, old, new)
+        _require(len(msgspec.json.encode(after["status"])) <= MAX_STATUS_BYTES, "the status is too big")
+        self._not_too_often(ledger)
+        _finality(old, new)
+        _numbering(old, new)
+        if new.attempts and new.attempts[0].end_time is not None:
+            self._misled(uid, who, new.attempts[0].number)
+        for attempt in new.attempts:
+            self._history_stays(attempt, old)
+            if attempt.cause is not None and attempt.number not in ledger.charges:
+                ledger.charges[attempt.number] = attempt.cause
+                self._charge(uid, who, attempt, spec)
+        _counters(new, ledger.charges)
+        _budgets(new, spec)
+        _conditions(old, new)
+        self._success(uid, new)
+        if new.phase is not old.phase and new.phase is not None:
+            self.phases.append(Told(uid, new.phase, who, self.cluster.timeline.now))
+            if new.phase.final:
+                self.final[uid] = new.phase
+        ledger.status = new
+
+    def _say(self, who: str, old: SliceJobStatus, new: SliceJobStatus) -> None:
+        newest = new.attempts[0] if new.attempts else None
+        self.cluster.say(
+            "%s writes: %s, attempt %s (ended %s, %s %s), failures %d, preemptions %d (%d), uncharged %d%s",
+            who,
+            new.phase,
+            new.attempt,
+            newest.end_time.strftime("%H:%M:%S.%f") if newest and newest.end_time else "-",
+            newest.reason if newest else "",
+            newest.cause if newest else "",
+            new.failures,
+            new.preemptions,
+            new.infrastructure_failures,
+            new.uncharged,
+            f"; last charged: {new.attempts[1].reason} {new.attempts[1].cause}" if len(new.attempts) > 1 else "",
+        )
+
+    def _not_too_often(self, ledger: Ledger) -> None:
+        now = self.cluster.timeline.now
+        ledger.writes = [*(one for one in ledger.writes if one > now - 60.0), now]
+        _require(len(ledger.writes) <= MAX_WRITES_A_MINUTE, f"{len(ledger.writes)} status writes in a minute")
+
+    def _history_stays(self, attempt: Attempt, old: SliceJobStatus) -> None:
+        was = next((one for one in old.attempts if one.number == attempt.number), None)
+        if was is None:
+            return
+        for name in ("cause", "end_time", "running_time", "start_time"):
+            earlier = getattr(was, name)
+            _require(
+                earlier is None or earlier == getattr(attempt, name),
+                f"attempt {attempt.number}: {name} changed from {earlier} to {getattr(attempt, name)}",
+            )
+
+    def _charge(self, uid: str, who: str, attempt: Attempt, spec: SliceJobSpec) -> None:
+        asked = ON_REQUEST.get(attempt.reason or "")
+        if asked is not None:
+            _require(bool(getattr(spec, asked)), f"attempt {attempt.number} ended {attempt.reason} without request")
+            _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for {attempt.reason}")
+            return
+        blows = [
+            blow for blow in self.cluster.truth.of((uid, attempt.number)) if blow.time <= self.cluster.timeline.now
+        ]
+        right = allowed(blows, lambda blow: self.noticed(who, blow))
+        if self._misled(uid, who, attempt.number):
+            right.add(Cause.PREEMPTION)
+        if attempt.reason == "NodeLost" and any(blow.code in (137, 143) for blow in blows):
+            right.add(Cause.PREEMPTION)
+        # Stopped on request, it was judged before the fence had closed: late evidence of a death may not be there yet.
+        stopped = spec.cancel or spec.active_deadline_seconds is not None
+        if stopped and any(blow.kind is Kind.LOST for blow in blows):
+            right.add(Cause.FAILURE)
+        _require(
+            attempt.cause in right,
+            f"attempt {attempt.number} is charged as {attempt.cause} ({attempt.reason}: {attempt.message}); right is "
+            f"{sorted(right) or 'nothing, for nothing hit it'}; hit by {'; '.join(map(_told, blows))}",
+        )
+
+    def _misled(self, uid: str, who: str, number: int) -> bool:
+        """Whether a pod whose newest version the process has not been shown looks lost; remembered once it has."""
+        misled = self.ledgers[uid].misled
+        if any(self._in_trouble(record) for record in self.unseen(who, uid, number)):
+            misled.add(number)
+        return number in misled
+
+    def _in_trouble(self, record: PodRecord) -> bool:
+        node = self.cluster.store.nodes.get(record.pod.spec.node_name)
+        if node is None or node.spec.taints or node.ready is None or node.ready.status != "True":
+            return True
+        bound, created = record.pod.condition("PodScheduled"), node.metadata.creation_timestamp
+        return bool(bound and bound.last_transition_time and created and created > bound.last_transition_time)
+
+    def _success(self, uid: str, new: SliceJobStatus) -> None:
+        if new.phase is not Phase.SUCCEEDED or new.attempt is None:
+            return
+        done = self.cluster.truth.done.get((uid, new.attempt), set())
+        shape = self.cluster.shape
+        _require(len(done) == shape.slices * shape.hosts, f"succeeded, but only {sorted(done)} exited 0 by themselves")
+
+
+def _told(blow: Blow) -> str:
+    return f"{blow.time:.2f} {blow.kind.value} at {blow.slot} ({blow.uid}, version {blow.version})"
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise Violation(otherwise)
+
+
+def _finality(old: SliceJobStatus, new: SliceJobStatus) -> None:
+    if old.phase is None or not old.phase.final:
+        return
+    for name in ("phase", "result", "completion_time", "attempt", "failures", "preemptions", "uncharged"):
+        was, now = getattr(old, name), getattr(new, name)
+        _require(was == now, f"after the final phase {old.phase} {name} changed from {was} to {now}")
+
+
+def _numbering(old: SliceJobStatus, new: SliceJobStatus) -> None:
+    before, now = old.attempt, new.attempt
+    _require(now is not None or before is None, "the attempt's number vanished")
+    if now is None:
+        return
+    _require(
+        now == (before if before is not None else 0) or now == (before or 0) + 1, f"attempt went {before} -> {now}"
+    )
+    _require(before is not None or now == 0, f"the first attempt is {now}")
+    numbers = [attempt.number for attempt in new.attempts]
+    _require(numbers == list(range(now, now - len(numbers), -1)), f"attempts are {numbers}, the newest is {now}")
+
+
+def _counters(new: SliceJobStatus, charges: dict[int, Cause]) -> None:
+    counted = {cause: sum(one is cause for one in charges.values()) for cause in Cause}
+    lost = counted[Cause.PREEMPTION] + counted[Cause.INFRASTRUCTURE]
+    _require(new.failures == counted[Cause.FAILURE], f"failures {new.failures}, charged {charges}")
+    _require(new.preemptions == lost, f"preemptions {new.preemptions}, charged {charges}")
+    _require(new.infrastructure_failures == counted[Cause.INFRASTRUCTURE], f"infrastructure, charged {charges}")
+    _require(new.uncharged == counted[Cause.UNCHARGED], f"uncharged {new.uncharged}, charged {charges}")
+    missing = set(range(new.attempt or 0)) - charges.keys()
+    _require(not missing, f"attempts {missing} were never charged")
+
+
+def _budgets(new: SliceJobStatus, spec: SliceJobSpec) -> None:
+    if new.phase is not None and new.phase.final:
+        return
+    failures, preemptions = limits(spec)
+    _require(new.failures < failures, f"{new.failures} failures of {failures}, and the job goes on")
+    _require(new.preemptions < preemptions, f"{new.preemptions} preemptions of {preemptions}, and the job goes on")
+
+
+def _conditions(old: SliceJobStatus, new: SliceJobStatus) -> None:
+    earlier = {one.type: one for one in old.conditions}
+    _require(len({one.type for one in new.conditions}) == len(new.conditions), "a condition stands there twice")
+    for one in new.conditions:
+        was = earlier.get(one.type)
+        if was is not None and was.status == one.status:
+            same = was.last_transition_time == one.last_transition_time
+            _require(same, f"condition {one.type} is {one.status} as before, but since another time")

@@ -1,0 +1,249 @@
+"""Machines and their kubelets: containers start, run and end; what the API shows of it comes later, or never."""
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from slipway.api.names import WORKER_CONTAINER
+from slipway.planner.snapshot import ContainerState, ContainerStatus, Running, Slot, Terminated, Waiting
+from tests.simulation import pods
+from tests.simulation.program import AttemptKey, Ending, Program
+from tests.simulation.store import PodRecord
+from tests.simulation.timeline import Timer, second
+from tests.simulation.truth import Blow, Kind
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+NOT_LOCATED: Final = Ending(
+    137, "ContainerStatusUnknown", "The container could not be located when the pod was terminated"
+)
+LOST_TASK: Final = Ending(255, "Unknown")
+"""What containerd says of a container that ran when the machine went down, once it is up again."""
+
+
+@dataclass(slots=True)
+class Container:
+    """A worker container on a machine."""
+
+    uid: str
+    name: str
+    key: AttemptKey
+    slot: Slot
+    grace: int
+    program: Program | None = None
+    running: bool = False
+    stopping: bool = False
+    started_at: float = 0.0
+    ended_at: float | None = None
+    ending: Ending | None = None
+    pod_reason: tuple[str, str] | None = None
+    """Reason and message the kubelet gives the pod when it ends it."""
+    blow: Blow | None = None
+    """What its end tells, once it is shown."""
+    shown: bool = False
+    """Whether the API shows its end."""
+    kill: Timer | None = None
+
+
+@dataclass(slots=True)
+class Machine:
+    """A VM with a kubelet."""
+
+    cluster: "Cluster"
+    name: str
+    pool: str
+    rng: random.Random
+    alive: bool = True
+    linked: bool = True
+    sick_until: float = 0.0
+    """Until then its chips are not healthy and pods are refused."""
+    taken_until: float = 0.0
+    """Until then somebody else uses it."""
+    down_for_good: bool = False
+    containers: dict[str, Container] = field(default_factory=dict)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its kubelet runs and reaches the API."""
+        return self.alive and self.linked
+
+    def notice(self, uid: str) -> None:
+        """A pod of this machine has changed in the API; the kubelet finds out in a moment."""
+        self.cluster.timeline.after(self.rng.uniform(0.03, 0.6), lambda: self.sync(uid))
+
+    def resync(self) -> None:
+        """Look at every pod: after a start, or when the API can be reached again."""
+        bound = [one.uid for one in self.cluster.store.pods.values() if one.pod.spec.node_name == self.name]
+        for uid in dict.fromkeys((*bound, *self.containers)):
+            self.cluster.timeline.after(self.rng.uniform(0.5, 3.0), lambda uid=uid: self.sync(uid))  # type: ignore[misc]
+
+    def sync(self, uid: str) -> None:
+        """Bring one pod to where the API wants it, and the API to where the pod is."""
+        if not self.speaks:
+            return
+        record, container = self.cluster.by_uid.get(uid), self.containers.get(uid)
+        if record is None:
+            self._orphaned(container)
+        elif record.pod.going:
+            self._terminate(record, container)
+        elif record.pod.ended:
+            return
+        elif container is None:
+            self._admit(record)
+        elif container.ending is not None or container.running:
+            self.show(container)
+
+    def _orphaned(self, container: Container | None) -> None:
+        if container is None:
+            return
+        if container.running:
+            self.stop(container, container.grace)
+        else:
+            self.containers.pop(container.uid, None)
+
+    def _terminate(self, record: PodRecord, container: Container | None) -> None:
+        if container is not None and container.running:
+            self.stop(container, record.pod.metadata.deletion_grace_period_seconds or 0)
+            return
+        if container is None or container.ending is None:
+            container = self.containers[record.uid] = self._new(record)
+            container.ending, container.ended_at = NOT_LOCATED, self.cluster.timeline.now
+        self.show(container)
+
+    def _admit(self, record: PodRecord) -> None:
+        now = self.cluster.timeline.now
+        if now < self.sick_until:
+            self.cluster.refused(record)
+            return
+        container = self.containers[record.uid] = self._new(record)
+        if self.cluster.image_missing(record):
+            waiting = ContainerState(waiting=Waiting("ImagePullBackOff", "Back-off pulling image"))
+            pods.set_status(self.cluster.store, record, container_statuses=(_status(waiting),))
+            return
+        self.cluster.timeline.after(self.rng.uniform(0.3, 3.0), lambda: self._start(container))
+
+    def _new(self, record: PodRecord) -> Container:
+        labels = record.pod.metadata.labels
+        key = (labels.job_uid, record.pod.attempt)
+        return Container(record.uid, record.pod.metadata.name, key, record.pod.slot, record.grace)
+
+    def _start(self, container: Container) -> None:
+        record = self.cluster.by_uid.get(container.uid)
+        known = self.containers.get(container.uid) is container and self.alive
+        if not known or container.ending is not None or (self.linked and (record is None or record.pod.going)):
+            return
+        now = self.cluster.timeline.now
+        self.cluster.begun(container)
+        container.running, container.started_at = True, now
+        container.program = self.cluster.program(container.key)
+        self.cluster.say("%s: container of %s runs", self.name, container.name)
+        self.cluster.truth.starts(container.key)
+        container.program.started(container)
+        self._show_soon(container)
+
+    def stop(self, container: Container, grace: float) -> None:
+        """SIGTERM, and SIGKILL when its grace is over; a shorter grace brings that forward."""
+        timeline = self.cluster.timeline
+        if container.kill is not None:
+            container.kill.cancel()
+        container.kill = timeline.after(grace, lambda: self.end(container, Ending(137, "Error"), "killed"))
+        if container.stopping:
+            return
+        container.stopping = True
+        manner = self.rng.choice(("143", "143", "0", "1", "ignore"))
+        if manner != "ignore":
+            ending = Ending(int(manner), "Completed" if manner == "0" else "Error")
+            timeline.after(self.rng.uniform(0.05, 2.0), lambda: self.end(container, ending, "killed"))
+
+    def end(self, container: Container, ending: Ending, why: str) -> None:
+        """A container ends: of its own will, after a peer, or killed."""
+        if not container.running or not self.alive:
+            return
+        if container.kill is not None:
+            container.kill.cancel()
+        container.running, container.ending, container.ended_at = False, ending, self.cluster.timeline.now
+        self.cluster.ended(self, container, ending, why)
+        self._show_soon(container)
+
+    def _show_soon(self, container: Container) -> None:
+        self.cluster.timeline.after(self.rng.uniform(0.05, 1.0), lambda: self.show(container))
+
+    def show(self, container: Container) -> None:
+        """Report a container to the API; a pod that is going and has ended is removed there."""
+        record = self.cluster.by_uid.get(container.uid)
+        if record is None or not self.speaks or self.containers.get(container.uid) is not container:
+            return
+        if container.running:
+            running = ContainerState(running=Running(second(container.started_at)))
+            pods.set_status(self.cluster.store, record, phase="Running", container_statuses=(_status(running),))
+            return
+        if container.ending is None:
+            return
+        if not record.pod.ended:
+            self._show_end(container, record, container.ending)
+        container.shown = True
+        if container.blow is not None and container.blow.version is None:
+            container.blow.version = record.version
+        if record.pod.going:
+            self.cluster.timeline.after(self.rng.uniform(0.02, 1.0), lambda: self._remove(container))
+
+    def _show_end(self, container: Container, record: PodRecord, ending: Ending) -> None:
+        # A container that was lost has no time of its end.
+        finished = None if ending is NOT_LOCATED or container.ended_at is None else second(container.ended_at)
+        end = ContainerState(terminated=Terminated(ending.code, ending.reason, ending.message, finished))
+        reason, message = container.pod_reason or ("", "")
+        phase = "Succeeded" if ending.code == 0 and not reason else "Failed"
+        store = self.cluster.store
+        if self.rng.random() < 0.3 and record.pod.status.phase == "Running":
+            # Kubelets often report the container first and the pod's phase a moment later.
+            pods.set_status(store, record, container_statuses=(_status(end),))
+            self.cluster.timeline.after(self.rng.uniform(0.05, 1.0), lambda: self._show_phase(record, phase, container))
+        else:
+            pods.set_status(
+                store, record, phase=phase, reason=reason, message=message, container_statuses=(_status(end),)
+            )
+
+    def _show_phase(self, record: PodRecord, phase: str, container: Container) -> None:
+        if self.speaks and self.cluster.by_uid.get(record.uid) is record:
+            reason, message = container.pod_reason or ("", "")
+            pods.set_status(self.cluster.store, record, phase=phase, reason=reason, message=message)
+
+    def _remove(self, container: Container) -> None:
+        record = self.cluster.by_uid.get(container.uid)
+        if record is not None and self.speaks and record.pod.going and not container.running:
+            self.containers.pop(container.uid, None)
+            pods.delete(self.cluster.store, record, 0)
+
+    def die(self) -> None:
+        """The VM is gone at once: nothing runs, nothing is reported."""
+        if not self.alive:
+            return
+        self.alive = False
+        for record in list(self.cluster.store.pods.values()):
+            if record.pod.spec.node_name == self.name and not record.pod.ended:
+                self.cluster.lost(record)
+        for container in list(self.containers.values()):
+            if container.running:
+                container.running = False
+                self.cluster.ended(self, container, LOST_TASK, "lost")
+
+    def boot(self, *, same_disk: bool) -> None:
+        """The VM is up again, with its old containers' remains or with an empty disk."""
+        self.alive = self.linked = True
+        now = self.cluster.timeline.now
+        if not same_disk:
+            self.containers.clear()
+        for container in list(self.containers.values()):
+            if container.ending is None and container.started_at:
+                container.ending, container.ended_at, container.stopping = LOST_TASK, now, False
+            elif container.ending is None:
+                del self.containers[container.uid]
+        self.resync()
+
+
+def _status(state: ContainerState) -> ContainerStatus:
+    return ContainerStatus(WORKER_CONTAINER, state)
+
+
+__all__ = ["Blow", "Container", "Kind", "Machine"]

@@ -1,0 +1,74 @@
+"""Which cause an attempt may be charged to, judged by what was done to it.
+
+The first blow counts, by the second it fell in, and an unconfirmed loss of a machine outranks exit codes but never
+OOM (design 5.4). Allowances, each for a case that the rules or the evidence leave open:
+
+1. Blows that fell in the same second as the first: times in the API have seconds only, so any of them may be named.
+2. A machine that died after a program had failed by itself: the rule says preemption, the order says failure; both
+   are right.
+3. A machine that died before, or within a second of, an event that no machine's death explains away (OOM, eviction):
+   the death is noticed late, so the event may be named.
+4. A blow that no version of the pod the judging process was shown tells of (it was down, or its watch was cut or
+   behind, and the pod is gone by now): it may have gone unnoticed, so that only its peers' crashes are seen, or been
+   taken for an unexplained disappearance.
+5. A pod of which, when the attempt ended or was charged, the judging process had not been shown the newest version
+   (its watch was cut) while something is wrong with its node: it looks lost, and preemption is right.
+6. A machine that only fell silent: its peers crash, and when it comes back its kubelet confirms an end that looks
+   like any other. Preemption and failure are both right.
+7. A program that ended by itself in the same second in which its pod was asked to go: it may have been told to.
+8. A program that exits 137 or 143 by itself on a machine that is in trouble within two minutes: the rule takes it for
+   killed with its machine.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import combinations
+
+from slipway.api.status import Cause
+from tests.simulation.truth import OUTRANKED, Blow, Kind
+
+_MOST_DOUBTFUL = 6
+
+
+def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool]) -> set[Cause]:
+    """Causes that are right; `noticed` says whether the judging process must know of a blow."""
+    primary = [blow for blow in blows if blow.kind is not Kind.PEER]
+    peers = [blow for blow in blows if blow.kind is Kind.PEER]
+    sure = [blow for blow in primary if noticed(blow)]
+    doubtful = [blow for blow in primary if not noticed(blow)][:_MOST_DOUBTFUL]
+    right: set[Cause] = set()
+    for count in range(len(doubtful) + 1):
+        for some in combinations(doubtful, count):
+            right |= _verdict([*sure, *some], peers)
+    if doubtful:
+        right.add(Cause.PREEMPTION)
+    if doubtful and peers:
+        right.add(Cause.FAILURE)
+    return right
+
+
+def _verdict(blows: list[Blow], peers: list[Blow]) -> set[Cause]:
+    lost = [blow for blow in blows if blow.kind is Kind.LOST]
+    dated = [blow for blow in blows if blow.kind not in (Kind.LOST, Kind.SILENT)]
+    right: set[Cause] = set()
+    if any(blow.kind is Kind.SILENT for blow in blows):
+        right |= {Cause.PREEMPTION, Cause.FAILURE}
+    if dated:
+        right |= _first(dated, lost)
+    elif lost:
+        right.add(Cause.PREEMPTION)
+    elif peers and not right:
+        right.add(Cause.FAILURE)
+    return right
+
+
+def _first(dated: list[Blow], lost: list[Blow]) -> set[Cause]:
+    second = min(int(blow.time) for blow in dated)
+    firsts = [blow for blow in dated if int(blow.time) == second]
+    right = {blow.cause for blow in firsts}
+    if not lost:
+        return right
+    died = min(blow.time for blow in lost)
+    if all(blow.kind in OUTRANKED for blow in firsts):
+        after = died > min(blow.time for blow in firsts)
+        return right | {Cause.PREEMPTION} if after else {Cause.PREEMPTION}
+    return right | {Cause.PREEMPTION} if died <= second + 1 else right

@@ -1,0 +1,98 @@
+"""What the API server does with pods: creation, graceful deletion, status, and what changes them on whose behalf."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from slipway.api import names
+from slipway.planner.snapshot import ENDED_PHASES, Pod, PodCondition, PodLabels, PodMetadata, PodSpec
+from tests.simulation.store import NAMESPACE, PodRecord, Store, replace
+from tests.simulation.timeline import second
+
+
+def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
+    """A new pod; the name must be free."""
+    metadata, spec = body["metadata"], body["spec"]
+    labels = metadata["labels"]
+    pod = Pod(
+        PodMetadata(
+            name=metadata["name"],
+            namespace=NAMESPACE,
+            uid=store.new_uid("pod"),
+            creation_timestamp=second(store.timeline.now),
+            labels=PodLabels(
+                labels[names.LABEL_JOB_NAME],
+                labels[names.LABEL_JOB_UID],
+                labels[names.LABEL_ATTEMPT],
+                labels[names.LABEL_SLICE],
+                labels[names.LABEL_HOST],
+            ),
+        )
+    )
+    record = PodRecord(
+        pod,
+        owner=metadata["ownerReferences"][0]["uid"],
+        grace=spec.get("terminationGracePeriodSeconds", 30),
+        selector=spec.get("nodeSelector", {}),
+        exclusive=labels[names.LABEL_SLICE_KEY] if "affinity" in spec else "",
+    )
+    store.put_pod("ADDED", record, pod)
+    return record
+
+
+def delete(store: Store, record: PodRecord, grace: int | None = None) -> None:
+    """Ask a pod to go, as `DELETE` with that grace period does; it may go at once."""
+    pod = record.pod
+    seconds = record.grace if grace is None else grace
+    if not pod.spec.node_name or pod.status.phase in ENDED_PHASES:
+        seconds = 0
+    if seconds <= 0:
+        store.drop_pod(record)
+        return
+    store.asked_at.setdefault(record.uid, store.timeline.now)
+    metadata = pod.metadata
+    if metadata.deletion_timestamp is None:
+        due = second(store.timeline.now + seconds)
+    elif seconds < (metadata.deletion_grace_period_seconds or 0):
+        earlier = (metadata.deletion_grace_period_seconds or 0) - seconds
+        due = metadata.deletion_timestamp - timedelta(seconds=earlier)
+    else:
+        return
+    marked = replace(metadata, deletion_timestamp=due, deletion_grace_period_seconds=seconds)
+    store.put_pod("MODIFIED", record, replace(pod, metadata=marked))
+
+
+def bind(store: Store, record: PodRecord, node: str) -> None:
+    """The scheduler has chosen a node."""
+    bound = condition(store, "PodScheduled")
+    pod = replace(record.pod, spec=PodSpec(node), status=replace(record.pod.status, conditions=(bound,)))
+    store.put_pod("MODIFIED", record, pod)
+
+
+def set_status(store: Store, record: PodRecord, **changes: Any) -> None:
+    """Change the status; nothing is written when that changes nothing, and an ended phase stays."""
+    status = record.pod.status
+    if status.phase in ENDED_PHASES:
+        changes.pop("phase", None)
+    changed = replace(status, **changes)
+    if changed != status:
+        store.put_pod("MODIFIED", record, replace(record.pod, status=changed))
+
+
+def condition(store: Store, kind: str, reason: str = "", message: str = "", status: str = "True") -> PodCondition:
+    """A condition that holds from this second on."""
+    return PodCondition(kind, status, reason, message, second(store.timeline.now))
+
+
+def add_condition(store: Store, record: PodRecord, added: PodCondition, **changes: Any) -> None:
+    """Set a condition of a pod; one that holds already keeps its time."""
+    for one in record.pod.status.conditions:
+        if one.type == added.type and one.status == added.status:
+            added = replace(added, last_transition_time=one.last_transition_time)
+    others = tuple(one for one in record.pod.status.conditions if one.type != added.type)
+    set_status(store, record, conditions=(*others, added), **changes)
+
+
+def disrupt(store: Store, record: PodRecord, reason: str, message: str = "") -> None:
+    """Somebody says why the pod is about to go."""
+    add_condition(store, record, condition(store, "DisruptionTarget", reason, message))

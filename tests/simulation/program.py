@@ -1,0 +1,146 @@
+"""What the workers of one attempt do: meet, work, end; crash when a peer is gone; take SIGTERM this way or that.
+
+Truth as opposed to what the API shows: `running` counts containers that really run on machines that really do.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from slipway.planner.snapshot import Slot
+from tests.simulation.timeline import Timeline, Timer
+
+if TYPE_CHECKING:
+    from tests.simulation.machines import Container
+
+AttemptKey = tuple[str, int]
+"""(job uid, attempt)."""
+
+CRASH_CODES: Final = (1, 1, 1, 134, 139)
+VFIO: Final = "open(/dev/vfio/0): Device or resource busy"
+
+
+class Will(Enum):
+    """What the program of an attempt is going to do."""
+
+    SUCCEED = "succeed"
+    EXIT = "exit"
+    OOM = "oom"
+    NO_TPU = "no tpu"
+    HANG = "hang"
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a container ends."""
+
+    code: int
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Script:
+    """The fate of one attempt, if nobody disturbs it."""
+
+    will: Will = Will.SUCCEED
+    slot: Slot = (0, 0)
+    """Who fails."""
+    code: int = 1
+    after: float = 10.0
+    """Seconds of work: from all being there, or from its own start for one who fails early."""
+    early: bool = False
+    spread: float = 1.0
+    """Seconds between the first and the last host that is done."""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Program:
+    """One attempt of one job, as it really goes."""
+
+    key: AttemptKey
+    expected: int
+    script: Script
+    timeline: Timeline
+    rng: random.Random
+    on_end: Callable[["Program", "Container", Ending, str], None]
+    """Called when a container ends, with the reason: "will", "peer" or "killed"."""
+    members: dict[Slot, "Container"] = field(default_factory=dict)
+    timers: list[Timer] = field(default_factory=list)
+    met: bool = False
+    broken: bool = False
+
+    def started(self, container: "Container") -> None:
+        """A container runs."""
+        self.members[container.slot] = container
+        if self.broken:
+            self._doom(container)
+        elif self.script.early and self.script.slot == container.slot and self.script.will is not Will.SUCCEED:
+            self._later(self.script.after, container, self._failure(), "will")
+        if not self.met and sum(one.running for one in self.members.values()) == self.expected:
+            self.met = True
+            self._work()
+
+    def finish(self) -> None:
+        """Whoever hangs or works is done soon: the end of a history."""
+        self.script = Script(Will.SUCCEED, after=5.0)
+        if self.met and not self.broken:
+            self._work()
+        for member in self.members.values():
+            if self.broken and member.running:
+                self._later(self.rng.uniform(1.0, 60.0), member, Ending(1, "Error", "peer is gone"), "peer")
+
+    def _work(self) -> None:
+        script = self.script
+        if script.will is Will.HANG:
+            return
+        if script.will is not Will.SUCCEED and not script.early:
+            culprit = self.members[script.slot]
+            self._later(script.after, culprit, self._failure(), "will")
+        if script.will is Will.SUCCEED:
+            for member in self.members.values():
+                wait = script.after + self.rng.uniform(0.0, script.spread)
+                self._later(wait, member, Ending(0, "Completed"), "will")
+
+    def _failure(self) -> Ending:
+        script = self.script
+        if script.will is Will.OOM:
+            return Ending(137, "OOMKilled")
+        if script.will is Will.NO_TPU:
+            return Ending(1, "Error", f"RuntimeError: {VFIO}")
+        return Ending(script.code, "Error", script.message)
+
+    def ended(self, container: "Container", clean: bool) -> None:
+        """A container does not run any more; unless it was done, its peers find out."""
+        if clean or self.broken:
+            return
+        self.broken = True
+        for member in self.members.values():
+            if member is not container and member.running:
+                self._doom(member)
+
+    def deserted(self, container: "Container") -> None:
+        """A machine cannot be reached by its peers for long: some give up."""
+        for member in self.members.values():
+            if member is not container and member.running and self.rng.random() < 0.5:
+                self._later(self.rng.uniform(10.0, 60.0), member, self._crash(), "peer")
+
+    def _doom(self, member: "Container") -> None:
+        luck = self.rng.random()
+        if luck < 0.75:
+            self._later(self.rng.uniform(0.2, 8.0), member, self._crash(), "peer")
+        elif luck < 0.9:
+            self._later(self.rng.uniform(8.0, 60.0), member, self._crash(), "peer")
+
+    def _crash(self) -> Ending:
+        return Ending(self.rng.choice(CRASH_CODES), "Error", "CoordinationService/PollForError")
+
+    def _later(self, seconds: float, container: "Container", ending: Ending, why: str) -> None:
+        def act() -> None:
+            if container.running and not container.stopping:
+                self.on_end(self, container, ending, why)
+
+        self.timers.append(self.timeline.after(seconds, act))

@@ -1,0 +1,207 @@
+"""The model API server's answers to the requests that Slipway makes."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from slipway.api import names
+from slipway.cluster import errors
+from slipway.cluster.merge_patch import apply_merge_patch
+from slipway.planner.snapshot import PodLabels
+from tests.simulation import pods
+from tests.simulation.store import NAMESPACE, PodRecord, Store
+
+Query = Mapping[str, str]
+Body = Mapping[str, Any]
+
+_encode: Final = msgspec.json.Encoder().encode
+_TERM: Final = re.compile(r"([^,=( ]+)(?:=([^,]*)| (in|notin) \(([^)]*)\))")
+_POD_LABELS: Final = {
+    names.LABEL_JOB_NAME: "job_name",
+    names.LABEL_JOB_UID: "job_uid",
+    names.LABEL_ATTEMPT: "attempt",
+    names.LABEL_SLICE: "slice",
+    names.LABEL_HOST: "host",
+}
+
+
+def refuse(code: int, reason: str, message: str, retry_after: float | None = None) -> errors.ApiError:
+    """The server's way to say no."""
+    details = errors.Details(retry_after_seconds=retry_after)
+    return errors.from_status(errors.Status(code, reason, message, details))
+
+
+def _not_found(name: str) -> errors.ApiError:
+    return refuse(404, "NotFound", f"{name} not found")
+
+
+def _selector(text: str) -> Callable[[PodLabels], bool]:
+    """A label selector: `key=value`, `key in (a,b)`, `key notin (a,b)`, joined by commas."""
+    terms: list[tuple[str, bool, frozenset[str]]] = []
+    for found in _TERM.finditer(text):
+        key, value, word, values = found.groups()
+        chosen = frozenset((value,) if word is None else values.split(","))
+        terms.append((_POD_LABELS[key], word != "notin", chosen))
+    return lambda labels: all((getattr(labels, name) in chosen) is wanted for name, wanted, chosen in terms)
+
+
+class Server:
+    """Carries out requests on the store, at once and completely."""
+
+    def __init__(self, store: Store, on_status: Callable[[str, dict[str, Any], dict[str, Any]], None]) -> None:
+        """`on_status` hears of every status written: process, job before, job after."""
+        self._store = store
+        self._on_status = on_status
+        self.quota_full = False
+        """Whether pods are refused for lack of quota."""
+        self.partial: Callable[[int], int] = lambda count: count
+        """How many of a collection are deleted before something goes wrong."""
+        self._routes: list[tuple[re.Pattern[str], str, Callable[..., bytes]]] = [
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "POST", self._create_pod),
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "DELETE", self._delete_pods),
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods/([^/]+)"), "GET", self._get_pod),
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods/([^/]+)"), "DELETE", self._delete_pod),
+            (re.compile(r"/api/v1/pods"), "GET", self._list_pods),
+            (re.compile(r"/api/v1/nodes"), "GET", self._list_nodes),
+            (re.compile(r"/api/v1/nodes/([^/]+)"), "GET", self._get_node),
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)"), "POST", self._create_dependent),
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)/([^/]+)"), "GET", self._get_dependent),
+            (re.compile(rf"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"), "POST", self._create_event),
+            (re.compile(rf"/apis/{names.API_VERSION}/slicejobs"), "GET", self._list_jobs),
+            (re.compile(rf"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/slicejobs/([^/]+)"), "GET", self._get_job),
+            (
+                re.compile(rf"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/slicejobs/([^/]+)"),
+                "DELETE",
+                self._delete_job,
+            ),
+            (
+                re.compile(rf"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/slicejobs/([^/]+)/status"),
+                "PATCH",
+                self._patch_status,
+            ),
+        ]
+
+    def handle(self, who: str, method: str, path: str, query: Query, data: bytes | None) -> bytes:
+        """Answer a request of a process.
+
+        Raises:
+            ApiError: as the real server would refuse it.
+        """
+        for pattern, verb, answer in self._routes:
+            if verb == method and (found := pattern.fullmatch(path)):
+                body = {} if data is None else json.loads(data)
+                return answer(*found.groups(), who=who, query=query, body=body)
+        raise AssertionError(f"the model does not know {method} {path}")
+
+    def _list(self, items: list[Any]) -> bytes:
+        return _encode({"metadata": {"resourceVersion": str(self._store.version)}, "items": items})
+
+    def _list_pods(self, *, who: str, query: Query, body: Body) -> bytes:
+        return self._list([record.pod for record in self._store.pods.values()])
+
+    def _list_nodes(self, *, who: str, query: Query, body: Body) -> bytes:
+        return self._list(list(self._store.nodes.values()))
+
+    def _list_jobs(self, *, who: str, query: Query, body: Body) -> bytes:
+        return self._list(list(self._store.jobs.values()))
+
+    def _get_node(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        if name not in self._store.nodes:
+            raise _not_found(name)
+        return _encode(self._store.nodes[name])
+
+    def _get_job(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        if name not in self._store.jobs:
+            raise _not_found(name)
+        return _encode(self._store.jobs[name])
+
+    def _get_pod(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        return _encode(self._pod(name).pod)
+
+    def _pod(self, name: str) -> PodRecord:
+        if name not in self._store.pods:
+            raise _not_found(name)
+        return self._store.pods[name]
+
+    def _create_pod(self, *, who: str, query: Query, body: Body) -> bytes:
+        name = body["metadata"]["name"]
+        if self.quota_full:
+            raise refuse(403, "Forbidden", f"pods {name} is forbidden: exceeded quota: tpus")
+        if name in self._store.pods:
+            raise refuse(409, "AlreadyExists", f"pods {name} already exists")
+        if query.get("dryRun"):
+            return _encode({"metadata": {"name": name}})
+        return _encode(pods.create(self._store, body).pod)
+
+    def _delete_pod(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        record = self._pod(name)
+        if body["preconditions"]["uid"] != record.uid:
+            raise refuse(409, "Conflict", f"the UID of pod {name} is {record.uid}")
+        pods.delete(self._store, record, body.get("gracePeriodSeconds"))
+        return b"{}"
+
+    def _delete_pods(self, *, who: str, query: Query, body: Body) -> bytes:
+        matches = _selector(query["labelSelector"])
+        excluded = [term.removeprefix("status.phase!=") for term in query.get("fieldSelector", "").split(",") if term]
+        found = [
+            record
+            for record in self._store.pods.values()
+            if record.pod.status.phase not in excluded and matches(record.pod.metadata.labels)
+        ]
+        answer = self._list([record.pod for record in found])
+        count = self.partial(len(found))
+        for record in found[:count]:
+            pods.delete(self._store, record, body.get("gracePeriodSeconds"))
+        if count < len(found):
+            raise refuse(500, "InternalError", "etcdserver: request timed out")
+        return answer
+
+    def _create_dependent(self, resource: str, *, who: str, query: Query, body: Body) -> bytes:
+        name = body["metadata"]["name"]
+        if (resource, name) in self._store.dependents:
+            raise refuse(409, "AlreadyExists", f"{resource} {name} already exists")
+        owner = body["metadata"]["ownerReferences"][0]["uid"]
+        self._store.dependents[(resource, name)] = owner
+        if owner not in self._store.owners():
+            self._store.on_job_gone()
+        return b"{}"
+
+    def _get_dependent(self, resource: str, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        owner = self._store.dependents.get((resource, name))
+        if owner is None:
+            raise _not_found(name)
+        return _encode({"metadata": {"ownerReferences": [{"uid": owner}]}})
+
+    def _create_event(self, *, who: str, query: Query, body: Body) -> bytes:
+        name = body["metadata"]["name"]
+        if name in self._store.events:
+            raise refuse(409, "AlreadyExists", f"event {name} already exists")
+        self._store.events[name] = dict(body)
+        return b"{}"
+
+    def _delete_job(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        job = self._store.jobs.get(name)
+        if job is None:
+            raise _not_found(name)
+        if body["preconditions"]["uid"] != job["metadata"]["uid"]:
+            raise refuse(409, "Conflict", f"the UID of job {name} is another")
+        self._store.drop_job(name)
+        return b"{}"
+
+    def _patch_status(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        before = self._store.jobs.get(name)
+        if before is None:
+            raise _not_found(name)
+        if body["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:
+            raise refuse(409, "Conflict", f"job {name} has changed")
+        after = before | {
+            "metadata": dict(before["metadata"]),
+            "status": apply_merge_patch(before.get("status", {}), body["status"]),
+        }
+        if after["status"] != before.get("status", {}):
+            self._store.put_job("MODIFIED", after)
+            self._on_status(who, before, after)
+        return _encode(after)

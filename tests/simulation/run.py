@@ -1,0 +1,114 @@
+"""Runs many histories, in one process or in several."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+from unittest import mock
+
+from slipway.shell import engine
+from tests.simulation.history import History
+from tests.simulation.truth import Violation
+
+_CHUNK: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A history that broke an invariant."""
+
+    seed: int
+    message: str
+    lines: tuple[str, ...] = ()
+
+
+class _Mistakes(logging.Handler):
+    """The engine survives mistakes; a history does not."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self.found.append(error or RuntimeError(record.getMessage()))
+
+
+class _NoCollector:
+    @staticmethod
+    def collect() -> int:
+        return 0
+
+    @staticmethod
+    def freeze() -> None:
+        """Histories are short."""
+
+
+@contextmanager
+def prepared() -> Iterator[_Mistakes]:
+    """Silences Slipway's logs, except for its mistakes, and spares the collector."""
+    log, mistakes = logging.getLogger("slipway"), _Mistakes()
+    level, propagate = log.level, log.propagate
+    log.setLevel(logging.ERROR)
+    log.propagate = False
+    log.addHandler(mistakes)
+    with mock.patch.object(engine, "gc", _NoCollector):
+        try:
+            yield mistakes
+        finally:
+            log.removeHandler(mistakes)
+            log.setLevel(level)
+            log.propagate = propagate
+
+
+def run_seed(seed: int, *, tracing: bool = False) -> Failure | None:
+    """Run one history; a failing one is run again to write it down."""
+    with prepared() as mistakes:
+        history = History(seed, tracing=tracing)
+        failure: Failure | None = None
+        try:
+            history.run()
+        except Violation as violation:
+            failure = Failure(seed, str(violation), tuple(history.lines))
+        except Exception as error:
+            failure = Failure(seed, f"{type(error).__name__}: {error}", tuple(history.lines))
+            if tracing:
+                raise
+        if failure is None and mistakes.found:
+            failure = Failure(seed, f"a mistake in Slipway: {mistakes.found[0]!r}", tuple(history.lines))
+    if failure is not None and not tracing:
+        return run_seed(seed, tracing=True) or Failure(seed, f"only without tracing: {failure.message}")
+    return failure
+
+
+def run_some(seeds: range) -> list[Failure]:
+    """Run these, one after another."""
+    return [failure for seed in seeds if (failure := run_seed(seed)) is not None]
+
+
+def run_many(
+    first: int, count: int, jobs: int, *, stop_after: float | None = None, on_chunk: Callable[[int], None] | None = None
+) -> tuple[int, list[Failure]]:
+    """Run `count` histories from a seed on, or fewer when time is up; returns how many, and the failures."""
+    end = None if stop_after is None else time.monotonic() + stop_after
+    chunks = [range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)]
+    done, failures = 0, []
+    with ProcessPoolExecutor(jobs) as pool:
+        waiting = []
+        for chunk in chunks:
+            waiting.append((chunk, pool.submit(run_some, chunk)))
+            if len(waiting) > 2 * jobs:
+                begun, future = waiting.pop(0)
+                failures += future.result()
+                done += len(begun)
+                if on_chunk is not None:
+                    on_chunk(done)
+            if (end is not None and time.monotonic() > end) or len(failures) >= 20:
+                break
+        for begun, future in waiting:
+            failures += future.result()
+            done += len(begun)
+    return done, failures

@@ -1,0 +1,172 @@
+"""What the model API server keeps: objects, one counter of versions, and a log that watches read."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from slipway.planner.snapshot import Node, Pod
+from tests.simulation.timeline import Timeline, second
+
+NAMESPACE: Final = "ml"
+JOB_NAME: Final = "train"
+
+_encode: Final = msgspec.json.Encoder().encode
+replace: Final = msgspec.structs.replace
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """A pod as the API has it, with the parts of its spec that the cluster acts on."""
+
+    pod: Pod
+    owner: str
+    grace: int
+    selector: dict[str, str]
+    exclusive: str
+    """Slice key when the slice must have a node pool to itself."""
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def version(self) -> int:
+        return int(self.pod.metadata.resource_version)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One change of one object."""
+
+    version: int
+    time: float
+    kind: str
+    name: str
+    uid: str
+    line: bytes
+
+
+@dataclass(slots=True)
+class Log:
+    """The changes of one resource, oldest first."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    readers: list[Callable[[], None]] = field(default_factory=list)
+
+    def add(self, entry: LogEntry) -> None:
+        self.entries.append(entry)
+        self.versions.append(entry.version)
+        for wake in self.readers:
+            wake()
+
+    def after(self, version: int) -> int:
+        """Index of the first change after a version."""
+        return bisect_right(self.versions, version)
+
+
+class Store:
+    """Objects by name, in one namespace."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.version = 100
+        self.pods: dict[str, PodRecord] = {}
+        self.nodes: dict[str, Node] = {}
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.dependents: dict[tuple[str, str], str] = {}
+        """UID of the owner by (resource, name), for Services and ConfigMaps."""
+        self.events: dict[str, dict[str, Any]] = {}
+        self.logs: dict[str, Log] = {"pods": Log(), "nodes": Log(), "jobs": Log()}
+        self.asked_at: dict[str, float] = {}
+        """When each pod was first asked to go, by UID."""
+        self.removed_at: dict[str, float] = {}
+        """When each pod that is gone was removed, by UID."""
+        self.final: dict[str, PodRecord] = {}
+        """The last version of each pod that is gone, by UID."""
+        self.on_pod: Callable[[str, PodRecord], None] = lambda kind, record: None
+        self.on_job_gone: Callable[[], None] = lambda: None
+        self._uids = 0
+
+    def new_uid(self, kind: str) -> str:
+        self._uids += 1
+        return f"{kind}-{self._uids:05d}"
+
+    def next_version(self) -> str:
+        self.version += 1
+        return str(self.version)
+
+    def put_pod(self, kind: str, record: PodRecord, pod: Pod) -> None:
+        """Store a new version of a pod and tell everybody."""
+        metadata = replace(pod.metadata, resource_version=self.next_version())
+        record.pod = replace(pod, metadata=metadata)
+        self.pods[metadata.name] = record
+        self._log_pod(kind, record)
+
+    def drop_pod(self, record: PodRecord) -> None:
+        """Remove a pod."""
+        name = record.pod.metadata.name
+        del self.pods[name]
+        # The last delete dates the deletion anew, without grace.
+        metadata = replace(
+            record.pod.metadata,
+            resource_version=self.next_version(),
+            deletion_timestamp=self.second(),
+            deletion_grace_period_seconds=0,
+        )
+        record.pod = replace(record.pod, metadata=metadata)
+        self.removed_at[record.uid] = self.timeline.now
+        self.final[record.uid] = record
+        self._log_pod("DELETED", record)
+
+    def _log_pod(self, kind: str, record: PodRecord) -> None:
+        metadata = record.pod.metadata
+        self._log("pods", kind, metadata.name, metadata.uid, record.pod)
+        self.on_pod(kind, record)
+
+    def put_node(self, node: Node) -> None:
+        """Store a new version of a node."""
+        kind = "MODIFIED" if node.metadata.name in self.nodes else "ADDED"
+        metadata = replace(node.metadata, resource_version=self.next_version())
+        self.nodes[metadata.name] = replace(node, metadata=metadata)
+        self._log("nodes", kind, metadata.name, metadata.uid, self.nodes[metadata.name])
+
+    def drop_node(self, name: str) -> None:
+        """Remove a node."""
+        node = self.nodes.pop(name)
+        node = replace(node, metadata=replace(node.metadata, resource_version=self.next_version()))
+        self._log("nodes", "DELETED", name, node.metadata.uid, node)
+
+    def put_job(self, kind: str, body: dict[str, Any]) -> None:
+        """Store a new version of a job; the body is not to be changed afterwards."""
+        body["metadata"]["resourceVersion"] = self.next_version()
+        name = body["metadata"]["name"]
+        self.jobs[name] = body
+        self._log("jobs", kind, name, body["metadata"]["uid"], body)
+
+    def drop_job(self, name: str) -> None:
+        """Remove a job."""
+        body = self.jobs.pop(name)
+        body = body | {"metadata": body["metadata"] | {"resourceVersion": self.next_version()}}
+        self._log("jobs", "DELETED", name, body["metadata"]["uid"], body)
+        self.on_job_gone()
+
+    def _log(self, resource: str, kind: str, name: str, uid: str, thing: object) -> None:
+        line = _encode({"type": kind, "object": thing})
+        self.logs[resource].add(LogEntry(self.version, self.timeline.now, kind, name, uid, line))
+
+    def owners(self) -> set[str]:
+        """UIDs of the jobs there are."""
+        return {str(body["metadata"]["uid"]) for body in self.jobs.values()}
+
+    def second(self) -> datetime:
+        """This second."""
+        return second(self.timeline.now)
+
+    def stamp(self) -> str:
+        """This second as the API writes it."""
+        return self.second().isoformat().replace("+00:00", "Z")

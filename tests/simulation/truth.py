@@ -1,0 +1,78 @@
+"""What really happened, as nobody in the cluster can know it: who runs, and what hit whom first."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from slipway.api.status import Cause
+from slipway.planner.snapshot import Slot
+from tests.simulation.program import AttemptKey
+
+
+class Kind(Enum):
+    """What hit an attempt; the words stand in histories."""
+
+    EXIT = "the program exits"
+    OOM = "out of memory"
+    NO_TPU = "TPU busy"
+    LOST = "machine dies"
+    DISRUPTED = "disrupted"
+    DELETED = "deleted by hand"
+    OVER_LIMIT = "evicted for its own usage"
+    REFUSED = "refused by its node"
+    STUCK = "image cannot be pulled"
+    SILENT = "machine falls silent"
+    PEER = "crash after a peer"
+
+
+OUTRANKED = (Kind.EXIT, Kind.NO_TPU)
+"""What a machine's death explains away (design 5.4)."""
+
+
+@dataclass(slots=True)
+class Blow:
+    """Something that hit one pod of an attempt."""
+
+    time: float
+    kind: Kind
+    cause: Cause
+    slot: Slot
+    uid: str
+    version: int | None = None
+    """Version of the pod that shows it; None while nothing does."""
+    code: int = 0
+    """Exit code."""
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+@dataclass(slots=True)
+class Truth:
+    """The ledger of one history."""
+
+    blows: dict[AttemptKey, list[Blow]] = field(default_factory=dict)
+    running: dict[AttemptKey, int] = field(default_factory=dict)
+    done: dict[AttemptKey, set[Slot]] = field(default_factory=dict)
+    """Slots whose program exited 0 of its own will."""
+
+    def starts(self, key: AttemptKey) -> None:
+        """A container really runs.
+
+        Raises:
+            Violation: when one of another attempt still does.
+        """
+        others = [f"attempt {one[1]} of {one[0]}" for one, count in self.running.items() if count and one != key]
+        if others:
+            raise Violation(f"a container of attempt {key[1]} of {key[0]} starts while {', '.join(others)} still runs")
+        self.running[key] = self.running.get(key, 0) + 1
+
+    def stops(self, key: AttemptKey) -> None:
+        self.running[key] -= 1
+
+    def hit(self, key: AttemptKey, blow: Blow) -> Blow:
+        self.blows.setdefault(key, []).append(blow)
+        return blow
+
+    def of(self, key: AttemptKey) -> list[Blow]:
+        return self.blows.get(key, [])
