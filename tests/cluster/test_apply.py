@@ -1,7 +1,7 @@
 """Plans carried out on a real API server."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
@@ -21,18 +21,17 @@ from slipway.cluster.wire import JsonObject
 from slipway.local_cluster import NativeCluster
 from slipway.planner.actions import (
     Action,
-    Announcement,
     CheckPod,
-    CreateConfigMaps,
     CreatePods,
     CreateService,
     DeleteJob,
     DeletePods,
     ForceDeletePod,
+    ListPods,
     Plan,
 )
 from slipway.planner.pods import PodFactory, service
-from slipway.planner.snapshot import Job, Settings, Snapshot
+from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Settings, Snapshot
 from tests.conftest import Kubectl
 
 
@@ -89,7 +88,7 @@ async def bench(control_plane: NativeCluster, kubectl: Kubectl) -> AsyncIterator
 async def test_the_status_is_written_and_known_at_once(bench: Bench) -> None:
     job = await bench.job()
     wanted = SliceJobStatus(phase=Phase.PENDING, failures=1)
-    assert await bench.applier.apply(Plan(wanted, announcements=(Announcement("Pending", "m"),)), job) == 0
+    assert await bench.applier.apply(Plan(wanted), job) == 0
     assert bench.now().job.status == wanted
     assert bench.now().status_written is not None
     stored = await bench.api.get(paths.job(bench.namespace, "train"), JsonObject)
@@ -143,7 +142,7 @@ async def test_a_pod_of_an_earlier_job_blocks_its_name(bench: Bench) -> None:
     body = PodFactory(earlier, Settings()).pod(0, (0, 0))
     del body["metadata"]["ownerReferences"]
     await bench.api.create(paths.pods(bench.namespace), body, JsonObject)
-    with pytest.raises(Blocked, match="train-0-0-0 belongs to somebody else"):
+    with pytest.raises(Blocked, match="Pod train-0-0-0 of an earlier job of this name must go first"):
         await bench.act(job, CreatePods(0, ((0, 0),)))
 
 
@@ -175,7 +174,7 @@ async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Ben
     await bench.act(job, CreatePods(0, ((0, 0),)), CreatePods(0, ((0, 1),)))
     rejection = bench.now().rejection
     assert rejection is not None
-    assert rejection.quota
+    assert rejection.reason == QUOTA_EXCEEDED
     assert "exceeded quota" in rejection.message
 
 
@@ -200,7 +199,7 @@ async def test_a_bad_pod_is_rejected_in_the_servers_words(bench: Bench, template
     rejection = bench.now().rejection
     assert rejection is not None
     assert words in rejection.message
-    assert (bench.now().checked, rejection.quota) == (False, False)
+    assert (bench.now().checked, rejection.reason) == (False, POD_REJECTED)
 
 
 async def test_the_service_is_made_once(bench: Bench) -> None:
@@ -210,12 +209,36 @@ async def test_the_service_is_made_once(bench: Bench) -> None:
     await bench.api.get(f"{paths.services(bench.namespace)}/train", JsonObject)
 
 
-async def test_objects_of_another_owner_block(bench: Bench, kubectl: Kubectl) -> None:
-    kubectl("create", "configmap", "hosts")
+async def test_an_object_of_somebody_else_is_named_and_nothing_more_is_made(bench: Bench, kubectl: Kubectl) -> None:
+    kubectl("create", "service", "clusterip", "train", "--clusterip=None")
+    job = await bench.job(hosts=1)
+    assert await bench.act(job, CreateService(service(job)), CreatePods(0, ((0, 0),))) == 0
+    rejection = bench.now().rejection
+    assert rejection is not None
+    assert rejection.reason == NAME_TAKEN
+    assert rejection.message.startswith("Service train is needed and is somebody else's: delete it")
+    assert await bench.pods() == {}
+
+
+async def test_an_object_of_an_earlier_job_of_this_name_has_to_go_first(bench: Bench) -> None:
     job = await bench.job()
-    body = {"kind": "ConfigMap", "metadata": {"name": "hosts"}, "data": {}}
-    with pytest.raises(Blocked, match="ConfigMap hosts belongs to another owner"):
-        await bench.act(job, CreateConfigMaps((body,)))
+    await bench.act(replace(job, uid="an-earlier-one"), CreateService(service(replace(job, uid="an-earlier-one"))))
+    with pytest.raises(Blocked, match="Service train of an earlier job of this name must go first"):
+        await bench.act(job, CreateService(service(job)))
+
+
+async def test_a_live_list_shows_what_the_watch_has_not(bench: Bench, kubectl: Kubectl) -> None:
+    job = await bench.job(hosts=2)
+    await bench.act(job, CreatePods(0, ((0, 0), (0, 1))))
+    await bench.end("train-0-0-0", "Failed")
+    kubectl("delete", "pod", "train-0-0-1", "--force", "--grace-period=0")
+    before = now()
+    assert await bench.act(job, ListPods()) == 0
+    snapshot = bench.now()
+    assert [(pod.metadata.name, pod.status.phase) for pod in snapshot.pods] == [("train-0-0-0", "Failed")]
+    assert [gone.pod.metadata.name for gone in snapshot.vanished] == ["train-0-0-1"]
+    assert snapshot.listed_at is not None
+    assert snapshot.listed_at >= before
 
 
 async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Bench) -> None:

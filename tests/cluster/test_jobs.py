@@ -93,3 +93,19 @@ def test_a_status_that_makes_no_sense_is_a_problem_and_not_a_fresh_start(jobs: J
     assert job is not None
     assert job.spec is None
     assert job.problem.startswith("status.failures 'many'")
+
+
+@pytest.mark.parametrize(
+    ("reason", "counts"), [("Unschedulable", True), ("CapacityReleased", True), ("QuotaExceeded", False)]
+)
+def test_only_an_older_job_that_waits_for_nodes_comes_first(jobs: JobStore, reason: str, counts: bool) -> None:
+    def waiting(reason: str) -> dict[str, Any]:
+        since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+        condition = {"type": "CapacityAvailable", "status": "False", "reason": reason} | since
+        return {"phase": "WaitingForCapacity", "conditions": [condition]}
+
+    jobs.upsert(job_json(uid="older", name="a", status=waiting(reason)))
+    jobs.upsert(job_json(uid="younger", name="b", status=waiting("Unschedulable")))
+    younger = jobs.get(("ns", "b"))
+    assert younger is not None
+    assert jobs.older_waits(younger) is counts

@@ -16,7 +16,8 @@ import msgspec
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Condition, SliceJobStatus
-from slipway.planner.actions import Action, CreatePods, DeletePods, ForceDeletePod, Plan
+from slipway.planner.actions import Action, CreatePods, DeletePods, ForceDeletePod, ListPods, Plan
+from slipway.planner.news import news, story
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import (
     ENDED_PHASES,
@@ -140,8 +141,11 @@ class World:
         self.lost: dict[str, datetime] = {}
         self.foreign: tuple[Pod, ...] = ()
         self.rejection: Rejection | None = None
-        self.checked, self.deleting, self.older_waits, self.current = True, False, False, True
+        self.checked, self.deleting, self.older_waits = True, False, False
         self.written: datetime | None = None
+        self.lists = True
+        """Whether the API server lets the pods be listed."""
+        self.listed_at: datetime | None = None
         self.told: list[str] = []
 
     @property
@@ -170,7 +174,7 @@ class World:
             rejection=self.rejection,
             status_written=self.written,
             older_waits=self.older_waits,
-            current=self.current,
+            listed_at=self.listed_at,
         )
 
     @property
@@ -186,16 +190,20 @@ class World:
         self.now += timedelta(seconds=seconds)
         decision = self.plan()
         self.apply(decision)
+        if self.lists and actions_of(decision, ListPods):
+            self.listed_at = self.now
+            return self.step()
         return decision
 
     def apply(self, decision: Plan) -> None:
+        before = story(self.status)
         if decision.status != self.status:
             self.written = self.now
         # As through the API: what is written is what is read.
         self.status = SliceJobStatus.model_validate_json(
             decision.status.model_dump_json(by_alias=True, exclude_none=True)
         )
-        self.told += [one.reason for one in decision.announcements]
+        self.told += [one.reason for one in news(before, self.status, self.job.spec)]
         for action in decision.actions:
             self._carry_out(action)
 

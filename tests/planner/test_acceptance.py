@@ -17,6 +17,9 @@ def test_a_hidden_change_of_the_template_keeps_the_next_attempt_back() -> None: 
     world.fields["podTemplate"] = {"spec": {"dnsPolicy": "None"}}
     world.settle()
     assert world.status.phase == "Running"
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert (accepted.status, accepted.reason) == ("False", "SpecChanged")
     world.pod(0, 0).exits(1)
     world.until_restarted()
     assert world.status.phase == "Restarting"

@@ -8,7 +8,7 @@ from slipway.api.status import Phase
 from slipway.planner import environment
 from slipway.planner.actions import CreatePods, DeletePods
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import Rejection, Settings
+from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, Rejection, Settings
 
 from .build import World, actions_of
 
@@ -27,7 +27,7 @@ def test_waiting_is_a_phase_with_the_schedulers_words_and_charges_nothing() -> N
     assert world.status.phase is Phase.WAITING_FOR_CAPACITY
     available = world.condition("CapacityAvailable")
     assert available is not None
-    assert (available.status, available.reason) == ("False", "WaitingForCapacity")
+    assert (available.status, available.reason) == ("False", "Unschedulable")
     assert "6 of 8 pods cannot be scheduled: 0/4 nodes are available" in available.message
     assert world.status.hosts[0].reason == "Unschedulable"
     assert (world.status.failures, world.status.preemptions, world.status.uncharged) == (0, 0, 0)
@@ -62,10 +62,21 @@ def test_the_wait_ends_the_job_when_it_has_taken_too_long() -> None:
 
 def test_a_full_quota_is_asked_again_only_after_a_while() -> None:
     world = World()
-    world.rejection = Rejection("exceeded quota: pods", world.now, quota=True)
+    world.rejection = Rejection("exceeded quota: pods", world.now, QUOTA_EXCEEDED)
     assert not actions_of(world.step(), CreatePods)
     world.step(seconds=6)
     assert world.status.phase is Phase.WAITING_FOR_CAPACITY
+    assert actions_of(world.step(seconds=60), CreatePods)
+
+
+def test_a_name_that_somebody_else_has_is_said_and_tried_again_later() -> None:
+    world = World()
+    world.rejection = Rejection("Service train is somebody else's", world.now, NAME_TAKEN)
+    world.step(seconds=6)
+    running = world.condition("Running")
+    assert running is not None
+    assert (world.status.phase, running.reason) == ("Starting", "NameTaken")
+    assert running.message == "Service train is somebody else's"
     assert actions_of(world.step(seconds=60), CreatePods)
 
 
@@ -107,6 +118,20 @@ def test_the_attempt_after_a_shrunk_one_asks_for_the_most_again() -> None:
     world.until_restarted()
     assert world.status.slices is not None
     assert world.status.slices.granted == 4
+
+
+def test_after_a_pause_the_most_is_asked_for_again() -> None:
+    world = waiting(placed=2, slices=1, acceptableSlices=[2, 4])
+    world.step(seconds=60)
+    assert world.status.attempts[0].reason == "FewerSlices"
+    world.fields["suspend"] = True
+    world.settle()
+    world.obey()
+    world.settle()
+    world.fields["suspend"] = False
+    world.settle()
+    assert world.status.slices is not None
+    assert (world.status.phase, world.status.slices.granted) == ("Starting", 4)
 
 
 def test_a_younger_job_lets_go_of_what_an_older_one_needs() -> None:

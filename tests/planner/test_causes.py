@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from slipway.api.status import Cause
+from slipway.planner.actions import DeletePods, ListPods
 from slipway.planner.causes import RULES
 
-from .build import PodHandle, Scenario, World
+from .build import PodHandle, Scenario, World, a_node, actions_of
 
 OOM_MESSAGE = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices google.com/tpu"
 SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
@@ -219,15 +220,15 @@ def test_a_success_stays_one_when_a_disruption_comes_later() -> None:
     assert world.status.phase == "Succeeded"
 
 
-def test_no_timer_ends_an_attempt_while_the_watch_of_the_pods_is_broken() -> None:
+def test_time_alone_ends_no_attempt_before_the_pods_have_been_asked_for() -> None:
     world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}, activeDeadlineSeconds=100).begin()
     world.pod(0, 0).binds()
     world.pod(0, 1).binds()
-    world.current = False
+    world.lists = False
     decision = world.step(seconds=600)
     assert world.status.phase == "Starting"
-    assert decision.wake_at == world.now + timedelta(seconds=5)
-    world.current = True
+    assert actions_of(decision, ListPods) == [ListPods()]
+    world.lists = True
     for handle in world.all_pods():
         handle.exits(0)
     world.settle()
@@ -245,3 +246,25 @@ def test_a_start_timeout_is_a_failure_with_the_kubelets_words() -> None:  # B-52
     ended = world.status.attempts[1]
     assert (ended.reason, ended.cause) == ("StartTimeout", Cause.FAILURE)
     assert "ImagePullBackOff Back-off pulling image busybox:1" in (ended.message or "")
+
+
+def test_an_exit_0_that_an_eviction_asked_for_is_no_success() -> None:
+    """Kubelets report the end of the container first, and the phase with the reason a moment later."""
+    world = World().run()
+    world.pod(0, 0).exits(0).ends_as("Running")
+    world.step(seconds=1)
+    assert world.status.phase == "Running"
+    world.pod(0, 0).ends_as("Failed", "Evicted", "Pod ephemeral local storage usage exceeds the total limit")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("EvictedForOwnUsage", 1)
+
+
+def test_a_pod_that_a_new_machine_may_start_anew_is_asked_to_go() -> None:
+    """A kubelet starts every pod of its node whose phase does not say that it has ended."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1).ends_as("Running")
+    world.pod(0, 1).exits(1)
+    world.nodes["node-0-0"] = a_node("node-0-0", created=world.now)
+    decision = world.step(seconds=1)
+    assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), 5)]
+    assert world.status.attempt == 0

@@ -101,7 +101,6 @@ def test_deciding_again_on_the_same_state_changes_nothing(history: list[tuple[st
     world.settle(limit=30)
     decision = world.plan()
     assert decision.status == world.status
-    assert not decision.announcements
     assert not actions_of(decision, CreatePods)
 
 

@@ -131,13 +131,14 @@ class Cluster:
         blow = Blow(self.timeline.now, kind, cause, record.pod.slot, record.uid, record.version)
         return self.truth.hit(key, blow)
 
-    def begun(self, container: Container) -> None:
-        """A container starts on a machine that went down after the pod was bound to it, and is up under its old Node.
+    def found(self, uid: str) -> None:
+        """A kubelet takes up a pod; its machine may have been down and be up again under its old Node.
 
         Nothing in the API tells of it any more, so it only may, and need not, be named as what hit the attempt.
         """
-        for blow in self.truth.of(container.key):
-            if blow.uid == container.uid and blow.kind is Kind.LOST and not self._replaced(container.uid):
+        record = self.by_uid[uid]
+        for blow in self.truth.of((record.pod.metadata.labels.job_uid, record.pod.attempt)):
+            if blow.uid == uid and blow.kind is Kind.LOST and not self._replaced(uid):
                 blow.kind = Kind.SILENT
 
     def _replaced(self, uid: str) -> bool:

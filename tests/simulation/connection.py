@@ -6,7 +6,7 @@ Everything above a single request is Slipway's own: its retries, its reading of 
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -63,6 +63,7 @@ class ModelConnection(ApiConnection):
     def __init__(self, line: Line, server: Server, store: Store, timeline: Timeline) -> None:
         self.guard = lambda: None
         self.line = line
+        self.on_date = lambda date, asked: None
         self._model = server
         self._store = store
         self._timeline = timeline
@@ -75,7 +76,7 @@ class ModelConnection(ApiConnection):
         line, rng = self.line, self.line.rng
         # An Event that cannot be written is dropped by design, so nothing but a crash stands in its way here.
         weather = Weather(crash=line.weather.crash) if request.url.endswith("/events") else line.weather
-        write = request.method != "GET"
+        write, asked = request.method != "GET", self._timeline.now
         await asyncio.sleep(rng.uniform(0.001, 0.02))
         luck = rng.random()
         if (luck := luck - weather.crash / 2) < 0:
@@ -95,16 +96,21 @@ class ModelConnection(ApiConnection):
         except errors.ApiError:
             if luck < weather.lose / 2:
                 raise await self._silence(request) from None
-            await asyncio.sleep(rng.uniform(0.001, 0.02))
+            await self._answer(asked)
             raise
         if (luck := luck - weather.crash / 2) < 0:
             await self._die()
         if luck < weather.lose / 2:
             self._say("is carried out, its answer lost", request)
             raise await self._silence(request)
-        await asyncio.sleep(rng.uniform(0.001, 0.02))
+        await self._answer(asked)
         self._tell(request.url, content)
         return content
+
+    async def _answer(self, asked: float) -> None:
+        date = self._store.second()
+        await asyncio.sleep(self.line.rng.uniform(0.001, 0.02))
+        self.on_date(date, asked)
 
     def _carry_out(self, request: "connection._Request") -> bytes:
         return self._model.handle(self.line.name, request.method, request.url, request.query or {}, request.data)
@@ -149,7 +155,7 @@ class ModelConnection(ApiConnection):
         if version > self.line.told.get(uid, 0):
             self.line.told[uid] = version
 
-    async def watch(self, path: str, *, resource_version: str, label_selector: str = "") -> AsyncIterator[bytes]:
+    async def watch(self, path: str, *, resource_version: str, label_selector: str = "") -> AsyncGenerator[bytes, None]:
         """The changes of one resource from a version on: late, sometimes twice, until the watch breaks."""
         log = self._store.logs["pods" if path.endswith("pods") else "nodes"]
         weather, rng = self.line.weather, self.line.rng

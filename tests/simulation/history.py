@@ -22,6 +22,8 @@ from tests.simulation.user import User
 
 CODES = {42: Cause.FAILURE, 43: Cause.PREEMPTION, 44: Cause.UNCHARGED}
 SHAPES: tuple[tuple[int, str | None], ...] = ((1, None), (2, None), (3, None), (1, "v4-8"), (2, "v4-16"))
+WRONG_CLOCKS = (0.0, 0.0, 0.0, 2.0, -90.0, 600.0)
+"""Seconds by which a process's wall clock is wrong."""
 PATIENCE = 3600.0
 """Simulated seconds within which a job must end once nothing stands in its way."""
 CLEAN_UP = 900.0
@@ -244,7 +246,7 @@ class History:
         return Script(will, slot, code, rng.uniform(0.0, 3.0) if early else work, early, spread, "boom")
 
     def _start_process(self) -> None:
-        """A new operator process leads; its wall clock may be wrong."""
+        """A new operator process leads."""
         if any(one.alive and one.lease.held for one in self.processes):
             return
         weather = Weather() if self.calm else self.plot.weather
@@ -258,7 +260,7 @@ class History:
                 self.server,
                 weather,
                 self.rng,
-                wrong_by=0.0,
+                wrong_by=self.rng.choice(WRONG_CLOCKS),
                 on_death=self._died,
                 say=self._say,
             )

@@ -8,7 +8,7 @@ import msgspec
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
-from slipway.planner.budgets import limits
+from slipway.planner.budgets import CAPACITY_RELEASED, limits
 from tests.simulation.cluster import Cluster
 from tests.simulation.oracle import allowed
 from tests.simulation.store import PodRecord
@@ -120,6 +120,10 @@ class Invariants:
         if asked is not None:
             _require(bool(getattr(spec, asked)), f"attempt {attempt.number} ended {attempt.reason} without request")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for {attempt.reason}")
+            return
+        if attempt.reason == CAPACITY_RELEASED:
+            _require(attempt.running_time is None, f"attempt {attempt.number} ran, and let go of its capacity")
+            _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for letting go")
             return
         blows = [
             blow for blow in self.cluster.truth.of((uid, attempt.number)) if blow.time <= self.cluster.timeline.now

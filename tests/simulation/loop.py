@@ -112,19 +112,24 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._timeline.after(0.0, self.bury)
 
     def bury(self) -> None:
-        """Give back what a killed process held."""
-        tasks, self._tasks = self._tasks, []
+        """Give back what a killed process held: its tasks end where they stand, and reach nobody any more."""
+        tasks, self._tasks = [one for one in self._tasks if not one.done()], []
         asyncio._set_running_loop(self)
-        for task in tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                task.get_coro().close()  #
-        asyncio._set_running_loop(None)
-        self._ready.clear()
+        try:
+            while tasks:
+                for task in tasks:
+                    task.cancel()
+                while self._ready:
+                    handle = self._ready.popleft()
+                    if not handle.is_cancelled:
+                        handle.callback(*handle.args)
+                tasks = [one for one in tasks if not one.done()]
+        finally:
+            asyncio._set_running_loop(None)
 
     def _push(self, handle: Handle) -> None:
+        self._ready.append(handle)
         if not self.dead:
-            self._ready.append(handle)
             self._wake()
 
     def _wake(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from slipway.api.names import WORKER_CONTAINER
-from slipway.planner.snapshot import ContainerState, ContainerStatus, Running, Slot, Terminated, Waiting
+from slipway.planner.snapshot import ENDED_PHASES, ContainerState, ContainerStatus, Running, Slot, Terminated, Waiting
 from tests.simulation import pods
 from tests.simulation.program import AttemptKey, Ending, Program
 from tests.simulation.store import PodRecord
@@ -87,7 +87,7 @@ class Machine:
             self._orphaned(container)
         elif record.pod.going:
             self._terminate(record, container)
-        elif record.pod.ended:
+        elif record.pod.status.phase in ENDED_PHASES:
             return
         elif container is None:
             self._admit(record)
@@ -108,6 +108,7 @@ class Machine:
             return
         if container is None or container.ending is None:
             container = self.containers[record.uid] = self._new(record)
+            self.cluster.found(record.uid)
             container.ending, container.ended_at = NOT_LOCATED, self.cluster.timeline.now
         self.show(container)
 
@@ -134,7 +135,7 @@ class Machine:
         if not known or container.ending is not None or (self.linked and (record is None or record.pod.going)):
             return
         now = self.cluster.timeline.now
-        self.cluster.begun(container)
+        self.cluster.found(container.uid)
         container.running, container.started_at = True, now
         container.program = self.cluster.program(container.key)
         self.cluster.say("%s: container of %s runs", self.name, container.name)

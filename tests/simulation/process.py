@@ -4,7 +4,6 @@ import asyncio
 import json
 import random
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Any, cast
 
 from slipway.cluster.lease import Lease, LostLeadership
@@ -15,25 +14,8 @@ from tests.simulation.connection import Line, ModelConnection, Weather
 from tests.simulation.loop import ProcessLoop
 from tests.simulation.requests import Server
 from tests.simulation.store import Store
-from tests.simulation.timeline import START, Timeline
+from tests.simulation.timeline import Timeline, moment
 from tests.simulation.truth import Violation
-
-
-class ProcessClock(Clock):
-    """The process's clock: the wall's time at its start, be it right or wrong, carried on steadily."""
-
-    def __init__(self, timeline: Timeline, wrong_by: float) -> None:
-        self._timeline = timeline
-        self._zero = START + timedelta(seconds=wrong_by)
-
-    def now(self) -> datetime:
-        return self._zero + timedelta(seconds=self._timeline.now)
-
-    def monotonic(self) -> float:
-        return self._timeline.now
-
-    def at(self, moment: datetime) -> float:
-        return (moment - self._zero).total_seconds()
 
 
 class ModelLease:
@@ -100,7 +82,8 @@ class Process:
         self._engine: Engine | None = None
         api = ModelConnection(self.line, server, store, timeline)
         api.guard = self.lease.check
-        clock = ProcessClock(timeline, wrong_by)
+        clock = Clock(lambda: moment(timeline.now).timestamp() + wrong_by, lambda: timeline.now)
+        api.on_date = clock.heard
         self.loop.run_inside(self._begin, api, clock)
 
     @property
@@ -125,7 +108,7 @@ class Process:
         if self.alive and self._engine is not None:
             self.loop.run_inside(lambda: self.loop.create_task(leave()))
 
-    def _begin(self, api: ModelConnection, clock: ProcessClock) -> None:
+    def _begin(self, api: ModelConnection, clock: Clock) -> None:
         settings = OperatorSettings(identity=self.name)
         self._engine = Engine(api, cast(Lease, self.lease), settings, clock)
         self._engine._lag = cast(Any, _NoLag())

@@ -72,6 +72,8 @@ class Program:
     timers: list[Timer] = field(default_factory=list)
     met: bool = False
     broken: bool = False
+    finished: bool = False
+    """Whether nobody hangs any more."""
 
     def started(self, container: "Container") -> None:
         """A container runs."""
@@ -86,7 +88,7 @@ class Program:
 
     def finish(self) -> None:
         """Whoever hangs or works is done soon: the end of a history."""
-        self.script = Script(Will.SUCCEED, after=5.0)
+        self.script, self.finished = Script(Will.SUCCEED, after=5.0), True
         if self.met and not self.broken:
             self._work()
         for member in self.members.values():
@@ -130,7 +132,7 @@ class Program:
 
     def _doom(self, member: "Container") -> None:
         luck = self.rng.random()
-        if luck < 0.75:
+        if luck < 0.75 or self.finished:
             self._later(self.rng.uniform(0.2, 8.0), member, self._crash(), "peer")
         elif luck < 0.9:
             self._later(self.rng.uniform(8.0, 60.0), member, self._crash(), "peer")

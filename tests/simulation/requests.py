@@ -65,6 +65,7 @@ class Server:
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods/([^/]+)"), "GET", self._get_pod),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods/([^/]+)"), "DELETE", self._delete_pod),
             (re.compile(r"/api/v1/pods"), "GET", self._list_pods),
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "GET", self._list_pods),
             (re.compile(r"/api/v1/nodes"), "GET", self._list_nodes),
             (re.compile(r"/api/v1/nodes/([^/]+)"), "GET", self._get_node),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)"), "POST", self._create_dependent),
@@ -100,7 +101,8 @@ class Server:
         return _encode({"metadata": {"resourceVersion": str(self._store.version)}, "items": items})
 
     def _list_pods(self, *, who: str, query: Query, body: Body) -> bytes:
-        return self._list([record.pod for record in self._store.pods.values()])
+        matches = _selector(query["labelSelector"])
+        return self._list([one.pod for one in self._store.pods.values() if matches(one.pod.metadata.labels)])
 
     def _list_nodes(self, *, who: str, query: Query, body: Body) -> bytes:
         return self._list(list(self._store.nodes.values()))
@@ -173,7 +175,7 @@ class Server:
         owner = self._store.dependents.get((resource, name))
         if owner is None:
             raise _not_found(name)
-        return _encode({"metadata": {"ownerReferences": [{"uid": owner}]}})
+        return _encode({"metadata": {"ownerReferences": [{"kind": names.KIND, "uid": owner}]}})
 
     def _create_event(self, *, who: str, query: Query, body: Body) -> bytes:
         name = body["metadata"]["name"]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from slipway.api import names
 from slipway.api.status import SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
@@ -34,11 +35,21 @@ from slipway.planner.actions import (
     DeleteJob,
     DeletePods,
     ForceDeletePod,
+    ListPods,
     LookAtNodes,
     Plan,
 )
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import Job, Node, Pod, Rejection, Slot
+from slipway.planner.snapshot import (
+    NAME_TAKEN,
+    POD_REJECTED,
+    QUOTA_EXCEEDED,
+    Job,
+    Node,
+    Pod,
+    Rejection,
+    Slot,
+)
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +61,15 @@ _REFUSALS: Final = (BadRequest, Forbidden, Invalid)
 
 
 class Blocked(Exception):
-    """An object of somebody else has the name that ours needs; it has to go first."""
+    """An object of an earlier job of this name has to go first."""
+
+
+class _NameTaken(Exception):
+    """An object of somebody else has the name that ours needs."""
 
 
 class _OwnerReference(msgspec.Struct):
+    kind: str = ""
     uid: str = ""
 
 
@@ -86,26 +102,28 @@ class Applier:
             Seconds after which the job should be looked at again; None when the watch will tell.
 
         Raises:
-            Blocked: an object of somebody else has a name that ours needs.
+            Blocked: an object of an earlier job of this name has to go first.
             SlipwayClusterError: anything else that kept the plan from being carried out; trying again is safe.
         """
+        # A write whose answer was lost is first seen in the job that the plan was made from.
+        self._tell(job)
         current = await self._write_status(job, plan.status)
         if current is None:
             return NOW
-        self._announce(current, plan)
+        self._tell(current)
         again = [NOW] if current is not job else []
-        for action in plan.actions:
-            wait = await self._act(action, current)
-            if wait is not None:
-                again.append(wait)
+        try:
+            for action in plan.actions:
+                wait = await self._act(action, current)
+                if wait is not None:
+                    again.append(wait)
+        except _NameTaken as taken:
+            self._reject(current, NAME_TAKEN, str(taken))
+            return NOW
         return min(again, default=None)
 
-    def _announce(self, job: Job, plan: Plan) -> None:
-        announcements = plan.announcements
-        if (late := self._cache.untold(job)) is not None and all(one.reason != late.reason for one in announcements):
-            # The write was ours, but its answer, or the process that made it, was lost.
-            announcements = (*announcements, late)
-        for announcement in announcements:
+    def _tell(self, job: Job) -> None:
+        for announcement in self._cache.news(job):
             log.info("%s: %s", announcement.reason, announcement.message, extra={"job": _shown(job)})
             self._recorder.record(job, announcement)
 
@@ -125,13 +143,7 @@ class Applier:
             return None
         except Conflict:
             await self._fetch(key)
-            known = self._cache.jobs.get(key)
-            # Perhaps a first try whose answer was lost: then it is written, and its Events are still to be told.
-            same = known is not None and (known.uid, known.generation) == (job.uid, job.generation)
-            if known is None or not same or dump_status(known.status) != dump_status(wanted):
-                return None
-            self._cache.status_written(job, self._now())
-            return known
+            return None
         self._cache.status_written(job, self._now())
         self._cache.jobs.upsert(written)
         # Not what the cache holds by now, which may be of a later generation than the plan.
@@ -160,6 +172,8 @@ class Applier:
                 return ASKED_SECONDS + 1.0
             case LookAtNodes():
                 return await self._look_at_nodes(action)
+            case ListPods():
+                return await self._list_pods(job)
             case ForceDeletePod():
                 await self.remover.force_delete_pod(action, job)
             case DeleteJob():
@@ -176,13 +190,20 @@ class Applier:
         await self._lanes.run(action.names, look)
         return NOW
 
+    async def _list_pods(self, job: Job) -> float:
+        at = self._now()
+        selector = f"{names.LABEL_JOB_UID}={job.uid}"
+        listing = await self._api.list(paths.pods(job.namespace), Pod, label_selector=selector)
+        self._cache.pods_listed(job, listing.items, listing.resource_version, at)
+        return NOW
+
     async def _check_pod(self, action: CheckPod, job: Job) -> float:
         try:
             await self._api.create(paths.pods(job.namespace), action.body, Pod, check=True)
         except AlreadyExists:
             self._cache.accepted(job)
         except _REFUSALS as error:
-            self._reject(job, error)
+            self._refused(job, error)
         else:
             self._cache.accepted(job)
         return NOW
@@ -194,7 +215,8 @@ class Applier:
             path = f"{collection}/{body['metadata']['name']}"
             found = await self._api.get(path, _Owned)
             if all(owner.uid != job.uid for owner in found.metadata.owner_references):
-                raise Blocked(f"{body['kind']} {body['metadata']['name']} belongs to another owner") from None
+                earlier = any(owner.kind == names.KIND for owner in found.metadata.owner_references)
+                raise _name_taken(body, earlier) from None
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
         factory = PodFactory(job, self._cache.settings)
@@ -205,7 +227,7 @@ class Applier:
             try:
                 await self._create_pod(factory.pod(action.attempt, slot), job)
             except _REFUSALS as error:
-                self._reject(job, error)
+                self._refused(job, error)
                 raise _Enough from error
 
         try:
@@ -226,17 +248,27 @@ class Applier:
             except NotFound:
                 return
             if pod.metadata.labels.job_uid != job.uid:
-                raise Blocked(f"pod {name} belongs to somebody else") from None
+                raise _name_taken(body, earlier=bool(pod.metadata.labels.job_uid)) from None
         self._cache.pods.applied(pod)
 
-    def _reject(self, job: Job, error: ApiError) -> None:
+    def _refused(self, job: Job, error: ApiError) -> None:
         quota = isinstance(error, Forbidden) and error.quota
-        log.warning("the API server refuses a pod: %s", error.message, extra={"job": _shown(job)})
-        self._cache.rejected(job, Rejection(error.message, self._now(), quota))
+        self._reject(job, QUOTA_EXCEEDED if quota else POD_REJECTED, error.message)
+
+    def _reject(self, job: Job, reason: str, message: str) -> None:
+        log.warning("%s: %s", reason, message, extra={"job": _shown(job)})
+        self._cache.rejected(job, Rejection(message, self._now(), reason))
 
     def _is_current(self, job: Job) -> bool:
         known = self._cache.jobs.get(_key(job))
         return known is not None and (known.uid, known.generation, known.deleting) == (job.uid, job.generation, False)
+
+
+def _name_taken(body: Body, earlier: bool) -> Exception:
+    name = f"{body['kind']} {body['metadata']['name']}"
+    if earlier:
+        return Blocked(f"{name} of an earlier job of this name must go first")
+    return _NameTaken(f"{name} is needed and is somebody else's: delete it, or give the SliceJob another name")
 
 
 class _Enough(Exception):

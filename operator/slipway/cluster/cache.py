@@ -1,14 +1,14 @@
 """All that is known, put together for one decision."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from slipway.api.status import BAD_PHASES, ConditionType, Phase
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.store import Key, NodeStore, PodStore
 from slipway.planner.actions import Announcement
-from slipway.planner.snapshot import Job, Rejection, Settings, Snapshot
+from slipway.planner.news import Told, news, story
+from slipway.planner.snapshot import Job, Pod, Rejection, Settings, Snapshot
 
 
 @dataclass(slots=True)
@@ -17,10 +17,11 @@ class _Memory:
 
     uid: str
     generation: int
+    told: Told
     checked: bool = False
     rejection: Rejection | None = None
     status_written: datetime | None = None
-    told: Phase | None = None
+    listed_at: datetime | None = None
 
 
 class Cache:
@@ -32,10 +33,6 @@ class Cache:
         self.jobs = JobStore(clock)
         self.pods = PodStore(now, clock)
         self.nodes = NodeStore(now)
-        self.pods_current: Callable[[], bool] = lambda: True
-        """Whether the watch of the pods has shown all there is."""
-        self.pods_heard_at: Callable[[], datetime | None] = lambda: None
-        """When the watch of the pods last gave a sign of life."""
         self._memories: dict[Key, _Memory] = {}
 
     def snapshot(self, key: Key) -> Snapshot | None:
@@ -53,8 +50,7 @@ class Cache:
             nodes_watched=self.nodes.watched,
             checked=memory.checked,
             rejection=memory.rejection,
-            current=self.pods_current(),
-            heard_at=self.pods_heard_at(),
+            listed_at=memory.listed_at,
             older_waits=self.jobs.older_waits(job),
             asked_to_go=self.pods.asked_of(key),
             status_written=memory.status_written,
@@ -74,14 +70,16 @@ class Cache:
         """The job's status was written."""
         self._memory(job).status_written = at
 
-    def untold(self, job: Job) -> Announcement | None:
-        """The job's phase, when it is another than was told last; from then on it counts as told."""
-        memory, phase = self._memory(job), job.status.phase
-        before, memory.told = memory.told, phase
-        if phase is None or phase is before or (before is None and phase.final):
-            return None
-        messages = [one.message for one in job.status.conditions if one.type == ConditionType.RUNNING]
-        return Announcement(phase.value, messages[0] if messages else "", phase in BAD_PHASES)
+    def pods_listed(self, job: Job, pods: Iterable[Pod], version: str, at: datetime) -> None:
+        """All pods of the job were asked for at that time, and these are they."""
+        self.pods.relisted((job.namespace, job.name), job.uid, pods, version)
+        self._memory(job).listed_at = at
+
+    def news(self, job: Job) -> tuple[Announcement, ...]:
+        """What the job's status says that nobody was told of; from then on it counts as told."""
+        memory = self._memory(job)
+        told, memory.told = memory.told, story(job.status)
+        return news(told, job.status, job.spec)
 
     def tidy(self, job: Job) -> None:
         """Forget what no decision on the job will ask for again."""
@@ -100,7 +98,13 @@ class Cache:
         key = (job.namespace, job.name)
         memory = self._memories.get(key)
         if memory is None or memory.uid != job.uid:
-            memory = self._memories[key] = _Memory(job.uid, job.generation)
+            memory = self._memories[key] = _Memory(job.uid, job.generation, _told_before(job))
         elif memory.generation != job.generation:
             memory.generation, memory.checked, memory.rejection = job.generation, False, None
         return memory
+
+
+def _told_before(job: Job) -> Told:
+    """What earlier processes have told; the last may have died before its Event, so the present is told again."""
+    told = story(job.status)
+    return told if told.phase is not None and told.phase.final else replace(told, phase=None)

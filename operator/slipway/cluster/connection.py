@@ -7,8 +7,12 @@ carries a precondition; what may not be is left to the caller.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -60,6 +64,9 @@ class ApiConnection:
         """Must be called, and closed, in a running event loop."""
         self._access = access
         self.guard = guard
+        self.on_date: Callable[[datetime, float], None] = lambda date, asked: None
+        """Told the server's date of an answer, and when the question was asked by `time.monotonic`."""
+        self._date = ""
         self._connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=access.ssl or True, keepalive_timeout=60)
         self._session = self.new_session()
 
@@ -137,7 +144,7 @@ class ApiConnection:
             items.extend(page.items or ())
         return Listing(items, version)
 
-    async def watch(self, path: str, *, resource_version: str, label_selector: str = "") -> AsyncIterator[bytes]:
+    async def watch(self, path: str, *, resource_version: str, label_selector: str = "") -> AsyncGenerator[bytes, None]:
         """The raw lines of a watch, until the server ends it; bookmarks are asked for.
 
         Raises:
@@ -273,6 +280,7 @@ class ApiConnection:
         return await self._once(request)
 
     async def _once(self, request: _Request) -> bytes:
+        asked = time.monotonic()
         try:
             async with self._session.request(
                 request.method,
@@ -285,9 +293,16 @@ class ApiConnection:
                 content = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionLost(f"{request.method} {request.url}: {_said(error)}") from error
+        self._dated(response.headers.get("Date", ""), asked)
         if response.status >= 400:
             raise from_response(response.status, content, response.headers.get("Retry-After"))
         return content
+
+    def _dated(self, date: str, asked: float) -> None:
+        if date != self._date:
+            self._date = date
+            with suppress(ValueError):
+                self.on_date(parsedate_to_datetime(date), asked)
 
 
 def _free() -> None:

@@ -7,10 +7,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import Phase, SliceJobStatus
+from slipway.api.status import ConditionType, Phase, SliceJobStatus
 from slipway.cluster.graveyard import Graveyard
 from slipway.cluster.store import Key
-from slipway.planner.snapshot import Job
+from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job
 
 _MAX_VALUE: Final = 80
 
@@ -60,7 +60,7 @@ class JobStore:
 
     def older_waits(self, job: Job) -> bool:
         """Whether an older job waits for capacity of the same shape; asked only of jobs that wait themselves."""
-        if job.status.phase is not Phase.WAITING_FOR_CAPACITY:
+        if not _waits_for_nodes(job):
             return False
         return any(_age(other) < _age(job) for other in self._waiting.get(_shape(job), {}).values())
 
@@ -69,7 +69,7 @@ class JobStore:
             self._waiting.get(_shape(known), {}).pop(key, None)
         self._jobs[key] = job
         same = self._waiting.setdefault(_shape(job), {})
-        if job.status.phase is Phase.WAITING_FOR_CAPACITY:
+        if _waits_for_nodes(job):
             same[key] = job
         else:
             same.pop(key, None)
@@ -82,6 +82,14 @@ def _shape(job: Job) -> _Shape:
     """What jobs compete for."""
     resolved = job.status.resolved
     return (resolved.label, resolved.topology) if resolved else (None, None)
+
+
+def _waits_for_nodes(job: Job) -> bool:
+    """Whether nodes are what the job waits for, rather than a quota or leave to create its pods."""
+    if job.status.phase is not Phase.WAITING_FOR_CAPACITY:
+        return False
+    known = (one for one in job.status.conditions if one.type == ConditionType.CAPACITY_AVAILABLE)
+    return all(one.reason not in (QUOTA_EXCEEDED, POD_REJECTED) for one in known)
 
 
 def _age(job: Job) -> tuple[datetime, str, str]:

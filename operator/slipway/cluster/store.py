@@ -91,7 +91,8 @@ class PodStore:
                 self._listing[scope] = {}
                 return ()
             case InitDone(version):
-                return self._swap(scope, self._listing.pop(scope, {}), int(version))
+                known = (pod for pod in self._pods.values() if not scope or pod.metadata.namespace == scope)
+                return self._swap(known, self._listing.pop(scope, {}), version)
 
     def applied(self, pod: Pod) -> Collection[Key]:
         """Take a pod as the watch shows it, or as the server answered one of our own requests."""
@@ -161,14 +162,17 @@ class PodStore:
         self._mourn(_as_first_asked(known, pod) if version_of(pod) >= version_of(known) else known)
         return (key_of(known),)
 
-    def _swap(self, scope: str, listed: dict[str, Pod], version: int) -> Collection[Key]:
+    def relisted(self, key: Key, job_uid: str, pods: Iterable[Pod], version: str) -> None:
+        """Take a complete list of one job's pods, as of a resource version."""
+        known = (pod for pod in self.of(key) if pod.metadata.labels.job_uid == job_uid)
+        self._swap(known, {pod.metadata.uid: pod for pod in pods}, version)
+
+    def _swap(self, known: Iterable[Pod], listed: dict[str, Pod], version: str) -> Collection[Key]:
+        """Take a complete list in place of what is known of these pods."""
         woken: set[Key] = set()
-        for uid, pod in list(self._pods.items()):
-            elsewhere = scope and pod.metadata.namespace != scope
-            if uid in listed or elsewhere or version_of(pod) > version:
-                continue
+        for pod in [pod for pod in known if pod.metadata.uid not in listed and version_of(pod) <= int(version)]:
             self._unlink(pod)
-            self._graveyard.bury(uid)
+            self._graveyard.bury(pod.metadata.uid)
             self._mourn(pod)
             woken.add(key_of(pod))
         for pod in listed.values():

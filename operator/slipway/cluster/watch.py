@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -120,8 +121,6 @@ class Watcher(Generic[T]):
         self._failures = 0
         self.heard = 0.0
         """Loop time of the last sign of life from the server; 0 before the first."""
-        self.current = False
-        """Whether what was yielded is all there was: False from a failure on until the server has spoken again."""
 
     async def events(self) -> AsyncGenerator[Event[T], None]:
         """Follow the resource for ever.
@@ -143,13 +142,11 @@ class Watcher(Generic[T]):
                     continue
                 log.info("watch of %s ended as soon as it began", self._path)
             except (Gone, Garbled) as error:
-                self.current = False
                 log.info("%s is listed again: %s", self._path, error)
                 self._version = None
             except SlipwayClusterError as error:
                 if isinstance(error, Forbidden | NotFound) and not self.heard:
                     raise
-                self.current = False
                 log.warning("watch of %s is taken up again: %s", self._path, error)
                 await self._pause(error)
                 continue
@@ -166,30 +163,34 @@ class Watcher(Generic[T]):
         yield InitDone(version)
         self._version = version
         self._failures = 0
-        self.current = True
 
     async def _watch(self) -> AsyncGenerator[Event[T], None]:
-        lines = self._api.watch(self._path, resource_version=self._version or "", label_selector=self._selector)
-        async for line in lines:
-            try:
-                message = self._decoder.decode(line)
-            except msgspec.MsgspecError as error:
-                raise Garbled(f"unreadable watch event: {error}") from error
-            self._alive()
-            self._failures = 0
-            self.current = True
-            match message:
-                case _Bookmark():
-                    self._version = message.object.metadata.resource_version
-                    continue
-                case _Error():
-                    raise from_status(message.object)
-                case _Removed():
-                    yield Deleted(message.object)
-                case _:
-                    yield Applied(message.object)
-            # Only now has the reader taken it: a version is never skipped over.
-            self._version = message.object.metadata.resource_version
+        version = self._version or ""
+        watch = self._api.watch(self._path, resource_version=version, label_selector=self._selector)
+        async with aclosing(watch) as lines:
+            async for line in lines:
+                message = self._read(line)
+                match message:
+                    case _Bookmark():
+                        self._version = message.object.metadata.resource_version
+                        continue
+                    case _Error():
+                        raise from_status(message.object)
+                    case _Removed():
+                        yield Deleted(message.object)
+                    case _:
+                        yield Applied(message.object)
+                # Only now has the reader taken it: a version is never skipped over.
+                self._version = message.object.metadata.resource_version
+
+    def _read(self, line: bytes) -> Any:
+        try:
+            message = self._decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            raise Garbled(f"unreadable watch event: {error}") from error
+        self._alive()
+        self._failures = 0
+        return message
 
     def _alive(self) -> None:
         self.heard = self._now()

@@ -73,18 +73,31 @@ class LookAtNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class ListPods:
+    """Ask for the job's pods: a watch may lag without a sign, so that time has passed proves nothing by itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete the finished job: its time to live is over."""
 
 
 Action = (
-    CheckPod | CreateService | CreateConfigMaps | CreatePods | DeletePods | ForceDeletePod | LookAtNodes | DeleteJob
+    CheckPod
+    | CreateService
+    | CreateConfigMaps
+    | CreatePods
+    | DeletePods
+    | ForceDeletePod
+    | LookAtNodes
+    | ListPods
+    | DeleteJob
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """An Event to record once the status is written."""
+    """An Event to record."""
 
     reason: str
     message: str
@@ -98,4 +111,3 @@ class Plan:
     status: SliceJobStatus
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
-    announcements: tuple[Announcement, ...] = ()

@@ -11,7 +11,7 @@ from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, Slic
 from slipway.planner import budgets, environment, fencing
 from slipway.planner.actions import CreateConfigMaps, CreatePods, CreateService
 from slipway.planner.causes import START_TIMEOUT, Evidence
-from slipway.planner.draft import BLIND_PAUSE, Draft
+from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
 from slipway.planner.pods import config_maps, service
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
@@ -87,10 +87,6 @@ def _start_timeout(draft: Draft) -> Evidence | None:
     due = since + timedelta(seconds=draft.resolved.start_seconds)
     if not draft.reached(due):
         return None
-    if draft.snapshot.heard_at is not None and draft.snapshot.heard_at < due:
-        # A connection may be dead without a word; bookmarks come every minute, and only then is it a failure.
-        draft.wake(draft.now + BLIND_PAUSE)
-        return None
     (slice_index, host), pod = next(
         (entry for entry in late if waiting_for(entry[1])[0] != "ContainerCreating"), late[0]
     )
@@ -119,7 +115,6 @@ def judge(draft: Draft) -> None:
         )
     charge = draft.status.attempts[0].cause or Cause.FAILURE
     draft.status = budgets.charged(draft.status, charge)
-    _announce_charge(draft, charge)
     if (end := budgets.verdict(draft.status, draft.spec)) is not None:
         finish(draft, *end)
 
@@ -133,18 +128,6 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
         place = (noted.slice, noted.host)
         fresh[place] = combined(noted, fresh.get(place, noted))
     return first_cause(fresh.values())
-
-
-def _announce_charge(draft: Draft, cause: Cause) -> None:
-    attempt = draft.status.attempts[0]
-    reason = {
-        Cause.FAILURE: "AttemptFailed",
-        Cause.PREEMPTION: "AttemptPreempted",
-        Cause.INFRASTRUCTURE: "AttemptLostToInfrastructure",
-        Cause.UNCHARGED: "AttemptEnded",
-    }[cause]
-    count = budgets.count_of(draft.status, cause, draft.spec)
-    draft.announce(reason, f"attempt {attempt.number} ({count}): {attempt.message}", warning=cause is Cause.FAILURE)
 
 
 def begin_when_possible(draft: Draft) -> None:
@@ -172,6 +155,9 @@ def begin_when_possible(draft: Draft) -> None:
         draft.blocked = (reason, f"the next attempt begins at {rfc3339(not_before)}")
         return
     shrunk = draft.attempt is not None and draft.attempt.reason == budgets.FEWER_SLICES
+    if draft.status.phase is Phase.SUSPENDED:
+        # What was free before the pause says nothing about now.
+        shrunk = False
     _begin(draft, draft.granted if shrunk else draft.spec.most_slices)
 
 
@@ -198,7 +184,7 @@ def create(draft: Draft) -> None:
     if draft.problem is not None:
         draft.blocked = (draft.problem.reason, draft.problem.message)
         return
-    if seen.foreign or any(not pod.ended for pod in seen.strays):
+    if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
         return
     if (rejection := draft.snapshot.rejection) is not None:
         again = rejection.at + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)

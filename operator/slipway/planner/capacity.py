@@ -1,55 +1,65 @@
 """Waiting for nodes: the pods stay pending, for autoscalers need to see them, and nothing is charged."""
 
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
-from slipway.api.status import Phase, Result, SliceCounts
+from slipway.api.status import Attempt, Phase, Result, SliceCounts
 from slipway.planner import attempts
 from slipway.planner.attempts import end_uncharged, finish
 from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES
 from slipway.planner.draft import Draft
 from slipway.planner.observation import waiting_for
+from slipway.planner.snapshot import NAME_TAKEN
+
+UNSCHEDULABLE: Final = "Unschedulable"
+GATED: Final = "SchedulingGated"
 
 
-def shortage(draft: Draft) -> tuple[Phase, str] | None:
-    """The waiting phase and who said what, when pods of the active attempt cannot be placed."""
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What the pods of an attempt wait for."""
+
+    phase: Phase
+    reason: str
+    """One CamelCase word."""
+    message: str
+    """In the words of whoever refused them."""
+
+
+def shortage(draft: Draft) -> Shortage | None:
+    """What keeps pods of the active attempt from being created or placed."""
     attempt = draft.active
     if attempt is None or attempt.running_time is not None:
         return None
     if (rejection := draft.snapshot.rejection) is not None:
-        return Phase.WAITING_FOR_CAPACITY, rejection.message
+        phase = Phase.STARTING if rejection.reason == NAME_TAKEN else Phase.WAITING_FOR_CAPACITY
+        return Shortage(phase, rejection.reason, rejection.message)
     words: dict[str, str] = {}
     for pod in draft.seen.unscheduled:
         reason, message = waiting_for(pod)
         words.setdefault(reason, message)
-    if "Unschedulable" in words:
-        count = len(draft.seen.unscheduled)
-        return (
-            Phase.WAITING_FOR_CAPACITY,
-            f"{count} of {len(draft.seen.wanted)} pods cannot be scheduled: {words['Unschedulable']}",
-        )
-    if "SchedulingGated" in words:
-        return Phase.QUEUED, words["SchedulingGated"] or "the pods wait for admission by their queue"
+    if UNSCHEDULABLE in words:
+        count = f"{len(draft.seen.unscheduled)} of {len(draft.seen.wanted)} pods"
+        message = f"{count} cannot be scheduled: {words[UNSCHEDULABLE]}"
+        return Shortage(Phase.WAITING_FOR_CAPACITY, UNSCHEDULABLE, message)
+    if GATED in words:
+        return Shortage(Phase.QUEUED, GATED, words[GATED] or "the pods wait for admission by their queue")
     return None
 
 
 def wait(draft: Draft) -> None:
     """Count the looks for missing capacity and give up when the longest wait is over."""
-    attempt = draft.active
-    if attempt is None or attempt.running_time is not None:
+    attempt, short = draft.active, shortage(draft)
+    if attempt is None or attempt.running_time is not None or _gave_up(draft, attempt, short):
         return
-    deadline = attempt.start_time + timedelta(seconds=draft.resolved.schedule_seconds)
-    short = shortage(draft)
-    if draft.reached(deadline) and (short is not None or draft.seen.unscheduled):
-        words = short[1] if short else f"{len(draft.seen.unscheduled)} pods are not scheduled"
-        message = f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}"
-        end_uncharged(draft, "ScheduleTimeout", message)
-        finish(draft, Phase.FAILED, Result(reason="ScheduleTimeout", message=message))
-        return
-    if short is None or short[0] is Phase.QUEUED:
+    if short is None or short.phase is not Phase.WAITING_FOR_CAPACITY:
         return
     every = timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
     last = draft.status.capacity_look_time
-    if last is not None and draft.reached(last + every) and _take_fewer(draft):
+    if last is not None and draft.now >= last + every and (fewer := _fewer(draft)):
+        if draft.reached(last + every):
+            _take(draft, fewer)
         return
     if _should_let_go(draft, every):
         _let_go(draft)
@@ -60,18 +70,36 @@ def wait(draft: Draft) -> None:
     draft.wake(last + every)
 
 
-def _take_fewer(draft: Draft) -> bool:
-    """Start again with the most acceptable slices that have found their nodes; whether it did."""
-    missing = {pod.slot[0] for pod in draft.seen.unscheduled} | {slot[0] for slot in draft.seen.absent}
-    placed = draft.granted - len(missing)
-    fitting = max((one for one in draft.spec.acceptable_slices if one <= placed), default=0)
-    if fitting == 0 or fitting >= draft.granted:
+def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
+    deadline = attempt.start_time + timedelta(seconds=draft.resolved.schedule_seconds)
+    if not (short or draft.seen.unscheduled) or not draft.reached(deadline):
         return False
-    message = f"{placed} of {draft.granted} slices found nodes: starting with {fitting}"
-    draft.update(slices=SliceCounts(requested=draft.spec.most_slices, granted=fitting))
+    words = short.message if short else f"{len(draft.seen.unscheduled)} pods are not scheduled"
+    message = f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}"
+    end_uncharged(draft, "ScheduleTimeout", message)
+    finish(draft, Phase.FAILED, Result(reason="ScheduleTimeout", message=message))
+    return True
+
+
+def _placed(draft: Draft) -> int:
+    """Slices of which every pod has its node."""
+    missing = {pod.slot[0] for pod in draft.seen.unscheduled} | {slot[0] for slot in draft.seen.absent}
+    return draft.granted - len(missing)
+
+
+def _fewer(draft: Draft) -> int:
+    """The most acceptable slices that have found their nodes; 0 when that would not be fewer, or none."""
+    placed = _placed(draft)
+    fitting = max((one for one in draft.spec.acceptable_slices if one <= placed), default=0)
+    return fitting if fitting < draft.granted else 0
+
+
+def _take(draft: Draft, fewer: int) -> None:
+    """Start again with fewer slices."""
+    message = f"{_placed(draft)} of {draft.granted} slices found nodes: starting with {fewer}"
+    draft.update(slices=SliceCounts(requested=draft.spec.most_slices, granted=fewer))
     end_uncharged(draft, FEWER_SLICES, message)
     attempts.begin_when_possible(draft)
-    return True
 
 
 def _should_let_go(draft: Draft, after: timedelta) -> bool:
@@ -81,9 +109,8 @@ def _should_let_go(draft: Draft, after: timedelta) -> bool:
     """
     bound = [pod.condition("PodScheduled") for pod in draft.seen.live.values() if pod.spec.node_name]
     times = [one.last_transition_time for one in bound if one is not None and one.last_transition_time is not None]
-    if not times or not draft.seen.unscheduled or not (draft.snapshot.older_waits or _split(draft)):
-        return False
-    return draft.reached(max(times) + after)
+    stuck = draft.seen.unscheduled and (draft.snapshot.older_waits or _split(draft))
+    return bool(times and stuck) and draft.reached(max(times) + after)
 
 
 def _split(draft: Draft) -> bool:

@@ -21,7 +21,7 @@ NEAR: Final = timedelta(seconds=120)
 """A node's trouble explains a death this close to it."""
 
 SKEW: Final = timedelta(seconds=5)
-"""How far the operator's clock may be ahead of the API server's, which dates deletions."""
+"""How far the clocks of several API servers, and of the kubelets that date a container's end, may be apart."""
 
 _NODE_REASONS: Final = ("Shutdown", "Terminated", "NodeShutdown", "NodeLost", "Preempting", "Preempted")
 _ADMISSION_REASONS: Final = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
@@ -156,6 +156,9 @@ class Facts:
         if end is not None and end.exit_code != 0:
             return False
         if end is None and self.pod.status.phase != "Succeeded":
+            return False
+        if self.pod.ending and not self.pod.going and self.gone_at is None:
+            # The phase is still to come, and with it perhaps the reason of an eviction.
             return False
         if self.pod.status.phase == "Failed" and self.pod.status.reason:
             # Whoever ended the pod said why; the program only obeyed.

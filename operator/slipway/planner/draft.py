@@ -7,12 +7,12 @@ from typing import Any, Final
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Resolved, SliceJobStatus
 from slipway.planner.acceptance import Unacceptable
-from slipway.planner.actions import Action, Announcement
+from slipway.planner.actions import Action, ListPods
 from slipway.planner.observation import Observation, observe, parse_intervals
 from slipway.planner.snapshot import Job, Snapshot
 
-BLIND_PAUSE: Final = timedelta(seconds=5)
-"""How long timers wait before they ask again whether the watch of the pods is back."""
+FRESH: Final = timedelta(seconds=10)
+"""How old a list of the pods may be on which a decision is made that only time has brought."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,6 @@ class Draft:
     """Why no further attempt can be made although earlier ones were."""
     seen: Observation = field(init=False)
     actions: list[Action] = field(default_factory=list)
-    announcements: list[Announcement] = field(default_factory=list)
     wake_at: datetime | None = None
     blocked: tuple[str, str] | None = None
     """Reason and message of what keeps the next attempt, or its pods, from being made."""
@@ -87,21 +86,20 @@ class Draft:
         """Ask for something to be done once the status is written."""
         self.actions.extend(actions)
 
-    def announce(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """Ask for an Event once the status is written."""
-        self.announcements.append(Announcement(reason, message, warning))
-
     def reached(self, due: datetime) -> bool:
-        """Whether that time has come; if not, asks to look again then.
+        """Whether that time has come and the pods are known as they were then; if not, sees to it that they will be.
 
-        Never while the watch of the pods is broken: what a timer waits for may have happened unseen.
+        The watch may lag: what a timer waits for may have happened unseen.
         """
-        if self.now >= due and not self.snapshot.current:
-            due = self.now + BLIND_PAUSE
         if self.now < due:
             self.wake(due)
             return False
-        return True
+        listed = self.snapshot.listed_at
+        if listed is not None and listed >= max(due, self.now - FRESH):
+            return True
+        if ListPods() not in self.actions:
+            self.act(ListPods())
+        return False
 
     def wake(self, at: datetime) -> None:
         """Ask to look again at that time at the latest."""

@@ -33,16 +33,16 @@ def unknown_nodes(draft: Draft) -> tuple[str, ...]:
 
 def clear(draft: Draft) -> None:
     """Ask for the deletion of every pod that has no place in the current attempt."""
-    over = draft.active is None
-    unwanted = [pod for pod in draft.seen.strays if not pod.ended]
-    if over:
-        unwanted += [pod for pod in draft.seen.live.values() if not pod.ended]
+    wanted = set() if draft.active is None else {pod.metadata.uid for pod in draft.seen.live.values()}
+    unwanted = [pod for pod in draft.seen.may_run if pod.metadata.uid not in wanted]
     if unknown := unknown_nodes(draft):
         draft.act(LookAtNodes(unknown))
     draft.act(*(_force(pod) for pod in unwanted if _machine_gone(draft, pod)))
     draft.act(*(_force(pod, silent=True) for pod in unwanted if _given_up(draft, pod)))
     waiting = [pod for pod in unwanted if not pod.going and pod.metadata.uid not in draft.snapshot.asked_to_go]
-    ending = [pod for pod in (*draft.seen.live.values(), *draft.seen.strays) if pod.ending]
+    running = {pod.metadata.uid for pod in draft.seen.may_run}
+    known = (*draft.seen.live.values(), *draft.seen.strays)
+    ending = [pod for pod in known if pod.ending and pod.metadata.uid not in running]
     draft.act(*_deletions(waiting, _grace(draft), ended_too=False, ending=ending))
     draft.act(*_deletions(_outdated(draft), None, ended_too=True))
 

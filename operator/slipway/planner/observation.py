@@ -92,7 +92,7 @@ def observe(
         wanted=wanted,
         live=live,
         succeeded=succeeded,
-        may_run=tuple(pod for pod in (*live.values(), *strays) if not pod.ended),
+        may_run=tuple(pod for pod in (*live.values(), *strays) if _may_run(snapshot, pod)),
         started=succeeded | {slot for slot, pod in live.items() if pod.started},
         evidence=tuple(judging.evidence),
         strays=tuple(strays),
@@ -142,6 +142,14 @@ def _untraced(snapshot: Snapshot, number: int, slot: Slot, now: datetime) -> Evi
         pod=name,
         confirmed=False,
     )
+
+
+def _may_run(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether a container of the pod may run, or be started anew.
+
+    A younger machine of the same name starts every pod of its node whose phase does not say that it has ended.
+    """
+    return not pod.ended or (pod.ending and snapshot.machine_gone(pod))
 
 
 def _ran_nothing(pod: Pod) -> bool:

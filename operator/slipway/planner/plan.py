@@ -12,10 +12,10 @@ from typing import Final
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import attempts, capacity, fencing, lifecycle, summary
 from slipway.planner.acceptance import Unacceptable, changed_since, resolve
-from slipway.planner.actions import Announcement, CheckPod, DeletePods, Plan
+from slipway.planner.actions import CheckPod, DeletePods, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import Snapshot
+from slipway.planner.snapshot import POD_REJECTED, Snapshot
 
 CHECK_AGAIN: Final = timedelta(seconds=60)
 """How long a refusal of the pods stands: what was missing, such as a ServiceAccount, may be there by then."""
@@ -82,9 +82,9 @@ def _check(draft: Draft) -> Plan | None:
     if job.status.attempt is not None:
         return None
     rejection = snapshot.rejection
-    if rejection is not None and not rejection.quota and draft.now < rejection.at + CHECK_AGAIN:
-        raise Unacceptable("PodRejected", f"the API server refuses the pods: {rejection.message}")
-    if snapshot.checked or (rejection is not None and rejection.quota) or draft.spec.suspend or draft.spec.cancel:
+    if rejection is not None and rejection.final and draft.now < rejection.at + CHECK_AGAIN:
+        raise Unacceptable(POD_REJECTED, f"the API server refuses the pods: {rejection.message}")
+    if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
     body = PodFactory(job, snapshot.settings).pod(0, (0, 0))
     return Plan(job.status, (CheckPod(body),))
@@ -97,9 +97,8 @@ def _refusal(snapshot: Snapshot, problem: Unacceptable, now: datetime) -> Plan:
     status = summary.refuse(job.status, job.generation, problem.reason, problem.message, now)
     if summary.only_progress(job.status, status):
         status = job.status
-    told = () if job.status.phase is status.phase else (Announcement("Invalid", problem.message, warning=True),)
-    refused = snapshot.rejection if problem.reason == "PodRejected" else None
-    return Plan(status, wake_at=refused.at + CHECK_AGAIN if refused else None, announcements=told)
+    refused = snapshot.rejection if problem.reason == POD_REJECTED else None
+    return Plan(status, wake_at=refused.at + CHECK_AGAIN if refused else None)
 
 
 def _remove_pods(snapshot: Snapshot) -> tuple[DeletePods, ...]:
@@ -130,5 +129,4 @@ def _settled(draft: Draft) -> Plan:
         if draft.now < due:
             draft.wake(due)
             status = before
-            draft.announcements.clear()
-    return Plan(status, tuple(draft.actions), draft.wake_at, tuple(draft.announcements))
+    return Plan(status, tuple(draft.actions), draft.wake_at)

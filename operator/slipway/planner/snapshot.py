@@ -252,14 +252,24 @@ class Vanished:
     """When its absence was noticed."""
 
 
+POD_REJECTED: Final = "PodRejected"
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+NAME_TAKEN: Final = "NameTaken"
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The API server's answer to a pod it would not take."""
+    """Why something the job needs could not be created."""
 
     message: str
     at: datetime
-    quota: bool = False
-    """Whether only a quota stands in the way, so that waiting may help."""
+    reason: str = POD_REJECTED
+    """POD_REJECTED, QUOTA_EXCEEDED when only a quota stands in the way, or NAME_TAKEN by an object of somebody else."""
+
+    @property
+    def final(self) -> bool:
+        """Whether waiting will hardly help."""
+        return self.reason == POD_REJECTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +322,8 @@ class Snapshot:
     """Whether the API server took host 0 in a dry run for this generation."""
     rejection: Rejection | None = None
     """Why the API server refused a pod of this generation, in a dry run or for real."""
-    current: bool = True
-    """Whether the pods are all there is; while their watch is broken, time passing proves nothing."""
-    heard_at: datetime | None = None
-    """When the watch of the pods last gave a sign of life; None when that is not known."""
+    listed_at: datetime | None = None
+    """When the job's pods were last asked for, rather than heard of; None when they never were."""
     older_waits: bool = False
     """Whether an older job waits for capacity of the same shape."""
     asked_to_go: frozenset[str] = frozenset()

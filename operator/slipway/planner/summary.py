@@ -1,10 +1,9 @@
-"""The status as people and machines read it: phase, conditions, counts, and an Event for each change of phase."""
+"""The status as people and machines read it: phase, conditions and counts."""
 
 from datetime import datetime, timedelta
 from typing import Final
 
 from slipway.api.status import (
-    BAD_PHASES,
     MAX_HOSTS,
     Condition,
     ConditionType,
@@ -25,13 +24,11 @@ _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
 
 
 def summarise(draft: Draft) -> None:
-    """Set everything in the status that follows from the attempts, and announce what changed."""
+    """Set everything in the status that follows from the attempts."""
     phase, reason, message = _story(draft)
     before = draft.snapshot.job.status.phase
     if before is None or not before.final:
         _count(draft)
-    if phase is not before:
-        draft.announce(phase.value, message, warning=phase in BAD_PHASES)
     draft.update(
         phase=phase,
         observed_generation=draft.job.generation,
@@ -67,7 +64,7 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
         hosts = len(draft.seen.wanted)
         return Phase.RUNNING, "Running", f"all {hosts} hosts of attempt {attempt.number} run"
     if (short := capacity.shortage(draft)) is not None:
-        return short[0], short[0].value, short[1]
+        return short.phase, short.reason, short.message
     return Phase.STARTING, "Starting", f"attempt {attempt.number}: waiting for its pods to run"
 
 
@@ -93,8 +90,8 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
     fence_open = not fencing.closed(draft)
     late = fencing.overdue(draft)
     found: list[tuple[ConditionType, bool, str, str]] = [
-        (ConditionType.ACCEPTED, True, "Accepted", "the spec is valid and the API server takes its pods"),
-        _capacity(draft, phase, message),
+        _accepted(draft),
+        _capacity(draft, phase, reason, message),
         (ConditionType.RUNNING, phase is Phase.RUNNING, reason, message),
         (ConditionType.COMPLETE, phase is Phase.SUCCEEDED, reason, message if phase.final else ""),
         (ConditionType.FAILED, failed, reason if failed else "NotFailed", message if failed else ""),
@@ -107,9 +104,15 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
     return _dated(found, draft.snapshot.job.status, draft.now, draft.job.generation)
 
 
-def _capacity(draft: Draft, phase: Phase, message: str) -> tuple[ConditionType, bool, str, str]:
+def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
+    if draft.problem is not None:
+        return ConditionType.ACCEPTED, False, draft.problem.reason, draft.problem.message
+    return ConditionType.ACCEPTED, True, "Accepted", "the spec is valid and the API server takes its pods"
+
+
+def _capacity(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[ConditionType, bool, str, str]:
     if phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED):
-        return ConditionType.CAPACITY_AVAILABLE, False, phase.value, message
+        return ConditionType.CAPACITY_AVAILABLE, False, reason, message
     attempt = draft.attempt
     placed = attempt is not None and attempt.running_time is not None
     return (

@@ -8,8 +8,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Collection, Coroutine, Mapping
-from contextlib import suppress
-from datetime import datetime, timedelta
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import msgspec
@@ -73,8 +72,6 @@ class Engine:
         self._pod_watchers = {
             one: Watcher(api, paths.pods(one), Pod, label_selector=has_uid) for one in self._namespaces
         }
-        self.cache.pods_current = lambda: all(one.current for one in self._pod_watchers.values())
-        self.cache.pods_heard_at = self._pods_heard_at
         self._node_watcher = Watcher(api, paths.NODES, Node)
         self._unsynced = {"nodes", *(f"pods {one}" for one in self._namespaces)}
         self._ready = asyncio.Event()
@@ -142,10 +139,6 @@ class Engine:
             leader=self._lease.held,
         ).check()
 
-    def _pods_heard_at(self) -> datetime:
-        silence = self._clock.monotonic() - min(one.heard for one in self._pod_watchers.values())
-        return self._clock.now() - timedelta(seconds=silence)
-
     def _gone(self, key: Key, uid: str) -> None:
         job = self.cache.jobs.remove(key, uid)
         if job is not None:
@@ -155,20 +148,22 @@ class Engine:
 
     async def _follow_pods(self, scope: str, watcher: Watcher[Pod]) -> None:
         try:
-            async for event in watcher.events():
-                self._wake(self.cache.pods.observe(event, scope))
-                if isinstance(event, InitDone):
-                    self._synced(f"pods {scope}")
+            async with aclosing(watcher.events()) as events:
+                async for event in events:
+                    self._wake(self.cache.pods.observe(event, scope))
+                    if isinstance(event, InitDone):
+                        self._synced(f"pods {scope}")
         except (Forbidden, NotFound) as error:
             raise EngineFailed(f"pods cannot be watched: {error}") from error
 
     async def _follow_nodes(self) -> None:
         try:
-            async for event in self._node_watcher.events():
-                for name in self.cache.nodes.observe(event):
-                    self._wake(self.cache.pods.jobs_on(name))
-                if isinstance(event, InitDone):
-                    self._synced("nodes")
+            async with aclosing(self._node_watcher.events()) as events:
+                async for event in events:
+                    for name in self.cache.nodes.observe(event):
+                        self._wake(self.cache.pods.jobs_on(name))
+                    if isinstance(event, InitDone):
+                        self._synced("nodes")
         except Forbidden as error:
             log.warning("nodes cannot be watched, so a dead machine is only noticed by its pods: %s", error)
             self.cache.nodes.watched = False

@@ -39,6 +39,7 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
         return EXIT_REFUSED
     clock = Clock()
     async with ApiConnection(access) as api:
+        api.on_date = clock.heard
         if (problem := await _problem(api, settings)) is not None:
             log.error("%s", problem)
             return EXIT_REFUSED

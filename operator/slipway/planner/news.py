@@ -1,0 +1,51 @@
+"""What people are told in Events: read off two statuses, so that a write whose answer was lost is told of as well."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import BAD_PHASES, Attempt, Cause, ConditionType, Phase, SliceJobStatus
+from slipway.planner import budgets
+from slipway.planner.actions import Announcement
+
+_JUDGED: Final = {
+    Cause.FAILURE: "AttemptFailed",
+    Cause.PREEMPTION: "AttemptPreempted",
+    Cause.INFRASTRUCTURE: "AttemptLostToInfrastructure",
+    Cause.UNCHARGED: "AttemptEnded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How much of a job's story has been told."""
+
+    phase: Phase | None = None
+    judged: int = -1
+    """Number of the newest attempt whose cause is known."""
+
+
+def story(status: SliceJobStatus) -> Told:
+    """How far the story goes in a status."""
+    judged = next((attempt.number for attempt in status.attempts if attempt.cause is not None), -1)
+    return Told(status.phase, judged)
+
+
+def news(told: Told, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple[Announcement, ...]:
+    """What a status says that has not been told yet, in the order in which it happened."""
+    found: list[Announcement] = []
+    if spec is not None:
+        found += [
+            _judged(attempt, attempt.cause, status, spec)
+            for attempt in reversed(status.attempts)
+            if attempt.cause is not None and attempt.number > told.judged
+        ]
+    if status.phase is not None and status.phase is not told.phase:
+        words = next((one.message for one in status.conditions if one.type == ConditionType.RUNNING), "")
+        found.append(Announcement(status.phase.value, words, warning=status.phase in BAD_PHASES))
+    return tuple(found)
+
+
+def _judged(attempt: Attempt, cause: Cause, status: SliceJobStatus, spec: SliceJobSpec) -> Announcement:
+    words = f"attempt {attempt.number} ({budgets.count_of(status, cause, spec)}): {attempt.message}"
+    return Announcement(_JUDGED[cause], words, warning=cause is Cause.FAILURE)

@@ -1,0 +1,66 @@
+"""What people are told of in Events, and that nothing is left out or told twice."""
+
+from datetime import timedelta
+
+import pytest
+
+from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
+from slipway.planner.news import Told, news, story
+
+from .build import START, World, spec
+
+
+def ended(number: int, cause: Cause | None) -> Attempt:
+    return Attempt(number=number, start_time=START, end_time=START + timedelta(seconds=9), cause=cause, message="gone")
+
+
+def status(phase: Phase, *attempts: Attempt) -> SliceJobStatus:
+    return SliceJobStatus(phase=phase, attempts=attempts, failures=1, preemptions=2)
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "expected"),
+    [
+        pytest.param(Told(), status(Phase.PENDING), ["Pending"], id="the first phase"),
+        pytest.param(Told(Phase.RUNNING), status(Phase.RUNNING), [], id="nothing new"),
+        pytest.param(Told(Phase.RUNNING), status(Phase.RUNNING, ended(0, None)), [], id="an end without a cause yet"),
+        pytest.param(
+            Told(Phase.RESTARTING),
+            status(Phase.STARTING, ended(0, Cause.PREEMPTION)),
+            ["AttemptPreempted: attempt 0 (preemption 2 of 1000000): gone", "Starting"],
+            id="a charge, then the phase it led to",
+        ),
+        pytest.param(
+            Told(Phase.RUNNING, judged=0),
+            status(Phase.RUNNING, ended(2, Cause.FAILURE), ended(1, Cause.UNCHARGED), ended(0, Cause.FAILURE)),
+            ["AttemptEnded: attempt 1 (not charged): gone", "AttemptFailed: attempt 2 (failure 1 of 10): gone"],
+            id="two attempts that nobody was told of, oldest first",
+        ),
+    ],
+)
+def test_news(told: Told, now: SliceJobStatus, expected: list[str]) -> None:
+    found = [f"{one.reason}: {one.message}" if one.message else one.reason for one in news(told, now, spec())]
+    assert found == expected
+
+
+def test_failures_are_warnings_and_preemptions_are_not() -> None:
+    now = status(Phase.FAILED, ended(1, Cause.FAILURE), ended(0, Cause.PREEMPTION))
+    assert [one.warning for one in news(Told(), now, spec())] == [False, True, True]
+
+
+def test_a_whole_story_is_told_once() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).exits(3)
+    world.until_restarted()
+    world.run()
+    for handle in world.all_pods():
+        if handle.key[0] == world.status.attempt:
+            handle.exits(0)
+    world.settle()
+    assert (
+        world.told
+        == [*("Pending", "Starting", "Running", "Restarting", "AttemptFailed", "Starting", "Running", "Succeeded")][
+            -len(world.told) :
+        ]
+    )
+    assert story(world.status).phase is Phase.SUCCEEDED

@@ -1,0 +1,129 @@
+"""The simulation can fail: each of these rules, broken on purpose, is caught."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from slipway.api.status import Cause, Phase, SliceJobStatus
+from slipway.cluster import store
+from slipway.planner import attempts, budgets, fencing
+from slipway.planner.causes import Evidence, Facts
+from slipway.planner.draft import Draft
+from slipway.planner.snapshot import Pod
+from tests.simulation.process import ModelLease
+from tests.simulation.run import run_seed
+
+Breakage = Callable[[pytest.MonkeyPatch], None]
+MOST_SEEDS = 1500
+
+
+def no_fence(patch: pytest.MonkeyPatch) -> None:
+    """The next attempt begins while pods of the last one may still run."""
+    patch.setattr(fencing, "closed", lambda draft: True)
+
+
+def silent_machines_count_as_gone(patch: pytest.MonkeyPatch) -> None:
+    """A pod is taken out of the API although its machine may only be cut off."""
+    gone = fencing._machine_gone
+
+    def broken(draft: Draft, pod: Pod) -> bool:
+        node = draft.snapshot.nodes.get(pod.spec.node_name)
+        silent = node is not None and node.ready is not None and node.ready.status != "True"
+        return silent or gone(draft, pod)
+
+    patch.setattr(fencing, "_machine_gone", broken)
+    patch.setattr("slipway.cluster.removal.Remover._machine_gone", _always)
+
+
+async def _always(*_: object) -> bool:
+    return True
+
+
+def the_loudest_peer_is_blamed(patch: pytest.MonkeyPatch) -> None:
+    """The earliest exit code wins over a machine that died in silence."""
+
+    def broken(evidence: Iterable[Evidence]) -> Evidence | None:
+        return min(evidence, key=lambda one: one.time, default=None)
+
+    patch.setattr(attempts, "first_cause", broken)
+
+
+def one_attempt_too_many(patch: pytest.MonkeyPatch) -> None:
+    """A budget is used up one charge too late."""
+    limits = budgets.limits
+    patch.setattr(budgets, "limits", lambda spec: tuple(one + 1 for one in limits(spec)))
+
+
+def charged_when_ended(patch: pytest.MonkeyPatch) -> None:
+    """The cause is judged and charged as soon as the attempt ends, and once more when the fence closes."""
+    end = attempts._end
+
+    def broken(draft: Draft, cause: Evidence) -> None:
+        end(draft, cause)
+        draft.status = budgets.charged(draft.status, cause.rule.cause)
+
+    patch.setattr(attempts, "_end", broken)
+
+
+def every_exit_0_is_a_success(patch: pytest.MonkeyPatch) -> None:
+    """A program that obeys SIGTERM counts as done."""
+
+    def broken(facts: Facts) -> bool:
+        return facts.end is not None and facts.end.exit_code == 0
+
+    patch.setattr(Facts, "succeeded", property(broken))
+
+
+def preemptions_count_as_failures(patch: pytest.MonkeyPatch) -> None:
+    """Both are taken from one budget."""
+    charged = budgets.charged
+
+    def broken(status: SliceJobStatus, cause: Cause) -> SliceJobStatus:
+        return charged(status, Cause.FAILURE if cause is Cause.PREEMPTION else cause)
+
+    patch.setattr(budgets, "charged", broken)
+
+
+def nobody_looks_before_a_timeout(patch: pytest.MonkeyPatch) -> None:
+    """Time alone ends an attempt, whatever a lagging watch has not shown yet."""
+    patch.setattr(Draft, "reached", lambda draft, due: draft.now >= due or draft.wake(due) or False)
+
+
+def a_list_drops_nothing(patch: pytest.MonkeyPatch) -> None:
+    """What vanished while the watch was cut is believed to be there for ever."""
+
+    def broken(self: store.PodStore, known: Any, listed: dict[str, Pod], version: str) -> set[store.Key]:
+        return {key for pod in listed.values() for key in self.applied(pod)}
+
+    patch.setattr(store.PodStore, "_swap", broken)
+
+
+def an_old_leader_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """A process that has lost its Lease writes, and does not look at the version it overwrites."""
+    patch.setattr(ModelLease, "check", lambda self: None)
+    patch.setattr("tests.simulation.requests.Server.locked", False, raising=False)
+
+
+def a_final_phase_is_taken_back(patch: pytest.MonkeyPatch) -> None:
+    """A finished job is looked at as if it still ran."""
+    patch.setattr(Phase, "final", property(lambda phase: phase is Phase.SUCCEEDED))
+
+
+BREAKAGES: tuple[Breakage, ...] = (
+    no_fence,
+    silent_machines_count_as_gone,
+    the_loudest_peer_is_blamed,
+    one_attempt_too_many,
+    charged_when_ended,
+    every_exit_0_is_a_success,
+    preemptions_count_as_failures,
+    nobody_looks_before_a_timeout,
+    a_list_drops_nothing,
+)
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.__name__)
+def test_a_broken_rule_is_caught(breakage: Breakage, monkeypatch: pytest.MonkeyPatch) -> None:
+    breakage(monkeypatch)
+    assert any(run_seed(seed) is not None for seed in range(1, MOST_SEEDS))
