@@ -2,16 +2,15 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from slipway.api.status import Cause
-from tests.simulation.cluster import Cluster, Shape
+from tests.simulation.cluster import Cluster
 from tests.simulation.connection import Weather
 from tests.simulation.controllers import Controllers
 from tests.simulation.faults import Faults
 from tests.simulation.invariants import EVENT_SECONDS, Invariants
 from tests.simulation.machines import Machine
+from tests.simulation.plot import plot
 from tests.simulation.process import Process
 from tests.simulation.program import AttemptKey, Script, Will
 from tests.simulation.requests import Server
@@ -20,96 +19,12 @@ from tests.simulation.timeline import Timeline, moment
 from tests.simulation.truth import OUTRANKED, Blow, Truth, Violation
 from tests.simulation.user import User
 
-CODES = {42: Cause.FAILURE, 43: Cause.PREEMPTION, 44: Cause.UNCHARGED}
-SHAPES: tuple[tuple[int, str | None], ...] = ((1, None), (2, None), (3, None), (1, "v4-8"), (2, "v4-16"))
 WRONG_CLOCKS = (0.0, 0.0, 0.0, 2.0, -90.0, 600.0)
 """Seconds by which a process's wall clock is wrong."""
 PATIENCE = 3600.0
 """Simulated seconds within which a job must end once nothing stands in its way."""
 CLEAN_UP = 900.0
 """Simulated seconds after which nothing may be left of a deleted job."""
-
-
-@dataclass(slots=True)
-class Plot:
-    """What a seed chooses before anything happens."""
-
-    spec: dict[str, Any]
-    shape: Shape
-    weather: Weather
-    horizon: float
-    harms: int
-    clean_programs: float
-    """Share of attempts whose program has no fault of its own."""
-    requests: list[tuple[float, str]] = field(default_factory=list)
-    """What people ask for, and when."""
-
-
-def plot(rng: random.Random) -> Plot:
-    """Choose a job and how badly things go."""
-    hosts, tpu = rng.choice(SHAPES)
-    slices = rng.choice((1, 1, 2, 2, 3))
-    retries: dict[str, Any] = {
-        "maxFailures": rng.choice((0, 1, 2, 3, 3, 10)),
-        "maxPreemptions": rng.choice((0, 1, 2, 5, 1000000, 1000000)),
-        "gracePeriodSeconds": rng.choice((1, 2, 5, 5)),
-    }
-    codes: dict[int, Cause] = {}
-    if rng.random() < 0.3:
-        retries["onExitCodes"] = {"fail": [42], "preemption": [43], "ignore": [44]}
-        codes = CODES
-    if rng.random() < 0.2:
-        retries["backoff"] = {"initialSeconds": rng.choice((1, 10)), "maxSeconds": 60}
-    if rng.random() < 0.05:
-        retries["enabled"] = False
-    spec: dict[str, Any] = {
-        "image": "busybox:1",
-        "slices": slices,
-        "retries": retries,
-        "timeouts": {"startSeconds": rng.choice((60, 120, 300))},
-        "terminationGracePeriodSeconds": rng.choice((2, 10, 30)),
-    }
-    spec |= {"accelerator": {"type": tpu, "spot": rng.random() < 0.5}} if tpu else {"hosts": hosts}
-    if rng.random() < 0.1:
-        spec["activeDeadlineSeconds"] = rng.randint(20, 600)
-    if rng.random() < 0.1:
-        spec["ttlSecondsAfterFinished"] = rng.choice((0, 30))
-    horizon = rng.choice((60.0, 200.0, 600.0))
-    return Plot(
-        spec,
-        Shape(slices, hosts, tpu, float(spec["timeouts"]["startSeconds"]), codes),
-        _weather(rng),
-        horizon,
-        rng.choice((0, 1, 1, 2, 2, 3, 5)),
-        rng.choice((0.2, 0.6, 0.9, 1.0)),
-        _requests(rng, horizon),
-    )
-
-
-def _weather(rng: random.Random) -> Weather:
-    return Weather(
-        refuse=rng.choice((0.0, 0.0, 0.02, 0.2)),
-        lose=rng.choice((0.0, 0.0, 0.02, 0.15)),
-        late=rng.choice((0.0, 0.0, 0.03)),
-        crash=rng.choice((0.0, 0.0, 0.01, 0.05)),
-        lag=rng.choice((0.05, 0.05, 1.0, 5.0)),
-        cut=rng.choice((0.0, 0.0, 0.02, 0.1)),
-        repeat=rng.choice((0.0, 0.0, 0.05)),
-    )
-
-
-def _requests(rng: random.Random, horizon: float) -> list[tuple[float, str]]:
-    asked: list[tuple[float, str]] = []
-    luck = rng.random()
-    when = rng.uniform(0.0, horizon)
-    if luck < 0.12:
-        asked += [(when, "suspend"), (when + rng.uniform(0.1, 120.0), "resume")]
-    elif luck < 0.18:
-        asked.append((when, "cancel"))
-    elif luck < 0.28:
-        asked.append((when, rng.choice(("delete", "delete foreground"))))
-        asked.append((when + rng.choice((0.05, 2.0, 60.0)), "apply"))
-    return asked
 
 
 class History:

@@ -15,7 +15,7 @@ from tests.simulation.process import ModelLease
 from tests.simulation.run import run_seed
 
 Breakage = Callable[[pytest.MonkeyPatch], None]
-MOST_SEEDS = 1500
+MOST_SEEDS = 2000
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:
@@ -100,9 +100,8 @@ def a_list_drops_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_old_leader_goes_on(patch: pytest.MonkeyPatch) -> None:
-    """A process that has lost its Lease writes, and does not look at the version it overwrites."""
+    """A process that has lost its Lease goes on writing."""
     patch.setattr(ModelLease, "check", lambda self: None)
-    patch.setattr("tests.simulation.requests.Server.locked", False, raising=False)
 
 
 def a_final_phase_is_taken_back(patch: pytest.MonkeyPatch) -> None:
@@ -110,20 +109,26 @@ def a_final_phase_is_taken_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Phase, "final", property(lambda phase: phase is Phase.SUCCEEDED))
 
 
-BREAKAGES: tuple[Breakage, ...] = (
-    no_fence,
-    silent_machines_count_as_gone,
-    the_loudest_peer_is_blamed,
-    one_attempt_too_many,
-    charged_when_ended,
-    every_exit_0_is_a_success,
-    preemptions_count_as_failures,
-    nobody_looks_before_a_timeout,
-    a_list_drops_nothing,
+BREAKAGES: tuple[tuple[Breakage, int], ...] = (
+    (no_fence, 1),
+    (silent_machines_count_as_gone, 1),
+    (the_loudest_peer_is_blamed, 1),
+    (one_attempt_too_many, 1),
+    (charged_when_ended, 1),
+    (every_exit_0_is_a_success, 450),
+    (preemptions_count_as_failures, 1),
+    (nobody_looks_before_a_timeout, 1650),
+    (a_list_drops_nothing, 1),
+    (an_old_leader_goes_on, 400),
+    (a_final_phase_is_taken_back, 400),
 )
+"""Each with a seed near one that catches it: the rarer ones take thousands of histories to meet."""
 
 
-@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.__name__)
-def test_a_broken_rule_is_caught(breakage: Breakage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("breakage", "first"), BREAKAGES, ids=[breakage.__name__ for breakage, _ in BREAKAGES])
+def test_a_broken_rule_is_caught(breakage: Breakage, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = range(first, first + MOST_SEEDS)
     breakage(monkeypatch)
-    assert any(run_seed(seed) is not None for seed in range(1, MOST_SEEDS))
+    caught = next(seed for seed in seeds if run_seed(seed) is not None)
+    monkeypatch.undo()
+    assert run_seed(caught) is None

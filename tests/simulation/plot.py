@@ -1,0 +1,94 @@
+"""What a seed chooses before anything happens: the job, its people, and how badly things go."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from slipway.api.status import Cause
+from tests.simulation.cluster import Shape
+from tests.simulation.connection import Weather
+
+CODES: Final = {42: Cause.FAILURE, 43: Cause.PREEMPTION, 44: Cause.UNCHARGED}
+SHAPES: Final[tuple[tuple[int, str | None], ...]] = ((1, None), (2, None), (3, None), (1, "v4-8"), (2, "v4-16"))
+
+
+@dataclass(slots=True)
+class Plot:
+    """A job, its people, and the weather."""
+
+    spec: dict[str, Any]
+    shape: Shape
+    weather: Weather
+    horizon: float
+    harms: int
+    clean_programs: float
+    """Share of attempts whose program has no fault of its own."""
+    requests: list[tuple[float, str]] = field(default_factory=list)
+    """What people ask for, and when."""
+
+
+def plot(rng: random.Random) -> Plot:
+    """Choose a job and how badly things go."""
+    hosts, tpu = rng.choice(SHAPES)
+    slices = rng.choice((1, 1, 2, 2, 3))
+    retries: dict[str, Any] = {
+        "maxFailures": rng.choice((0, 1, 2, 3, 3, 10)),
+        "maxPreemptions": rng.choice((0, 1, 2, 5, 1000000, 1000000)),
+        "gracePeriodSeconds": rng.choice((1, 2, 5, 5)),
+    }
+    codes: dict[int, Cause] = {}
+    if rng.random() < 0.3:
+        retries["onExitCodes"] = {"fail": [42], "preemption": [43], "ignore": [44]}
+        codes = CODES
+    if rng.random() < 0.2:
+        retries["backoff"] = {"initialSeconds": rng.choice((1, 10)), "maxSeconds": 60}
+    if rng.random() < 0.05:
+        retries["enabled"] = False
+    spec: dict[str, Any] = {
+        "image": "busybox:1",
+        "slices": slices,
+        "retries": retries,
+        "timeouts": {"startSeconds": rng.choice((60, 120, 300))},
+        "terminationGracePeriodSeconds": rng.choice((2, 10, 30)),
+    }
+    spec |= {"accelerator": {"type": tpu, "spot": rng.random() < 0.5}} if tpu else {"hosts": hosts}
+    if rng.random() < 0.1:
+        spec["activeDeadlineSeconds"] = rng.randint(20, 600)
+    if rng.random() < 0.1:
+        spec["ttlSecondsAfterFinished"] = rng.choice((0, 30))
+    horizon = rng.choice((60.0, 200.0, 600.0))
+    return Plot(
+        spec,
+        Shape(slices, hosts, tpu, float(spec["timeouts"]["startSeconds"]), codes),
+        _weather(rng),
+        horizon,
+        rng.choice((0, 1, 1, 2, 2, 3, 5)),
+        rng.choice((0.2, 0.6, 0.9, 1.0)),
+        _requests(rng, horizon),
+    )
+
+
+def _weather(rng: random.Random) -> Weather:
+    return Weather(
+        refuse=rng.choice((0.0, 0.0, 0.02, 0.2)),
+        lose=rng.choice((0.0, 0.0, 0.02, 0.15)),
+        late=rng.choice((0.0, 0.0, 0.03)),
+        crash=rng.choice((0.0, 0.0, 0.01, 0.05)),
+        lag=rng.choice((0.05, 0.05, 1.0, 5.0)),
+        cut=rng.choice((0.0, 0.0, 0.02, 0.1)),
+        repeat=rng.choice((0.0, 0.0, 0.05)),
+    )
+
+
+def _requests(rng: random.Random, horizon: float) -> list[tuple[float, str]]:
+    asked: list[tuple[float, str]] = []
+    luck = rng.random()
+    when = rng.uniform(0.0, horizon)
+    if luck < 0.12:
+        asked += [(when, "suspend"), (when + rng.uniform(0.1, 120.0), "resume")]
+    elif luck < 0.18:
+        asked.append((when, "cancel"))
+    elif luck < 0.28:
+        asked.append((when, rng.choice(("delete", "delete foreground"))))
+        asked.append((when + rng.choice((0.05, 2.0, 60.0)), "apply"))
+    return asked
