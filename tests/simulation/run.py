@@ -64,24 +64,33 @@ def prepared() -> Iterator[_Mistakes]:
             log.propagate = propagate
 
 
-def run_seed(seed: int, *, tracing: bool = False) -> Failure | None:
+def told(seed: int) -> tuple[str, tuple[str, ...]]:
+    """Run one history and write it down: what it broke, or nothing, and its lines."""
+    return _run(seed, tracing=True)
+
+
+def run_seed(seed: int) -> Failure | None:
     """Run one history; a failing one is run again to write it down."""
+    broken, _ = _run(seed, tracing=False)
+    if not broken:
+        return None
+    again, lines = told(seed)
+    return Failure(seed, again or f"only without tracing: {broken}", lines)
+
+
+def _run(seed: int, *, tracing: bool) -> tuple[str, tuple[str, ...]]:
+    broken = ""
     with prepared() as mistakes:
         history = History(seed, tracing=tracing)
-        failure: Failure | None = None
         try:
             history.run()
         except Violation as violation:
-            failure = Failure(seed, str(violation), tuple(history.lines))
+            broken = str(violation)
         except Exception as error:
-            failure = Failure(seed, f"{type(error).__name__}: {error}", tuple(history.lines))
-            if tracing:
-                raise
-        if failure is None and mistakes.found:
-            failure = Failure(seed, f"a mistake in Slipway: {mistakes.found[0]!r}", tuple(history.lines))
-    if failure is not None and not tracing:
-        return run_seed(seed, tracing=True) or Failure(seed, f"only without tracing: {failure.message}")
-    return failure
+            broken = f"{type(error).__name__}: {error}"
+        if not broken and mistakes.found:
+            broken = f"a mistake in Slipway: {mistakes.found[0]!r}"
+    return broken, tuple(history.lines)
 
 
 def run_some(seeds: range) -> list[Failure]:

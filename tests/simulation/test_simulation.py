@@ -1,9 +1,13 @@
 """Random histories of faults, each judged by an oracle that knows what was done to it."""
 
 import logging
+import re
 
-from tests.simulation.history import History
-from tests.simulation.run import prepared, run_many
+import pytest
+
+from slipway.planner import fencing
+from tests.simulation.__main__ import main
+from tests.simulation.run import run_many, told
 
 FIRST_SEED = 1
 SECONDS = 170.0
@@ -18,11 +22,26 @@ def test_no_history_breaks_an_invariant() -> None:
 
 
 def test_a_seed_tells_the_same_history_again() -> None:
-    def told(seed: int) -> list[str]:
-        with prepared():
-            history = History(seed, tracing=True)
-            history.run()
-        return history.lines
-
     for seed in range(1, 20):
-        assert told(seed) == told(seed)
+        broken, lines = told(seed)
+        assert not broken
+        assert (broken, lines) == told(seed)
+        assert len(lines) > 5
+
+
+def test_the_command_says_how_fast_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--count", "20", "--seed", "1"]) == 0
+    assert re.match(r"20 histories in [0-9.]+ s, \d+ a second; 0 broke an invariant", capsys.readouterr().out)
+
+
+def test_the_command_fails_with_the_history_of_a_broken_rule(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fencing, "closed", lambda draft: True)
+    assert main(["--count", "200", "--seed", "1", "--show", "1"]) == 1
+    printed = capsys.readouterr().out
+    seed = re.search(r"=== seed (\d+): ", printed)
+    assert seed is not None
+    assert main(["--seed", seed[1], "--trace"]) == 1
+    history = printed[: printed.index("\n=== ", 5)]
+    assert history in capsys.readouterr().out
