@@ -11,14 +11,15 @@ from aiohttp import web
 from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import Lease
+from slipway.cluster.watch import Applied
 from slipway.planner.actions import Plan
 from slipway.planner.snapshot import Snapshot
 from slipway.shell import engine as engine_module
 from slipway.shell.clock import Clock
-from slipway.shell.engine import Engine, EngineFailed
+from slipway.shell.engine import CALM_SECONDS_PER_POD, Engine, EngineFailed
 from slipway.shell.settings import OperatorSettings
 from tests.cluster.replay import Replay, replaying
-from tests.cluster.things import job_json, pod_json
+from tests.cluster.things import job_json, pod, pod_json
 
 KEY = ("ns", "train")
 
@@ -151,3 +152,16 @@ async def test_a_job_that_went_unnoticed_is_dropped_by_the_slow_look_at_names(
         await until(lambda: planned)
         await engine._resync_namespace("")
         assert engine.cache.snapshot(KEY) is None
+
+
+async def test_progress_waits_for_its_siblings_and_trouble_for_nobody(server: Server) -> None:
+    clock = Clock(monotonic=lambda: 100.0)
+    async with ApiConnection(open_access(server.replay.url)) as api:
+        lease = Lease(api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
+        engine = Engine(api, lease, OperatorSettings(), clock)
+        for host in range(1000):
+            engine.cache.pods.applied(pod(f"train-0-0-{host}"))
+        engine._see_pod(Applied(pod("train-0-0-7", version=2, phase="Running")), "")
+        assert engine.queue._due[KEY] == pytest.approx(100.0 + 1000 * CALM_SECONDS_PER_POD)
+        engine._see_pod(Applied(pod("train-0-0-8", version=3, phase="Failed")), "")
+        assert engine.queue._due[KEY] == 100.0

@@ -38,7 +38,8 @@ def clear(draft: Draft) -> None:
     if unknown := unknown_nodes(draft):
         draft.act(LookAtNodes(unknown))
     draft.act(*(_force(pod) for pod in unwanted if _machine_gone(draft, pod)))
-    draft.act(*(_force(pod, silent=True) for pod in unwanted if _given_up(draft, pod)))
+    if draft.spec.timeouts.unsafe_silent_node_seconds is not None:
+        draft.act(*(_force(pod, silent=True) for pod in unwanted if _given_up(draft, pod)))
     waiting = [pod for pod in unwanted if not pod.going and pod.metadata.uid not in draft.snapshot.asked_to_go]
     running = {pod.metadata.uid for pod in draft.seen.may_run}
     known = (*draft.seen.live.values(), *draft.seen.strays)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 from slipway.api.names import pod_name
@@ -66,19 +67,24 @@ def observe(
     spec = snapshot.job.spec
     if spec is None:
         raise ValueError("a job without a readable spec has nothing to observe")
-    wanted = frozenset((s, h) for s in range(slices) for h in range(resolved.hosts))
+    wanted = _slots(slices, resolved.hosts)
     judging = _Judging(snapshot, spec, attempt.end_time if attempt else None, now, set(done))
     number = attempt.number if attempt else -1
     live: dict[Slot, Pod] = {}
     strays: list[Pod] = []
-    for pod in snapshot.own_pods():
+    foreign: list[Pod] = []
+    for pod in snapshot.pods:
         slot = pod.slot
+        if pod.metadata.labels.job_uid != snapshot.job.uid:
+            foreign.append(pod)
+            continue
         if pod.attempt != number or slot not in wanted:
             # A number that somebody made unreadable cannot be selected by; that pod is theirs now.
             strays += [pod] if pod.attempt >= 0 and slot[0] >= 0 else []
             continue
         live[slot] = pod
-        judging.examine(pod, slot, None)
+        if not _uneventful(pod, snapshot.nodes.get(pod.spec.node_name)):
+            judging.examine(pod, slot, None)
     missing = wanted - live.keys()
     for lost in snapshot.vanished:
         if _counts(lost, number, live, wanted, attempt):
@@ -96,7 +102,7 @@ def observe(
         started=succeeded | {slot for slot, pod in live.items() if pod.started},
         evidence=tuple(judging.evidence),
         strays=tuple(strays),
-        foreign=tuple(snapshot.foreign_pods()),
+        foreign=tuple(foreign),
     )
 
 
@@ -113,7 +119,7 @@ class _Judging:
 
     def examine(self, pod: Pod, slot: Slot, gone_at: datetime | None) -> None:
         node = self.snapshot.nodes.get(pod.spec.node_name)
-        if slot in self.succeeded or (gone_at is None and _uneventful(pod, node)) or _ran_nothing(pod):
+        if slot in self.succeeded or _ran_nothing(pod):
             return
         facts = Facts(
             pod=pod,
@@ -128,6 +134,11 @@ class _Judging:
             self.succeeded.add(slot)
         elif found := judge(facts):
             self.evidence.append(found)
+
+
+@lru_cache(maxsize=64)
+def _slots(slices: int, hosts: int) -> frozenset[Slot]:
+    return frozenset((slice_index, host) for slice_index in range(slices) for host in range(hosts))
 
 
 def _untraced(snapshot: Snapshot, number: int, slot: Slot, now: datetime) -> Evidence:
@@ -159,17 +170,9 @@ def _ran_nothing(pod: Pod) -> bool:
 
 def _uneventful(pod: Pod, node: Node | None) -> bool:
     """A quick look that settles nearly every pod: nothing ended, nobody disturbed it, its machine is there."""
-    if node is None or pod.going or pod.ended or pod.status.reason:
+    if node is None or not pod.uneventful:
         return False
-    worker = pod.worker
-    if worker is not None and worker.terminated is not None:
-        return False
-    created, bound = node.metadata.creation_timestamp, None
-    for condition in pod.status.conditions:
-        if condition.type in ("DisruptionTarget", "TerminationTarget") and condition.status == "True":
-            return False
-        if condition.type == "PodScheduled":
-            bound = condition.last_transition_time
+    created, bound = node.metadata.creation_timestamp, pod.bound_at
     return created is None or bound is None or created <= bound
 
 

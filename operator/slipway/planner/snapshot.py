@@ -7,6 +7,7 @@ into them in microseconds and everything else is never even allocated.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -123,29 +124,29 @@ class PodStatus(Part, frozen=True):
 ENDED_PHASES: Final = ("Succeeded", "Failed")
 
 
-class Pod(Part, frozen=True):
-    """A worker pod."""
+class Pod(Part, frozen=True, dict=True):
+    """A worker pod; what is derived from it is derived once, for decisions look at every pod of a job."""
 
     metadata: PodMetadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
-    @property
+    @cached_property
     def attempt(self) -> int:
         """Attempt the pod belongs to; -1 when the label is no number, so that it is never the current one."""
         return _index(self.metadata.labels.attempt)
 
-    @property
+    @cached_property
     def slot(self) -> Slot:
         """Place of the pod in its job."""
         return _index(self.metadata.labels.slice), _index(self.metadata.labels.host)
 
-    @property
+    @cached_property
     def ended(self) -> bool:
         """Whether no container of the pod can run any more."""
         return self.status.phase in ENDED_PHASES or self.ending
 
-    @property
+    @cached_property
     def ending(self) -> bool:
         """Whether all containers have ended although the phase does not say so yet: kubelets report that later."""
         containers = self.status.container_statuses
@@ -153,19 +154,19 @@ class Pod(Part, frozen=True):
             return False
         return all(one.state.terminated for one in (*containers, *self.status.init_container_statuses))
 
-    @property
+    @cached_property
     def going(self) -> bool:
         """Whether somebody asked for its deletion."""
         return self.metadata.deletion_timestamp is not None
 
-    @property
+    @cached_property
     def going_since(self) -> datetime | None:
         """When its deletion was asked for, to the second."""
         if self.metadata.deletion_timestamp is None:
             return None
         return self.metadata.deletion_timestamp - timedelta(seconds=self.metadata.deletion_grace_period_seconds or 0)
 
-    @property
+    @cached_property
     def worker(self) -> ContainerState | None:
         """State of the worker container, once the kubelet has reported one."""
         for status in self.status.container_statuses:
@@ -173,13 +174,29 @@ class Pod(Part, frozen=True):
                 return status.state
         return None
 
-    @property
+    @cached_property
     def started(self) -> bool:
         """Whether the worker container runs or has run."""
         state = self.worker
         if state is None:
             return self.ended
         return state.running is not None or state.terminated is not None
+
+    @cached_property
+    def bound_at(self) -> datetime | None:
+        """When it was bound to its node, to the second."""
+        bound = self.condition("PodScheduled")
+        return bound.last_transition_time if bound is not None else None
+
+    @cached_property
+    def uneventful(self) -> bool:
+        """Whether nothing has ended or disturbed it, as is the case for nearly every pod."""
+        if self.going or self.ended or self.status.reason:
+            return False
+        worker = self.worker
+        if worker is not None and worker.terminated is not None:
+            return False
+        return not any(self.condition(kind) for kind in ("DisruptionTarget", "TerminationTarget"))
 
     def condition(self, kind: str, status: str = "True") -> PodCondition | None:
         """The condition of that type when it has that status."""
@@ -240,6 +257,8 @@ class Node(Part, frozen=True):
 
     def taint(self, key: str) -> Taint | None:
         """The taint of that key."""
+        if not self.spec.taints:
+            return None
         return next((taint for taint in self.spec.taints if taint.key == key), None)
 
 
@@ -338,10 +357,9 @@ class Snapshot:
         A node that is merely unknown proves nothing: pods and nodes come through different watches, and a pod may
         be seen on a new node before the node itself.
         """
-        name, bound = pod.spec.node_name, pod.condition("PodScheduled")
+        name, since = pod.spec.node_name, pod.bound_at
         if not name:
             return False
-        since = bound.last_transition_time if bound else None
         node = self.nodes.get(name)
         if node is None:
             lost = self.lost_nodes.get(name)
@@ -359,7 +377,3 @@ class Snapshot:
     def own_pods(self) -> Iterator[Pod]:
         """Pods of this very job, not of an earlier one of the same name."""
         return (pod for pod in self.pods if pod.metadata.labels.job_uid == self.job.uid)
-
-    def foreign_pods(self) -> Iterator[Pod]:
-        """Pods of an earlier job of the same name."""
-        return (pod for pod in self.pods if pod.metadata.labels.job_uid != self.job.uid)
