@@ -84,7 +84,7 @@ def kubectl_for(cluster: NativeCluster, namespace: str) -> Kubectl:
     return Kubectl(str(cluster.state.binaries["kubectl"]), cluster.kubeconfig, namespace)
 
 
-def _cluster(name: str, pools: list[Pool], images: list[Path] | None = None) -> Iterator[NativeCluster]:
+def cluster_of(name: str, pools: list[Pool], images: list[Path] | None = None) -> Iterator[NativeCluster]:
     provider, unique = NativeProvider(), f"{name}-{os.getpid()}"
     try:
         cluster = provider.up(ClusterSpec(name=unique, pools=pools, images=images or []))
@@ -103,7 +103,7 @@ def control_plane() -> Iterator[NativeCluster]:
         Pool(kind="simulated", type="v5litepod-256", count=2),
         Pool(kind="simulated", type="cpu", count=8),
     ]
-    yield from _cluster("test-a", pools)
+    yield from cluster_of("test-a", pools)
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +113,7 @@ def real_nodes() -> Iterator[NativeCluster]:
     from slipway.local_cluster.progress import Silent
 
     pools = [Pool(kind="real", type="v5p-16", count=2, spot=True), Pool(kind="real", type="cpu", count=1)]
-    yield from _cluster("test-c", pools, [build_image(Silent())])
+    yield from cluster_of("test-c", pools, [build_image(Silent())])
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def kubectl(control_plane: NativeCluster, namespace_of: Callable[[NativeCluster]
 @pytest.fixture
 def jobs(kubectl: Kubectl, tmp_path: Path) -> Iterator["Jobs"]:
     """SliceJobs on the tier A cluster, with an operator of this test's own."""
-    yield from _jobs(kubectl, tmp_path)
+    yield from jobs_of(kubectl, tmp_path)
 
 
 @pytest.fixture
@@ -149,10 +149,10 @@ def real_jobs(
     real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
 ) -> Iterator["Jobs"]:
     """SliceJobs on real nodes, with an operator of this test's own."""
-    yield from _jobs(namespace_of(real_nodes), tmp_path)
+    yield from jobs_of(namespace_of(real_nodes), tmp_path)
 
 
-def _jobs(kubectl: Kubectl, folder: Path) -> Iterator["Jobs"]:
+def jobs_of(kubectl: Kubectl, folder: Path) -> Iterator["Jobs"]:
     from tests.running import Jobs, Operator
 
     operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace).start()

@@ -6,7 +6,9 @@ so that the next decision does not wait for the watch.
 """
 
 import logging
+import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -29,8 +31,10 @@ from slipway.planner.actions import (
     Body,
     CheckPod,
     CreateConfigMaps,
+    CreateNetworkPolicy,
     CreatePods,
     CreateService,
+    CreateToken,
     DeleteJob,
     DeletePods,
     ForceDeletePod,
@@ -38,6 +42,7 @@ from slipway.planner.actions import (
     Plan,
 )
 from slipway.planner.pods import PodFactory
+from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.snapshot import Job, Node, Pod, Rejection, Slot
 
 log = logging.getLogger(__name__)
@@ -47,6 +52,7 @@ MAX_CREATES: Final = 512
 
 NOW: Final = 0.0
 _REFUSALS: Final = (BadRequest, Forbidden, Invalid)
+_COLLECTIONS: Final = {"Service": paths.services, "NetworkPolicy": paths.network_policies}
 
 
 class Blocked(Exception):
@@ -147,8 +153,10 @@ class Applier:
         match action:
             case CheckPod():
                 return await self._check_pod(action, job)
-            case CreateService():
-                await self._ensure(paths.services(job.namespace), action.body, job)
+            case CreateService() | CreateNetworkPolicy():
+                await self._ensure(_COLLECTIONS[action.body["kind"]](job.namespace), action.body, job)
+            case CreateToken():
+                await self._create_token(action, job)
             case CreateConfigMaps():
                 await self._lanes.run(
                     action.bodies, lambda body: self._ensure(paths.config_maps(job.namespace), body, job)
@@ -177,15 +185,22 @@ class Applier:
         return NOW
 
     async def _check_pod(self, action: CheckPod, job: Job) -> float:
-        try:
-            await self._api.create(paths.pods(job.namespace), action.body, Pod, check=True)
-        except AlreadyExists:
-            self._cache.accepted(job)
-        except _REFUSALS as error:
-            self._reject(job, error)
-        else:
-            self._cache.accepted(job)
+        for body in filter(None, (action.head, action.body)):
+            try:
+                await self._api.create(paths.pods(job.namespace), body, Pod, check=True)
+            except AlreadyExists:
+                continue
+            except _REFUSALS as error:
+                self._reject(job, error)
+                return NOW
+        self._cache.accepted(job)
         return NOW
+
+    async def _create_token(self, action: CreateToken, job: Job) -> None:
+        """Only creating is needed, and allowed: the name is of this very job, and nobody here reads Secrets."""
+        body = action.body | {"stringData": {TOKEN_KEY: secrets.token_hex(32)}}
+        with suppress(AlreadyExists):
+            await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
 
     async def _ensure(self, collection: str, body: Body, job: Job) -> None:
         try:

@@ -13,14 +13,29 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CheckPod:
-    """Ask the API server, in a strict dry run, whether it would take this pod."""
+    """Ask the API server, in a strict dry run, whether it would take this pod, and the Ray head's if there is one."""
+
+    body: Body
+    head: Body | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateService:
+    """Make a headless Service of the job; that it is there already is fine."""
 
     body: Body
 
 
 @dataclass(frozen=True, slots=True)
-class CreateService:
-    """Make the job's headless Service; that it is there already is fine."""
+class CreateToken:
+    """Make a Secret with a new random token; one that is there already is kept."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNetworkPolicy:
+    """Make the policy of who may connect to the job's pods; that it is there already is fine."""
 
     body: Body
 
@@ -78,7 +93,16 @@ class DeleteJob:
 
 
 Action = (
-    CheckPod | CreateService | CreateConfigMaps | CreatePods | DeletePods | ForceDeletePod | LookAtNodes | DeleteJob
+    CheckPod
+    | CreateService
+    | CreateToken
+    | CreateNetworkPolicy
+    | CreateConfigMaps
+    | CreatePods
+    | DeletePods
+    | ForceDeletePod
+    | LookAtNodes
+    | DeleteJob
 )
 
 

@@ -7,9 +7,10 @@ is charged exactly once because only one that has an end and no cause can be.
 
 from datetime import timedelta
 
+from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
-from slipway.planner import budgets, environment, fencing
-from slipway.planner.actions import CreateConfigMaps, CreatePods, CreateService
+from slipway.planner import budgets, environment, fencing, ray
+from slipway.planner.actions import CreateConfigMaps, CreateNetworkPolicy, CreatePods, CreateService, CreateToken
 from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import BLIND_PAUSE, Draft
 from slipway.planner.observation import intervals, waiting_for
@@ -44,6 +45,8 @@ def _succeed(draft: Draft) -> None:
     assert attempt is not None
     hosts = len(draft.seen.wanted)
     message = f"all {hosts} hosts of attempt {attempt.number} exited 0" if hosts > 1 else "the host exited 0"
+    if draft.spec.ray is not None:
+        message = f"the entrypoint of attempt {attempt.number} exited 0"
     draft.update_attempt(
         end_time=draft.now, reason="Succeeded", message=message, running_time=attempt.running_time or draft.now
     )
@@ -91,18 +94,16 @@ def _start_timeout(draft: Draft) -> Evidence | None:
         # A connection may be dead without a word; bookmarks come every minute, and only then is it a failure.
         draft.wake(draft.now + BLIND_PAUSE)
         return None
-    (slice_index, host), pod = next(
-        (entry for entry in late if waiting_for(entry[1])[0] != "ContainerCreating"), late[0]
-    )
+    slot, pod = next((entry for entry in late if waiting_for(entry[1])[0] != "ContainerCreating"), late[0])
     reason, words = waiting_for(pod)
     return Evidence(
         rule=START_TIMEOUT,
         time=draft.now,
-        message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; host "
-        f"{host} of slice {slice_index} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
+        message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; "
+        f"{names.place_of(slot)} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
         f"{words}".strip(),
-        slice=slice_index,
-        host=host,
+        slice=slot[0],
+        host=slot[1],
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
     )
@@ -155,10 +156,10 @@ def begin_when_possible(draft: Draft) -> None:
         draft.blocked = (draft.problem.reason, draft.problem.message)
         return
     if draft.seen.foreign:
-        names = ", ".join(sorted(pod.metadata.name for pod in draft.seen.foreign)[:3])
+        listed = ", ".join(sorted(pod.metadata.name for pod in draft.seen.foreign)[:3])
         draft.blocked = (
             "WaitingForOldPods",
-            f"{len(draft.seen.foreign)} pod(s) of an earlier job of this name must go first: {names}",
+            f"{len(draft.seen.foreign)} pod(s) of an earlier job of this name must go first: {listed}",
         )
         return
     if not fencing.closed(draft):
@@ -183,6 +184,7 @@ def _begin(draft: Draft, slices: int) -> None:
         succeeded_hosts=(),
         slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
         coordinator=environment.coordinator(draft.job, number, draft.resolved) if slices > 1 else None,
+        ray=ray.state(draft.job) if draft.spec.ray is not None else None,
         resolved=draft.resolved,
         start_time=draft.status.start_time or draft.now,
         capacity_look_time=None,
@@ -209,4 +211,7 @@ def create(draft: Draft) -> None:
         draft.act(CreateService(service(draft.job)))
         if host_lists := config_maps(draft.job, attempt.number, draft.granted, draft.resolved):
             draft.act(CreateConfigMaps(host_lists))
+        if draft.spec.ray is not None:
+            draft.act(CreateService(ray.service(draft.job)), CreateToken(ray.token_secret(draft.job)))
+            draft.act(CreateNetworkPolicy(ray.network_policy(draft.job)))
     draft.act(CreatePods(attempt.number, tuple(sorted(seen.absent))))

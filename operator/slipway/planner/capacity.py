@@ -8,6 +8,7 @@ from slipway.planner.attempts import end_uncharged, finish
 from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES
 from slipway.planner.draft import Draft
 from slipway.planner.observation import waiting_for
+from slipway.planner.snapshot import HEAD
 
 
 def shortage(draft: Draft) -> tuple[Phase, str] | None:
@@ -63,7 +64,7 @@ def wait(draft: Draft) -> None:
 def _take_fewer(draft: Draft) -> bool:
     """Start again with the most acceptable slices that have found their nodes; whether it did."""
     missing = {pod.slot[0] for pod in draft.seen.unscheduled} | {slot[0] for slot in draft.seen.absent}
-    placed = draft.granted - len(missing)
+    placed = draft.granted - len(missing - {HEAD[0]})
     fitting = max((one for one in draft.spec.acceptable_slices if one <= placed), default=0)
     if fitting == 0 or fitting >= draft.granted:
         return False

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from slipway.api.names import pod_name
+from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, HostState, Resolved
 from slipway.planner.causes import BY_REASON, Evidence, Facts, judge
-from slipway.planner.snapshot import Node, Pod, Slot, Snapshot, Vanished
+from slipway.planner.snapshot import HEAD, Node, Pod, Slot, Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
@@ -21,7 +21,7 @@ class Observation:
     """The pods of the current attempt by state, and all others."""
 
     wanted: frozenset[Slot]
-    """Every slot of the job."""
+    """Every slot of the job, the Ray head's among them."""
     live: dict[Slot, Pod] = field(default_factory=dict)
     """Pods of the current attempt that the API has."""
     succeeded: frozenset[Slot] = frozenset()
@@ -45,8 +45,8 @@ class Observation:
 
     @property
     def done(self) -> bool:
-        """Whether every host has succeeded."""
-        return self.succeeded >= self.wanted
+        """Whether every host has succeeded, or the entrypoint that the Ray head ran."""
+        return self.succeeded >= self.wanted or HEAD in self.succeeded
 
     @property
     def all_started(self) -> bool:
@@ -67,6 +67,8 @@ def observe(
     if spec is None:
         raise ValueError("a job without a readable spec has nothing to observe")
     wanted = frozenset((s, h) for s in range(slices) for h in range(resolved.hosts))
+    if spec.ray is not None:
+        wanted |= {HEAD}
     judging = _Judging(snapshot, spec, attempt.end_time if attempt else None, now, set(done))
     number = attempt.number if attempt else -1
     live: dict[Slot, Pod] = {}
@@ -75,7 +77,7 @@ def observe(
         slot = pod.slot
         if pod.attempt != number or slot not in wanted:
             # A number that somebody made unreadable cannot be selected by; that pod is theirs now.
-            strays += [pod] if pod.attempt >= 0 and slot[0] >= 0 else []
+            strays += [pod] if pod.attempt >= 0 and (slot[0] >= 0 or pod.is_head) else []
             continue
         live[slot] = pod
         judging.examine(pod, slot, None)
@@ -132,11 +134,11 @@ class _Judging:
 
 def _untraced(snapshot: Snapshot, number: int, slot: Slot, now: datetime) -> Evidence:
     """Every host ran, and the pod of this one is not there and was not seen going."""
-    name = pod_name(snapshot.job.name, number, *slot)
+    name = names.name_of(snapshot.job.name, number, slot)
     return Evidence(
         rule=BY_REASON["PodDeleted"],
         time=now,
-        message=f"host {slot[1]} of slice {slot[0]} (pod {name}) vanished without a trace",
+        message=f"{names.place_of(slot)} (pod {name}) vanished without a trace",
         slice=slot[0],
         host=slot[1],
         pod=name,
@@ -184,8 +186,8 @@ def blocked_hosts(observation: Observation, limit: int) -> tuple[HostState, ...]
 def _host_state(slot: Slot, pod: Pod) -> HostState:
     reason, message = waiting_for(pod)
     return HostState(
-        slice=slot[0],
-        host=slot[1],
+        slice=None if slot == HEAD else slot[0],
+        host=None if slot == HEAD else slot[1],
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
         reason=reason,
@@ -202,13 +204,15 @@ def waiting_for(pod: Pod) -> tuple[str, str]:
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
             return waiting.reason, waiting.message
+    if pod.is_head and pod.worker is not None and pod.worker.running is not None:
+        return "WaitingForWorkers", "not all workers have joined the Ray head"
     return ("ContainerCreating" if pod.spec.node_name else "Pending"), pod.status.message
 
 
 def intervals(slots: Iterable[Slot]) -> tuple[str, ...]:
     """Slots as `slice:first-last` strings, in order; `parse_intervals` reads them back."""
     runs: list[list[int]] = []
-    for slice_index, host in sorted(slots):
+    for slice_index, host in sorted(slot for slot in slots if slot != HEAD):
         if runs and runs[-1][0] == slice_index and runs[-1][2] == host - 1:
             runs[-1][2] = host
         else:

@@ -1,0 +1,51 @@
+"""What Ray itself says when it fails, told apart from what the user's program says.
+
+An uncaught error ends a Python program's output with a traceback whose last part begins with the error's name. Only
+an error that Ray raises when its own processes or nodes are gone counts, and of it only what Ray wrote: not the
+traceback of the user's code that it may carry, nor names of the user's classes and functions.
+"""
+
+import re
+from typing import Final
+
+SIGNS: Final = ("preempt", "unhealthy or preempted", "owner died", "owner has exited")
+"""What Ray says when a machine was taken."""
+
+_SYSTEM_ERRORS: Final = (
+    "ActorDiedError",
+    "ActorUnavailableError",
+    "LocalRayletDiedError",
+    "NodeDiedError",
+    "ObjectLostError",
+    "ObjectReconstructionFailedError",
+    "OwnerDiedError",
+    "RaySystemError",
+    "RpcError",
+    "WorkerCrashedError",
+)
+_ERROR: Final = re.compile(r"^(?:ray\.exceptions\.(?P<ray>\w+)|[A-Za-z_][\w.]*)(?P<inner>\([\w.]+\))?:(?P<text> .*|$)")
+_NOT_RUN: Final = re.compile(r"^Ray did not run the entrypoint to its end: (?P<text>.*)")
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_USERS: Final = re.compile(
+    r"^\s|^(?:class_name|name|namespace|function|repr)\b|\bray::|error raised in its creation task"
+)
+
+
+def preempted(output: str) -> str:
+    """What Ray said at the end of a program's output, if it says that a machine was taken; else nothing."""
+    lines = _COLOUR.sub("", output).splitlines()
+    last = next((place for place in range(len(lines) - 1, -1, -1) if _begins(lines[place])), None)
+    if last is None:
+        return ""
+    own = [line for line in lines[last:] if not _USERS.search(line)]
+    if not own or own[0] != lines[last]:
+        return ""
+    return next((line.strip() for line in own if any(sign in line.lower() for sign in SIGNS)), "")
+
+
+def _begins(line: str) -> bool:
+    """Whether a system error of Ray's begins here."""
+    if _NOT_RUN.match(line):
+        return True
+    found = _ERROR.match(line)
+    return bool(found and found["ray"] in _SYSTEM_ERRORS and not found["inner"])
