@@ -27,6 +27,8 @@ METRICS_PORT: Final = 8080
 NO_LIMIT: Final = 100_000_000
 """A failure threshold that is never reached: whatever takes too long is Slipway's to judge, by its own time limits."""
 
+_RAYLET_HEALTH: Final = "/api/local_raylet_healthz"
+_NODE_IS_UP: Final = {"httpGet": {"path": _RAYLET_HEALTH, "port": AGENT_PORT}}
 _OPTION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TOKEN_VOLUME: Final = "slipway-ray-token"
 _FOLDER_VOLUME: Final = "slipway-ray"
@@ -42,7 +44,7 @@ def problem(ray: Ray, template: Body, coordinator_port: int) -> tuple[str, str] 
         if _OPTION.fullmatch(key) is None:
             return (
                 "InvalidArgument",
-                f"spec.ray.args {key!r} is not an option's name: letters, digits, - and _ are allowed",
+                f"spec.ray.args {key!r} is no option's name: letters, digits, - and _ are allowed",
             )
     if coordinator_port in (AGENT_PORT, METRICS_PORT):
         return "PortTaken", f"spec.coordinator.port {coordinator_port} is Ray's own on every worker: choose another"
@@ -169,15 +171,15 @@ def worker_resources(job: Job, ray: Ray, slice_index: int, host: int, resolved: 
 
 def worker_command(job: Job, ray: Ray, attempt: int, slice_index: int, host: int, resolved: Resolved) -> list[str]:
     """The command of a worker's container."""
-    address = f"{head_address(job, attempt)}:{names.RAY_GCS_PORT}"
+    head = head_address(job, attempt)
     offered = json.dumps(worker_resources(job, ray, slice_index, host, resolved))
-    return _ray_start(address, f"--address={address}", f"--resources={offered}")
+    health = f"http://{head}:{AGENT_PORT}{_RAYLET_HEALTH}"
+    return _ray_start(health, f"--address={head}:{names.RAY_GCS_PORT}", f"--resources={offered}")
 
 
 def worker_probes() -> Body:
     """Whether the worker's Ray has joined, and still answers."""
-    look = {"httpGet": {"path": "/api/local_raylet_healthz", "port": AGENT_PORT}}
-    return _probes(look, timeout=2)
+    return _probes(_NODE_IS_UP, timeout=2)
 
 
 def _ray_start(await_first: str, *arguments: str) -> list[str]:
@@ -193,7 +195,7 @@ def _kept(command: list[str]) -> list[str]:
 def _probes(look: Body, *, timeout: int) -> Body:
     timed = {**look, "timeoutSeconds": timeout}
     return {
-        "startupProbe": {**timed, "periodSeconds": 1, "failureThreshold": NO_LIMIT},
+        "startupProbe": {**_NODE_IS_UP, "timeoutSeconds": 2, "periodSeconds": 1, "failureThreshold": NO_LIMIT},
         "readinessProbe": {**timed, "periodSeconds": 5, "failureThreshold": 10},
         "livenessProbe": {**timed, "periodSeconds": 5, "failureThreshold": 120},
     }

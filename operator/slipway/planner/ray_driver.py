@@ -11,6 +11,7 @@ Ray's log folder, which both containers share. Without a submission the cluster 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -25,8 +26,8 @@ SERVER = "http://127.0.0.1:8265"
 LOGS = Path("/tmp/ray/session_latest/logs")
 JOINED = Path("/tmp/ray/slipway-joined")
 POLL_SECONDS = 0.5
-PATIENCE_SECONDS = 60.0
-"""How long the server may fail to answer; if it is gone for good, the kubelet has started Ray anew by then."""
+PATIENCE_SECONDS = 120.0
+"""How long the server may fail to answer while the entrypoint runs."""
 TOLD_TO_STOP = 128 + signal.SIGTERM
 NOT_RUN = 1
 """Exit code when the entrypoint has none."""
@@ -49,9 +50,9 @@ def call(path: str, body: Any = None) -> Any:
         raise
 
 
-def patiently(path: str) -> Any:
+def patiently(path: str, seconds: float = PATIENCE_SECONDS) -> Any:
     """Ask again while the server does not answer."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + seconds
     while True:
         try:
             return call(path)
@@ -62,10 +63,10 @@ def patiently(path: str) -> Any:
 
 
 def await_workers(wanted: int) -> None:
-    """Return when that many workers have joined the head."""
+    """Return when that many workers have joined the head; how long that may take is Slipway's to judge."""
     shown = -1
     while True:
-        nodes = patiently("/api/v0/nodes?limit=10000")["data"]["result"]["result"]
+        nodes = patiently("/api/v0/nodes?limit=10000", math.inf)["data"]["result"]["result"]
         joined = sum(node["state"] == "ALIVE" and not node["is_head_node"] for node in nodes)
         if joined != shown:
             print(f"{joined} of {wanted} workers have joined", flush=True)
@@ -82,7 +83,8 @@ def submit(submission: Any) -> None:
         call("/api/jobs/", submission)
     except urllib.error.HTTPError as error:
         text = error.read().decode(errors="replace").strip()
-        sys.exit(f"Ray did not take the entrypoint: {text.splitlines()[-1] if text else error}")
+        print(f"Ray did not take the entrypoint: {text.splitlines()[-1] if text else error}", flush=True)
+        sys.exit(NOT_RUN)
     except OSError:
         if patiently("/api/jobs/" + submission["submission_id"]) is None:
             raise
@@ -134,8 +136,12 @@ def main() -> int:
         print("the cluster is ready", flush=True)
         while True:
             signal.pause()
-    submit(submission)
-    return follow(submission["submission_id"])
+    try:
+        submit(submission)
+        return follow(submission["submission_id"])
+    except OSError as error:
+        print(f"Ray's job server does not answer: {error}", flush=True)
+        return NOT_RUN
 
 
 if __name__ == "__main__":

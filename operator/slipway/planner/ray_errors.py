@@ -23,8 +23,10 @@ _SYSTEM_ERRORS: Final = (
     "RpcError",
     "WorkerCrashedError",
 )
-_ERROR: Final = re.compile(r"^(?:ray\.exceptions\.(?P<ray>\w+)|[A-Za-z_][\w.]*)(?P<inner>\([\w.]+\))?:(?P<text> .*|$)")
-_NOT_RUN: Final = re.compile(r"^Ray did not run the entrypoint to its end: (?P<text>.*)")
+_ERROR: Final = re.compile(r"^ray\.exceptions\.(?P<name>\w+):")
+_NOT_RUN: Final = re.compile(r"^Ray did not run the entrypoint to its end: ")
+_CHAIN: Final = re.compile(r"^(?:Traceback|During handling of the above|The above exception)\b")
+"""What comes between one error and the next, which is then the one that ended the program."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _USERS: Final = re.compile(
     r"^\s|^(?:class_name|name|namespace|function|repr)\b|\bray::|error raised in its creation task"
@@ -35,17 +37,14 @@ def preempted(output: str) -> str:
     """What Ray said at the end of a program's output, if it says that a machine was taken; else nothing."""
     lines = _COLOUR.sub("", output).splitlines()
     last = next((place for place in range(len(lines) - 1, -1, -1) if _begins(lines[place])), None)
-    if last is None:
+    if last is None or any(_CHAIN.match(line) for line in lines[last:]) or _USERS.search(lines[last]):
         return ""
-    own = [line for line in lines[last:] if not _USERS.search(line)]
-    if not own or own[0] != lines[last]:
-        return ""
-    return next((line.strip() for line in own if any(sign in line.lower() for sign in SIGNS)), "")
+    own = lines[last : last + 1] if _NOT_RUN.match(lines[last]) else lines[last:]
+    said = (line for line in own if not _USERS.search(line))
+    return next((line.strip() for line in said if any(sign in line.lower() for sign in SIGNS)), "")
 
 
 def _begins(line: str) -> bool:
     """Whether a system error of Ray's begins here."""
-    if _NOT_RUN.match(line):
-        return True
     found = _ERROR.match(line)
-    return bool(found and found["ray"] in _SYSTEM_ERRORS and not found["inner"])
+    return bool(_NOT_RUN.match(line) or (found and found["name"] in _SYSTEM_ERRORS))
