@@ -6,21 +6,10 @@ from pathlib import Path
 import pytest
 
 from slipway.local_cluster import NativeCluster, Pool
-from slipway.local_cluster.progress import Progress, Silent
-from slipway.local_cluster.python_image import build_python_image
-from tests.conftest import ROOT, Kubectl, cluster_of, jobs_of
+from slipway.local_cluster.progress import Silent
+from tests.conftest import Kubectl, cluster_of, jobs_of
+from tests.ray.image import build_image
 from tests.running import Jobs
-
-IMAGE = "slipway.local/ray:1"
-EXAMPLE = ROOT / "examples/ray"
-OTHER_VERSION = ROOT / "tests/ray/other_version"
-
-
-def build_image(progress: Progress) -> Path:
-    """The archive of the example's image."""
-    requirements = [line for line in (EXAMPLE / "requirements.txt").read_text().splitlines() if line[:1] != "#"]
-    files = {"/app/fan_out.py": EXAMPLE / "fan_out.py", "/other_version": OTHER_VERSION}
-    return build_python_image(IMAGE, requirements, files, progress=progress)
 
 
 @pytest.fixture(scope="session")

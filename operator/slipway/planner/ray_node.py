@@ -19,7 +19,7 @@ import urllib.request
 from types import FrameType
 
 HERE = "http://127.0.0.1:52365/api/local_raylet_healthz"
-TRIES = 5
+TRIES = 3
 PAUSE_SECONDS = 2.0
 TOLD_TO_STOP = 128 + signal.SIGTERM
 
