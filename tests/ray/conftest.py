@@ -25,3 +25,9 @@ def ray_jobs(
 ) -> Iterator[Jobs]:
     """SliceJobs on those nodes, with an operator of this test's own."""
     yield from jobs_of(namespace_of(ray_nodes), tmp_path)
+
+
+@pytest.fixture
+def kubectl(ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]) -> Kubectl:
+    """kubectl in a namespace of its own on the cluster that the folder's tests share."""
+    return namespace_of(ray_nodes)

@@ -3,6 +3,8 @@
 import base64
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import yaml
 from slipway.local_cluster import NativeCluster
 from tests.conftest import ROOT
 from tests.ray.image import IMAGE
+from tests.ray.page import MARKED, blocks, run
 from tests.running import Jobs
 
 SMALL = {"resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}
@@ -56,21 +59,21 @@ def token(jobs: Jobs, name: str = "train") -> str:
 
 
 def test_the_example_reaches_every_host_though_the_operator_is_killed(
-    ray_jobs: Jobs, capsys: pytest.CaptureFixture[str]
+    ray_jobs: Jobs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # E2-10, E2-30, E2-79
-    body = yaml.safe_load((ROOT / "examples/ray.yaml").read_text())
-    body["spec"]["ray"]["args"] = {"seconds": 8}
+    script, _ = blocks("sh", MARKED)
     start = time.monotonic()
-    ray_jobs.kubectl.apply(body)
-    measured(capsys, "apply -> entrypoint running, 2x2", start, until_begun(ray_jobs, 0, "fan-out"))
-    ray_jobs.operator.kill()
-    # The killed leader's Lease would have to run out first; that is not what this test is about.
-    ray_jobs.kubectl("delete", "lease", "--all")
-    ray_jobs.operator.start()
+    with ThreadPoolExecutor(1) as background:
+        shown = background.submit(run, ray_jobs, script, tmp_path)
+        measured(capsys, "apply -> entrypoint running, 2x2", start, until_begun(ray_jobs, 0, "fan-out"))
+        ray_jobs.operator.kill()
+        # The killed leader's Lease would have to run out first; that is not what this test is about.
+        ray_jobs.kubectl("delete", "lease", "--all")
+        ray_jobs.operator.start()
+        log = shown.result()
     status = ray_jobs.until("Succeeded", "fan-out")
     assert (status["attempt"], counters(status)) == (0, (0, 0))
     assert status["result"]["message"] == "the entrypoint of attempt 0 exited 0"
-    log = ray_jobs.kubectl("logs", "fan-out-0-head", "-c", "driver").stdout
     assert log.count("begin attempt=0 slices=2 hosts=2 chips=4") == 1
     hosts = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     assert [(one["TPU_NAME"], one["TPU_WORKER_ID"], one["SLIPWAY_RANK"]) for one in hosts] == [
@@ -170,7 +173,7 @@ def test_a_worker_with_another_ray_version_is_a_failure(ray_jobs: Jobs) -> None:
 CLIENT = """
 import os, sys, ray
 try:
-    ray.init("ray://train-head:10001")
+    ray.init("ray://session-head:10001")
 except Exception as error:
     sys.exit(f"refused: {type(error).__name__}: {error}")
 print("workers", sum(node["Resources"].get("CPU", 0) > 0 for node in ray.nodes()))
@@ -180,7 +183,7 @@ print("answer", ray.get(ray.remote(lambda: 6 * 7).remote()))
 
 ASK_FOR_JOBS = (
     "import json, sys, urllib.request as r; "
-    "r.urlopen(r.Request('http://train-head:8265/api/jobs/', headers=json.loads(sys.argv[1])))"
+    "r.urlopen(r.Request('http://session-head:8265/api/jobs/', headers=json.loads(sys.argv[1])))"
 )
 
 
@@ -189,7 +192,7 @@ def client(name: str, **changes: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {"slipway.dev/ray-client": "train"}},
+        "metadata": {"name": name, "labels": {"slipway.dev/ray-client": "session"}},
         "spec": {"restartPolicy": "Never", "nodeName": "cpu-0", "containers": [container | changes]},
     }
 
@@ -199,12 +202,14 @@ def with_token(secret: str) -> dict[str, Any]:
     return {"env": [{"name": "RAY_AUTH_MODE", "value": "token"}, {"name": "RAY_AUTH_TOKEN", "valueFrom": reference}]}
 
 
-def test_a_kept_cluster_serves_who_has_the_token(ray_jobs: Jobs) -> None:  # E2-62
+def test_a_kept_cluster_serves_who_has_the_token(ray_jobs: Jobs, tmp_path: Path) -> None:  # E2-62
     kubectl = ray_jobs.kubectl
-    ray_jobs.apply(**CPU, ray={"keepAlive": True, "head": SMALL})
-    kubectl("wait", "sj/train", "--for=condition=Ready", f"--timeout={STARTS}s", seconds=2 * STARTS)
-    status = ray_jobs.status()
-    assert (status["phase"], status["ray"]["service"]) == ("Running", "train-head")
+    [kept] = blocks("yaml", MARKED)
+    _, script = blocks("sh", MARKED)
+    kubectl.apply(yaml.safe_load(kept))
+    kubectl("wait", "sj/session", "--for=condition=Ready", f"--timeout={STARTS}s", seconds=2 * STARTS)
+    status = ray_jobs.status("session")
+    assert (status["phase"], status["ray"]["service"]) == ("Running", "session-head")
     kubectl.apply(client("knows", **with_token(status["ray"]["tokenSecret"])))
     kubectl.apply(client("asks", env=[{"name": "RAY_AUTH_MODE", "value": "disabled"}]))
     kubectl("wait", "pod/knows", "--for=jsonpath={.status.phase}=Succeeded", f"--timeout={STARTS}s", seconds=2 * STARTS)
@@ -213,13 +218,13 @@ def test_a_kept_cluster_serves_who_has_the_token(ray_jobs: Jobs) -> None:  # E2-
     kubectl("wait", "pod/asks", failed, f"--timeout={STARTS}s", seconds=2 * STARTS)
     assert "refused" in kubectl("logs", "asks").stdout
     for header, answer in (({}, "401"), ({"Authorization": "Bearer " + "0" * 64}, "403")):
-        done = kubectl("exec", "train-0-0-0", "--", "python3", "-c", ASK_FOR_JOBS, json.dumps(header), check=False)
+        done = kubectl("exec", "session-0-0-0", "--", "python3", "-c", ASK_FOR_JOBS, json.dumps(header), check=False)
         assert f"HTTP Error {answer}" in done.stderr
-    policy = kubectl.get("networkpolicy", "train-ray")["spec"]
+    policy = kubectl.get("networkpolicy", "session-ray")["spec"]
     assert policy["podSelector"]["matchLabels"] == {
-        "slipway.dev/job-uid": kubectl.get("sj", "train")["metadata"]["uid"]
+        "slipway.dev/job-uid": kubectl.get("sj", "session")["metadata"]["uid"]
     }
-    assert_no_secret_is_told(ray_jobs, token(ray_jobs))
-    assert ray_jobs.status()["phase"] == "Running"
-    kubectl("delete", "sj", "train")
-    ray_jobs.until_true("the cluster's end", lambda: not ray_jobs.pods(), seconds=60)
+    assert_no_secret_is_told(ray_jobs, token(ray_jobs, "session"))
+    assert ray_jobs.status("session")["phase"] == "Running"
+    assert "ray_version" in run(ray_jobs, script, tmp_path)
+    ray_jobs.until_true("the cluster's end", lambda: not ray_jobs.pods("session"), seconds=60)

@@ -1,11 +1,7 @@
 """The API server refuses what cannot be run as Ray, in words that name the field and what is allowed."""
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from slipway.local_cluster import NativeCluster
 from tests.conftest import Kubectl
 
 ENTRYPOINT = {"entrypoint": "python3 train.py"}
@@ -66,12 +62,6 @@ def job(changes: dict[str, Any]) -> dict[str, Any]:
     good = {"accelerator": {"type": "v5p-16"}, "slices": 2, "image": "acme/train:1"}
     spec = {key: value for key, value in (good | changes).items() if value is not None}
     return {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": spec}
-
-
-@pytest.fixture
-def kubectl(ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]) -> Kubectl:
-    """kubectl in a namespace of its own on the cluster that the folder's tests share."""
-    return namespace_of(ray_nodes)
 
 
 def test_it_refuses(kubectl: Kubectl) -> None:
