@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test check simulate generate format clean
+.PHONY: demo test test-ray check simulate generate format clean
 
 demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node, and the job's recovery
 	slipway demo
@@ -12,6 +12,10 @@ demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node,
 test: $(READY)  ## Every test: planner, API server, real nodes
 	$(PYTHON) -m tests.prepare
 	$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+test-ray: $(READY)  ## The Ray runtime with a real Ray on real nodes
+	$(PYTHON) -m tests.prepare
+	$(PYTHON) -m pytest tests/ray $(PYTEST_ARGS)
 
 N ?= 1000
 SEED ?= 0

@@ -12,11 +12,16 @@ from uuid import uuid4
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 
 from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool
 
 if TYPE_CHECKING:
     from tests.running import Jobs
+
+# How fast a machine is says nothing about the rule.
+settings.register_profile("slipway", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("slipway")
 
 ROOT = Path(__file__).parent.parent
 CRD = ROOT / "crds/slipway.dev_slicejobs.yaml"
@@ -84,7 +89,7 @@ def kubectl_for(cluster: NativeCluster, namespace: str) -> Kubectl:
     return Kubectl(str(cluster.state.binaries["kubectl"]), cluster.kubeconfig, namespace)
 
 
-def _cluster(name: str, pools: list[Pool], images: list[Path] | None = None) -> Iterator[NativeCluster]:
+def cluster_of(name: str, pools: list[Pool], images: list[Path] | None = None) -> Iterator[NativeCluster]:
     provider, unique = NativeProvider(), f"{name}-{os.getpid()}"
     try:
         cluster = provider.up(ClusterSpec(name=unique, pools=pools, images=images or []))
@@ -103,7 +108,7 @@ def control_plane() -> Iterator[NativeCluster]:
         Pool(kind="simulated", type="v5litepod-256", count=2),
         Pool(kind="simulated", type="cpu", count=8),
     ]
-    yield from _cluster("test-a", pools)
+    yield from cluster_of("test-a", pools)
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +118,7 @@ def real_nodes() -> Iterator[NativeCluster]:
     from slipway.local_cluster.progress import Silent
 
     pools = [Pool(kind="real", type="v5p-16", count=2, spot=True), Pool(kind="real", type="cpu", count=1)]
-    yield from _cluster("test-c", pools, [build_image(Silent())])
+    yield from cluster_of("test-c", pools, [build_image(Silent())])
 
 
 @pytest.fixture
@@ -141,7 +146,7 @@ def kubectl(control_plane: NativeCluster, namespace_of: Callable[[NativeCluster]
 @pytest.fixture
 def jobs(kubectl: Kubectl, tmp_path: Path) -> Iterator["Jobs"]:
     """SliceJobs on the tier A cluster, with an operator of this test's own."""
-    yield from _jobs(kubectl, tmp_path)
+    yield from jobs_of(kubectl, tmp_path)
 
 
 @pytest.fixture
@@ -149,7 +154,7 @@ def real_jobs(
     real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
 ) -> Iterator["Jobs"]:
     """SliceJobs on real nodes, with an operator of this test's own."""
-    yield from _jobs(namespace_of(real_nodes), tmp_path)
+    yield from jobs_of(namespace_of(real_nodes), tmp_path)
 
 
 def _delete_all(kubectl: Kubectl, collection: str) -> None:
@@ -160,7 +165,7 @@ def _delete_all(kubectl: Kubectl, collection: str) -> None:
     kubectl("delete", "--raw", collection)
 
 
-def _jobs(kubectl: Kubectl, folder: Path) -> Iterator["Jobs"]:
+def jobs_of(kubectl: Kubectl, folder: Path) -> Iterator["Jobs"]:
     from tests.running import Jobs, Operator
 
     operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace).start()

@@ -9,9 +9,11 @@ from rich.console import Console
 from slipway.demo.run import build_image
 from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.progress import for_console
+from tests.ray.image import build_image as build_ray_image
 
 if __name__ == "__main__":
     progress = for_console(Console())
     packages.ensure(packages.CONTROL_PLANE | packages.NODES, progress)
     binaries.ensure([*components.CONTROL_PLANE, *components.SIMULATED, *components.REAL], progress)
     build_image(progress)
+    build_ray_image(progress)

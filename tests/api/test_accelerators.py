@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from slipway.api.accelerators import AcceleratorError, Shape, Wanted, known_types, resolve
@@ -455,7 +455,6 @@ requests = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(requests)
 def test_any_request_is_answered_or_refused_with_requests_that_are_answered(wanted: Wanted) -> None:
     answer = attempt(wanted)
@@ -468,7 +467,6 @@ def test_any_request_is_answered_or_refused_with_requests_that_are_answered(want
         assert answer.devices == answer.hosts * answer.devices_per_host
 
 
-@settings(deadline=None)
 @given(rows)
 def test_label_topology_and_chips_per_host_round_trip(row: Row) -> None:
     shape = resolve(label=row.label, topology=row.topology, chips_per_host=row.chips_per_host)
@@ -477,7 +475,6 @@ def test_label_topology_and_chips_per_host_round_trip(row: Row) -> None:
     assert resolve(shape.generation, chips=shape.chips, topology=shape.topology, **row.stated) == shape
 
 
-@settings(deadline=None)
 @given(rows, st.data())
 def test_case_and_the_order_of_sides_change_nothing(row: Row, data: st.DataObject) -> None:
     spelling = data.draw(st.sampled_from(BY_SPELLING[row.label].spellings))
@@ -487,7 +484,6 @@ def test_case_and_the_order_of_sides_change_nothing(row: Row, data: st.DataObjec
     assert facts(resolve(asked, **row.stated)) == row.facts
 
 
-@settings(deadline=None)
 @given(rows)
 def test_host_bounds_times_chips_per_host_bounds_is_the_topology(row: Row) -> None:
     shape = resolve(label=row.label, topology=row.topology, chips_per_host=row.chips_per_host)
@@ -498,7 +494,6 @@ def test_host_bounds_times_chips_per_host_bounds_is_the_topology(row: Row) -> No
     assert prod(hosts) == shape.hosts
 
 
-@settings(deadline=None)
 @given(rows, st.integers(0, 20_000))
 def test_a_number_is_accepted_exactly_when_the_table_has_it(row: Row, number: int) -> None:
     asked = f"{row.type.split('-')[0]}-{number}"

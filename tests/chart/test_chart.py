@@ -163,6 +163,8 @@ NEEDED: Needs = {
     "any /pods": ("get", "list", "watch", "create", "delete", "deletecollection"),
     "any /services": ("get", "create"),
     "any /configmaps": ("get", "create"),
+    "any /secrets": ("create",),
+    "any networking.k8s.io/networkpolicies": ("get", "create"),
     "any events.k8s.io/events": ("create",),
     "all /nodes": ("get", "list", "watch"),
     "all /pods": ("list", "watch"),
@@ -172,7 +174,8 @@ NEEDED: Needs = {
 }
 
 NOT_NEEDED: Needs = {
-    "any /secrets": ("get", "list", "watch", "create"),
+    "any /secrets": ("get", "list", "watch", "update", "patch", "delete"),
+    "any networking.k8s.io/networkpolicies": ("list", "update", "patch", "delete"),
     "own /secrets": ("get", "list"),
     "any slipway.dev/slicejobs": ("create", "update", "patch", "deletecollection"),
     "any slipway.dev/slicejobs/status": ("update",),

@@ -22,8 +22,8 @@ from slipway.local_cluster import NativeCluster
 from slipway.planner.actions import (
     Action,
     CheckPod,
+    CreateObjects,
     CreatePods,
-    CreateService,
     DeleteJob,
     DeletePods,
     ForceDeletePod,
@@ -205,14 +205,14 @@ async def test_a_bad_pod_is_rejected_in_the_servers_words(bench: Bench, template
 async def test_the_service_is_made_once(bench: Bench) -> None:
     job = await bench.job()
     for _ in range(2):
-        await bench.act(job, CreateService(service(job)))
+        await bench.act(job, CreateObjects((service(job),)))
     await bench.api.get(f"{paths.services(bench.namespace)}/train", JsonObject)
 
 
 async def test_an_object_of_somebody_else_is_named_and_nothing_more_is_made(bench: Bench, kubectl: Kubectl) -> None:
     kubectl("create", "service", "clusterip", "train", "--clusterip=None")
     job = await bench.job(hosts=1)
-    assert await bench.act(job, CreateService(service(job)), CreatePods(0, ((0, 0),))) == 0
+    assert await bench.act(job, CreateObjects((service(job),)), CreatePods(0, ((0, 0),))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert rejection.reason == NAME_TAKEN
@@ -222,9 +222,9 @@ async def test_an_object_of_somebody_else_is_named_and_nothing_more_is_made(benc
 
 async def test_an_object_of_an_earlier_job_of_this_name_has_to_go_first(bench: Bench) -> None:
     job = await bench.job()
-    await bench.act(replace(job, uid="an-earlier-one"), CreateService(service(replace(job, uid="an-earlier-one"))))
+    await bench.act(replace(job, uid="an-earlier-one"), CreateObjects((service(replace(job, uid="an-earlier-one")),)))
     with pytest.raises(Blocked, match="Service train of an earlier job of this name must go first"):
-        await bench.act(job, CreateService(service(job)))
+        await bench.act(job, CreateObjects((service(job),)))
 
 
 async def test_a_live_list_shows_what_the_watch_has_not(bench: Bench, kubectl: Kubectl) -> None:

@@ -21,6 +21,7 @@ from slipway.planner.news import news, story
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import (
     ENDED_PHASES,
+    HEAD,
     ContainerState,
     ContainerStatus,
     Job,
@@ -226,6 +227,8 @@ class World:
     def add_pod(self, attempt: int, slot: Slot, uid: str = UID) -> None:
         name = f"train-{attempt}-{slot[0]}-{slot[1]}"
         labels = PodLabels("train", uid, str(attempt), str(slot[0]), str(slot[1]))
+        if slot == HEAD:
+            name, labels = f"train-{attempt}-head", PodLabels("train", uid, str(attempt), role="head")
         metadata = PodMetadata(name, "ml", f"uid-{name}", creation_timestamp=self.now, labels=labels)
         self.pods[(attempt, *slot)] = Pod(metadata)
 

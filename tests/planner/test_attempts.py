@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from slipway.api.status import Cause, Phase
-from slipway.planner.actions import CheckPod, CreatePods, CreateService, DeletePods, ForceDeletePod, LookAtNodes
+from slipway.planner.actions import CheckPod, CreateObjects, CreatePods, DeletePods, ForceDeletePod, LookAtNodes
 
 from .build import World, actions_of
 
@@ -24,7 +24,7 @@ def test_all_pods_of_an_attempt_are_made_at_once_after_the_status_says_so() -> N
     decision = world.plan()
     assert decision.status.attempt == 0
     assert decision.status.phase is Phase.STARTING
-    assert [type(action) for action in decision.actions] == [CreateService, CreatePods]
+    assert [type(action) for action in decision.actions] == [CreateObjects, CreatePods]
     assert decision.actions[1] == CreatePods(0, ((0, 0), (0, 1), (1, 0), (1, 1)))
 
 

@@ -64,7 +64,7 @@ def happen(world: World, event: str, host: int) -> None:
         actions[event]()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 2), st.integers(0, 90)), max_size=25), st.integers(0, 3))
 def test_counters_balance_and_nothing_is_charged_twice(history: list[tuple[str, int, int]], limit: int) -> None:
     world = World(slices=1, hosts=3, retries={"maxFailures": limit, "maxPreemptions": limit + 1}).begin()
@@ -91,7 +91,7 @@ def test_counters_balance_and_nothing_is_charged_twice(history: list[tuple[str, 
             assert not any(key[0] != status.attempt and not pod.ended for key, pod in world.pods.items())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 2)), max_size=12))
 def test_deciding_again_on_the_same_state_changes_nothing(history: list[tuple[str, int]]) -> None:
     world = World(slices=1, hosts=3).begin()
@@ -104,7 +104,7 @@ def test_deciding_again_on_the_same_state_changes_nothing(history: list[tuple[st
     assert not actions_of(decision, CreatePods)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 2)), max_size=12))
 def test_a_job_left_alone_comes_to_an_end(history: list[tuple[str, int]]) -> None:
     world = World(slices=1, hosts=3).begin()

@@ -22,10 +22,21 @@ LABEL_HOST: Final = "slipway.dev/host"
 LABEL_ROLE: Final = "slipway.dev/role"
 LABEL_SLICE_KEY: Final = "slipway.dev/slice-key"
 """One value for each (job uid, slice): what placement gathers in, and keeps out of, a node pool."""
+LABEL_RAY_CLIENT: Final = "slipway.dev/ray-client"
+"""On a pod of anybody's: the job whose Ray cluster its network policy lets it reach."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 ROLE_WORKER: Final = "worker"
 WORKER_CONTAINER: Final = "worker"
+
+ROLE_HEAD: Final = "head"
+RAY_CONTAINER: Final = "ray-head"
+"""The container of the head pod that Ray itself runs in."""
+DRIVER_CONTAINER: Final = "driver"
+"""The container of the head pod whose end is the entrypoint's end."""
+RAY_GCS_PORT: Final = 6379
+RAY_DASHBOARD_PORT: Final = 8265
+RAY_CLIENT_PORT: Final = 10001
 
 MAX_NAME_LENGTH: Final = 40
 """`<job>-<attempt>-<slice>-<host>` then stays within a DNS label of 63 characters."""
@@ -49,6 +60,7 @@ RESERVED_ENV: Final = (
     "MEGASCALE_NUM_SLICES",
     "MEGASCALE_PORT",
     "MEGASCALE_SLICE_ID",
+    "SLIPWAY_ARGS",
     "SLIPWAY_ATTEMPT",
     "SLIPWAY_HOST",
     "SLIPWAY_JOB",
@@ -66,9 +78,23 @@ RESERVED_ENV: Final = (
 """Environment that only Slipway sets; a job that names one of these is refused."""
 
 
+RESERVED_RAY_ENV: Final = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+"""Environment that only Slipway sets in the Ray runtime."""
+
+
 def pod_name(job: str, attempt: int, slice_index: int, host: int) -> str:
     """Name of a worker pod: a pure function of its place, so creating twice cannot duplicate it."""
     return f"{job}-{attempt}-{slice_index}-{host}"
+
+
+def name_of(job: str, attempt: int, slot: tuple[int, int]) -> str:
+    """Name of the pod at that place: a worker's, or the Ray head's, which has no slice."""
+    return head_pod_name(job, attempt) if slot[0] < 0 else pod_name(job, attempt, *slot)
+
+
+def place_of(slot: tuple[int, int]) -> str:
+    """The place of a pod in words."""
+    return "the Ray head" if slot[0] < 0 else f"host {slot[1]} of slice {slot[0]}"
 
 
 def hostname(attempt: int, slice_index: int, host: int) -> str:
@@ -79,3 +105,37 @@ def hostname(attempt: int, slice_index: int, host: int) -> str:
 def slice_name(job: str, slice_index: int) -> str:
     """Name of a slice as programs see it (`TPU_NAME`, `TPU_SLICE_NAME`); the same in every attempt."""
     return f"{job}-s{slice_index}"
+
+
+def head_pod_name(job: str, attempt: int) -> str:
+    """Name of the Ray head's pod."""
+    return f"{job}-{attempt}-head"
+
+
+def head_service(job: str) -> str:
+    """Name of the Service of the Ray head, and subdomain of its host names."""
+    return f"{job}-head"
+
+
+def head_hostname(attempt: int) -> str:
+    """Host name of the Ray head below its Service; new in each attempt, so no resolver cache is stale."""
+    return f"{attempt}-head"
+
+
+def ray_token_secret(job: str, uid: str) -> str:
+    """Name of the Secret with the token of a job's Ray cluster.
+
+    The UID makes it new for each job, so that creating it suffices and no Secret ever has to be read.
+    """
+    return f"{job}-ray-{uid[:8]}"
+
+
+def ray_network_policy(job: str) -> str:
+    """Name of the NetworkPolicy around a job's Ray cluster."""
+    return f"{job}-ray"
+
+
+def head_resource(accelerator_type: str) -> str:
+    """Ray resource by which programs find host 0 of a TPU slice, spelt as Ray spells the type."""
+    kind = accelerator_type
+    return f"TPU-{'v' + kind.removeprefix('tpu') if kind.startswith('tpu') else kind}-head"

@@ -10,6 +10,9 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from slipway.api.base import Model, Passthrough, rule, rules
 from slipway.api.names import MAX_NAME_LENGTH, RESERVED_ENV
+from slipway.api.ray import SPEC_RULES as RAY_RULES
+from slipway.api.ray import Ray
+from slipway.api.resources import Labels, NonEmpty, Quantity, Resources
 from slipway.api.status import SliceJobStatus
 
 _REPOSITORY: Final = "[a-z0-9]+([._-]+[a-z0-9]+)*"
@@ -17,12 +20,6 @@ IMAGE_PATTERN: Final = (
     f"^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]+)?/)?{_REPOSITORY}(/{_REPOSITORY})*"
     "(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@[a-z0-9]+:[a-fA-F0-9]{32,})?$"
 )
-
-Quantity = Annotated[
-    str | int, Field(json_schema_extra={"x-kubernetes-int-or-string": True, "anyOf": None, "maxLength": 64})
-]
-Labels = dict[Annotated[str, StringConstraints(max_length=317)], Annotated[str, StringConstraints(max_length=63)]]
-NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 
 
 def _list_map(*keys: str) -> dict[str, Any]:
@@ -109,15 +106,6 @@ class Toleration(Model):
     """How long a NoExecute taint is tolerated."""
 
 
-class Resources(Model):
-    """Compute resources of the worker container."""
-
-    limits: dict[NonEmpty, Quantity] = Field(default={}, json_schema_extra={"maxProperties": 32})
-    """Most it may use."""
-    requests: dict[NonEmpty, Quantity] = Field(default={}, json_schema_extra={"maxProperties": 32})
-    """What is reserved for it."""
-
-
 class TemplateMetadata(Model):
     """Metadata added to every worker pod."""
 
@@ -197,7 +185,8 @@ ExitCode = Annotated[int, Field(ge=1, le=255)]
 
 
 class OnExitCodes(Model):
-    """What chosen exit codes of the worker container mean; every other non-zero code is a failure."""
+    """What chosen exit codes of the worker container, or of ray.entrypoint, mean; every other non-zero code is a
+    failure."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -273,6 +262,7 @@ class SliceJobSpec(Model):
                 "command[0] is empty: name the program to run, or leave command out to run the image's entrypoint",
                 path=".command",
             ),
+            *RAY_RULES,
         )
     )
 
@@ -346,6 +336,8 @@ class SliceJobSpec(Model):
     containers still run."""
     pod_template: PodTemplate | None = None
     """Whatever else a pod can have."""
+    ray: Ray | None = None
+    """Run a Ray cluster on the slices instead of a container on each host: its head, its workers, one entrypoint."""
     coordinator: Coordination | None = None
     """Where the hosts of a multislice job meet."""
     retries: Retries = Retries()

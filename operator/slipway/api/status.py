@@ -68,6 +68,7 @@ class ConditionType(StrEnum):
     ACCEPTED = "Accepted"
     CAPACITY_AVAILABLE = "CapacityAvailable"
     RUNNING = "Running"
+    READY = "Ready"
     COMPLETE = "Complete"
     FAILED = "Failed"
     SUSPENDED = "Suspended"
@@ -99,19 +100,19 @@ class Root(Model):
     time: Time | None = None
     """When it happened, as far as the cluster told."""
     slice: int | None = None
-    """Slice index."""
+    """Slice index; absent for a Ray head."""
     host: int | None = None
-    """Host index within the slice."""
+    """Host index within the slice; absent for a Ray head."""
     pod: str | None = None
     """Pod name."""
     node: str | None = None
     """Node the pod was on."""
     exit_code: int | None = None
-    """Exit code of the worker container."""
+    """Exit code of the worker container, or of a Ray head's entrypoint."""
     signal: int | None = None
     """Signal that ended the worker container, when the exit code says so."""
     log: str | None = None
-    """Last lines the worker container wrote; at most 2 KiB, secrets redacted."""
+    """Last lines it wrote; at most 2 KiB, secrets redacted."""
 
 
 class Attempt(Model):
@@ -149,10 +150,10 @@ class SliceCounts(Model):
 class HostState(Model):
     """A host that holds the job up."""
 
-    slice: int
-    """Slice index."""
-    host: int
-    """Host index within the slice."""
+    slice: int | None = None
+    """Slice index; absent for a Ray head."""
+    host: int | None = None
+    """Host index within the slice; absent for a Ray head."""
     pod: str
     """Pod name."""
     node: str | None = None
@@ -170,6 +171,15 @@ class Coordinator(Model):
     """DNS name of host 0 of slice 0."""
     port: int
     """TCP port."""
+
+
+class RayState(Model):
+    """How clients reach the Ray cluster."""
+
+    service: str
+    """Service of the head: 6379 (GCS), 8265 (dashboard and jobs), 10001 (client)."""
+    token_secret: str
+    """Secret whose key `token` holds the cluster's authentication token."""
 
 
 class Resolved(Model):
@@ -216,8 +226,8 @@ class SliceJobStatus(Model):
     phase: Phase | None = None
     """Where the job stands, in one word."""
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
-    """Conditions: Accepted, CapacityAvailable, Running, Complete, Failed, Suspended, CleanupPending, Reconciling,
-    Stalled."""
+    """Conditions: Accepted, CapacityAvailable, Running, Ready (kept Ray clusters), Complete, Failed, Suspended,
+    CleanupPending, Reconciling, Stalled."""
     attempt: int | None = None
     """Number of the current or last attempt."""
     failures: int = 0
@@ -244,6 +254,8 @@ class SliceJobStatus(Model):
     """Hosts that hold the job up, at most 16."""
     coordinator: Coordinator | None = None
     """Where the hosts of a multislice job find each other."""
+    ray: RayState | None = None
+    """How clients reach the Ray cluster."""
     resolved: Resolved | None = None
     """Effective values."""
     result: Result | None = None

@@ -6,7 +6,9 @@ so that the next decision does not wait for the watch.
 """
 
 import logging
+import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -29,9 +31,9 @@ from slipway.planner.actions import (
     Action,
     Body,
     CheckPod,
-    CreateConfigMaps,
+    CreateObjects,
     CreatePods,
-    CreateService,
+    CreateToken,
     DeleteJob,
     DeletePods,
     ForceDeletePod,
@@ -40,6 +42,7 @@ from slipway.planner.actions import (
     Plan,
 )
 from slipway.planner.pods import PodFactory
+from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.snapshot import (
     NAME_TAKEN,
     POD_REJECTED,
@@ -58,6 +61,11 @@ MAX_CREATES: Final = 512
 
 NOW: Final = 0.0
 _REFUSALS: Final = (BadRequest, Forbidden, Invalid)
+_COLLECTIONS: Final = {
+    "ConfigMap": paths.config_maps,
+    "NetworkPolicy": paths.network_policies,
+    "Service": paths.services,
+}
 
 
 class Blocked(Exception):
@@ -159,12 +167,10 @@ class Applier:
         match action:
             case CheckPod():
                 return await self._check_pod(action, job)
-            case CreateService():
-                await self._ensure(paths.services(job.namespace), action.body, job)
-            case CreateConfigMaps():
-                await self._lanes.run(
-                    action.bodies, lambda body: self._ensure(paths.config_maps(job.namespace), body, job)
-                )
+            case CreateObjects():
+                await self._lanes.run(action.bodies, lambda body: self._ensure(body, job))
+            case CreateToken():
+                await self._create_token(action, job)
             case CreatePods():
                 return await self._create_pods(action, job)
             case DeletePods():
@@ -198,17 +204,25 @@ class Applier:
         return NOW
 
     async def _check_pod(self, action: CheckPod, job: Job) -> float:
-        try:
-            await self._api.create(paths.pods(job.namespace), action.body, Pod, check=True)
-        except AlreadyExists:
-            self._cache.accepted(job)
-        except _REFUSALS as error:
-            self._refused(job, error)
-        else:
-            self._cache.accepted(job)
+        for body in filter(None, (action.head, action.body)):
+            try:
+                await self._api.create(paths.pods(job.namespace), body, Pod, check=True)
+            except AlreadyExists:
+                continue
+            except _REFUSALS as error:
+                self._refused(job, error)
+                return NOW
+        self._cache.accepted(job)
         return NOW
 
-    async def _ensure(self, collection: str, body: Body, job: Job) -> None:
+    async def _create_token(self, action: CreateToken, job: Job) -> None:
+        """Only creating is needed, and allowed: the name is of this very job, and nobody here reads Secrets."""
+        body = action.body | {"stringData": {TOKEN_KEY: secrets.token_hex(32)}}
+        with suppress(AlreadyExists):
+            await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
+
+    async def _ensure(self, body: Body, job: Job) -> None:
+        collection = _COLLECTIONS[body["kind"]](job.namespace)
         try:
             await self._api.create(collection, body, msgspec.Raw)
         except AlreadyExists:

@@ -24,6 +24,16 @@ def config_maps(namespace: str) -> str:
     return _core(namespace, "configmaps")
 
 
+def secrets(namespace: str) -> str:
+    """Secrets of a namespace."""
+    return _core(namespace, "secrets")
+
+
+def network_policies(namespace: str) -> str:
+    """NetworkPolicies of a namespace."""
+    return f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+
+
 def node(name: str) -> str:
     """One node."""
     return f"{NODES}/{name}"

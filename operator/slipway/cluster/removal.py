@@ -12,7 +12,7 @@ from slipway.cluster.errors import Conflict, NotFound
 from slipway.cluster.lanes import Lanes
 from slipway.cluster.store import Key
 from slipway.planner.actions import DeletePods, ForceDeletePod
-from slipway.planner.snapshot import Job, Node, Pod
+from slipway.planner.snapshot import HEAD, Job, Node, Pod
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,11 @@ class Remover:
 
 def _parts(job_uid: str, attempt: int, index: int, hosts: Sequence[int], spared: Sequence[int] = ()) -> Iterable[str]:
     """Label selectors that together match the slice's pods of an attempt."""
-    whole = f"{names.LABEL_JOB_UID}={job_uid},{names.LABEL_ATTEMPT}={attempt},{names.LABEL_SLICE}={index}"
+    whole = f"{names.LABEL_JOB_UID}={job_uid},{names.LABEL_ATTEMPT}={attempt},"
+    if index == HEAD[0]:
+        yield whole + f"{names.LABEL_ROLE}={names.ROLE_HEAD}"
+        return
+    whole += f"{names.LABEL_SLICE}={index}"
     if len(hosts) <= MAX_DELETES:
         yield f"{whole},{names.LABEL_HOST} notin ({','.join(map(str, spared))})" if spared else whole
         return

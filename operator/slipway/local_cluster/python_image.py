@@ -6,6 +6,7 @@ what they are made of, so that changing a file costs seconds.
 
 from __future__ import annotations
 
+import compileall
 import platform
 import re
 import shutil
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 from slipway.local_cluster import archives, images, packages
 from slipway.local_cluster.errors import LocalClusterError
@@ -98,7 +100,7 @@ def _mmdebstrap(path: Path) -> None:
 
 
 def _packages_layer(requirements: Sequence[str], progress: Progress) -> archives.Layer:
-    path = images.folder() / f"packages-{_key(PYTHON, *requirements)}.layer"
+    path = images.folder() / f"packages-{_key(PYTHON, *_bytecode(), *requirements)}.layer"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
@@ -108,6 +110,8 @@ def _packages_layer(requirements: Sequence[str], progress: Progress) -> archives
             target = Path(folder) / "site"
             _pip(requirements, target)
             scripts = _move_scripts(target, Path(folder) / "bin")
+            if _bytecode():
+                _compile(target)
             contents: dict[str, Path | bytes] = {_SITE: target, **scripts}
             archives.tar_layer(path, contents, {})
     return archives.Layer.of(path)
@@ -125,6 +129,24 @@ def _pip(requirements: Sequence[str], target: Path) -> None:
     )  # fmt: skip
     if result.returncode != 0:
         raise LocalClusterError(f"pip cannot install {' '.join(requirements)}: {_tail(result.stderr)}")
+
+
+def _bytecode() -> tuple[str, ...]:
+    """What tells layers with bytecode from those without; only a Python of the image's version can make it."""
+    return ("bytecode",) if f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON else ()
+
+
+def _compile(target: Path) -> None:
+    """Compile the packages: a container would do it anew for each of its processes, as it cannot keep the result."""
+    compileall.compile_dir(
+        target,
+        quiet=2,
+        workers=0,
+        stripdir=str(target),
+        prependdir=f"/{_SITE}",
+        # Layers keep no times to compare with.
+        invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+    )
 
 
 def _python_with_pip() -> str:

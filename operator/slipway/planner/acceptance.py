@@ -14,6 +14,7 @@ from slipway.api import accelerators
 from slipway.api.names import GROUP, RESERVED_ENV, WORKER_CONTAINER
 from slipway.api.slicejob import Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
+from slipway.planner import ray
 from slipway.planner.snapshot import Job, Settings
 
 DEFAULT_SCHEDULE_SECONDS: Final = 604800
@@ -43,6 +44,8 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
     port = (spec.coordinator.port if spec.coordinator else None) or settings.coordinator_port
     _refuse_taken_port(spec, port)
     _refuse_what_is_slipways(spec)
+    if spec.ray is not None and (problem := ray.problem(spec.ray, template_spec(spec), port)) is not None:
+        raise Unacceptable(*problem)
     grace = spec.termination_grace_period_seconds
     return Resolved(
         type=shape.type if shape else None,

@@ -13,23 +13,24 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CheckPod:
-    """Ask the API server, in a strict dry run, whether it would take this pod."""
+    """Ask the API server, in a strict dry run, whether it would take this pod, and the Ray head's if there is one."""
 
     body: Body
+    head: Body | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CreateService:
-    """Make the job's headless Service; that it is there already is fine."""
-
-    body: Body
-
-
-@dataclass(frozen=True, slots=True)
-class CreateConfigMaps:
-    """Make the immutable host lists of an attempt; those that are there already are fine."""
+class CreateObjects:
+    """Make what the pods need around them: Services, host lists, a NetworkPolicy; those that are there are fine."""
 
     bodies: tuple[Body, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateToken:
+    """Make a Secret with a new random token; one that is there already is kept."""
+
+    body: Body
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ class DeleteJob:
 
 Action = (
     CheckPod
-    | CreateService
-    | CreateConfigMaps
+    | CreateObjects
+    | CreateToken
     | CreatePods
     | DeletePods
     | ForceDeletePod

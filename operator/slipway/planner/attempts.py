@@ -7,9 +7,10 @@ is charged exactly once because only one that has an end and no cause can be.
 
 from datetime import timedelta
 
+from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
-from slipway.planner import budgets, environment, fencing
-from slipway.planner.actions import CreateConfigMaps, CreatePods, CreateService
+from slipway.planner import budgets, environment, fencing, ray
+from slipway.planner.actions import Action, CreateObjects, CreatePods, CreateToken
 from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
@@ -44,6 +45,8 @@ def _succeed(draft: Draft) -> None:
     assert attempt is not None
     hosts = len(draft.seen.wanted)
     message = f"all {hosts} hosts of attempt {attempt.number} exited 0" if hosts > 1 else "the host exited 0"
+    if draft.spec.ray is not None:
+        message = f"the entrypoint of attempt {attempt.number} exited 0"
     draft.update_attempt(
         end_time=draft.now, reason="Succeeded", message=message, running_time=attempt.running_time or draft.now
     )
@@ -87,18 +90,16 @@ def _start_timeout(draft: Draft) -> Evidence | None:
     due = since + timedelta(seconds=draft.resolved.start_seconds)
     if not draft.reached(due):
         return None
-    (slice_index, host), pod = next(
-        (entry for entry in late if waiting_for(entry[1])[0] != "ContainerCreating"), late[0]
-    )
+    slot, pod = next((entry for entry in late if waiting_for(entry[1])[0] != "ContainerCreating"), late[0])
     reason, words = waiting_for(pod)
     return Evidence(
         rule=START_TIMEOUT,
         time=draft.now,
-        message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; host "
-        f"{host} of slice {slice_index} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
+        message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; "
+        f"{names.place_of(slot)} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
         f"{words}".strip(),
-        slice=slice_index,
-        host=host,
+        slice=slot[0],
+        host=slot[1],
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
     )
@@ -138,10 +139,10 @@ def begin_when_possible(draft: Draft) -> None:
         draft.blocked = (draft.problem.reason, draft.problem.message)
         return
     if draft.seen.foreign:
-        names = ", ".join(sorted(pod.metadata.name for pod in draft.seen.foreign)[:3])
+        listed = ", ".join(sorted(pod.metadata.name for pod in draft.seen.foreign)[:3])
         draft.blocked = (
             "WaitingForOldPods",
-            f"{len(draft.seen.foreign)} pod(s) of an earlier job of this name must go first: {names}",
+            f"{len(draft.seen.foreign)} pod(s) of an earlier job of this name must go first: {listed}",
         )
         return
     if not fencing.closed(draft):
@@ -169,6 +170,7 @@ def _begin(draft: Draft, slices: int) -> None:
         succeeded_hosts=(),
         slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
         coordinator=environment.coordinator(draft.job, number, draft.resolved) if slices > 1 else None,
+        ray=ray.state(draft.job) if draft.spec.ray is not None else None,
         resolved=draft.resolved,
         start_time=draft.status.start_time or draft.now,
         capacity_look_time=None,
@@ -192,7 +194,15 @@ def create(draft: Draft) -> None:
             draft.wake(again)
             return
     if not seen.live:
-        draft.act(CreateService(service(draft.job)))
-        if host_lists := config_maps(draft.job, attempt.number, draft.granted, draft.resolved):
-            draft.act(CreateConfigMaps(host_lists))
+        draft.act(*_surroundings(draft, attempt.number))
     draft.act(CreatePods(attempt.number, tuple(sorted(seen.absent))))
+
+
+def _surroundings(draft: Draft, number: int) -> tuple[Action, ...]:
+    """What has to be there before the first pod of an attempt."""
+    job = draft.job
+    host_lists = config_maps(job, number, draft.granted, draft.resolved)
+    if draft.spec.ray is None:
+        return (CreateObjects((service(job), *host_lists)),)
+    around = (service(job), ray.service(job), ray.network_policy(job), *host_lists)
+    return CreateObjects(around), CreateToken(ray.token_secret(job))

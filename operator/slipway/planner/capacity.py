@@ -10,7 +10,7 @@ from slipway.planner.attempts import end_uncharged, finish
 from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES
 from slipway.planner.draft import Draft
 from slipway.planner.observation import waiting_for
-from slipway.planner.snapshot import NAME_TAKEN
+from slipway.planner.snapshot import HEAD, NAME_TAKEN
 
 UNSCHEDULABLE: Final = "Unschedulable"
 GATED: Final = "SchedulingGated"
@@ -84,7 +84,7 @@ def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
 def _placed(draft: Draft) -> int:
     """Slices of which every pod has its node."""
     missing = {pod.slot[0] for pod in draft.seen.unscheduled} | {slot[0] for slot in draft.seen.absent}
-    return draft.granted - len(missing)
+    return draft.granted - len(missing - {HEAD[0]})
 
 
 def _fewer(draft: Draft) -> int:

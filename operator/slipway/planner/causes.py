@@ -1,7 +1,8 @@
 """Why a pod ended: an ordered table of evidence; the first row that matches decides.
 
 Conditions and reasons that the control plane set outrank exit codes, which say little: 137 may be a preemption, an
-exhausted grace period or the kernel. Text is never searched for "preempted": programs print what they like.
+exhausted grace period or the kernel. Text is never searched for "preempted", for programs print what they like,
+except in what Ray itself says of its own end.
 How the evidence of several pods becomes the cause of an attempt is in `verdict`.
 """
 
@@ -14,6 +15,7 @@ from typing import Final
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Cause
+from slipway.planner import ray_errors
 from slipway.planner.redact import last_line, log_tail
 from slipway.planner.snapshot import Node, Pod, PodCondition, Terminated
 
@@ -51,9 +53,14 @@ class Facts:
 
     @property
     def end(self) -> Terminated | None:
-        """How the worker container ended, as the kubelet reported it."""
+        """How the worker container, or what a Ray head is judged by, ended, as the kubelet reported it."""
         state = self.pod.worker
         return state.terminated if state else None
+
+    @property
+    def is_ray_worker(self) -> bool:
+        """Whether the container ran Ray for an entrypoint that runs elsewhere."""
+        return self.spec.ray is not None and not self.pod.is_head
 
     @property
     def machine_restarted(self) -> bool:
@@ -151,8 +158,13 @@ class Facts:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the worker exited 0 of its own will; an exit 0 on SIGTERM is an interruption, not success."""
+        """Whether the worker exited 0 of its own will; an exit 0 on SIGTERM is an interruption, not success.
+
+        A Ray worker serves until it is told to stop: that it ends is never success.
+        """
         end = self.end
+        if self.is_ray_worker:
+            return False
         if end is not None and end.exit_code != 0:
             return False
         if end is None and self.pod.status.phase != "Succeeded":
@@ -191,7 +203,8 @@ def _oom(facts: Facts) -> str | None:
     end = facts.end
     if end is None or end.reason != "OOMKilled":
         return None
-    limit = facts.spec.resources.limits.get("memory")
+    ray, own = facts.spec.ray, facts.spec.resources
+    limit = (ray.head.resources if ray is not None and facts.pod.is_head else own).limits.get("memory")
     return f"ran out of memory (limit {limit})" if limit else "ran out of memory"
 
 
@@ -267,11 +280,20 @@ def _tpu_trouble(facts: Facts) -> str | None:
     return f"could not open its TPU: {found.group(0)}" if found else None
 
 
+def _ray_trouble(facts: Facts) -> str | None:
+    end = _failed_exit(facts)
+    if end is None or not facts.pod.is_head:
+        return None
+    trouble = ray_errors.preempted(end.message)
+    return f"was let down by Ray: {trouble}" if trouble else None
+
+
 def _exit_in(listed: str) -> Callable[[Facts], str | None]:
     def test(facts: Facts) -> str | None:
         end = _failed_exit(facts)
         codes = getattr(facts.spec.retries.on_exit_codes, listed)
-        if end is None or end.exit_code not in codes:
+        # The codes are those of the user's program.
+        if end is None or facts.is_ray_worker or end.exit_code not in codes:
             return None
         return f"exited with code {end.exit_code}, listed in retries.onExitCodes.{listed}"
 
@@ -287,6 +309,8 @@ def _exit_code(facts: Facts) -> str | None:
 
 def _unexplained(facts: Facts) -> str | None:
     pod = facts.pod
+    if facts.is_ray_worker and facts.end is not None and not facts.ours:
+        return f"left the Ray cluster with exit code {facts.end.exit_code} before the entrypoint ended"
     if pod.status.phase != "Failed" or facts.end is not None:
         return None
     for status in pod.status.init_container_statuses:
@@ -307,6 +331,7 @@ RULES: Final = (
     Rule("NodeLost", Cause.PREEMPTION, _node_lost, "8"),
     Rule("PodDeleted", Cause.PREEMPTION, _deleted, "7"),
     Rule("TPUUnavailable", Cause.INFRASTRUCTURE, _tpu_trouble, "10", outranked=True),
+    Rule("RayNodeLost", Cause.PREEMPTION, _ray_trouble, "10", outranked=True),
     Rule("FinalExitCode", Cause.FAILURE, _exit_in("fail"), "11", outranked=True, final=True),
     Rule("PreemptionExitCode", Cause.PREEMPTION, _exit_in("preemption"), "11", outranked=True),
     Rule("IgnoredExitCode", Cause.UNCHARGED, _exit_in("ignore"), "11", outranked=True),
@@ -352,7 +377,7 @@ def _evidence(rule: Rule, seen: str, facts: Facts) -> Evidence:
     pod, end = facts.pod, facts.end
     slice_index, host = pod.slot
     log = log_tail(end.message, facts.spec) if end else None
-    where = f"host {host} of slice {slice_index} (pod {pod.metadata.name}"
+    where = f"{names.place_of(pod.slot)} (pod {pod.metadata.name}"
     where += f" on node {pod.spec.node_name})" if pod.spec.node_name else ")"
     line = last_line(log) if rule.outranked else ""
     return Evidence(

@@ -40,12 +40,26 @@ def clear(draft: Draft) -> None:
     draft.act(*(_force(pod) for pod in unwanted if _machine_gone(draft, pod)))
     if draft.spec.timeouts.unsafe_silent_node_seconds is not None:
         draft.act(*(_force(pod, silent=True) for pod in unwanted if _given_up(draft, pod)))
-    waiting = [pod for pod in unwanted if not pod.going and pod.metadata.uid not in draft.snapshot.asked_to_go]
+    asked = draft.snapshot.asked_to_go
+    waiting = [
+        pod for pod in unwanted if not pod.going and pod.metadata.uid not in asked and not _ends_by_itself(draft, pod)
+    ]
     running = {pod.metadata.uid for pod in draft.seen.may_run}
     known = (*draft.seen.live.values(), *draft.seen.strays)
     ending = [pod for pod in known if pod.ending and pod.metadata.uid not in running]
     draft.act(*_deletions(waiting, _grace(draft), ended_too=False, ending=ending))
     draft.act(*_deletions(_outdated(draft), None, ended_too=True))
+
+
+def _ends_by_itself(draft: Draft, pod: Pod) -> bool:
+    """Whether it is a head pod whose driver has ended: its kubelet stops Ray, and the driver's log stays readable."""
+    driver = pod.worker.terminated if pod.is_head and pod.worker is not None else None
+    if driver is None or driver.finished_at is None or pod.crashed:
+        return False
+    due = driver.finished_at + timedelta(seconds=draft.resolved.grace_period_seconds) + OVERDUE
+    if draft.now < due:
+        draft.wake(due)
+    return draft.now < due
 
 
 def _outdated(draft: Draft) -> list[Pod]:

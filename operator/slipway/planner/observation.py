@@ -7,11 +7,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
-from slipway.api.names import pod_name
+from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, HostState, Resolved
 from slipway.planner.causes import BY_REASON, Evidence, Facts, judge
-from slipway.planner.snapshot import Node, Pod, Slot, Snapshot, Vanished
+from slipway.planner.snapshot import HEAD, Node, Pod, Slot, Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
@@ -22,7 +22,7 @@ class Observation:
     """The pods of the current attempt by state, and all others."""
 
     wanted: frozenset[Slot]
-    """Every slot of the job."""
+    """Every slot of the job, the Ray head's among them."""
     live: dict[Slot, Pod] = field(default_factory=dict)
     """Pods of the current attempt that the API has."""
     succeeded: frozenset[Slot] = frozenset()
@@ -46,8 +46,8 @@ class Observation:
 
     @property
     def done(self) -> bool:
-        """Whether every host has succeeded."""
-        return self.succeeded >= self.wanted
+        """Whether every host has succeeded, or the entrypoint that the Ray head ran."""
+        return self.succeeded >= self.wanted or HEAD in self.succeeded
 
     @property
     def all_started(self) -> bool:
@@ -67,7 +67,7 @@ def observe(
     spec = snapshot.job.spec
     if spec is None:
         raise ValueError("a job without a readable spec has nothing to observe")
-    wanted = _slots(slices, resolved.hosts)
+    wanted = _slots(slices, resolved.hosts, spec.ray is not None)
     judging = _Judging(snapshot, spec, attempt.end_time if attempt else None, now, set(done))
     number = attempt.number if attempt else -1
     live: dict[Slot, Pod] = {}
@@ -80,7 +80,7 @@ def observe(
             continue
         if pod.attempt != number or slot not in wanted:
             # A number that somebody made unreadable cannot be selected by; that pod is theirs now.
-            strays += [pod] if pod.attempt >= 0 and slot[0] >= 0 else []
+            strays += [pod] if pod.attempt >= 0 and (slot[0] >= 0 or pod.is_head) else []
             continue
         live[slot] = pod
         if not _uneventful(pod, snapshot.nodes.get(pod.spec.node_name)):
@@ -137,17 +137,18 @@ class _Judging:
 
 
 @lru_cache(maxsize=64)
-def _slots(slices: int, hosts: int) -> frozenset[Slot]:
-    return frozenset((slice_index, host) for slice_index in range(slices) for host in range(hosts))
+def _slots(slices: int, hosts: int, with_head: bool) -> frozenset[Slot]:
+    workers = frozenset((slice_index, host) for slice_index in range(slices) for host in range(hosts))
+    return workers | {HEAD} if with_head else workers
 
 
 def _untraced(snapshot: Snapshot, number: int, slot: Slot, now: datetime) -> Evidence:
     """Every host ran, and the pod of this one is not there and was not seen going."""
-    name = pod_name(snapshot.job.name, number, *slot)
+    name = names.name_of(snapshot.job.name, number, slot)
     return Evidence(
         rule=BY_REASON["PodDeleted"],
         time=now,
-        message=f"host {slot[1]} of slice {slot[0]} (pod {name}) vanished without a trace",
+        message=f"{names.place_of(slot)} (pod {name}) vanished without a trace",
         slice=slot[0],
         host=slot[1],
         pod=name,
@@ -195,8 +196,8 @@ def blocked_hosts(observation: Observation, limit: int) -> tuple[HostState, ...]
 def _host_state(slot: Slot, pod: Pod) -> HostState:
     reason, message = waiting_for(pod)
     return HostState(
-        slice=slot[0],
-        host=slot[1],
+        slice=None if slot == HEAD else slot[0],
+        host=None if slot == HEAD else slot[1],
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
         reason=reason,
@@ -213,13 +214,15 @@ def waiting_for(pod: Pod) -> tuple[str, str]:
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
             return waiting.reason, waiting.message
+    if pod.is_head and pod.worker is not None and pod.worker.running is not None:
+        return "WaitingForWorkers", "not all workers have joined the Ray head"
     return ("ContainerCreating" if pod.spec.node_name else "Pending"), pod.status.message
 
 
 def intervals(slots: Iterable[Slot]) -> tuple[str, ...]:
     """Slots as `slice:first-last` strings, in order; `parse_intervals` reads them back."""
     runs: list[list[int]] = []
-    for slice_index, host in sorted(slots):
+    for slice_index, host in sorted(slot for slot in slots if slot != HEAD):
         if runs and runs[-1][0] == slice_index and runs[-1][2] == host - 1:
             runs[-1][2] = host
         else:

@@ -36,6 +36,12 @@ def tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
         tolerated.append({"key": names.TPU_RESOURCE, "operator": "Exists"})
         if spec.accelerator.spot:
             tolerated.append({"key": names.NODE_SPOT, "operator": "Exists"})
+    return tolerated + head_tolerations(spec)
+
+
+def head_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
+    """Taints every pod of the job tolerates: a short while those of a silent node, and what the job says."""
+    tolerated: list[dict[str, Any]] = []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         tolerated.append(
             {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}

@@ -15,7 +15,7 @@ from slipway.planner.acceptance import Unacceptable, changed_since, resolve
 from slipway.planner.actions import CheckPod, DeletePods, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import POD_REJECTED, Snapshot
+from slipway.planner.snapshot import HEAD, POD_REJECTED, Snapshot
 
 CHECK_AGAIN: Final = timedelta(seconds=60)
 """How long a refusal of the pods stands: what was missing, such as a ServiceAccount, may be there by then."""
@@ -86,8 +86,9 @@ def _check(draft: Draft) -> Plan | None:
         raise Unacceptable(POD_REJECTED, f"the API server refuses the pods: {rejection.message}")
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
-    body = PodFactory(job, snapshot.settings).pod(0, (0, 0))
-    return Plan(job.status, (CheckPod(body),))
+    factory = PodFactory(job, snapshot.settings)
+    head = factory.pod(0, HEAD) if draft.spec.ray is not None else None
+    return Plan(job.status, (CheckPod(factory.pod(0, (0, 0)), head),))
 
 
 def _refusal(snapshot: Snapshot, problem: Unacceptable, now: datetime) -> Plan:

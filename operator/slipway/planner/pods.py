@@ -1,34 +1,22 @@
-"""What the objects of a job look like: worker pods, the headless Service, long host lists."""
+"""What the objects of a job look like: its pods, the headless Service, long host lists."""
 
 from typing import Any
 
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.planner import environment, placement
+from slipway.planner import environment, placement, ray
 from slipway.planner.acceptance import resolve, template_spec
 from slipway.planner.actions import Body
 from slipway.planner.merge import merged
-from slipway.planner.snapshot import Job, Settings, Slot
+from slipway.planner.metadata import metadata
+from slipway.planner.snapshot import HEAD, Job, Settings, Slot
 
 _SHM_VOLUME = "slipway-shm"
-
-
-def _metadata(job: Job, name: str, labels: dict[str, str]) -> Body:
-    owner = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    own = {
-        names.LABEL_JOB_NAME: job.name,
-        names.LABEL_JOB_UID: job.uid,
-        names.LABEL_MANAGED_BY: names.MANAGER,
-    }
-    return {"name": name, "namespace": job.namespace, "labels": own | labels, "ownerReferences": [owner]}
+_WORKERS_ONLY = frozenset(
+    {"containers", "initContainers", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"}
+)
+"""What podTemplate.spec says of the workers and not of a Ray head."""
 
 
 def service(job: Job) -> Body:
@@ -36,7 +24,7 @@ def service(job: Job) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(job, job.name, {}),
+        "metadata": metadata(job, job.name, {}),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -53,7 +41,7 @@ def config_maps(job: Job, attempt: int, slices: int, resolved: Resolved) -> tupl
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": _metadata(
+            "metadata": metadata(
                 job,
                 environment.config_map_name(job, attempt, index),
                 {names.LABEL_ATTEMPT: str(attempt), names.LABEL_SLICE: str(index)},
@@ -66,7 +54,7 @@ def config_maps(job: Job, attempt: int, slices: int, resolved: Resolved) -> tupl
 
 
 class PodFactory:
-    """Makes the worker pods of a job.
+    """Makes the pods of a job: its workers, and its Ray head if it has one.
 
     What all hosts of a slice share is built once, so that a pod costs microseconds.
     """
@@ -81,7 +69,9 @@ class PodFactory:
         self._slices: dict[tuple[int, int], tuple[Body, Body]] = {}
 
     def pod(self, attempt: int, slot: Slot) -> Body:
-        """The body of one worker pod, ready to be posted."""
+        """The body of one pod, ready to be posted."""
+        if slot == HEAD:
+            return self._head(attempt)
         slice_index, host = slot
         key = (attempt, slice_index)
         if key not in self._slices:
@@ -95,6 +85,10 @@ class PodFactory:
             **containers[place],
             "env": environment.host_variables(slice_index, host, self._resolved) + given,
         }
+        if self._spec.ray is not None:
+            containers[place]["command"] = ray.worker_command(
+                self._job, self._spec.ray, attempt, slice_index, host, self._resolved
+            )
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -117,55 +111,91 @@ class PodFactory:
             names.LABEL_ROLE: names.ROLE_WORKER,
             names.LABEL_SLICE_KEY: placement.slice_key(self._job, slice_index),
         }
-        metadata = _metadata(self._job, "", labels)
-        metadata["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+        spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
+        return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": self._job.name}
+
+    def _head(self, attempt: int) -> Body:
+        labels = {names.LABEL_ATTEMPT: str(attempt), names.LABEL_ROLE: names.ROLE_HEAD}
+        common = self._common_spec() | {"tolerations": placement.head_tolerations(self._spec)}
+        template = {key: value for key, value in template_spec(self._spec).items() if key not in _WORKERS_ONLY}
+        container = self._common_container()
+        spec = ray.head_spec(
+            self._job, self._spec, attempt, self._resolved, merged(_without_empty(common), template), container
+        )
+        head = self._metadata(labels) | {"name": names.head_pod_name(self._job.name, attempt)}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": _without_empty(spec)}
+
+    def _metadata(self, labels: dict[str, str]) -> Body:
+        body = metadata(self._job, "", labels)
+        body["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
         template = self._spec.pod_template
         if template is not None and template.metadata is not None:
-            metadata["labels"] = template.metadata.labels | metadata["labels"]
-            metadata["annotations"] = metadata["annotations"] | template.metadata.annotations
-        spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
-        return metadata, spec | {"restartPolicy": "Never", "subdomain": self._job.name}
+            body["labels"] = template.metadata.labels | body["labels"]
+            body["annotations"] = body["annotations"] | template.metadata.annotations
+        return body
 
     def _pod_spec(self, attempt: int, slice_index: int) -> Body:
         spec, resolved = self._spec, self._resolved
-        body: Body = {
-            "enableServiceLinks": False,
-            "automountServiceAccountToken": spec.service_account_name is not None,
-            "terminationGracePeriodSeconds": resolved.grace_period_seconds,
+        body = self._common_spec() | {
             "nodeSelector": placement.node_selector(spec, resolved),
             "tolerations": placement.tolerations(spec),
             "affinity": placement.affinity(self._job, slice_index, resolved, self._settings),
             "topologySpreadConstraints": placement.spread(self._job, resolved),
-            "serviceAccountName": spec.service_account_name,
-            "priorityClassName": spec.priority_class_name,
-            "imagePullSecrets": [one.model_dump() for one in spec.image_pull_secrets],
-            "volumes": _volumes(spec),
             "containers": [self._container(attempt, slice_index)],
         }
         if spec.host_network:
             body |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-        return {key: value for key, value in body.items() if value not in (None, [], {})}
+        return _without_empty(body)
+
+    def _common_spec(self) -> Body:
+        """What is the same in every pod of the job."""
+        spec = self._spec
+        return {
+            "enableServiceLinks": False,
+            "automountServiceAccountToken": spec.service_account_name is not None,
+            "terminationGracePeriodSeconds": self._resolved.grace_period_seconds,
+            "serviceAccountName": spec.service_account_name,
+            "priorityClassName": spec.priority_class_name,
+            "imagePullSecrets": [one.model_dump() for one in spec.image_pull_secrets],
+            "volumes": _volumes(spec) + (ray.volumes(self._job) if spec.ray is not None else []),
+        }
 
     def _container(self, attempt: int, slice_index: int) -> Body:
         spec, resolved = self._spec, self._resolved
         own = environment.slice_variables(self._job, attempt, slice_index, self._job.granted, resolved)
-        given = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env]
-        overridden = {one["name"] for one in given}
-        body: Body = {
+        body: Body = self._common_container() | {
             "name": names.WORKER_CONTAINER,
-            "image": spec.image,
-            "imagePullPolicy": spec.image_pull_policy,
             "command": list(spec.command),
             "args": list(spec.args),
-            "workingDir": spec.working_dir,
-            "env": [one for one in own if one["name"] not in overridden] + given,
-            "envFrom": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env_from],
             "resources": _resources(spec, resolved),
-            "volumeMounts": _mounts(spec),
-            "securityContext": _dumped(spec.security_context),
-            "terminationMessagePolicy": "FallbackToLogsOnError",
         }
-        return {key: value for key, value in body.items() if value not in (None, [], {})}
+        if spec.ray is not None:
+            own += ray.worker_variables(self._job, attempt, slice_index, resolved)
+            body |= ray.worker_probes()
+        given = body.get("env", [])
+        overridden = {one["name"] for one in given}
+        body["env"] = [one for one in own if one["name"] not in overridden] + given
+        return _without_empty(body)
+
+    def _common_container(self) -> Body:
+        """What is the same in the containers that run the user's program."""
+        spec = self._spec
+        return _without_empty(
+            {
+                "image": spec.image,
+                "imagePullPolicy": spec.image_pull_policy,
+                "workingDir": spec.working_dir,
+                "env": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env],
+                "envFrom": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env_from],
+                "volumeMounts": _mounts(spec) + (ray.mounts() if spec.ray is not None else []),
+                "securityContext": _dumped(spec.security_context),
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+            }
+        )
+
+
+def _without_empty(body: Body) -> Body:
+    return {key: value for key, value in body.items() if value not in (None, [], {})}
 
 
 def _dumped(part: Any) -> Body | None:
@@ -187,11 +217,14 @@ def _volumes(spec: SliceJobSpec) -> list[Body]:
     volumes = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.volumes]
     if spec.shm_size is not None:
         volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
+    elif spec.ray is not None:
+        # Ray keeps its objects there; containers get 64 MB otherwise.
+        volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory"}})
     return volumes
 
 
 def _mounts(spec: SliceJobSpec) -> list[Body]:
     mounts = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.volume_mounts]
-    if spec.shm_size is not None:
+    if spec.shm_size is not None or spec.ray is not None:
         mounts.append({"name": _SHM_VOLUME, "mountPath": "/dev/shm"})
     return mounts

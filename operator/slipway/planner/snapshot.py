@@ -19,6 +19,9 @@ from slipway.api.status import SliceJobStatus
 Slot = tuple[int, int]
 """(slice index, host index): the place of a worker in its job."""
 
+HEAD: Final[Slot] = (-1, -1)
+"""The place of the Ray head, which belongs to no slice."""
+
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):
     """A part of a Kubernetes object."""
@@ -33,6 +36,7 @@ class PodLabels(
         "attempt": names.LABEL_ATTEMPT,
         "slice": names.LABEL_SLICE,
         "host": names.LABEL_HOST,
+        "role": names.LABEL_ROLE,
     },
 ):
     """Slipway's own labels on a pod; numbers are decimal strings."""
@@ -42,6 +46,7 @@ class PodLabels(
     attempt: str = "0"
     slice: str = "0"
     host: str = "0"
+    role: str = names.ROLE_WORKER
 
 
 class PodMetadata(Part, frozen=True):
@@ -108,6 +113,8 @@ class ContainerStatus(Part, frozen=True):
 
     name: str
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    """How it was before the kubelet started it anew."""
 
 
 class PodStatus(Part, frozen=True):
@@ -139,7 +146,14 @@ class Pod(Part, frozen=True, dict=True):
     @cached_property
     def slot(self) -> Slot:
         """Place of the pod in its job."""
+        if self.is_head:
+            return HEAD
         return _index(self.metadata.labels.slice), _index(self.metadata.labels.host)
+
+    @cached_property
+    def is_head(self) -> bool:
+        """Whether it is the pod of the Ray head, whose end is that of its driver."""
+        return self.metadata.labels.role == names.ROLE_HEAD
 
     @cached_property
     def ended(self) -> bool:
@@ -168,18 +182,43 @@ class Pod(Part, frozen=True, dict=True):
 
     @cached_property
     def worker(self) -> ContainerState | None:
-        """State of the worker container, once the kubelet has reported one."""
+        """State of the worker container, or of what stands for it in a head pod; None before the kubelet tells."""
+        name = names.DRIVER_CONTAINER if self.is_head else names.WORKER_CONTAINER
         for status in self.status.container_statuses:
-            if status.name == names.WORKER_CONTAINER:
-                return status.state
+            if status.name == name:
+                return self._unless_ray_ended_first(status.state) if self.is_head else status.state
+        return None
+
+    def _unless_ray_ended_first(self, driver: ContainerState) -> ContainerState:
+        """The end of Ray itself is the head's end: the kubelet starts Ray anew, but as a cluster without workers."""
+        crash = self._ray_end
+        if crash is not None and (
+            driver.terminated is None or _before(crash.finished_at, driver.terminated.finished_at)
+        ):
+            return ContainerState(terminated=crash)
+        return driver
+
+    @cached_property
+    def _ray_end(self) -> Terminated | None:
+        for status in self.status.init_container_statuses:
+            if status.name == names.RAY_CONTAINER:
+                return status.last_state.terminated or status.state.terminated
         return None
 
     @cached_property
+    def crashed(self) -> bool:
+        """Whether it is a head pod whose driver still runs, or waits, although Ray has ended."""
+        containers = self.status.container_statuses
+        return self.is_head and self._ray_end is not None and any(one.state.terminated is None for one in containers)
+
+    @cached_property
     def started(self) -> bool:
-        """Whether the worker container runs or has run."""
+        """Whether the worker runs or has run; of a head pod, whether all workers have joined it."""
         state = self.worker
         if state is None:
             return self.ended
+        if self.is_head and state.terminated is None:
+            return self.condition("Ready") is not None
         return state.running is not None or state.terminated is not None
 
     @cached_property
@@ -204,6 +243,10 @@ class Pod(Part, frozen=True, dict=True):
             if condition.type == kind and condition.status == status:
                 return condition
         return None
+
+
+def _before(moment: datetime | None, other: datetime | None) -> bool:
+    return moment is not None and other is not None and moment < other
 
 
 def _index(text: str) -> int:

@@ -15,6 +15,7 @@ from slipway.api.status import (
 from slipway.planner import budgets, capacity, fencing
 from slipway.planner.draft import Draft
 from slipway.planner.observation import blocked_hosts, intervals
+from slipway.planner.snapshot import HEAD
 
 PROGRESS_INTERVAL: Final = timedelta(seconds=5)
 """How often mere progress (hosts started, hosts waiting, hosts done) is written."""
@@ -61,18 +62,25 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
     if attempt.end_time is not None:
         return Phase.RESTARTING, attempt.reason or "Restarting", f"attempt {attempt.number}: {attempt.message}"
     if attempt.running_time is not None:
-        hosts = len(draft.seen.wanted)
-        return Phase.RUNNING, "Running", f"all {hosts} hosts of attempt {attempt.number} run"
+        return Phase.RUNNING, "Running", _running(draft, attempt.number)
     if (short := capacity.shortage(draft)) is not None:
         return short.phase, short.reason, short.message
     return Phase.STARTING, "Starting", f"attempt {attempt.number}: waiting for its pods to run"
+
+
+def _running(draft: Draft, number: int) -> str:
+    ray, hosts = draft.spec.ray, len(draft.seen.wanted)
+    if ray is None:
+        return f"all {hosts} hosts of attempt {number} run"
+    doing = "the cluster waits for clients" if ray.keep_alive else "the entrypoint runs"
+    return f"all {hosts - 1} Ray workers of attempt {number} have joined and {doing}"
 
 
 def _count(draft: Draft) -> None:
     requested, per_slice = draft.spec.most_slices, draft.resolved.hosts
     started: dict[int, int] = {}
     if draft.active is not None or draft.status.phase is Phase.SUCCEEDED:
-        for slice_index, _ in draft.seen.started:
+        for slice_index, _ in draft.seen.started - {HEAD}:
             started[slice_index] = started.get(slice_index, 0) + 1
     ready = sum(count == per_slice for count in started.values())
     starting = draft.active is not None and draft.active.running_time is None
@@ -99,6 +107,8 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
         (ConditionType.RECONCILING, not settled, reason, message),
         (ConditionType.STALLED, failed, reason, message),
     ]
+    if draft.spec.ray is not None and draft.spec.ray.keep_alive:
+        found.append(_ready(draft, reason, message))
     if late or _had(draft.snapshot.job.status, ConditionType.CLEANUP_PENDING):
         found.append((ConditionType.CLEANUP_PENDING, bool(late), "PodsDoNotGo" if late else "Clean", late))
     return _dated(found, draft.snapshot.job.status, draft.now, draft.job.generation)
@@ -121,6 +131,15 @@ def _capacity(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[Co
         "Scheduled" if placed else "NotScheduledYet",
         "every pod of the attempt found a node" if placed else "",
     )
+
+
+def _ready(draft: Draft, reason: str, message: str) -> tuple[ConditionType, bool, str, str]:
+    """Whether clients find a whole cluster now."""
+    running = draft.active is not None and draft.active.running_time is not None
+    head = draft.seen.live.get(HEAD)
+    if running and (head is None or not head.started):
+        return ConditionType.READY, False, "HeadNotReady", "the Ray head does not answer"
+    return ConditionType.READY, running, reason, message
 
 
 def _suspended(phase: Phase, fence_open: bool) -> tuple[ConditionType, bool, str, str]:

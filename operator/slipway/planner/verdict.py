@@ -60,11 +60,11 @@ def recorded(attempt: Attempt) -> Evidence | None:
 
 def root_of(evidence: Evidence) -> Root:
     """The evidence as it stands in the attempt's record."""
-    code = evidence.exit_code
+    code, somewhere = evidence.exit_code, evidence.slice >= 0
     return Root(
         time=evidence.time,
-        slice=evidence.slice,
-        host=evidence.host,
+        slice=evidence.slice if somewhere else None,
+        host=evidence.host if somewhere else None,
         pod=evidence.pod,
         node=evidence.node,
         exit_code=code,

@@ -1,0 +1,137 @@
+"""What may be asked of the Ray runtime: `spec.ray`."""
+
+from typing import Any, Final
+
+from pydantic import ConfigDict, Field
+
+from slipway.api.base import Model, rule, rules
+from slipway.api.names import RESERVED_RAY_ENV
+from slipway.api.resources import Labels, Resources
+
+_ANY: Final[dict[str, Any]] = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+class RuntimeEnv(Model):
+    """Ray's runtime environment of the entrypoint, its tasks and its actors, in Ray's own words."""
+
+    working_dir: str | None = Field(default=None, alias="working_dir", max_length=4096)
+    """Archive to run in, as an https://, gs:// or s3:// address; for a folder of the image use spec.workingDir."""
+    py_modules: tuple[str, ...] | None = Field(default=None, alias="py_modules", max_length=64)
+    """Python modules to add, as addresses."""
+    py_executable: str | None = Field(default=None, alias="py_executable", max_length=4096)
+    """Python to run the workers with."""
+    excludes: tuple[str, ...] | None = Field(default=None, alias="excludes", max_length=256)
+    """Patterns of files to leave out of working_dir and py_modules."""
+    pip: Any = Field(default=None, json_schema_extra=_ANY)
+    """Packages for pip: a list, or an object as Ray knows it."""
+    uv: Any = Field(default=None, json_schema_extra=_ANY)
+    """Packages for uv: a list, or an object as Ray knows it."""
+    conda: Any = Field(default=None, json_schema_extra=_ANY)
+    """Conda environment: a name, or an object as Ray knows it."""
+    env_vars: dict[str, str] = Field(default={}, alias="env_vars", json_schema_extra={"maxProperties": 256})
+    """Environment variables; values are text. For secrets use env with valueFrom instead."""
+    config: dict[str, Any] = Field(default={}, json_schema_extra={"maxProperties": 16})
+    """How Ray sets the environment up, such as setup_timeout_seconds."""
+    worker_process_setup_hook: str | None = Field(default=None, alias="worker_process_setup_hook", max_length=1024)
+    """Function that each worker process calls first, as module.function."""
+    image_uri: str | None = Field(default=None, alias="image_uri", max_length=512)
+    """Image of the worker processes."""
+    java_jars: tuple[str, ...] | None = Field(default=None, alias="java_jars", max_length=64)
+    """Jars to add."""
+
+
+class RayHead(Model):
+    """The pod of the Ray head; it never runs on TPU nodes."""
+
+    resources: Resources = Resources()
+    """Compute resources of the head; the entrypoint runs inside them. Requests are 1 cpu and 4Gi memory by default."""
+    node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
+    """Node labels the head needs."""
+
+
+class Ray(Model):
+    """A Ray cluster of one head and one worker for each host, and what to run on it."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.entrypoint) || self.keepAlive",
+                "no entrypoint: set spec.ray.entrypoint to the command to run, or keepAlive: true for a cluster that "
+                "stays until it is deleted",
+            ),
+            rule(
+                "!has(self.entrypoint) || !self.keepAlive",
+                "entrypoint and keepAlive: true exclude each other: a job ends with its entrypoint, a kept cluster "
+                "only when it is deleted",
+                path=".keepAlive",
+            ),
+            rule(
+                "!self.keepAlive || !(has(self.args) || has(self.runtimeEnv))",
+                "args and runtimeEnv belong to an entrypoint and mean nothing with keepAlive: true: clients bring "
+                "their own",
+                path=".keepAlive",
+            ),
+        )
+    )
+
+    entrypoint: str | None = Field(
+        default=None,
+        max_length=32768,
+        json_schema_extra=rules(
+            rule("self.matches('[^ \\t\\n]')", "entrypoint is empty: name the command to run, such as python train.py")
+        ),
+    )
+    """Command that a shell on the head runs once all workers have joined; its end is the end of the job."""
+    keep_alive: bool = False
+    """Keep a cluster without an entrypoint, for clients, until the SliceJob is deleted; condition Ready tells when."""
+    args: dict[str, Any] | None = Field(default=None, json_schema_extra=_ANY)
+    """Arguments of the entrypoint: appended as --key value, and as JSON in SLIPWAY_ARGS."""
+    runtime_env: RuntimeEnv | None = None
+    """Ray's runtime environment."""
+    head: RayHead = RayHead()
+    """The head's pod."""
+    head_resource_name: str | None = Field(
+        default=None,
+        max_length=253,
+        json_schema_extra=rules(
+            rule(
+                "self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$') && !(self in ['CPU', 'GPU', 'TPU', "
+                "'memory', 'object_store_memory'])",
+                computed="'headResourceName ' + self + ' is not a name for a Ray resource of its own: letters, digits, "
+                "., _ and - are allowed, and none of CPU, GPU, TPU, memory, object_store_memory'",
+            )
+        ),
+    )
+    """Ray resource that host 0 of each slice offers, besides TPU-<type>-head on TPU slices."""
+    head_workers: int | None = Field(default=None, ge=1, le=1000000)
+    """How much of headResourceName, or else of TPU-<type>-head, host 0 of each slice offers; 1 by default."""
+
+
+SPEC_RULES: Final = (
+    rule(
+        "!has(self.ray) || !has(self.command) || self.command.size() == 0",
+        "command means nothing beside ray, whose containers run Ray: use ray.entrypoint",
+        path=".command",
+    ),
+    rule(
+        "!has(self.ray) || !has(self.args) || self.args.size() == 0",
+        "args means nothing beside ray, whose containers run Ray: use ray.args",
+        path=".args",
+    ),
+    rule(
+        "!has(self.ray) || !has(self.hostNetwork) || !self.hostNetwork",
+        "hostNetwork cannot be true beside ray: Ray's ports would be open to the nodes' network",
+        path=".hostNetwork",
+    ),
+    rule(
+        "!has(self.ray) || !has(self.ray.headWorkers) || has(self.accelerator) || has(self.ray.headResourceName)",
+        "ray.headWorkers needs ray.headResourceName beside it in a job without an accelerator",
+        path=".ray",
+    ),
+    rule(
+        f"!has(self.ray) || !has(self.env) || !self.env.exists(e, e.name in {list(RESERVED_RAY_ENV)!r})",
+        f"{', '.join(RESERVED_RAY_ENV)} are reserved beside ray: Slipway sets them in every container",
+        path=".env",
+    ),
+)
+"""What may not stand beside `ray`."""

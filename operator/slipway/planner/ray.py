@@ -1,0 +1,319 @@
+"""The Ray runtime: what differs in the pods, and the objects that stand around them.
+
+The workers are the same pods in the same places as those of any job, with Ray in them. The head is one pod more. In
+it Ray is a sidecar of the `driver`: so the pod ends when the driver does, its logs stay, and what the kubelet does
+with a crashed Ray (it starts it anew, without workers) can never run the entrypoint a second time.
+"""
+
+import json
+import re
+import shlex
+from importlib import resources
+from typing import Any, Final
+
+from slipway.api import names
+from slipway.api.ray import Ray
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import RayState, Resolved
+from slipway.planner.actions import Body
+from slipway.planner.environment import Variable, literal
+from slipway.planner.metadata import metadata
+from slipway.planner.snapshot import Job
+
+TOKEN_KEY: Final = "token"
+TOKEN_FOLDER: Final = "/var/run/slipway/ray"
+AGENT_PORT: Final = 52365
+METRICS_PORT: Final = 8080
+NO_LIMIT: Final = 100_000_000
+"""A failure threshold that is never reached: whatever takes too long is Slipway's to judge, by its own time limits."""
+
+_RAYLET_HEALTH: Final = "/api/local_raylet_healthz"
+_NODE_IS_UP: Final = {"httpGet": {"path": _RAYLET_HEALTH, "port": AGENT_PORT}}
+_OPTION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_TOKEN_VOLUME: Final = "slipway-ray-token"
+_FOLDER_VOLUME: Final = "slipway-ray"
+_HEAD_REQUESTS: Final = {"cpu": "1", "memory": "4Gi"}
+_DRIVER_REQUESTS: Final = {"cpu": "50m", "memory": "64Mi"}
+_NODE_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_node.py").read_text()
+_DRIVER_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_driver.py").read_text()
+
+
+def problem(ray: Ray, template: Body, coordinator_port: int) -> tuple[str, str] | None:
+    """Reason and message of what no rule of the schema can see."""
+    for key in ray.args or ():
+        if _OPTION.fullmatch(key) is None:
+            return (
+                "InvalidArgument",
+                f"spec.ray.args {key!r} is no option's name: letters, digits, - and _ are allowed",
+            )
+    if coordinator_port in (AGENT_PORT, METRICS_PORT):
+        return "PortTaken", f"spec.coordinator.port {coordinator_port} is Ray's own on every worker: choose another"
+    if template.get("hostNetwork"):
+        return "InvalidPodTemplate", (
+            "spec.podTemplate.spec.hostNetwork cannot be true beside ray: "
+            "Ray's ports would be open to the nodes' network"
+        )
+    for container in template.get("containers") or ():
+        for field in ("command", "args"):
+            if container.get("name") == names.WORKER_CONTAINER and container.get(field):
+                return "InvalidPodTemplate", (
+                    f"spec.podTemplate.spec.containers[worker].{field} means nothing beside ray, whose workers run Ray"
+                )
+    return None
+
+
+def state(job: Job) -> RayState:
+    """How clients reach the cluster."""
+    return RayState(service=names.head_service(job.name), token_secret=names.ray_token_secret(job.name, job.uid))
+
+
+def head_address(job: Job, attempt: int) -> str:
+    """Where the head of this attempt is, by a name known before any pod exists."""
+    return f"{names.head_hostname(attempt)}.{names.head_service(job.name)}.{job.namespace}.svc"
+
+
+def service(job: Job) -> Body:
+    """The headless Service of the head; workers need its name before it is ready."""
+    ports = {"gcs": names.RAY_GCS_PORT, "dashboard": names.RAY_DASHBOARD_PORT, "client": names.RAY_CLIENT_PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(job, names.head_service(job.name), {}),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.ROLE_HEAD},
+            "ports": [{"name": name, "port": port} for name, port in ports.items()],
+        },
+    }
+
+
+def token_secret(job: Job) -> Body:
+    """The Secret that will hold the cluster's token; the token itself is made where it is written."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(job, names.ray_token_secret(job.name, job.uid), {}),
+        "immutable": True,
+    }
+
+
+def network_policy(job: Job) -> Body:
+    """Who may connect: the job's own pods, and to the ports for clients those that say they are its clients."""
+    mine = {"podSelector": {"matchLabels": {names.LABEL_JOB_UID: job.uid}}}
+    clients = {"podSelector": {"matchLabels": {names.LABEL_RAY_CLIENT: job.name}}}
+    ports = (names.RAY_DASHBOARD_PORT, names.RAY_CLIENT_PORT)
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(job, names.ray_network_policy(job.name), {}),
+        "spec": {
+            **mine,
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [mine]},
+                {"from": [clients], "ports": [{"protocol": "TCP", "port": port} for port in ports]},
+            ],
+        },
+    }
+
+
+def volumes(job: Job) -> list[Body]:
+    """The volume that every pod of the cluster has besides the job's own."""
+    secret = {"secretName": names.ray_token_secret(job.name, job.uid), "defaultMode": 0o444}
+    return [{"name": _TOKEN_VOLUME, "secret": secret}]
+
+
+def mounts() -> list[Body]:
+    """Where it appears."""
+    return [{"name": _TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}]
+
+
+def _variables(job: Job, address: str, group: str) -> list[Variable]:
+    """The environment of a container with a Ray node in it, by the names that Ray and KubeRay give it."""
+    return [
+        literal("FQ_RAY_IP", address),
+        literal("RAY_IP", address),
+        literal("RAY_PORT", names.RAY_GCS_PORT),
+        literal("RAY_ADDRESS", f"{address}:{names.RAY_GCS_PORT}"),
+        *_authentication(),
+        literal("RAY_CLUSTER_NAME", job.name),
+        literal("RAY_CLUSTER_NAMESPACE", job.namespace),
+        literal("RAY_NODE_TYPE_NAME", group),
+        {"name": "RAY_CLOUD_INSTANCE_ID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+
+
+def _authentication() -> list[Variable]:
+    return [literal("RAY_AUTH_MODE", "token"), literal("RAY_AUTH_TOKEN_PATH", f"{TOKEN_FOLDER}/{TOKEN_KEY}")]
+
+
+def worker_variables(job: Job, attempt: int, slice_index: int, resolved: Resolved) -> list[Variable]:
+    """What a worker has besides the environment of any worker; Ray labels its node by the TPU's type and topology."""
+    variables = _variables(job, head_address(job, attempt), names.slice_name(job.name, slice_index))
+    if resolved.type is not None:
+        variables.append(literal("TPU_ACCELERATOR_TYPE", resolved.type))
+        variables.append(literal("TPU_TOPOLOGY", resolved.topology))
+    return variables
+
+
+def worker_resources(job: Job, ray: Ray, slice_index: int, host: int, resolved: Resolved) -> dict[str, int]:
+    """The Ray resources a worker offers: its chips, its slice, and on host 0 what programs find the slice by."""
+    offered = {names.slice_name(job.name, slice_index): 1}
+    if resolved.chips_per_host:
+        offered["TPU"] = resolved.chips_per_host
+    if host == 0 and resolved.type is not None:
+        offered[names.head_resource(resolved.type)] = (ray.head_workers or 1) if ray.head_resource_name is None else 1
+    if host == 0 and ray.head_resource_name is not None:
+        offered[ray.head_resource_name] = ray.head_workers or 1
+    return offered
+
+
+def worker_command(job: Job, ray: Ray, attempt: int, slice_index: int, host: int, resolved: Resolved) -> list[str]:
+    """The command of a worker's container."""
+    head = head_address(job, attempt)
+    offered = json.dumps(worker_resources(job, ray, slice_index, host, resolved))
+    health = f"http://{head}:{AGENT_PORT}{_RAYLET_HEALTH}"
+    return _ray_start(health, f"--address={head}:{names.RAY_GCS_PORT}", f"--resources={offered}")
+
+
+def worker_probes() -> Body:
+    """Whether the worker's Ray has joined, and still answers."""
+    return _probes(_NODE_IS_UP, timeout=2)
+
+
+def _ray_start(await_first: str, *arguments: str) -> list[str]:
+    fixed = (f"--dashboard-agent-listen-port={AGENT_PORT}", f"--metrics-export-port={METRICS_PORT}", "--block")
+    return _kept(["python3", "-c", _NODE_PROGRAM, await_first, "ray", "start", *arguments, *fixed])
+
+
+def _kept(command: list[str]) -> list[str]:
+    """The command as the kubelet must be told it, which expands `$(NAME)`."""
+    return [word.replace("$(", "$$(") for word in command]
+
+
+def _probes(look: Body, *, timeout: int) -> Body:
+    timed = {**look, "timeoutSeconds": timeout}
+    return {
+        "startupProbe": {**_NODE_IS_UP, "timeoutSeconds": 2, "periodSeconds": 1, "failureThreshold": NO_LIMIT},
+        "readinessProbe": {**timed, "periodSeconds": 5, "failureThreshold": 10},
+        "livenessProbe": {**timed, "periodSeconds": 5, "failureThreshold": 120},
+    }
+
+
+def head_spec(job: Job, spec: SliceJobSpec, attempt: int, resolved: Resolved, common: Body, container: Body) -> Body:
+    """The head's PodSpec.
+
+    Args:
+        common: what the head shares with the workers' pods.
+        container: what its containers share with the workers' container.
+    """
+    assert spec.ray is not None
+    return common | {
+        "nodeSelector": spec.ray.head.node_selector,
+        "affinity": _never_on_tpus(),
+        "volumes": [*common["volumes"], {"name": _FOLDER_VOLUME, "emptyDir": {}}],
+        "initContainers": [_ray_container(job, spec.ray, attempt, resolved, container)],
+        "containers": [_driver(job, spec.ray, attempt, resolved, container)],
+        "restartPolicy": "Never",
+        "subdomain": names.head_service(job.name),
+        "hostname": names.head_hostname(attempt),
+    }
+
+
+def _never_on_tpus() -> Body:
+    without = {"matchExpressions": [{"key": names.NODE_ACCELERATOR, "operator": "DoesNotExist"}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [without]}}}
+
+
+def _ray_container(job: Job, ray: Ray, attempt: int, resolved: Resolved, container: Body) -> Body:
+    """Ray itself, and in it the entrypoint."""
+    own = [*job_variables(job, attempt, resolved), *_variables(job, "127.0.0.1", "headgroup")]
+    if ray.args is not None:
+        own.append(literal("SLIPWAY_ARGS", json.dumps(ray.args)))
+    given = container.get("env", [])
+    overridden = {one["name"] for one in given}
+    ports = (names.RAY_GCS_PORT, names.RAY_DASHBOARD_PORT, names.RAY_CLIENT_PORT)
+    gcs, dashboard, client = (str(port) for port in ports)
+    return {
+        **container,
+        "name": names.RAY_CONTAINER,
+        "restartPolicy": "Always",
+        # No CPUs: tasks belong on the workers.
+        "command": _ray_start(
+            "", "--head", f"--port={gcs}", "--dashboard-host=0.0.0.0", f"--dashboard-port={dashboard}",
+            f"--ray-client-server-port={client}", "--num-cpus=0",
+        ),
+        "env": [one for one in own if one["name"] not in overridden] + given,
+        "ports": [{"containerPort": port} for port in ports],
+        "resources": _head_resources(ray),
+        "volumeMounts": [*container["volumeMounts"], _folder_mount()],
+        **_probes({"httpGet": {"path": "/api/gcs_healthz", "port": names.RAY_DASHBOARD_PORT}}, timeout=5),
+    }  # fmt: skip
+
+
+def job_variables(job: Job, attempt: int, resolved: Resolved) -> list[Variable]:
+    """What the entrypoint is told of its job; what tells slices and hosts apart is in the workers."""
+    variables = [
+        literal("SLIPWAY_JOB", job.name),
+        literal("SLIPWAY_ATTEMPT", attempt),
+        literal("SLIPWAY_WORLD_SIZE", job.granted * resolved.hosts),
+    ]
+    if resolved.type is not None:
+        variables.append(literal("TPU_VERSION", resolved.type))
+        variables.append(literal("TPU_POD_COUNT", job.granted))
+    return variables
+
+
+def _head_resources(ray: Ray) -> Body:
+    given: Body = ray.head.resources.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
+    requests, limits = given.get("requests", {}), given.get("limits", {})
+    # A limit without a request is the request, by Kubernetes' own default.
+    missing = {name: value for name, value in _HEAD_REQUESTS.items() if name not in limits}
+    return given | {"requests": missing | requests}
+
+
+def _folder_mount() -> Body:
+    return {"name": _FOLDER_VOLUME, "mountPath": "/tmp/ray"}
+
+
+def _driver(job: Job, ray: Ray, attempt: int, resolved: Resolved, container: Body) -> Body:
+    """Waits for the workers and follows the entrypoint; it is ready once all have joined."""
+    order = json.dumps({"workers": job.granted * resolved.hosts, "submission": submission(job, ray, attempt)})
+    kept = ("image", "imagePullPolicy", "securityContext", "terminationMessagePolicy")
+    return {key: container[key] for key in kept if key in container} | {
+        "name": names.DRIVER_CONTAINER,
+        "command": _kept(["python3", "-c", _DRIVER_PROGRAM, order]),
+        "env": _authentication(),
+        "resources": {"requests": _DRIVER_REQUESTS},
+        "volumeMounts": [*mounts(), _folder_mount()],
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", "/tmp/ray/slipway-joined"]},
+            "periodSeconds": 1,
+            "failureThreshold": NO_LIMIT,
+        },
+    }
+
+
+def submission(job: Job, ray: Ray, attempt: int) -> dict[str, Any] | None:
+    """What Ray's job server is asked to run, under a name that is new in each attempt; None for a kept cluster."""
+    if ray.entrypoint is None:
+        return None
+    environment = ray.runtime_env
+    return {
+        "submission_id": f"{job.name}-{attempt}",
+        "entrypoint": " ".join([ray.entrypoint, *_options(ray.args or {})]),
+        "runtime_env": environment.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
+        if environment is not None
+        else {},
+        "metadata": {"slipway_job": job.name, "slipway_attempt": str(attempt)},
+    }
+
+
+def _options(args: dict[str, Any]) -> list[str]:
+    """Arguments as words for a shell; what is null is left out, what is no text is written as JSON."""
+    return [
+        f"--{key} {shlex.quote(value if isinstance(value, str) else json.dumps(value))}"
+        for key, value in args.items()
+        if value is not None
+    ]

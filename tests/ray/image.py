@@ -1,0 +1,17 @@
+"""The image of the Ray example, with what the tests need beside it."""
+
+from pathlib import Path
+
+from slipway.local_cluster.progress import Progress
+from slipway.local_cluster.python_image import build_python_image
+from tests.conftest import ROOT
+
+IMAGE = "slipway.local/ray:1"
+EXAMPLE = ROOT / "examples/ray"
+
+
+def build_image(progress: Progress) -> Path:
+    """The archive of the image."""
+    requirements = [line for line in (EXAMPLE / "requirements.txt").read_text().splitlines() if line[:1] != "#"]
+    files = {"/app/fan_out.py": EXAMPLE / "fan_out.py", "/other_version": ROOT / "tests/ray/other_version"}
+    return build_python_image(IMAGE, requirements, files, progress=progress)

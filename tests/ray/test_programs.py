@@ -1,0 +1,165 @@
+"""What runs in the pods, without Ray: a job server that answers as Ray's does, and a `ray` that is a shell script."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+PLANNER = ROOT / "operator/slipway/planner"
+
+
+class Server(ThreadingHTTPServer):
+    """Ray's job server as far as the driver asks it."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.workers, self.submitted, self.tokens = 2, [], set()  # type: ignore[var-annotated]
+        self.job: Any = {"status": "SUCCEEDED", "driver_exit_code": 0}
+        self.lose_the_answer = False
+        self.refusal = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Answers(BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def reply(self, body: Any, code: int = 200) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(body.encode() if isinstance(body, str) else json.dumps(body).encode())
+
+    def do_GET(self) -> None:
+        self.server.tokens.add(self.headers["Authorization"])
+        if self.path.startswith("/api/v0/nodes"):
+            nodes = [{"state": "ALIVE", "is_head_node": index == 0} for index in range(self.server.workers + 1)]
+            self.reply({"data": {"result": {"result": [*nodes, {"state": "DEAD", "is_head_node": False}]}}})
+        elif not self.server.submitted or self.server.job is None:
+            self.reply("no such job", 404)
+        else:
+            self.reply(self.server.job)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.refusal:
+            self.reply(self.server.refusal, 400)
+            return
+        self.server.submitted.append(body)
+        if self.server.lose_the_answer:
+            self.connection.close()
+            return
+        self.reply({"submission_id": body["submission_id"]})
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def driver(server: Server, folder: Path, submission: Any = "train-0") -> "subprocess.Popen[str]":
+    text = (PLANNER / "ray_driver.py").read_text()
+    text = text.replace("http://127.0.0.1:8265", server.url).replace("/tmp/ray", str(folder))
+    (folder / "session_latest/logs").mkdir(parents=True)
+    (folder / "token").write_text("abc")
+    wanted = {"submission_id": submission, "entrypoint": "true"} if submission else None
+    order = json.dumps({"workers": 2, "submission": wanted})
+    return subprocess.Popen(
+        [sys.executable, "-c", text, order], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={"RAY_AUTH_TOKEN_PATH": str(folder / "token")},
+    )  # fmt: skip
+
+
+ENDS: dict[str, tuple[dict[str, Any], int, str]] = {
+    "success": ({}, 0, ""),
+    "its own code": ({"job": {"status": "FAILED", "driver_exit_code": 7}}, 7, ""),
+    "a signal": ({"job": {"status": "FAILED", "driver_exit_code": -9}}, 137, ""),
+    "Ray gave up": (
+        {"job": {"status": "FAILED", "message": "its node was preempted"}},
+        1,
+        "Ray did not run the entrypoint to its end: its node was preempted",
+    ),
+    "Ray was started anew": ({"job": None}, 1, "Ray knows nothing of the entrypoint"),
+    "Ray refuses it": ({"refusal": "Traceback\nValueError: bad runtime_env"}, 1, "ValueError: bad runtime_env"),
+    "the answer is lost": ({"lose_the_answer": True}, 0, ""),
+}
+
+
+@pytest.mark.parametrize(("how", "code", "said"), ENDS.values(), ids=ENDS)
+def test_the_driver_ends_as_the_entrypoint_does(
+    server: Server, tmp_path: Path, how: dict[str, Any], code: int, said: str
+) -> None:
+    for name, value in how.items():
+        setattr(server, name, value)
+    process = driver(server, tmp_path)
+    (tmp_path / "session_latest/logs/job-driver-train-0.log").write_text("line 1\nümlaut\n")
+    output, _ = process.communicate(timeout=30)
+    assert (process.returncode, said in output) == (code, True), output
+    assert len(server.submitted) == (0 if "refusal" in how else 1)
+    assert server.tokens == {"Bearer abc"}
+    if code in (0, 7):
+        assert "line 1\nümlaut\n" in output
+
+
+def test_the_driver_waits_for_all_workers(server: Server, tmp_path: Path) -> None:
+    server.workers = 1
+    process = driver(server, tmp_path, None)
+    time.sleep(2)
+    assert not (tmp_path / "slipway-joined").exists()
+    server.workers = 2
+    deadline = time.monotonic() + 10
+    while not (tmp_path / "slipway-joined").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode == 143
+
+
+def node(script: str, folder: Path, health: str = "") -> "subprocess.Popen[str]":
+    text = (PLANNER / "ray_node.py").read_text().replace("PAUSE_SECONDS = 2.0", "PAUSE_SECONDS = 0.1")
+    text = text.replace("http://127.0.0.1:52365/api/local_raylet_healthz", "http://127.0.0.1:9/")
+    return subprocess.Popen(
+        [sys.executable, "-c", text, health, "sh", "-c", script], cwd=folder, stdout=subprocess.DEVNULL, text=True
+    )
+
+
+def test_a_start_that_fails_is_tried_again(tmp_path: Path) -> None:
+    process = node("echo x >> tries; exit 5", tmp_path)
+    assert process.wait(timeout=30) == 5
+    assert (tmp_path / "tries").read_text().count("x") == 3
+
+
+def test_a_node_that_is_told_to_stop_says_so(tmp_path: Path) -> None:
+    process = node("trap 'exit 1' TERM; touch up; sleep 60 & wait", tmp_path)
+    while not (tmp_path / "up").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 143
+
+
+def test_a_worker_waits_for_the_head(server: Server, tmp_path: Path) -> None:
+    server.shutdown()
+    process = node("touch started", tmp_path, f"{server.url}/api/v0/nodes")
+    time.sleep(1.5)
+    assert not (tmp_path / "started").exists()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    assert process.wait(timeout=20) == 0
