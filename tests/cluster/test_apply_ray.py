@@ -1,0 +1,65 @@
+"""What only Ray jobs have, made on a real API server: the head's pod, its Service, its token, its policy."""
+
+from base64 import b64decode
+
+import pytest
+
+from slipway.cluster import paths
+from slipway.cluster.wire import JsonObject
+from slipway.planner import ray
+from slipway.planner.actions import (
+    CheckPod,
+    CreateNetworkPolicy,
+    CreatePods,
+    CreateService,
+    CreateToken,
+    DeletePods,
+)
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import HEAD, Settings
+from tests.cluster.test_apply import Bench, bench  # noqa: F401
+
+RUN = {"entrypoint": "python3 train.py"}
+
+
+async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:  # noqa: F811
+    job = await bench.job(ray=RUN)
+    path = f"{paths.secrets(bench.namespace)}/train-ray-{job.uid[:8]}"
+    found = []
+    for _ in range(2):
+        await bench.act(job, CreateToken(ray.token_secret(job)))
+        found.append(await bench.api.get(path, JsonObject))
+    assert found[0] == found[1]
+    assert len(b64decode(found[0]["data"]["token"])) == 64
+    assert found[0]["metadata"]["ownerReferences"][0]["uid"] == job.uid
+
+
+async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:  # noqa: F811
+    job = await bench.job(ray=RUN)
+    for _ in range(2):
+        await bench.act(job, CreateService(ray.service(job)), CreateNetworkPolicy(ray.network_policy(job)))
+    await bench.api.get(f"{paths.services(bench.namespace)}/train-head", JsonObject)
+    await bench.api.get(f"{paths.network_policies(bench.namespace)}/train-ray", JsonObject)
+
+
+async def test_the_head_is_created_and_deleted_like_any_pod(bench: Bench) -> None:  # noqa: F811
+    job = await bench.job(ray=RUN, hosts=1)
+    await bench.act(job, CreatePods(0, (HEAD, (0, 0))))
+    head = next(pod for pod in bench.now().pods if pod.is_head)
+    assert (head.slot, head.attempt) == (HEAD, 0)
+    await bench.act(job, DeletePods(0, (HEAD[0],), 1))
+    left = {name: pod["metadata"] for name, pod in (await bench.pods()).items()}
+    assert "deletionTimestamp" not in left["train-0-0-0"]
+    assert "deletionTimestamp" in left.get("train-0-head", {"deletionTimestamp": "it is gone already"})
+
+
+@pytest.mark.parametrize("part", ["head", "worker"])
+async def test_each_kind_of_pod_is_checked(bench: Bench, part: str) -> None:  # noqa: F811
+    bad = {"resources": {"requests": {"cpu": "much"}}}
+    job = await bench.job(hosts=1, **({"ray": RUN | {"head": bad}} if part == "head" else {"ray": RUN} | bad))
+    factory = PodFactory(job, Settings())
+    assert await bench.act(job, CheckPod(factory.pod(0, (0, 0)), factory.pod(0, HEAD))) == 0
+    rejection = bench.now().rejection
+    assert rejection is not None
+    assert "much" in rejection.message or "quantities" in rejection.message
+    assert not bench.now().checked
