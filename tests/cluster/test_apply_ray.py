@@ -9,9 +9,8 @@ from slipway.cluster.wire import JsonObject
 from slipway.planner import ray
 from slipway.planner.actions import (
     CheckPod,
-    CreateNetworkPolicy,
+    CreateObjects,
     CreatePods,
-    CreateService,
     CreateToken,
     DeletePods,
 )
@@ -37,7 +36,7 @@ async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:  # noqa: F81
 async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:  # noqa: F811
     job = await bench.job(ray=RUN)
     for _ in range(2):
-        await bench.act(job, CreateService(ray.service(job)), CreateNetworkPolicy(ray.network_policy(job)))
+        await bench.act(job, CreateObjects((ray.service(job), ray.network_policy(job))))
     await bench.api.get(f"{paths.services(bench.namespace)}/train-head", JsonObject)
     await bench.api.get(f"{paths.network_policies(bench.namespace)}/train-ray", JsonObject)
 
