@@ -182,6 +182,13 @@ def test_the_head_stays_off_tpu_nodes() -> None:  # E2-77
     assert [one["containerPort"] for one in container(pod, "ray-head")["ports"]] == [6379, 8265, 10001]
 
 
+def test_the_head_is_never_privileged() -> None:
+    asked = {"privileged": True, "runAsUser": 1000}
+    assert container(make((0, 0), securityContext=asked), "worker")["securityContext"] == asked
+    for name in ("ray-head", "driver"):
+        assert container(make(HEAD, securityContext=asked), name)["securityContext"] == {"runAsUser": 1000}
+
+
 def test_the_head_never_runs_the_entrypoint_twice() -> None:
     spec = make(HEAD)["spec"]
     assert spec["restartPolicy"] == "Never"

@@ -209,6 +209,10 @@ def head_spec(job: Job, spec: SliceJobSpec, attempt: int, resolved: Resolved, co
         container: what its containers share with the workers' container.
     """
     assert spec.ray is not None
+    if "securityContext" in container:
+        # Only what opens TPUs needs it.
+        allowed = {key: value for key, value in container["securityContext"].items() if key != "privileged"}
+        container = container | {"securityContext": allowed}
     return common | {
         "nodeSelector": spec.ray.head.node_selector,
         "affinity": _never_on_tpus(),
