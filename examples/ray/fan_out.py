@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import time
+from itertools import chain
 
 import ray
 
@@ -39,9 +40,10 @@ def main() -> None:
     chips = int(ray.cluster_resources()["TPU"]) // (slices * hosts)
     print(f"begin attempt={os.environ['SLIPWAY_ATTEMPT']} slices={slices} hosts={hosts} chips={chips}", flush=True)
     heads = on_slice.options(num_cpus=0, resources={f"TPU-{kind}-head": 1})
-    for answers in ray.get([heads.remote(chips, hosts, seconds) for _ in range(slices)]):
-        for answer in sorted(answers, key=lambda one: one["SLIPWAY_RANK"]):
-            print(json.dumps(answer, sort_keys=True), flush=True)
+    answers = ray.get([heads.remote(chips, hosts, seconds) for _ in range(slices)])
+    # Which task finds which slice is Ray's choice.
+    for answer in sorted(chain.from_iterable(answers), key=lambda one: int(one["SLIPWAY_RANK"])):
+        print(json.dumps(answer, sort_keys=True), flush=True)
 
 
 if __name__ == "__main__":
