@@ -32,8 +32,9 @@ def main() -> None:
 @click.option("--systems", default=",".join(SYSTEMS), show_default=True, help="Only these.")
 @click.option("--only", default="", metavar="WORDS", help="Only workloads whose name begins so.")
 @click.option("--repetitions", type=click.IntRange(min=1), help="Instead of the suite's own numbers.")
+@click.option("--patience", default=20.0, show_default=True, help="Seconds to wait for a quiet machine before a turn.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("bench.json"), show_default=True)
-def run(suite: str, systems: str, only: str, repetitions: int | None, out: Path) -> None:
+def run(suite: str, systems: str, only: str, repetitions: int | None, patience: float, out: Path) -> None:
     """Measure, and end with the tables."""
     logging.basicConfig(level=logging.WARNING)
     console, wanted = Console(), systems.split(",")
@@ -46,7 +47,7 @@ def run(suite: str, systems: str, only: str, repetitions: int | None, out: Path)
     result = Run(runner.machine())
     if not only:
         result.records += planning.measure()
-    asyncio.run(runner.run(entries, result, out, console))
+    asyncio.run(runner.run(entries, result, out, console, patience))
     print(tables.markdown(result))
 
 

@@ -34,7 +34,7 @@ class _Line(_Camel):
 
 
 def requests(log: Path, begin: datetime, end: datetime) -> dict[str, int]:
-    """Requests between two moments: how many by `user verb resource`.
+    """Requests for objects between two moments: how many by `user verb resource`.
 
     ` !code` is added where they failed, and the verb of a dry run begins with `try-`.
     """
@@ -42,13 +42,12 @@ def requests(log: Path, begin: datetime, end: datetime) -> dict[str, int]:
     with log.open("rb") as lines:
         for text in lines:
             line = decoder.decode(text)
-            if begin <= line.request_received_timestamp <= end:
-                counts[_described(line)] += 1
+            if line.object_ref is not None and begin <= line.request_received_timestamp <= end:
+                counts[_described(line, line.object_ref)] += 1
     return dict(sorted(counts.items()))
 
 
-def _described(line: _Line) -> str:
-    named = line.object_ref or _Object()
+def _described(line: _Line, named: _Object) -> str:
     resource = f"{named.resource}/{named.subresource}" if named.subresource else named.resource
     code = line.response_status.code if line.response_status else 0
     failed = f" !{code}" if code >= 400 else ""

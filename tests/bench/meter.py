@@ -34,5 +34,7 @@ class Meter:
         record.cpu = Reading.of(self._pids).since(self._before)
         record.span = span
         record.peak_mib, record.rss_mib = peak_mib(self._system.pid), now_mib(self._system.pid)
+        if record.rss_mib == 0:
+            record.problem = f"the controller ended: {self._system.log.read_text(errors='replace')[-400:]}"
         await asyncio.sleep(AUDIT_SECONDS)
         record.requests = audit.requests(self._place.audit_log, self._begin, end)

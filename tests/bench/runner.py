@@ -16,10 +16,15 @@ from tests.bench.observer import Observer
 from tests.bench.place import Place, Profile, place
 from tests.bench.records import Record, Run
 from tests.bench.systems import SYSTEMS, System
+from tests.bench.usage import calm
 from tests.bench.workloads import Turn, Workload
 from tests.bench.workloads.base import Unfit
 
 GONE_SECONDS = 600.0
+REST_SECONDS = 2.0
+"""Pause after a turn, in which garbage collection ends."""
+CALM_CORES = 0.4
+"""Above this somebody else is at work on the machine; a turn waits a while for them to end."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +50,24 @@ def machine() -> dict[str, object]:
     }
 
 
-async def run(entries: Sequence[Entry], result: Run, out: Path, console: Console) -> None:
-    """Measure everything; what is measured is saved after each turn."""
+async def run(entries: Sequence[Entry], result: Run, out: Path, console: Console, patience: float) -> None:
+    """Measure everything; what is measured is saved after each turn.
+
+    Before each turn up to `patience` seconds are waited for a quiet machine.
+    """
     # Neighbours with the same nodes share a control plane.
     for (profile, _), group in groupby(entries, lambda one: (one.profile, one.workload.pools)):
         same = list(group)
         with tempfile.TemporaryDirectory(prefix="slipway-bench-") as folder:
             async with place(same[0].workload.pools, profile, Path(folder)) as there:
                 for entry in same:
-                    await _measure(there, entry, result, out, console)
+                    await _measure(there, entry, result, out, console, patience)
 
 
-async def _measure(there: Place, entry: Entry, result: Run, out: Path, console: Console) -> None:
+async def _measure(there: Place, entry: Entry, result: Run, out: Path, console: Console, patience: float) -> None:
     for repetition in range(entry.repetitions):
         for name in _order(entry, repetition):
+            await calm(CALM_CORES, patience)
             records = await turn(there, entry.workload, SYSTEMS[name], repetition)
             result.records += records
             result.save(out)
@@ -94,6 +103,7 @@ async def turn(there: Place, workload: Workload, kind: type[System], repetition:
                 record.lists = observer.lists
     finally:
         await system.stop()
+    await asyncio.sleep(REST_SECONDS)
     return one.records
 
 

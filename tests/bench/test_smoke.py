@@ -17,7 +17,7 @@ PODS = 8
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, state_folder: Path) -> Run:
     out = tmp_path_factory.mktemp("bench") / "smoke.json"
-    command = [sys.executable, "-m", "tests.bench", "run", "smoke", "--out", str(out)]
+    command = [sys.executable, "-m", "tests.bench", "run", "smoke", "--patience", "0", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return load(out)

@@ -1,10 +1,13 @@
 """CPU time and memory of processes, and of strangers on the same machine."""
 
+import asyncio
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_SAMPLE_SECONDS = 1.0
 _BUSY = (0, 1, 2, 5, 6)
 """user, nice, system, irq, softirq of /proc/stat."""
 
@@ -30,6 +33,16 @@ def _status(pid: int, field: str) -> float:
         if line.startswith(field):
             return int(line.split()[1]) / 1024
     return 0.0
+
+
+async def calm(cores: float, seconds: float) -> None:
+    """Wait until the machine uses fewer cores than that, or until the time is over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        before = _machine()
+        await asyncio.sleep(_SAMPLE_SECONDS)
+        if (_machine() - before) / _SAMPLE_SECONDS < cores:
+            return
 
 
 def _machine() -> float:
