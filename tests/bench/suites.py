@@ -28,12 +28,13 @@ def smoke() -> list[Entry]:
 
 def quick() -> list[Entry]:
     """Minutes: the main figures, roughly."""
+    four_slices = Shape(4, H64)
     return [
-        Entry(Create("create 64", 1, Shape(4, H16)), ALL, 3),
-        Entry(Create("create 512", 1, Shape(8, H64)), ALL, 2),
-        Entry(Create("burst 25x8", 25, Shape(2, H4)), ALL, 2),
-        Entry(Restart("restart pod 256", "pod", Shape(4, H64)), WITHOUT_SERVICE, 2),
-        Entry(Finish("finish 256", Shape(4, H64)), PEERS[:1] + OURS, 1),
+        Entry(Create("create 64", 1, Shape(4, H16)), ALL, 2),
+        Entry(Create("create 512", 1, Shape(8, H64)), ALL, 1),
+        Entry(Create("burst 25x8", 25, Shape(2, H4)), ALL, 1),
+        Entry(Restart("restart pod 256", "pod", four_slices), WITHOUT_SERVICE, 2),
+        Entry(Finish("finish 256", four_slices), WITHOUT_SERVICE, 1),
         Entry(Steady("1000", 50, Shape(5, H4), 5.0), WITHOUT_SERVICE, 1),
     ]
 
