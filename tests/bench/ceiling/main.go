@@ -78,7 +78,8 @@ func (c *ceiling) obey(o order) error {
 	case "create":
 		return c.create(o.Keys)
 	case "arm":
-		return c.arm(o.Keys[0])
+		_, err := c.arm(o.Keys[0])
+		return err
 	case "replace":
 		return c.replace(o)
 	case "delete":
@@ -113,16 +114,16 @@ func (c *ceiling) create(keys []string) error {
 	})
 }
 
-// arm opens the watch that tells when a batch is gone, before the clock starts.
-func (c *ceiling) arm(key string) error {
+// arm lists a batch and opens the watch that tells when its pods are gone; the first time before the clock starts.
+func (c *ceiling) arm(key string) ([]corev1.Pod, error) {
 	selector := metav1.ListOptions{LabelSelector: c.batches[key].Selector}
 	found, err := c.client.CoreV1().Pods(c.namespace).List(context.Background(), selector)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	selector.ResourceVersion = found.ResourceVersion
 	c.watches[key], err = c.client.CoreV1().Pods(c.namespace).Watch(context.Background(), selector)
-	return err
+	return found.Items, err
 }
 
 func (c *ceiling) replace(o order) error {
@@ -134,23 +135,8 @@ func (c *ceiling) replace(o order) error {
 	for _, name := range o.Spared {
 		delete(going, name)
 	}
-	events := c.watches[key]
-	defer events.Stop()
 	gone := make(chan error, 1)
-	left := len(going)
-	go func() {
-		for event := range events.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
-			if ok && event.Type == watch.Deleted && going[pod.Name] {
-				left--
-			}
-			if left == 0 {
-				gone <- nil
-				return
-			}
-		}
-		gone <- fmt.Errorf("the watch ended while %d pods were left", left)
-	}()
+	go func() { gone <- c.awaitEnd(key, going) }()
 	if err := c.end(going, o.Gone, o.Grace); err != nil {
 		return err
 	}
@@ -158,6 +144,44 @@ func (c *ceiling) replace(o order) error {
 		return err
 	}
 	return c.create([]string{o.With})
+}
+
+// awaitEnd returns when none of the named pods of a batch exists any more. A watch that ends is taken up again.
+func (c *ceiling) awaitEnd(key string, going map[string]bool) error {
+	left := map[string]bool{}
+	for name := range going {
+		left[name] = true
+	}
+	for {
+		for event := range c.watches[key].ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type == watch.Deleted {
+				delete(left, pod.Name)
+			} else if event.Type == watch.Error {
+				fmt.Fprintln(os.Stderr, "watch:", event.Object)
+			}
+			if len(left) == 0 {
+				c.watches[key].Stop()
+				return nil
+			}
+		}
+		fmt.Fprintln(os.Stderr, "the watch ended while there were", len(left), "pods")
+		found, err := c.arm(key)
+		if err != nil {
+			return err
+		}
+		there := map[string]bool{}
+		for _, pod := range found {
+			there[pod.Name] = going[pod.Name]
+		}
+		for name := range left {
+			if !there[name] {
+				delete(left, name)
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+	}
 }
 
 func (c *ceiling) end(going map[string]bool, machineGone []string, grace int64) error {
