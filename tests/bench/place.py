@@ -16,6 +16,8 @@ from slipway.cluster.access import load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import SlipwayClusterError
 from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool, pki
+from slipway.local_cluster.kubeapi import KubeApi
+from slipway.local_cluster.state import cluster_dir
 from tests.conftest import CRD
 
 HERE = Path(__file__).parent
@@ -50,7 +52,10 @@ class Place:
 
         All rights for all: what is compared are controllers, not the length of their roles.
         """
-        api, path = self.cluster.api(), self.folder / f"{name}.kubeconfig"
+        path = self.folder / f"{name}.kubeconfig"
+        if path.exists():
+            return path
+        api = self.fresh_api()
         api.create("/api/v1/namespaces", {"metadata": {"name": f"bench-{name}"}})
         api.create(f"/api/v1/namespaces/{HOME}/serviceaccounts", {"metadata": {"name": name}})
         binding = {
@@ -64,6 +69,11 @@ class Place:
         state = self.cluster.state
         pki.kubeconfig(path, state.server, state.folder / "pki", {"token": answer["status"]["token"]}, name)
         return path
+
+    def fresh_api(self) -> KubeApi:
+        """A blocking client with new connections: the server closes those that nobody used for a while."""
+        self.cluster.api().close()
+        return self.cluster.api()
 
     def apply(self, *bodies: Any) -> None:
         """Server-side apply."""
@@ -100,8 +110,6 @@ async def place(pools: Sequence[Pool], profile: Profile, folder: Path) -> AsyncI
 
 def _flags(folder: Path, profile: Profile, cluster: str) -> dict[str, list[str]]:
     """What a measurement asks of the components beyond what every local cluster does."""
-    from slipway.local_cluster.state import cluster_dir
-
     scheduler = folder / "scheduler.yaml"
     scheduler.write_text(yaml.safe_dump(_scheduler(cluster_dir(cluster) / "pki/kube-scheduler.kubeconfig")))
     qps, burst = {"unthrottled": (1000, 2000), "shipped": (20, 30)}[profile]

@@ -79,8 +79,9 @@ async def _inflict(turn: Turn, loss: Loss) -> None:
 
 
 def _delete_nodes(place: Place, nodes: Iterable[str]) -> None:
-    in_parallel(lambda one: place.cluster.api().delete(f"/api/v1/nodes/{one['name']}"), ({"name": n} for n in nodes))
+    api = place.fresh_api()
+    in_parallel(lambda one: api.delete(f"/api/v1/nodes/{one['name']}"), ({"name": name} for name in nodes))
 
 
 def _restore_nodes(place: Place, nodes: set[str]) -> None:
-    create_nodes(place.cluster.api(), [plan for plan in place.cluster.spec.nodes() if plan.name in nodes])
+    create_nodes(place.fresh_api(), [plan for plan in place.cluster.spec.nodes() if plan.name in nodes])
