@@ -2,9 +2,10 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
+DRAWING := $(VENV)/.drawing
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-ray check simulate generate format clean
+.PHONY: demo test test-ray check simulate bench bench-quick generate format clean
 
 demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node, and the job's recovery
 	slipway demo
@@ -21,6 +22,13 @@ N ?= 1000
 SEED ?= 0
 simulate: $(READY)  ## N random histories of faults from SEED on; a seed that breaks a rule prints its history
 	$(PYTHON) -m tests.simulation --count $(N) --seed $(SEED) --jobs 2
+
+bench: $(DRAWING)  ## Slipway beside JobSet, KubeRay and a bare client, in full: hours; writes docs/performance
+	$(PYTHON) -m tests.bench run full --out bench.json
+	$(PYTHON) -m tests.bench report bench.json --publish
+
+bench-quick: $(READY)  ## The same in some minutes, ending with the tables of ratios
+	$(PYTHON) -m tests.bench run quick --out bench.json
 
 check: $(READY)  ## Style, types, layers, generated files
 	ruff check .
@@ -44,4 +52,8 @@ $(READY): pyproject.toml .ci/constraints.txt
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt pip
 	$(PYTHON) -m pip install --quiet -c .ci/constraints.txt --editable . --group dev
+	touch $@
+
+$(DRAWING): $(READY)
+	$(PYTHON) -m pip install --quiet -c .ci/constraints.txt --group bench
 	touch $@

@@ -9,6 +9,7 @@ from rich.console import Console
 from slipway.demo.run import build_image
 from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.progress import for_console
+from tests.bench.programs import CEILING
 from tests.ray.image import build_image as build_ray_image
 
 if __name__ == "__main__":
@@ -17,3 +18,4 @@ if __name__ == "__main__":
     binaries.ensure([*components.CONTROL_PLANE, *components.SIMULATED, *components.REAL], progress)
     build_image(progress)
     build_ray_image(progress)
+    CEILING.ensure()

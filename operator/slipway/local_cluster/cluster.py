@@ -84,7 +84,8 @@ class NativeCluster:
         """Return what starts a process under a name and writes it down at once."""
 
         def launch(name: str, command: list[str]) -> None:
-            record = processes.start(command, found.log(name.replace("/", "-")), found.folder)
+            own_flags = found.flags.get(name, ())
+            record = processes.start([*command, *own_flags], found.log(name.replace("/", "-")), found.folder)
             with self._recording:
                 found.processes[name] = record
                 found.save()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from slipway.local_cluster import (
@@ -49,6 +50,10 @@ class Provider(Protocol):
 class NativeProvider:
     """Clusters made of plain processes and namespaces on this Linux machine, without a container engine."""
 
+    def __init__(self, flags: Mapping[str, Sequence[str]] | None = None) -> None:
+        """`flags` are added to those of the components they are named for; measurements tune clusters by them."""
+        self._flags = {name: list(given) for name, given in (flags or {}).items()}
+
     def up(self, spec: ClusterSpec, progress: Progress | None = None) -> NativeCluster:
         """Make the cluster, or return the one that runs already."""
         progress = progress or Silent()
@@ -63,7 +68,7 @@ class NativeProvider:
             if meanwhile is not None:
                 cleanup.stop(spec.name)
                 state.clear(spec.name)
-            made = ClusterState(spec=spec, number=-1, binaries=programs)
+            made = ClusterState(spec=spec, number=-1, binaries=programs, flags=self._flags)
             made.save()
             _create(made, progress)
         return NativeCluster(spec.name, progress)

@@ -30,6 +30,8 @@ class ClusterState(BaseModel):
     processes: dict[str, ProcessRecord] = {}
     away: list[str] = []
     images: list[Path] = []
+    flags: dict[str, list[str]] = {}
+    """Flags for single components besides our own; where both name one, these win."""
 
     @property
     def folder(self) -> Path:

@@ -1,0 +1,92 @@
+"""The benchmark: `python -m tests.bench run quick`, `python -m tests.bench report FILE`."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from slipway.local_cluster import binaries, components, packages
+from slipway.local_cluster.progress import for_console
+from tests.bench import planning, programs, runner, tables
+from tests.bench.records import Run, load
+from tests.bench.suites import SUITES
+from tests.bench.systems import SYSTEMS
+
+PUBLISHED = Path("docs/performance")
+
+
+@click.group()
+def main() -> None:
+    """Measure Slipway beside its peers and beside a client that does nothing but create pods."""
+
+
+@main.command()
+@click.argument("suite", type=click.Choice(sorted(SUITES)))
+@click.option("--systems", default=",".join(SYSTEMS), show_default=True, help="Only these.")
+@click.option("--only", default="", metavar="WORDS", help="Only workloads whose name begins so.")
+@click.option("--repetitions", type=click.IntRange(min=1), help="Instead of the suite's own numbers.")
+@click.option("--patience", default=20.0, show_default=True, help="Seconds to wait for a quiet machine before a turn.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("bench.json"), show_default=True)
+def run(suite: str, systems: str, only: str, repetitions: int | None, patience: float, out: Path) -> None:
+    """Measure, and end with the tables."""
+    logging.basicConfig(level=logging.WARNING)
+    console, wanted = Console(), systems.split(",")
+    prepare(console, wanted)
+    entries = []
+    for entry in SUITES[suite]():
+        fit = tuple(one for one in entry.systems if one in wanted)
+        if fit and entry.workload.name.startswith(only):
+            entries.append(replace(entry, systems=fit, repetitions=repetitions or entry.repetitions))
+    result = Run(runner.machine())
+    if not only:
+        result.records += planning.measure()
+    asyncio.run(runner.run(entries, result, out, console, patience))
+    print(tables.markdown(result))
+
+
+def prepare(console: Console, systems: Sequence[str]) -> None:
+    """Build what the machine lacks."""
+    progress = for_console(console)
+    packages.ensure(packages.CONTROL_PLANE, progress)
+    binaries.ensure([*components.CONTROL_PLANE, *components.SIMULATED], progress)
+    built = {"ceiling": programs.CEILING, "jobset": programs.JOBSET, "kuberay": programs.KUBERAY}
+    for name, program in built.items():
+        if any(one.startswith(name) for one in systems):
+            program.ensure()
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True))
+@click.option("--publish", is_flag=True, help=f"Write tables, figures and picture to {PUBLISHED}.")
+def report(file: Path, publish: bool) -> None:
+    """Show the tables of a run."""
+    result = load(file)
+    text = tables.markdown(result)
+    print(text)
+    if publish:
+        from tests.bench.picture import draw
+
+        PUBLISHED.mkdir(parents=True, exist_ok=True)
+        result.save(PUBLISHED / "results.json")
+        draw(result, PUBLISHED / "results.svg")
+        (PUBLISHED / "results.md").write_text(_published(result, text))
+
+
+def _published(result: Run, text: str) -> str:
+    where = ", ".join(f"{name} {value}" for name, value in result.machine.items())
+    return f"# Results\n\nWritten by `make bench`; read [how it is measured](README.md).\n\n{where}\n\n{text}"
+
+
+if __name__ == "__main__":
+    # Clusters of the benchmark are nobody else's.
+    # Told to end, it ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    os.environ.setdefault("SLIPWAY_STATE", str(Path("~/.local/state/slipway-bench").expanduser()))
+    main()

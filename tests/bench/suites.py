@@ -1,0 +1,66 @@
+"""What is run: the smoke of the tests, the quick look, the whole."""
+
+from collections.abc import Callable
+
+from tests.bench.runner import Entry
+from tests.bench.systems import Shape
+from tests.bench.workloads import Create, Finish, Restart, Steady
+
+CEILINGS = ("ceiling", "ceiling-service")
+PEERS = ("jobset", "kuberay")
+ALL = (*CEILINGS, "slipway", *PEERS)
+WITHOUT_SERVICE = ("ceiling", "slipway", *PEERS)
+OURS = ("ceiling", "slipway")
+
+H4, H8, H16, H64 = "v5litepod-16", "v5litepod-32", "v5litepod-64", "v5litepod-256"
+"""TPU types by the number of their hosts."""
+
+
+def smoke() -> list[Entry]:
+    """Seconds: whether everything works, not how fast."""
+    small = Shape(2, H4)
+    return [
+        Entry(Create("create 8", 1, small), OURS, 1),
+        Entry(Finish("finish 8", small), OURS, 1),
+        Entry(Restart("restart pod 8", "pod", small), OURS, 1),
+    ]
+
+
+def quick() -> list[Entry]:
+    """Minutes: the main figures, roughly."""
+    four_slices = Shape(4, H64)
+    return [
+        Entry(Create("create 64", 1, Shape(4, H16)), ALL, 2),
+        Entry(Create("create 512", 1, Shape(8, H64)), ALL, 1),
+        Entry(Create("burst 25x8", 25, Shape(2, H4)), ALL, 1),
+        Entry(Restart("restart pod 256", "pod", four_slices), WITHOUT_SERVICE, 2),
+        Entry(Finish("finish 256", four_slices), WITHOUT_SERVICE, 1),
+        Entry(Steady("1000", 50, Shape(5, H4), 5.0), WITHOUT_SERVICE, 1),
+    ]
+
+
+def full() -> list[Entry]:
+    """Hours on two cores: everything that is published."""
+    four_slices = Shape(4, H64)
+    return [
+        Entry(Create("create 64", 1, Shape(4, H16)), ALL, 5),
+        Entry(Create("create 512", 1, Shape(8, H64)), ALL, 5),
+        Entry(Create("create 2048", 1, Shape(32, H64)), ALL, 3),
+        Entry(Create("create 8192", 1, Shape(128, H64)), OURS, 1),
+        Entry(Create("burst 100x8", 100, Shape(2, H4)), ALL, 3),
+        Entry(Restart("restart pod 256", "pod", four_slices), WITHOUT_SERVICE, 5),
+        Entry(Restart("restart node 256", "node", four_slices), WITHOUT_SERVICE, 3),
+        Entry(Restart("restart slice 256", "slice", four_slices), WITHOUT_SERVICE, 3),
+        Entry(Finish("finish 256", four_slices), WITHOUT_SERVICE, 3),
+        Entry(Steady("1000", 50, Shape(5, H4), 30.0), WITHOUT_SERVICE, 1),
+        Entry(Steady("4000", 50, Shape(5, H16), 30.0), WITHOUT_SERVICE, 1),
+        Entry(Steady("4000 of 500 jobs", 500, Shape(2, H4), 30.0), OURS, 1),
+        Entry(Steady("10000", 50, Shape(25, H8), 30.0), OURS, 1),
+        Entry(Steady("16000", 50, Shape(5, H64), 30.0), OURS, 1),
+        Entry(Create("create 64", 1, Shape(4, H16)), WITHOUT_SERVICE, 3, "shipped"),
+        Entry(Create("create 512", 1, Shape(8, H64)), WITHOUT_SERVICE, 3, "shipped"),
+        Entry(Restart("restart pod 256", "pod", four_slices), WITHOUT_SERVICE, 3, "shipped"),
+    ]
+
+
+SUITES: dict[str, Callable[[], list[Entry]]] = {"smoke": smoke, "quick": quick, "full": full}

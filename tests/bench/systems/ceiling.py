@@ -1,0 +1,118 @@
+"""What the machine can do: a client that only creates and deletes the very pods that Slipway would make."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.api import names
+from slipway.cluster.jobs import read_job
+from slipway.cluster.wire import JsonObject
+from slipway.planner.pods import PodFactory, service
+from slipway.planner.snapshot import Job as SliceJob
+from slipway.planner.snapshot import Settings
+from tests.bench import programs
+from tests.bench.systems.base import Job, Loss, System
+from tests.bench.systems.slipway import Slipway, slice_job
+
+ANSWER_SECONDS = 600
+GRACE_SECONDS = 5
+"""What Slipway gives the peers of a broken attempt by default."""
+
+
+class Ceiling(System):
+    """No controller at all: it is told what to do at the moment the clock starts."""
+
+    name = "ceiling"
+    with_service = False
+    selector = Slipway.selector
+    job_label = Slipway.job_label
+    slice_label = Slipway.slice_label
+    collection = Slipway.collection
+
+    async def start(self) -> None:
+        self._owners: dict[str, SliceJob] = {}
+        self._attempts: dict[str, int] = {}
+        command = [str(programs.CEILING.ensure()), f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}"]
+        pipe = asyncio.subprocess.PIPE
+        with self.log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=log)
+
+    async def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await asyncio.wait_for(self._process.wait(), 10)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def manifest(self, job: Job) -> JsonObject:
+        return slice_job(job)
+
+    async def prepare(self, jobs: Sequence[Job]) -> None:
+        """Make the owners of the pods, which nobody watches now, and hand over the bodies."""
+        await super().submit(jobs)
+        for job in jobs:
+            body = await self.place.api.get(f"{self.objects}/{job.name}", JsonObject)
+            self._owners[job.name] = read_job(body)
+            self._attempts[job.name] = 0
+        await self._load(jobs)
+
+    async def submit(self, jobs: Sequence[Job]) -> None:
+        await self._order("create", keys=[self._key(job) for job in jobs])
+
+    async def brace(self, job: Job) -> None:
+        await self._order("arm", keys=[self._key(job)])
+        self._attempts[job.name] += 1
+        await self._load([job])
+
+    async def react(self, job: Job, loss: Loss) -> None:
+        await self._order(
+            "replace",
+            keys=[self._key(job, before=1)],
+            **{"with": self._key(job)},
+            spared=[one.name for one in loss.failed],
+            gone=[one.name for one in loss.machines],
+            grace=GRACE_SECONDS,
+        )
+
+    async def remove(self, jobs: Sequence[Job]) -> None:
+        everything = [f"{job.name}/{number}" for job in jobs for number in range(self._attempts[job.name] + 1)]
+        await self._order("delete", keys=everything)
+        # The garbage collector takes the Services along.
+        await super().remove(jobs)
+
+    def _key(self, job: Job, before: int = 0) -> str:
+        return f"{job.name}/{self._attempts[job.name] - before}"
+
+    async def _load(self, jobs: Sequence[Job]) -> None:
+        bodies = self.place.folder / f"{self.name}.json"
+        bodies.write_bytes(msgspec.json.encode({self._key(job): self._batch(job) for job in jobs}))
+        await self._order("load", file=str(bodies))
+
+    def _batch(self, job: Job) -> JsonObject:
+        owner, attempt = self._owners[job.name], self._attempts[job.name]
+        factory = PodFactory(owner, Settings())
+        slots = [(one, host) for one in range(job.shape.slices) for host in range(job.shape.hosts)]
+        return {
+            "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
+            "service": service(owner) if self.with_service and attempt == 0 else None,
+            "pods": [factory.pod(attempt, slot) for slot in slots],
+        }
+
+    async def _order(self, op: str, **what: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"op": op, **what}).encode() + b"\n")
+        answer = await asyncio.wait_for(self._process.stdout.readline(), ANSWER_SECONDS)
+        if not answer:
+            raise SystemExit(f"the ceiling's client ended: {self.log.read_text()[-1000:]}")
+
+
+class CeilingWithService(Ceiling):
+    """The same with one headless Service over all pods of a job, which every operator makes."""
+
+    name = "ceiling-service"
+    with_service = True

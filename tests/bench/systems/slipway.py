@@ -1,0 +1,50 @@
+"""Slipway, from this checkout."""
+
+import asyncio
+import time
+from typing import Any
+
+from slipway.api import names
+from slipway.cluster.wire import JsonObject
+from tests.bench.systems.base import IMAGE, PAUSE_SECONDS, START_SECONDS, Job, System
+from tests.running import Operator
+
+
+def slice_job(job: Job) -> JsonObject:
+    """A job as a SliceJob."""
+    spec = {"accelerator": {"type": job.shape.type}, "slices": job.shape.slices, "image": IMAGE, "command": ["train"]}
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": job.name}, "spec": spec}
+
+
+class Slipway(System):
+    """The operator as its own process."""
+
+    name = "slipway"
+    selector = names.LABEL_JOB_UID
+    job_label = names.LABEL_JOB_NAME
+    slice_label = names.LABEL_SLICE
+    ends = True
+    collection = f"/apis/{names.API_VERSION}/namespaces/{{namespace}}/{names.PLURAL}"
+
+    async def start(self) -> None:
+        self.log.unlink(missing_ok=True)
+        self._operator = Operator(self.kubeconfig, self.log, self.namespace).start()
+        end = time.monotonic() + START_SECONDS
+        while "ready:" not in self._operator.tail():
+            if time.monotonic() > end:
+                raise SystemExit(f"Slipway did not get ready:\n{self._operator.tail()}")
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._operator.stop)
+
+    @property
+    def pid(self) -> int:
+        assert self._operator.process is not None
+        return self._operator.process.pid
+
+    def manifest(self, job: Job) -> JsonObject:
+        return slice_job(job)
+
+    def is_done(self, status: dict[str, Any]) -> bool:
+        return status.get("phase") == "Succeeded"

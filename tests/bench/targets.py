@@ -1,0 +1,96 @@
+"""What Slipway wants to reach, and whether a run shows it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.bench.figures import Figures, Measure, cpu_per_pod, moment
+from tests.bench.records import Record
+
+US = "slipway"
+CREATE_LIMITS = {64: 1.5, 512: 1.3, 2048: 1.2, 8192: 1.2}
+PLAN_SECONDS = 0.020
+RSS_MIB = 200.0
+STATUS_WRITES = 3
+WRITERS = cpu_per_pod("controller", "kube-apiserver")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One target: what is wanted, what was seen."""
+
+    what: str
+    wanted: str
+    seen: str
+    met: bool
+
+
+def verdicts(figures: Figures) -> Iterator[Verdict]:
+    """Every target that the run has figures for."""
+    free = [one for one in figures.workloads() if one[1] == "unthrottled"]
+    for workload in free:
+        kind = workload[0].split()[0]
+        if kind == "create":
+            yield from _ratio(figures, workload, "exist", CREATE_LIMITS.get(int(workload[0].split()[1]), 1.5))
+            yield from _ratio(figures, workload, "running", CREATE_LIMITS.get(int(workload[0].split()[1]), 1.5))
+        elif kind in ("burst", "restart"):
+            yield from _ratio(figures, workload, "exist", 1.5)
+        if kind in ("restart", "loss"):
+            yield from _peer(figures, workload, moment("react"), "first reaction", "s", ("kuberay",))
+        if kind in ("create", "burst", "restart"):
+            yield from _peer(figures, workload, WRITERS, "CPU of operator and API server", "ms/pod", PEERS)
+            yield from _writes(figures, workload)
+        if kind == "idle":
+            yield from _memory(figures, workload)
+        if kind == "plan":
+            yield from _planning(figures, workload)
+
+
+PEERS = ("jobset", "kuberay")
+
+
+def _ratio(figures: Figures, workload: tuple[str, str], name: str, limit: float) -> Iterator[Verdict]:
+    if (found := figures.ratio(workload, US, "ceiling", moment(name))) is not None:
+        wanted = f"≤ {limit:.1f} × ceiling"
+        yield Verdict(f"{workload[0]}: all {name}", wanted, f"{found.text()} ×", found.middle <= limit)
+
+
+def _peer(
+    figures: Figures, workload: tuple[str, str], measure: Measure, what: str, unit: str, peers: tuple[str, ...]
+) -> Iterator[Verdict]:
+    ours = figures.value(workload, US, measure)
+    for peer in peers:
+        theirs = figures.value(workload, peer, measure)
+        if ours is not None and theirs is not None:
+            seen = f"{ours.text(3)} {unit}"
+            wanted = f"≤ {peer}: {theirs.text(3)} {unit}"
+            yield Verdict(f"{workload[0]}: {what}", wanted, seen, ours.middle <= theirs.middle)
+
+
+def _writes(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
+    records = figures.records(workload, US)
+    if not records:
+        return
+    creates = max(_count(one, "create pods") / one.pods for one in records)
+    yield Verdict(f"{workload[0]}: creates of pods", "1 for each", f"{creates:.3f}", creates == 1.0)
+    jobs = int(workload[0].split()[1].partition("x")[0]) if workload[0].startswith("burst") else 1
+    status = max(_count(one, "patch slicejobs/status") / jobs for one in records)
+    yield Verdict(
+        f"{workload[0]}: status writes of a job", f"≤ {STATUS_WRITES}", f"{status:.2f}", status <= STATUS_WRITES
+    )
+
+
+def _count(record: Record, what: str) -> int:
+    return sum(count for name, count in record.requests.items() if name.startswith(f"{US} {what}"))
+
+
+def _memory(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
+    if (found := figures.value(workload, US, lambda record: record.peak_mib)) is not None:
+        yield Verdict(f"{workload[0]}: memory", f"< {RSS_MIB:.0f} MiB", f"{found.text(0)} MiB", found.middle < RSS_MIB)
+
+
+def _planning(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
+    for record in figures.records(workload, US):
+        for name, seconds in record.times.items():
+            seen = f"{1000 * seconds:.1f} ms"
+            wanted = f"< {1000 * PLAN_SECONDS:.0f} ms"
+            yield Verdict(f"{workload[0]}: decision ({name})", wanted, seen, seconds < PLAN_SECONDS)

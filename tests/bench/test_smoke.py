@@ -1,0 +1,75 @@
+"""The benchmark works: what it counts is right. How long things take is not asked here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench import tables
+from tests.bench.figures import Figures
+from tests.bench.records import Record, Run, load
+from tests.conftest import ROOT
+
+PODS = 8
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, state_folder: Path) -> Run:
+    out = tmp_path_factory.mktemp("bench") / "smoke.json"
+    command = [sys.executable, "-m", "tests.bench", "run", "smoke", "--patience", "0", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return load(out)
+
+
+def one(run: Run, workload: str, system: str) -> Record:
+    (found,) = (one for one in run.records if (one.workload, one.system) == (workload, system))
+    assert found.problem == ""
+    return found
+
+
+def count(record: Record, what: str) -> int:
+    return record.requests.get(f"{record.system} {what}", 0)
+
+
+def test_each_pod_is_created_once(run: Run) -> None:
+    for system in ("ceiling", "slipway"):
+        record = one(run, f"create {PODS}", system)
+        assert record.pods == count(record, "create pods") == PODS
+        assert record.times.keys() == {"first", "exist", "running", "removed"}
+
+
+def test_only_slipway_writes_a_status(run: Run) -> None:
+    assert count(one(run, f"create {PODS}", "slipway"), "patch slicejobs/status") >= 1
+    assert count(one(run, f"create {PODS}", "ceiling"), "patch slicejobs/status") == 0
+
+
+def test_a_restart_replaces_every_pod_after_the_old_ones_went(run: Run) -> None:
+    for system in ("ceiling", "slipway"):
+        record = one(run, f"restart pod {PODS}", system)
+        assert record.pods == count(record, "create pods") == PODS
+        assert record.times["react"] <= record.times["old_gone"] <= record.times["first_new"] <= record.times["running"]
+    assert count(one(run, f"restart pod {PODS}", "ceiling"), "delete pods") == PODS - 1
+    assert count(one(run, f"restart pod {PODS}", "slipway"), "deletecollection pods") == 2
+
+
+def test_a_job_is_seen_to_finish(run: Run) -> None:
+    assert one(run, f"finish {PODS}", "slipway").times["done"] > 0
+
+
+def test_cpu_and_memory_are_those_of_the_controller(run: Run) -> None:
+    for record in run.records:
+        if record.workload.startswith("plan"):
+            continue
+        assert record.peak_mib > 5
+        parts = {"controller", "driver", "etcd", "foreign", "kube-apiserver", "kube-controller-manager", "kwok"}
+        assert parts < record.cpu.keys()
+
+
+def test_records_become_tables_with_ratios(run: Run) -> None:
+    text = tables.markdown(run)
+    assert f"| create {PODS}: creates of pods | 1 for each | 1.000 | met |" in text
+    ratio = Figures(run).ratio((f"create {PODS}", "unthrottled"), "ceiling", "ceiling", lambda one: one.times["exist"])
+    assert ratio is not None
+    assert ratio.middle == 1.0

@@ -1,0 +1,95 @@
+"""What workloads have in common."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import msgspec
+
+from slipway.local_cluster import Pool
+from tests.bench.observer import Observer, Seen
+from tests.bench.place import Place
+from tests.bench.records import Record
+from tests.bench.systems import Job, Shape, System
+
+QUIET_SECONDS = 2.0
+"""Pause for the last writes of a phase; in it the Job controller also ends the batches of events that it gathers."""
+FILL_SECONDS, SECONDS_PER_POD = 60.0, 0.15
+"""How long jobs may take to run before they are given up: something, and more for each pod."""
+
+
+class Unfit(Exception):
+    """A system did not come to the point where it could be measured."""
+
+
+@dataclass
+class Turn:
+    """One system that is ready, on a control plane, and the figures it gives."""
+
+    place: Place
+    system: System
+    observer: Observer
+    repetition: int
+    records: list[Record] = field(default_factory=list)
+
+    def record(self, workload: str, pods: int, repetition: int | None = None) -> Record:
+        """Begin the figures of a workload about so many pods."""
+        number = self.repetition if repetition is None else repetition
+        made = Record(workload, self.system.name, number, pods, self.place.profile)
+        self.records.append(made)
+        return made
+
+    async def fill(self, jobs: list[Job]) -> bool:
+        """Have jobs run; whether all their pods did in time."""
+        pods = sum(job.shape.pods for job in jobs)
+        await self.system.submit(jobs)
+        return await self.observer.until(lambda: self.running() >= pods, FILL_SECONDS + SECONDS_PER_POD * pods)
+
+    async def must_fill(self, jobs: list[Job]) -> None:
+        """Have jobs run.
+
+        Raises:
+            Unfit: when they do not.
+        """
+        if not await self.fill(jobs):
+            raise Unfit(f"{self.system.name}: only {self.running()} pods run")
+
+    def running(self) -> int:
+        """Pods that run and were not asked to go."""
+        return sum(one.running is not None and one.deleting is None for one in self.observer.alive())
+
+    def pods_of(self, job: Job) -> list[Seen]:
+        """A job's pods that have not ended, in the order of their slices."""
+        label, part = self.system.job_label, self.system.slice_label
+        mine = [one for one in self.observer.alive() if one.labels.get(label) == job.name and one.ended is None]
+        return sorted(mine, key=lambda one: (one.labels.get(part, ""), one.name))
+
+    async def end(self, pod: Seen, phase: str, code: int) -> None:
+        """End a pod as its kubelet would."""
+        state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
+        container = {"name": "worker", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        body = {"status": {"phase": phase, "containerStatuses": [container]}}
+        await self.place.api.patch_status(f"{self.system.pods}/{pod.name}", body, msgspec.Raw)
+
+
+class Workload(ABC):
+    """Something to measure."""
+
+    name: str
+    jobs: list[Job]
+    needs_end: ClassVar[bool] = False
+    """Whether only systems whose jobs come to an end can be measured."""
+
+    @property
+    @abstractmethod
+    def pools(self) -> list[Pool]:
+        """The nodes it takes."""
+
+    @abstractmethod
+    async def run(self, turn: Turn) -> None:
+        """Measure; whoever calls prepares the jobs before and removes them afterwards."""
+
+
+def tpu_nodes(shape: Shape, slices: int) -> list[Pool]:
+    """Nodes for so many slices, and a few CPU nodes for what else a system runs."""
+    return [Pool(kind="simulated", type=shape.type, count=slices), Pool(kind="simulated", type="cpu", count=10)]

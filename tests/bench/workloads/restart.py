@@ -1,0 +1,87 @@
+"""A running job loses a part: until its pods are told to go, are gone, exist anew, run anew."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from slipway.local_cluster import Pool
+from slipway.local_cluster.kubeapi import in_parallel
+from slipway.local_cluster.simulated import create as create_nodes
+from tests.bench.meter import Meter
+from tests.bench.observer import Seen, first, last
+from tests.bench.place import Place
+from tests.bench.records import Record
+from tests.bench.systems import Job, Loss, Shape
+from tests.bench.workloads.base import QUIET_SECONDS, Turn, Workload, tpu_nodes
+
+Part = Literal["pod", "node", "slice"]
+"""A pod fails, a Node object goes, all Node objects of a slice go."""
+
+
+@dataclass
+class Restart(Workload):
+    """One job, of which a part is lost."""
+
+    name: str
+    part: Part
+    shape: Shape
+    patience: float = 120.0
+
+    def __post_init__(self) -> None:
+        self.jobs = [Job("job-0", self.shape, fused=True)]
+
+    @property
+    def pools(self) -> list[Pool]:
+        # A slice that lost a node cannot be used again.
+        return tpu_nodes(self.shape, self.shape.slices + 1)
+
+    async def run(self, turn: Turn) -> None:
+        await turn.must_fill(self.jobs)
+        await asyncio.sleep(QUIET_SECONDS)
+        await lose(turn, turn.record(self.name, 0), self.jobs[0], self.part, self.patience)
+
+
+async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float) -> None:
+    """Take a part of a running job away and time what happens; nodes are brought back in the end."""
+    old = turn.pods_of(job)
+    lost = tuple(old[: job.shape.hosts if part == "slice" else 1])
+    loss = Loss(failed=lost) if part == "pod" else Loss(machines=lost)
+    record.pods = job.shape.pods if turn.system.whole_restart or job.fused else job.shape.hosts
+    await turn.system.brace(job)
+    known = set(turn.observer.seen)
+    meter = Meter(turn.place, turn.system)
+    await asyncio.gather(turn.system.react(job, loss), _inflict(turn, loss))
+
+    def new() -> list[Seen]:
+        return [one for uid, one in turn.observer.seen.items() if uid not in known and one.gone is None]
+
+    if not await turn.observer.until(lambda: sum(one.running is not None for one in new()) >= record.pods, patience):
+        record.problem = f"{len(new())} of {record.pods} pods were replaced within {patience:.0f} s"
+    touched = [one for one in old if one.going is not None]
+    record.times = meter.times(
+        react=first(one.going for one in touched),
+        all_deleting=last(one.going for one in touched),
+        old_gone=last(one.stopped for one in touched),
+        first_new=first(one.created for one in new()),
+        exist=last(one.created for one in new()),
+        running=last(one.running for one in new()),
+    )
+    await asyncio.sleep(QUIET_SECONDS)
+    await meter.read(record)
+    await asyncio.to_thread(_restore_nodes, turn.place, {one.node for one in loss.machines})
+
+
+async def _inflict(turn: Turn, loss: Loss) -> None:
+    nodes = {one.node for one in loss.machines}
+    failures = [turn.end(pod, "Failed", 1) for pod in loss.failed]
+    await asyncio.gather(asyncio.to_thread(_delete_nodes, turn.place, nodes), *failures)
+
+
+def _delete_nodes(place: Place, nodes: Iterable[str]) -> None:
+    api = place.fresh_api()
+    in_parallel(lambda one: api.delete(f"/api/v1/nodes/{one['name']}"), ({"name": name} for name in nodes))
+
+
+def _restore_nodes(place: Place, nodes: set[str]) -> None:
+    create_nodes(place.fresh_api(), [plan for plan in place.cluster.spec.nodes() if plan.name in nodes])

@@ -1,0 +1,43 @@
+"""Many jobs run and nothing happens; then, one after another, a few of them lose a pod."""
+
+import asyncio
+from dataclasses import dataclass
+
+from slipway.local_cluster import Pool
+from tests.bench.meter import Meter
+from tests.bench.systems import Job, Shape
+from tests.bench.workloads.base import QUIET_SECONDS, Turn, Workload, tpu_nodes
+from tests.bench.workloads.restart import lose
+
+LOSSES = 3
+"""Failures, each in another job: their figures are repetitions of one turn."""
+
+
+@dataclass
+class Steady(Workload):
+    """`count` running jobs."""
+
+    name: str
+    count: int
+    shape: Shape
+    idle_seconds: float
+    patience: float = 60.0
+
+    def __post_init__(self) -> None:
+        self.jobs = [Job(f"job-{number}", self.shape) for number in range(self.count)]
+
+    @property
+    def pools(self) -> list[Pool]:
+        return tpu_nodes(self.shape, self.count * self.shape.slices)
+
+    async def run(self, turn: Turn) -> None:
+        await turn.must_fill(self.jobs)
+        # Whatever a system does some seconds after a change is not idling.
+        await asyncio.sleep(QUIET_SECONDS * 3)
+        idle = turn.record(f"idle {self.name}", self.count * self.shape.pods)
+        meter = Meter(turn.place, turn.system)
+        await asyncio.sleep(self.idle_seconds)
+        await meter.read(idle)
+        for number in range(LOSSES):
+            record = turn.record(f"loss {self.name}", 0, turn.repetition * LOSSES + number)
+            await lose(turn, record, self.jobs[(number + 1) * self.count // (LOSSES + 1)], "pod", self.patience)
