@@ -1,5 +1,7 @@
 """Building and pushing from Python, on a real engine and to a real registry."""
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,7 +13,7 @@ from slipway.docker_engine.engine import connected
 from slipway.docker_engine.images import push_image
 from slipway.docker_engine.progress import Silent
 from tests.docker_engine.conftest import Contents, log_in
-from tests.docker_engine.servers import Breakable, Engine
+from tests.docker_engine.servers import PASSWORD, USER, Breakable, Engine
 
 
 def fresh() -> str:
@@ -102,6 +104,7 @@ def test_a_failed_step_is_told_with_its_code_and_its_last_lines_and_nothing_is_p
     ("dockerfile", "sentence"),
     [
         ("", "The build of .* failed with exit code 1\n  .*cannot be empty"),
+        ("FROM scratch\nRUN --mount=type=cache,target=/x true\n", "(?s)--mount option requires BuildKit"),
         ("FROM scratch\nCOPI . /\n", "(?i)unknown instruction: COPI"),
         ("FROM scratch\nCOPY nothing /\n", "(?s)in step 2/2: COPY nothing /.*nothing: no such file|not found"),
     ],
@@ -133,6 +136,25 @@ def test_a_push_uses_the_login_of_docker(source: Path, engine: Engine, locked_re
     log_in(tmp_path / "docker", locked_registry)
     name = fresh()
     assert build_and_push_docker_image("Dockerfile", name, locked_registry) == f"{locked_registry}/{name}"
+
+
+# E1-49: clouds hand out logins that last an hour through a program beside docker.
+def test_a_push_uses_a_credential_helper(
+    source: Path, engine: Engine, locked_registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"ServerURL": locked_registry, "Username": USER, "Secret": PASSWORD}
+    helper = tmp_path / "bin" / "docker-credential-ours"
+    helper.parent.mkdir()
+    helper.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{helper.parent}:{os.environ['PATH']}")
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker/config.json").write_text(json.dumps({"credHelpers": {locked_registry: "ours"}}))
+    name = fresh()
+    assert build_and_push_docker_image("Dockerfile", name, locked_registry) == f"{locked_registry}/{name}"
+    helper.write_text("#!/bin/sh\necho 'the token has expired'; exit 1\n")
+    with pytest.raises(ImageBuildError, match="the token has expired"):
+        build_and_push_docker_image("Dockerfile", name, locked_registry)
 
 
 # E1-50

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slipway.docker_engine import ImageBuildError
-from slipway.docker_engine.manifest import with_image
+from slipway.docker_engine.manifest import with_image, write_image
 
 NEW = "gcr.io/acme/app:1@sha256:" + "a" * 64
 
@@ -18,6 +18,7 @@ NEW = "gcr.io/acme/app:1@sha256:" + "a" * 64
         ("kind: SliceJob\nspec: {image: 'old', slices: 2}", f"kind: SliceJob\nspec: {{image: {NEW}, slices: 2}}"),
         ("kind: SliceJob\nspec:\n    slices: 2\n", f"kind: SliceJob\nspec:\n    image: {NEW}\n    slices: 2\n"),
         ("{kind: SliceJob, spec: {slices: 2}}", f"{{kind: SliceJob, spec: {{image: {NEW}, slices: 2}}}}"),
+        ("kind: SliceJob\r\nspec:\r\n  a: b\r\n", f"kind: SliceJob\r\nspec:\r\n  image: {NEW}\r\n  a: b\r\n"),
         (
             "kind: Secret\nimage: x\n---\nkind: SliceJob\nspec: {image: ä}\n",
             f"kind: Secret\nimage: x\n---\nkind: SliceJob\nspec: {{image: {NEW}}}\n",
@@ -26,8 +27,9 @@ NEW = "gcr.io/acme/app:1@sha256:" + "a" * 64
 )
 def test_only_the_image_changes(tmp_path: Path, before: str, after: str) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(before)
-    assert with_image(path, NEW) == after
+    path.write_bytes(before.encode())
+    write_image(path, NEW)
+    assert path.read_bytes().decode() == after
 
 
 def test_a_name_that_yaml_takes_for_a_number_is_quoted(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from slipway.docker_engine import ImageBuildError
 from slipway.docker_engine.engine import connected
 from slipway.docker_engine.images import build_image, push_image
-from slipway.docker_engine.manifest import with_image
+from slipway.docker_engine.manifest import with_image, write_image
 from slipway.docker_engine.progress import shown_on
 from slipway.docker_engine.references import checked
 from slipway.docker_engine.request import build_request, push_argv
@@ -87,7 +87,7 @@ def build(
             if push:
                 reference += "@" + push_image(engine, request.name, progress)
         if manifest is not None:
-            manifest.write_text(with_image(manifest, reference))
+            write_image(manifest, reference)
     click.echo(reference)
 
 

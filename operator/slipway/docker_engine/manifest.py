@@ -10,10 +10,20 @@ from slipway.api.names import KIND
 from slipway.docker_engine.errors import refuse
 
 
+def write_image(path: Path, image: str) -> None:
+    """Set `spec.image` of the file's only SliceJob."""
+    text = with_image(path, image)
+    try:
+        path.write_bytes(text.encode())
+    except OSError as error:
+        raise refuse(f"The image {image} cannot be written to {path}: {error}") from error
+
+
 def with_image(path: Path, image: str) -> str:
     """Return the file's text with `spec.image` of its only SliceJob set."""
     try:
-        text = path.read_text()
+        # As bytes, because reading text would change the ends of its lines.
+        text = path.read_bytes().decode()
         spec = _spec(path, text)
         changed = _changed(text, spec, image)
         written = _value(_spec(path, changed), "image")
@@ -51,5 +61,6 @@ def _changed(text: str, spec: yaml.MappingNode, image: str) -> str:
     if old is not None:
         return text[: old.start_mark.index] + scalar + text[old.end_mark.index :]
     mark = spec.value[0][0].start_mark
-    after = ", " if spec.flow_style else "\n" + " " * mark.column
+    end = "\r\n" if "\r\n" in text else "\n"
+    after = ", " if spec.flow_style else end + " " * mark.column
     return f"{text[: mark.index]}image: {scalar}{after}{text[mark.index :]}"
