@@ -43,6 +43,9 @@ def test_in_a_terminal_the_running_step_and_a_bar_for_each_layer() -> None:
     assert "Step 1/2 : RUN [x]" in text
     assert "[bold]as it is[/bold]" in text
     assert "abc: Pushed" in text
+    assert "0.5/1.0 MB" in text
+    # The running step has no size, and none is shown beside it.
+    assert "? bytes" not in text
 
 
 def test_a_transcript_keeps_the_last_lines_of_the_last_step() -> None:
@@ -54,6 +57,7 @@ def test_a_transcript_keeps_the_last_lines_of_the_last_step() -> None:
         transcript.add({"stream": "\x1b[91mline "})
         transcript.add({"stream": f"{number}\n\x1b[0m"})
     transcript.add({"stream": "no end"})
+    transcript.add({"stream": "\nRemoving intermediate container 0123\n"})
     transcript.add({"error": "it broke", "errorDetail": {"code": 3, "message": "it broke"}})
     said = transcript.said().splitlines()
     assert transcript.step == "2/2: RUN b"

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from textwrap import shorten
+from typing import Final, Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.progress import Progress as Bars
+from rich.text import Text
+
+STEP_WIDTH: Final = 60
+"""Of the running step's text beside its time; the whole text stands above."""
 
 
 class Progress(Protocol):
@@ -75,22 +89,39 @@ class Live:
         """Show the step as the running one."""
         if self._step is not None:
             self._bars.remove_task(self._step)
-        self._bars.console.print(f"[bold]{escape(text)}[/bold]", highlight=False)
-        self._step = self._bars.add_task(escape(text), total=None)
+        self._print("bold", text)
+        self._step = self._bars.add_task(escape(shorten(text, STEP_WIDTH, placeholder=" …")), total=None)
 
     def line(self, text: str) -> None:
         """Print the line above the bars."""
-        self._bars.console.print(f"[dim]{escape(text)}[/dim]", highlight=False)
+        self._print("dim", text)
 
     def layer(self, layer: str, status: str, done: int, total: int) -> None:
         """Move the layer's bar; a layer that has arrived becomes a line."""
         if total and done < total:
-            if layer not in self._layers:
+            # Drawn at once when it is new: small layers have arrived before the next frame.
+            if new := layer not in self._layers:
                 self._layers[layer] = self._bars.add_task(layer, total=total)
-            self._bars.update(self._layers[layer], completed=done, total=total, description=f"{layer} {status}")
+            task, text = self._layers[layer], f"{layer} {status}"
+            self._bars.update(task, completed=done, total=total, description=text, refresh=new)
         elif not total and layer in self._layers:
             self._bars.remove_task(self._layers.pop(layer))
             self.line(f"{layer}: {status}")
+
+    def _print(self, style: str, text: str) -> None:
+        self._bars.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+class OfLayers(ProgressColumn):
+    """A column that is empty beside the running step, which has no size."""
+
+    def __init__(self, column: ProgressColumn) -> None:
+        super().__init__()
+        self._column = column
+
+    def render(self, task: Task) -> RenderableType:
+        """Show the column for a task with a size."""
+        return Text() if task.total is None else self._column.render(task)
 
 
 @contextmanager
@@ -99,6 +130,6 @@ def shown_on(console: Console) -> Iterator[Progress]:
     if not console.is_terminal:
         yield Plain(console)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), DownloadColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=console, transient=True) as bars:
+    what, sizes = TextColumn("{task.description}"), (OfLayers(BarColumn(20)), OfLayers(DownloadColumn()))
+    with Bars(SpinnerColumn(), what, *sizes, TimeElapsedColumn(), console=console, transient=True) as bars:
         yield Live(bars)

@@ -15,6 +15,9 @@ KEPT_LINES: Final = 20
 # The engine paints what programs write to stderr.
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
+# On the engine's own containers and layers; they explain no failure.
+_NOTES: Final = (" ---> ", "Removing intermediate container ")
+
 
 class Transcript:
     """What the engine has said so far: the step it is at, that step's last lines, how it ended."""
@@ -71,8 +74,7 @@ class Transcript:
             self.lines.clear()
             self._progress.step(line)
         elif line:
-            # Arrows are the engine's notes on containers and layers, which explain no failure.
-            if not line.startswith(" ---> "):
+            if not line.startswith(_NOTES):
                 self.lines.append(line)
             self._progress.line(line)
 
