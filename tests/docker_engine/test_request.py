@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slipway.docker_engine import ImageBuildError, build_and_push_docker_image
-from slipway.docker_engine.references import full_name, registry_of, split
+from slipway.docker_engine.references import full_name, login_command, split
 from slipway.docker_engine.request import build_request, push_argv
 
 
@@ -97,5 +97,5 @@ def test_a_build_argument_needs_a_name(name: str) -> None:
 def test_the_parts_of_a_name() -> None:
     assert split("127.0.0.1:5000/app") == ("127.0.0.1:5000/app", "latest")
     assert split("127.0.0.1:5000/app:1") == ("127.0.0.1:5000/app", "1")
-    assert registry_of("localhost/app") == "localhost"
-    assert registry_of("acme/app:1") == "docker.io"
+    assert login_command("localhost/app") == "docker login localhost"
+    assert login_command("acme/app:1") == "docker login"

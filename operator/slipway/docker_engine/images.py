@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from slipway.docker_engine.engine import connected
 from slipway.docker_engine.errors import ImageBuildError, Stage
 from slipway.docker_engine.progress import Progress, Silent
-from slipway.docker_engine.references import checked, registry_of, split
+from slipway.docker_engine.references import checked, login_command, split
 from slipway.docker_engine.request import BuildRequest, build_request
 from slipway.docker_engine.transcript import Transcript
 
@@ -111,6 +111,6 @@ def _failed(stage: Stage, name: str, transcript: Transcript) -> ImageBuildError:
         place = f" in step {transcript.step}" if transcript.step else ""
         return ImageBuildError(stage, code, said, f"The build of {name} failed with exit code {code}{place}")
     if any(word in transcript.error.lower() for word in _REFUSALS):
-        hint = f"Log in with `docker login {registry_of(name)}`, as someone who may push there."
+        hint = f"Log in with `{login_command(name)}`, as someone who may push there."
         return ImageBuildError(stage, code, said, f"The push was denied to {split(name)[0]} (exit code {code})", hint)
     return ImageBuildError(stage, code, said, f"The push of {name} failed with exit code {code}")

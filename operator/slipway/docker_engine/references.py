@@ -46,9 +46,9 @@ def split(name: str) -> tuple[str, str]:
     return repository, tag
 
 
-def registry_of(name: str) -> str:
-    """Return the registry that a name leads to, as `docker login` wants it."""
-    return _host(split(name)[0])[0] or "docker.io"
+def login_command(name: str) -> str:
+    """Return the command that logs in to the registry that a name leads to; docker has one for names without."""
+    return f"docker login {_host(split(name)[0])[0]}".rstrip()
 
 
 def _host(repository: str) -> tuple[str, str]:
