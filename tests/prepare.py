@@ -1,4 +1,4 @@
-"""Makes what the tests' clusters need before any test runs: `python -m tests.prepare`.
+"""Makes what the tests need before any test runs: `python -m tests.prepare`.
 
 On a fresh machine this builds Kubernetes, which takes minutes. Inside a fixture nobody would see how far it is, and
 the time limit of a test would end it.
@@ -10,11 +10,12 @@ from slipway.demo.run import build_image
 from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.progress import for_console
 from tests.bench.programs import CEILING
+from tests.docker_engine.servers import PACKAGES as ENGINE
 from tests.ray.image import build_image as build_ray_image
 
 if __name__ == "__main__":
     progress = for_console(Console())
-    packages.ensure(packages.CONTROL_PLANE | packages.NODES, progress)
+    packages.ensure(packages.CONTROL_PLANE | packages.NODES | ENGINE, progress)
     binaries.ensure([*components.CONTROL_PLANE, *components.SIMULATED, *components.REAL], progress)
     build_image(progress)
     build_ray_image(progress)

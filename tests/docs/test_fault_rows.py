@@ -4,7 +4,7 @@ import re
 
 from tests.conftest import ROOT
 
-BAD_INPUTS = {*range(1, 6), *range(7, 11), *range(12, 21)}
+BAD_INPUTS = {*range(1, 6), *range(7, 11), *range(12, 21), 38, 44}
 """B-06 and B-11 are about fields of the SDK and the command line."""
 FAULTS = {*range(46, 64), 65, 66, 67}
 """B-64 is about functions and classes handed to the SDK."""

@@ -4,6 +4,7 @@ import click
 
 from slipway.cli.cluster import cluster
 from slipway.cli.demo import demo
+from slipway.cli.images import build, push
 from slipway.cli.operator import operator
 
 
@@ -13,9 +14,11 @@ def main() -> None:
     """Run container jobs on TPU slices that survive preemptions."""
 
 
+main.add_command(build)
 main.add_command(cluster)
 main.add_command(demo)
 main.add_command(operator)
+main.add_command(push)
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,56 @@
+"""What is to be built, checked before the engine is asked for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from slipway.docker_engine.errors import refuse
+from slipway.docker_engine.references import full_name
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """One image to be."""
+
+    name: str
+    """Full name, with the registry if there is one."""
+    dockerfile: Path
+    context: Path
+    """The folder whose files the Dockerfile can copy."""
+    build_args: Mapping[str, str]
+
+    @property
+    def argv(self) -> list[str]:
+        """The docker command that builds the same."""
+        arguments = [word for key, value in self.build_args.items() for word in ("--build-arg", f"{key}={value}")]
+        return ["docker", "build", "-t", self.name, *arguments, "-f", str(self.dockerfile), str(self.context)]
+
+
+def push_argv(name: str) -> list[str]:
+    """Return the docker command that pushes the same."""
+    return ["docker", "push", name]
+
+
+def build_request(
+    dockerfile_path: str | PathLike[str],
+    image_name: str,
+    registry: str | None = None,
+    build_args: Mapping[str, str] | None = None,
+    context: str | PathLike[str] | None = None,
+) -> BuildRequest:
+    """Return the request, or raise for what cannot be built. Without a context it is the Dockerfile's folder."""
+    name = full_name(image_name, registry)
+    dockerfile = Path(dockerfile_path)
+    if not dockerfile.is_file():
+        raise refuse(f"There is no Dockerfile {dockerfile}.")
+    # The parent of a bare file name is `.`, never empty.
+    folder = Path(context) if context is not None else dockerfile.parent
+    if not folder.is_dir():
+        raise refuse(f"The context {folder} is not a folder.")
+    for key in build_args or {}:
+        if not key or "=" in key or any(each.isspace() for each in key):
+            raise refuse(f"{key!r} is not a name of a build argument.")
+    return BuildRequest(name, dockerfile, folder, dict(build_args or {}))
