@@ -258,7 +258,9 @@ def main(mode: str, *folder: str) -> int:
     # What anything prints must not get into the stream.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    return fetch(Peer(out)) if mode == "fetch" else call(out)
+    code = fetch(Peer(out)) if mode == "fetch" else call(out)
+    # The thread that listens holds standard input, and Python aborts when it cannot have that at its end.
+    os._exit(code)
 
 
 if __name__ == "__main__":
