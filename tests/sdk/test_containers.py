@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from slipway import (
     run_docker_multislice,
     run_docker_on_pod,
 )
+from slipway.local_cluster import NativeCluster
+from tests.conftest import Kubectl
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 
@@ -57,7 +60,11 @@ def test_a_failure_names_the_host_and_its_last_words(client: Client) -> None:  #
     assert error.info.state == "failed"
 
 
-def test_a_refusal_is_the_servers_own_sentence(client: Client) -> None:  # E1-36
+def test_a_refusal_is_the_servers_own_sentence(
+    ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
+) -> None:  # E1-36
+    kubectl = namespace_of(ray_nodes)
+    client = Client(namespace=kubectl.namespace, kubeconfig=kubectl.kubeconfig)
     with pytest.raises(InvalidJob, match="environment name TPU_WORKER_ID is reserved"):
         run_docker_on_pod(shell("true", environment={"TPU_WORKER_ID": "7"}), CPU(), client=client)
 
