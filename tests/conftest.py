@@ -121,6 +121,16 @@ def real_nodes() -> Iterator[NativeCluster]:
     yield from cluster_of("test-c", pools, [build_image(Silent())])
 
 
+@pytest.fixture(scope="session")
+def ray_nodes() -> Iterator[NativeCluster]:
+    """Two spot slices of two real hosts each and one CPU node, with Ray's image on them."""
+    from slipway.local_cluster.progress import Silent
+    from tests.ray.image import build_image
+
+    pools = [Pool(kind="real", type="v5p-16", count=2, spot=True), Pool(kind="real", type="cpu", count=1)]
+    yield from cluster_of("test-ray", pools, [build_image(Silent())])
+
+
 @pytest.fixture
 def namespace_of() -> Iterator[Callable[[NativeCluster], Kubectl]]:
     """Makes a namespace for this test on a cluster and removes it afterwards."""
@@ -155,6 +165,14 @@ def real_jobs(
 ) -> Iterator["Jobs"]:
     """SliceJobs on real nodes, with an operator of this test's own."""
     yield from jobs_of(namespace_of(real_nodes), tmp_path)
+
+
+@pytest.fixture
+def ray_jobs(
+    ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
+) -> Iterator["Jobs"]:
+    """SliceJobs on the nodes with Ray's image, with an operator of this test's own."""
+    yield from jobs_of(namespace_of(ray_nodes), tmp_path)
 
 
 def _delete_all(kubectl: Kubectl, collection: str) -> None:

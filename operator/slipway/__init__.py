@@ -1,1 +1,124 @@
 """Slipway runs container jobs on TPU node pools and survives their preemptions."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slipway.sdk.accelerators import CPU, TPU
+    from slipway.sdk.client import Client
+    from slipway.sdk.containers import CompletedRun, run_docker_async, run_docker_multislice, run_docker_on_pod
+    from slipway.sdk.decorators import (
+        autoscale_execute,
+        autoscale_execute_resumable,
+        device_remote,
+        execute,
+        execute_resumable,
+        tpu_remote,
+    )
+    from slipway.sdk.docker import DockerConfig
+    from slipway.sdk.errors import (
+        CapacityUnavailable,
+        HostFailure,
+        InvalidJob,
+        JobCancelled,
+        JobError,
+        JobFailed,
+        JobInfo,
+        JobPreempted,
+        JobSucceeded,
+        NotPicklable,
+        PayloadTooLarge,
+        ResultMissing,
+        SessionClosed,
+        SlipwayError,
+        VersionMismatch,
+    )
+    from slipway.sdk.functions import RayExecutor
+    from slipway.sdk.payload import Captured
+    from slipway.sdk.session import Session
+
+_HOMES = {
+    "accelerators": (
+        "CPU",
+        "TPU",
+    ),
+    "client": ("Client",),
+    "containers": (
+        "CompletedRun",
+        "run_docker_async",
+        "run_docker_multislice",
+        "run_docker_on_pod",
+    ),
+    "decorators": (
+        "autoscale_execute",
+        "autoscale_execute_resumable",
+        "device_remote",
+        "execute",
+        "execute_resumable",
+        "tpu_remote",
+    ),
+    "docker": ("DockerConfig",),
+    "errors": (
+        "CapacityUnavailable",
+        "HostFailure",
+        "InvalidJob",
+        "JobCancelled",
+        "JobError",
+        "JobFailed",
+        "JobInfo",
+        "JobPreempted",
+        "JobSucceeded",
+        "NotPicklable",
+        "PayloadTooLarge",
+        "ResultMissing",
+        "SessionClosed",
+        "SlipwayError",
+        "VersionMismatch",
+    ),
+    "functions": ("RayExecutor",),
+    "payload": ("Captured",),
+    "session": ("Session",),
+}
+_HOME_OF = {name: home for home, found in _HOMES.items() for name in found}
+
+__all__ = [
+    "CPU",
+    "TPU",
+    "CapacityUnavailable",
+    "Captured",
+    "Client",
+    "CompletedRun",
+    "DockerConfig",
+    "HostFailure",
+    "InvalidJob",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobInfo",
+    "JobPreempted",
+    "JobSucceeded",
+    "NotPicklable",
+    "PayloadTooLarge",
+    "RayExecutor",
+    "ResultMissing",
+    "Session",
+    "SessionClosed",
+    "SlipwayError",
+    "VersionMismatch",
+    "autoscale_execute",
+    "autoscale_execute_resumable",
+    "device_remote",
+    "execute",
+    "execute_resumable",
+    "run_docker_async",
+    "run_docker_multislice",
+    "run_docker_on_pod",
+    "tpu_remote",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: the operator and the commands import this package and need none of it.
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'slipway' has no attribute {name!r}")
+    return getattr(import_module(f"slipway.sdk.{_HOME_OF[name]}"), name)

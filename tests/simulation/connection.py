@@ -155,7 +155,9 @@ class ModelConnection(ApiConnection):
         if version > self.line.told.get(uid, 0):
             self.line.told[uid] = version
 
-    async def watch(self, path: str, *, resource_version: str, label_selector: str = "") -> AsyncGenerator[bytes, None]:
+    async def watch(
+        self, path: str, *, resource_version: str, label_selector: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[bytes, None]:
         """The changes of one resource from a version on: late, sometimes twice, until the watch breaks."""
         log = self._store.logs["pods" if path.endswith("pods") else "nodes"]
         weather, rng = self.line.weather, self.line.rng

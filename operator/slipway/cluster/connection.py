@@ -144,7 +144,9 @@ class ApiConnection:
             items.extend(page.items or ())
         return Listing(items, version)
 
-    async def watch(self, path: str, *, resource_version: str, label_selector: str = "") -> AsyncGenerator[bytes, None]:
+    async def watch(
+        self, path: str, *, resource_version: str, label_selector: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[bytes, None]:
         """The raw lines of a watch, until the server ends it; bookmarks are asked for.
 
         Raises:
@@ -155,7 +157,7 @@ class ApiConnection:
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": str(WATCH_SECONDS),
-        } | _selectors(label_selector, "")
+        } | _selectors(label_selector, field_selector)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS)
         try:
             async with self._session.get(self.server + path, params=query, timeout=timeout) as response:

@@ -107,13 +107,14 @@ class Watcher(Generic[T]):
         kind: type[T],
         *,
         label_selector: str = "",
+        field_selector: str = "",
         first_pause: float = FIRST_PAUSE,
     ) -> None:
         """`kind` has `metadata.resource_version`; `first_pause` is in seconds and doubles with each failure."""
         self._api = api
         self._path = path
         self._kind = kind
-        self._selector = label_selector
+        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._first_pause = first_pause
         union: Any = _Added[kind] | _Modified[kind] | _Removed[kind] | _Bookmark | _Error  # type: ignore[valid-type]
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(union)
@@ -155,7 +156,7 @@ class Watcher(Generic[T]):
     async def _list(self) -> AsyncGenerator[Event[T], None]:
         version = ""
         yield Init()
-        async for page in self._api.pages(self._path, self._kind, label_selector=self._selector):
+        async for page in self._api.pages(self._path, self._kind, **self._selectors):
             self._alive()
             version = version or page.metadata.resource_version
             for item in page.items or ():
@@ -166,7 +167,7 @@ class Watcher(Generic[T]):
 
     async def _watch(self) -> AsyncGenerator[Event[T], None]:
         version = self._version or ""
-        watch = self._api.watch(self._path, resource_version=version, label_selector=self._selector)
+        watch = self._api.watch(self._path, resource_version=version, **self._selectors)
         async with aclosing(watch) as lines:
             async for line in lines:
                 message = self._read(line)

@@ -1,0 +1,61 @@
+"""What a call runs on."""
+
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TPU:
+    """TPU slices; `num_slices` and `pod_count` are other names for `slices`."""
+
+    type: str
+    """Type of one slice in any common spelling: v5litepod-16, v5e-16, v6e-4x8."""
+    slices: int = 0
+    """Number of slices, 1 when not given."""
+    spot: bool = False
+    """Spot capacity."""
+    num_slices: InitVar[int | None] = None
+    pod_count: InitVar[int | None] = None
+
+    def __post_init__(self, num_slices: int | None, pod_count: int | None) -> None:
+        given = {"slices": self.slices or None, "num_slices": num_slices, "pod_count": pod_count}
+        named = {name: int(value) for name, value in given.items() if value is not None}
+        if len(set(named.values())) > 1:
+            told = ", ".join(f"{name}={value}" for name, value in named.items())
+            raise ValueError(f"{told} contradict each other: they are names of one number")
+        count = next(iter(named.values()), 1)
+        if count < 1:
+            raise ValueError(f"slices must be at least 1, not {count}")
+        object.__setattr__(self, "slices", count)
+
+    @property
+    def kind(self) -> str:
+        """TPU."""
+        return "TPU"
+
+    def fields(self) -> Mapping[str, Any]:
+        """Fields of a SliceJob's spec."""
+        return {"accelerator": {"type": self.type, "spot": self.spot}, "slices": self.slices}
+
+
+@dataclass(frozen=True)
+class CPU:
+    """CPU nodes."""
+
+    hosts: int = 1
+    """Hosts of one slice."""
+    slices: int = 1
+    """Number of slices."""
+
+    @property
+    def kind(self) -> str:
+        """CPU."""
+        return "CPU"
+
+    def fields(self) -> Mapping[str, Any]:
+        """Fields of a SliceJob's spec."""
+        return {"hosts": self.hosts, "slices": self.slices}
+
+
+AcceleratorConfig = TPU | CPU

@@ -1,0 +1,54 @@
+"""Which cluster and which namespace calls go to."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from slipway.cluster.access import DEFAULT_KUBECONFIG, load_access
+from slipway.cluster.connection import ApiConnection
+
+_IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True)
+class Client:
+    """A cluster and a namespace in it; made without any call. By default those that kubectl would use, or the pod's
+    own."""
+
+    namespace: str | None = None
+    """Namespace of the jobs."""
+    kubeconfig: Path | None = None
+    """Kubeconfig to read."""
+    context: str | None = None
+    """Context of the kubeconfig."""
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[ApiConnection]:
+        """A connection of this call's own."""
+        async with ApiConnection(await load_access(self.kubeconfig, self.context)) as api:
+            yield api
+
+    @property
+    def resolved_namespace(self) -> str:
+        """The namespace given, the context's, the pod's, or `default`."""
+        return self.namespace or self._configured() or "default"
+
+    def _configured(self) -> str:
+        for name in (str(self.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG)).split(os.pathsep):
+            path = Path(name).expanduser()
+            if path.exists():
+                return _namespace_in(yaml.safe_load(path.read_text()) or {}, self.context)
+        return _IN_CLUSTER.read_text().strip() if _IN_CLUSTER.exists() else ""
+
+
+def _namespace_in(kubeconfig: dict[str, Any], context: str | None) -> str:
+    wanted = context or kubeconfig.get("current-context")
+    for entry in kubeconfig.get("contexts") or ():
+        if entry["name"] == wanted:
+            return str(entry["context"].get("namespace") or "")
+    return ""

@@ -1,0 +1,174 @@
+"""`docker run`, on every host of TPU slices."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from slipway.api import names
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Phase
+from slipway.cluster.connection import ApiConnection
+from slipway.sdk import portal
+from slipway.sdk.accelerators import CPU, AcceleratorConfig
+from slipway.sdk.client import Client
+from slipway.sdk.docker import DockerConfig
+from slipway.sdk.errors import JobFailed
+from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
+from slipway.sdk.view import JobView
+
+_PARALLEL_LOGS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedRun:
+    """What a container did."""
+
+    exit_code: int
+    stdout: str
+    """All it wrote: pods keep one stream for both."""
+    stderr: str = ""
+
+
+def run_docker_on_pod(
+    config: DockerConfig,
+    accelerator: AcceleratorConfig,
+    *,
+    capture_output: bool = True,
+    name: str | None = None,
+    retries: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    client: Client | None = None,
+    on_interrupt: OnInterrupt = "cancel",
+) -> str | list[str | None] | None:
+    """Run a container on every host of one slice and wait.
+
+    Args:
+        capture_output: whether to read what the hosts wrote.
+        retries: `spec.retries`, such as {"maxFailures": 3}.
+        spec: further fields of the SliceJob's spec, in Kubernetes' words; they win.
+        on_interrupt: whether Ctrl-C cancels the job or leaves it running.
+
+    Returns:
+        The output (None without capture) of the host; with several hosts a list in their order.
+
+    Raises:
+        ValueError: with more than one slice, or a word that Kubernetes cannot do.
+        JobError: when the job does not succeed.
+    """
+    if accelerator.slices != 1:
+        raise ValueError(
+            f"run_docker_on_pod runs on 1 slice, not {accelerator.slices}: use run_docker_multislice for several"
+        )
+    outputs = run_docker_multislice(
+        config, accelerator, capture_output=capture_output, name=name, retries=retries, spec=spec, client=client,
+        on_interrupt=on_interrupt,
+    )  # fmt: skip
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def run_docker_multislice(
+    config: DockerConfig,
+    accelerator: AcceleratorConfig,
+    *,
+    capture_output: bool = True,
+    name: str | None = None,
+    retries: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    client: Client | None = None,
+    on_interrupt: OnInterrupt = "cancel",
+) -> list[str | None]:
+    """Run a container on every host of every slice and wait; arguments as for `run_docker_on_pod`.
+
+    Returns:
+        One output (None without capture) for each host: slice-major, then by host.
+
+    Raises:
+        ValueError: for a word that Kubernetes cannot do.
+        JobError: when the job does not succeed.
+    """
+    fields = _fields(config, accelerator, retries, spec)
+    run = Run(client or Client(), name or new_name(_base(config)), accelerator.kind)
+
+    async def work() -> list[str | None]:
+        async with run.client.connect() as api:
+            made = await run.create(api, fields)
+            end = await run.until(api, made.metadata.uid, lambda view: view.over)
+            if end.status.phase != Phase.SUCCEEDED:
+                raise end.error(accelerator.kind)
+            outputs: list[str | None] = [None] * len(_places(end))
+            if capture_output:
+                outputs = await _outputs(run, api, end)
+            if config.remove:
+                await run.delete(api, made.metadata.uid)
+            return outputs
+
+    return wait(run, work, on_interrupt)
+
+
+def run_docker_async(
+    config: DockerConfig,
+    *,
+    name: str | None = None,
+    spec: Mapping[str, Any] | None = None,
+    client: Client | None = None,
+) -> "Future[CompletedRun]":
+    """Start a container once on a CPU node, without retries, and return at once.
+
+    Returns:
+        A future with the exit code and the output; an exit code other than 0 is no exception.
+    """
+    fields = _fields(config, CPU(), {"enabled": False}, spec)
+    run = Run(client or Client(), name or new_name(_base(config)), "CPU")
+    return portal.start(_run_once(run, fields, config.remove))
+
+
+async def _run_once(run: Run, fields: Mapping[str, Any], remove: bool) -> CompletedRun:
+    async with run.client.connect() as api:
+        made = await run.create(api, fields)
+        end = await run.until(api, made.metadata.uid, lambda view: view.over)
+        code = 0
+        if end.status.phase != Phase.SUCCEEDED:
+            error = end.error("CPU")
+            if not isinstance(error, JobFailed) or error.exit_code is None:
+                raise error
+            code = error.exit_code
+        [output] = await _outputs(run, api, end)
+        if remove:
+            await run.delete(api, made.metadata.uid)
+        return CompletedRun(code, output or "")
+
+
+def _base(config: DockerConfig) -> str:
+    return config.image.rpartition("/")[2].partition("@")[0].partition(":")[0] or "docker"
+
+
+def _fields(
+    config: DockerConfig,
+    accelerator: AcceleratorConfig,
+    retries: Mapping[str, Any] | None,
+    spec: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The spec; what the schema can tell is told before any call."""
+    fields = {**config.to_spec(), **accelerator.fields(), "retries": dict(retries or {}), **(spec or {})}
+    SliceJobSpec.model_validate(fields)
+    return fields
+
+
+def _places(view: JobView) -> list[tuple[int, int]]:
+    slices = view.status.slices.granted if view.status.slices else 1
+    hosts = view.status.resolved.hosts if view.status.resolved else 1
+    return [(one, host) for one in range(slices) for host in range(hosts)]
+
+
+async def _outputs(run: Run, api: ApiConnection, view: JobView) -> list[str | None]:
+    """What every host of the last attempt wrote, in order."""
+    gate = asyncio.Semaphore(_PARALLEL_LOGS)
+
+    async def output(place: tuple[int, int]) -> str | None:
+        async with gate:
+            pod = names.pod_name(run.name, view.status.attempt or 0, *place)
+            return await run.log(api, pod, names.WORKER_CONTAINER)
+
+    return list(await asyncio.gather(*map(output, _places(view))))

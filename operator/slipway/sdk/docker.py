@@ -1,0 +1,149 @@
+"""Docker's vocabulary, converted to a SliceJob's spec.
+
+The words and their defaults are those of `docker run`; what Kubernetes cannot do is refused with a sentence, never
+left out silently.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+_SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
+_QUANTITY: Final = re.compile(r"\d+(Ki|Mi|Gi|Ti)")
+_UNITS: Final = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
+_POD_NETWORKS: Final = ("", "bridge", "pod")
+
+
+@dataclass(frozen=True)
+class DockerConfig:
+    """One container, as `docker run` would be told."""
+
+    image: str
+    """Image reference."""
+    command: str | Sequence[str]
+    """What follows the image: its entrypoint still runs. A string is split as a shell would, a list is taken as it
+    is; an empty list runs the image's own command."""
+    volumes: Mapping[str, str] | None = None
+    """Host path to container path, which may end in :ro or :rw."""
+    environment: Mapping[str, object] | None = None
+    """Environment; values become text, None leaves a name out."""
+    network: str | None = "host"
+    """`host`, or `bridge` (or nothing) for the pod's own network."""
+    privileged: bool = False
+    """Run privileged. TPU chips do not need it."""
+    gpus: str | int | None = None
+    """How many NVIDIA GPUs; which ones is Kubernetes' choice."""
+    shm_size: str | None = None
+    """Size of /dev/shm: 512m, 2g or 2Gi; units are binary."""
+    remove: bool = True
+    """Delete the SliceJob once it has succeeded and its output was read."""
+    workdir: str | None = None
+    """Working directory, an absolute path."""
+    user: str | None = None
+    """Numeric uid or uid:gid."""
+
+    def to_spec(self) -> dict[str, Any]:
+        """Fields of a SliceJob's spec.
+
+        Raises:
+            ValueError: when a word has no meaning in Kubernetes; the text names it and what is allowed.
+        """
+        volumes, mounts = _volumes(self.volumes or {})
+        found = {
+            "image": self.image,
+            "args": _arguments(self.command),
+            "env": _environment(self.environment or {}),
+            "hostNetwork": _is_host_network(self.network),
+            "resources": _gpus(self.gpus),
+            "shmSize": _shm_size(self.shm_size),
+            "workingDir": _absolute("workdir", self.workdir) if self.workdir else None,
+            "securityContext": _security(self.user, self.privileged),
+            "volumes": volumes,
+            "volumeMounts": mounts,
+        }
+        return {name: value for name, value in found.items() if value or value is False}
+
+
+def _literal(text: str) -> str:
+    """The text as Kubernetes must be told it, which expands `$(NAME)` and reads `$$` as `$`."""
+    return text.replace("$", "$$")
+
+
+def _arguments(command: str | Sequence[str]) -> list[str]:
+    if not isinstance(command, str):
+        return [_literal(word) for word in command]
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"command {command!r} cannot be split into words: {error}; give a list instead") from error
+    if not words:
+        raise ValueError("command is empty: give the words to run, or [] for the image's own command")
+    return [_literal(word) for word in words]
+
+
+def _environment(given: Mapping[str, object]) -> list[dict[str, str]]:
+    return [{"name": name, "value": _literal(str(value))} for name, value in given.items() if value is not None]
+
+
+def _is_host_network(network: str | None) -> bool:
+    if network == "host":
+        return True
+    if (network or "") in _POD_NETWORKS:
+        return False
+    raise ValueError(f"network {network!r} does not exist in a cluster: use host or bridge")
+
+
+def _gpus(gpus: str | int | None) -> dict[str, Any]:
+    if gpus is None or gpus == "":
+        return {}
+    if not str(gpus).isdigit() or int(gpus) < 1:
+        raise ValueError(f"gpus {gpus!r}: Kubernetes chooses the devices, so say how many, such as 2")
+    return {"limits": {"nvidia.com/gpu": str(gpus)}}
+
+
+def _shm_size(size: str | None) -> str | None:
+    if not size:
+        return None
+    if _QUANTITY.fullmatch(size):
+        return size
+    found = _SIZE.fullmatch(size)
+    if found is None:
+        raise ValueError(f"shm_size {size!r} is not a size: write for example 512m, 2g or 2Gi")
+    return found[1] + _UNITS[found[2].lower()]
+
+
+def _security(user: str | None, privileged: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"privileged": True} if privileged else {}
+    if not user:
+        return found
+    numbers = re.fullmatch(r"(\d+)(?::(\d+))?", user)
+    if numbers is None:
+        raise ValueError(f"user {user!r}: numeric uid[:gid] required, names belong to the image")
+    found["runAsUser"] = int(numbers[1])
+    if numbers[2] is not None:
+        found["runAsGroup"] = int(numbers[2])
+    if found["runAsUser"] == 0:
+        found["runAsNonRoot"] = False
+    return found
+
+
+def _absolute(what: str, path: str) -> str:
+    if not PurePosixPath(path).is_absolute():
+        raise ValueError(f"{what} {path!r} is not an absolute path")
+    return path
+
+
+def _volumes(given: Mapping[str, str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    volumes, mounts = [], []
+    for number, (outside, inside) in enumerate(given.items()):
+        path, _, mode = inside.partition(":")
+        if mode not in ("", "ro", "rw"):
+            raise ValueError(f"volume {outside}:{inside} ends in {mode!r}: only :ro and :rw are known")
+        name = f"docker-{number}"
+        volumes.append({"name": name, "hostPath": {"path": _absolute("volume", outside)}})
+        mount: dict[str, Any] = {"name": name, "mountPath": _absolute("volume", path)}
+        mounts.append(mount | {"readOnly": True} if mode == "ro" else mount)
+    return volumes, mounts

@@ -1,0 +1,132 @@
+"""What calls may raise.
+
+SlipwayError
+├── NotPicklable             something that was to travel cannot; nothing was started
+├── PayloadTooLarge          it can, but is too large; nothing was started
+├── SessionClosed            the session was closed under the call
+└── JobError                 the job did not succeed; `.info` says which, `.host` where, `.log` its last lines
+    ├── JobFailed            the program failed as often as it may
+    ├── JobPreempted         the job was preempted as often as it may
+    ├── CapacityUnavailable  the slices did not come in time
+    ├── JobCancelled         somebody cancelled it
+    ├── InvalidJob           the API server or the operator refused it
+    ├── VersionMismatch      Python, Ray or cloudpickle differ between here and the image
+    └── ResultMissing        the job succeeded, and its result could not be read
+"""
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+T = TypeVar("T")
+
+State = Literal["succeeded", "failed", "preempted", "error"]
+
+
+class SlipwayError(Exception):
+    """Anything that a call of the SDK raises on purpose."""
+
+
+class NotPicklable(SlipwayError, TypeError):
+    """A function, a class or an argument cannot travel; nothing was started."""
+
+
+class PayloadTooLarge(SlipwayError, ValueError):
+    """What was to travel does not fit into a Secret; nothing was started."""
+
+
+class SessionClosed(SlipwayError):
+    """The session was closed before the call had its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """Which job, what became of it, and what it ran on."""
+
+    name: str
+    """Name of the SliceJob."""
+    state: State
+    """What became of it."""
+    kind: str
+    """TPU or CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFailure:
+    """The host that ended the last attempt."""
+
+    slice: int | None
+    """Slice index; None for the Ray head."""
+    host: int | None
+    """Host index within its slice; None for the Ray head."""
+    index: int | None
+    """Flat index: slice-major, then host; None for the Ray head."""
+    exit_code: int | None
+    """Exit code; None where the host was lost."""
+    signal: int | None
+    """Signal that ended it."""
+    log: str
+    """Its last lines, at most 2 KiB, secrets removed."""
+
+    def __str__(self) -> str:
+        if self.slice is None:
+            return "the Ray head"
+        return f"host {self.host} of slice {self.slice} (index {self.index})"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSucceeded(Generic[T]):
+    """The job succeeded."""
+
+    info: JobInfo
+    result: T
+    """One for each host: slice-major, then by host."""
+
+
+class JobError(SlipwayError):
+    """The job did not succeed."""
+
+    def __init__(self, message: str, info: JobInfo, failure: HostFailure | None = None) -> None:
+        tail = f"\n{failure}, last lines:\n{failure.log.rstrip()}" if failure and failure.log else ""
+        super().__init__(f"SliceJob {info.name}: {message}{tail}")
+        self.info = info
+        """Which job."""
+        self.host = failure
+        """Where it went wrong, when that is known."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of that host."""
+        return self.host.exit_code if self.host else None
+
+    @property
+    def log(self) -> str:
+        """Last lines of that host, at most 2 KiB."""
+        return self.host.log if self.host else ""
+
+
+class JobFailed(JobError):
+    """The program failed as often as it may; `__cause__` is the function's own exception, when it could travel."""
+
+
+class JobPreempted(JobError):
+    """The job was preempted as often as it may."""
+
+
+class CapacityUnavailable(JobError):
+    """The slices did not come in time."""
+
+
+class JobCancelled(JobError):
+    """Somebody cancelled the job, or deleted it."""
+
+
+class InvalidJob(JobError):
+    """The API server or the operator refused the job; nothing ran."""
+
+
+class VersionMismatch(JobError):
+    """Python, Ray or cloudpickle differ between this process and the image."""
+
+
+class ResultMissing(JobError):
+    """The job succeeded, and the result could not be read."""

@@ -1,0 +1,241 @@
+"""Functions on every host of TPU slices: a SliceJob with Ray for each call."""
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from slipway.api import names
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Phase
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
+from slipway.sdk.accelerators import AcceleratorConfig
+from slipway.sdk.client import Client
+from slipway.sdk.errors import InvalidJob, JobError, JobInfo, JobSucceeded, PayloadTooLarge, ResultMissing
+from slipway.sdk.host_program import REFUSED
+from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
+from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
+from slipway.sdk.stream import PROGRAM, StreamBroken, ask
+from slipway.sdk.view import JobView
+
+CALL_FOLDER: Final = "/var/run/slipway/call"
+_VOLUME: Final = "slipway-call"
+_PAUSE: Final = 1.0
+"""Seconds before the answer of a running attempt is asked for again."""
+_LAST_SECONDS: Final = 15.0
+"""How long after the job's end the answer may still be on its way."""
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """What functions run on; making one calls nothing.
+
+    `execute` and `autoscale_execute` try once, the resumable ones as often as `retries` says. The first of each pair
+    is for one slice, `autoscale_` for any number. The function runs in a new process on every host.
+    """
+
+    accelerator: AcceleratorConfig
+    """How many slices of what."""
+    image: str
+    """An image with Ray, and the Python of this process."""
+    env: Mapping[str, object] = field(default_factory=dict)
+    """Environment of every host; values become text, None leaves a name out."""
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    """Ray's runtime environment."""
+    retries: Mapping[str, Any] = field(default_factory=dict)
+    """`spec.retries` of the resumable calls, such as {"maxFailures": 3}."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the SliceJob's spec, in Kubernetes' words."""
+    client: Client = field(default_factory=Client)
+    """Which cluster and namespace."""
+    remove: bool = True
+    """Delete the SliceJob once its result was read; a job that failed is kept."""
+    on_interrupt: OnInterrupt = "cancel"
+    """Whether Ctrl-C cancels the job or leaves it running."""
+
+    def execute(
+        self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+        *, capture_output: bool = False,
+    ) -> JobSucceeded[list[Any]]:  # fmt: skip
+        """Run a function once on every host of one slice.
+
+        Args:
+            capture_output: return for each host a `Captured` with the value and what was printed.
+
+        Returns:
+            The results in the order of the hosts, with the job's name and kind.
+
+        Raises:
+            ValueError: with more than one slice.
+            NotPicklable, PayloadTooLarge: before anything starts.
+            JobError: when the attempt does not succeed.
+        """
+        self._one_slice("execute", "autoscale_execute")
+        return self._run(pack(function, args, kwargs or {}, capture=capture_output), True, {"enabled": False})
+
+    def execute_resumable(
+        self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+        *, capture_output: bool = False,
+    ) -> list[Any]:  # fmt: skip
+        """Run a function on every host of one slice until it succeeds; like `execute`, with retries."""
+        self._one_slice("execute_resumable", "autoscale_execute_resumable")
+        return self._run(pack(function, args, kwargs or {}, capture=capture_output), True, self.retries).result
+
+    def autoscale_execute(
+        self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+        *, flatten: bool = True, capture_output: bool = False,
+    ) -> JobSucceeded[list[Any]]:  # fmt: skip
+        """Run a function once on every host of every slice; like `execute`.
+
+        Args:
+            flatten: one list, slice-major; otherwise a list for each slice.
+        """
+        return self._run(pack(function, args, kwargs or {}, capture=capture_output), flatten, {"enabled": False})
+
+    def autoscale_execute_resumable(
+        self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+        *, flatten: bool = True, capture_output: bool = False,
+    ) -> list[Any]:  # fmt: skip
+        """Run a function on every host of every slice until it succeeds on all in one attempt."""
+        return self._run(pack(function, args, kwargs or {}, capture=capture_output), flatten, self.retries).result
+
+    def _one_slice(self, name: str, other: str) -> None:
+        if self.accelerator.slices != 1:
+            raise ValueError(f"{name} runs on 1 slice, not {self.accelerator.slices}: use {other} for several")
+
+    def _run(self, call: Call, flatten: bool, retries: Mapping[str, Any]) -> JobSucceeded[list[Any]]:
+        run = Run(self.client, new_name(call.name), self.accelerator.kind)
+        fields, secret = self.call_spec(run.name, retries), _secret(run, call)
+        SliceJobSpec.model_validate(fields)
+
+        async def work() -> JobSucceeded[list[Any]]:
+            async with run.client.connect() as api:
+                made = await run.create(api, fields)
+                await _give(api, run, made, secret)
+                document = await _document(api, run, made.metadata.uid, flatten)
+                info = JobInfo(run.name, "succeeded", run.kind)
+                results = unpack(document, info, flatten=flatten)
+                if self.remove:
+                    await run.delete(api, made.metadata.uid)
+                return JobSucceeded(info, results)
+
+        return wait(run, work, self.on_interrupt)
+
+    def ray_spec(self, ray: Mapping[str, Any]) -> dict[str, Any]:
+        """The spec of a Ray job on these slices."""
+        given = dict(self.spec)
+        env = [{"name": name, "value": str(value)} for name, value in self.env.items() if value is not None]
+        return {
+            **self.accelerator.fields(),
+            "image": self.image,
+            **given,
+            "env": [*env, *given.get("env", ())],
+            "ray": {**given.get("ray", {}), **ray},
+        }
+
+    def call_spec(self, name: str, retries: Mapping[str, Any]) -> dict[str, Any]:
+        """The spec of the job for one call."""
+        ray: dict[str, Any] = {"entrypoint": f"python3 {CALL_FOLDER}/program.py run {CALL_FOLDER}"}
+        if self.runtime_env:
+            ray["runtimeEnv"] = dict(self.runtime_env)
+        spec = self.ray_spec(ray)
+        volume = {"name": _VOLUME, "secret": {"secretName": secret_name(name)}}
+        mount = {"name": _VOLUME, "mountPath": CALL_FOLDER, "readOnly": True}
+        codes = dict(retries.get("onExitCodes", {}))
+        return spec | {
+            "volumes": [*spec.get("volumes", ()), volume],
+            "volumeMounts": [*spec.get("volumeMounts", ()), mount],
+            # Versions that differ once differ always.
+            "retries": {**retries, "onExitCodes": codes | {"fail": [*codes.get("fail", ()), REFUSED]}},
+        }
+
+
+def secret_name(job: str) -> str:
+    """Name of the Secret with a job's call."""
+    return f"{job}-call"
+
+
+def _secret(run: Run, call: Call) -> dict[str, Any]:
+    if len(call.content) > MAX_BYTES:
+        raise PayloadTooLarge(
+            f"{call.name} and its arguments are {len(call.content)} bytes pickled, more than {MAX_BYTES}: "
+            "put the data where the hosts can read it, and pass its address"
+        )
+    files = {"program.py": PROGRAM, "call.json": call.header(), "call.pickle": call.content}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret_name(run.name), "namespace": run.namespace},
+        "immutable": True,
+        "data": {name: base64.b64encode(content).decode() for name, content in files.items()},
+    }
+
+
+async def _give(api: ApiConnection, run: Run, made: JobView, secret: dict[str, Any]) -> None:
+    """Put the call where the pods look for it; it goes with the job."""
+    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run.name, "uid": made.metadata.uid}
+    secret["metadata"]["ownerReferences"] = [owner]
+    try:
+        with suppress(AlreadyExists):
+            await api.create(paths.secrets(run.namespace), secret, dict[str, Any], seconds=30)
+    except SlipwayClusterError as error:
+        await run.delete(api, made.metadata.uid)
+        raise InvalidJob(f"the call could not be stored, and the job was removed: {error}", run.info) from error
+
+
+async def _document(api: ApiConnection, run: Run, uid: str, flatten: bool) -> bytes:
+    """Follow the job to its end; every attempt is asked for its answer, the last one counts."""
+    asked, asking = -1, None
+    try:
+        async with aclosing(run.states(api, uid)) as states:
+            async for view in states:
+                number = view.running_attempt
+                if number is not None and number != asked:
+                    if asking is not None:
+                        asking.cancel()
+                    asked, asking = number, asyncio.create_task(_answer(api, run, number))
+                if view.over:
+                    break
+        document = await _last_words(asking)
+        if view.status.phase == Phase.SUCCEEDED and document is not None:
+            return document
+        if view.status.phase == Phase.SUCCEEDED:
+            raise ResultMissing("it succeeded, and its result could not be read", run.info)
+        raise _with_cause(view.error(run.kind), document if view.status.attempt == asked else None)
+    finally:
+        if asking is not None:
+            asking.cancel()
+
+
+async def _last_words(asking: "asyncio.Task[bytes] | None") -> bytes | None:
+    if asking is None:
+        return None
+    done, _ = await asyncio.wait({asking}, timeout=_LAST_SECONDS)
+    return asking.result() if done else None
+
+
+async def _answer(api: ApiConnection, run: Run, attempt: int) -> bytes:
+    """The answer of one attempt; asked for again while the attempt lasts, whose end cancels this."""
+    while True:
+        try:
+            return await ask(api, run.namespace, names.head_pod_name(run.name, attempt))
+        except StreamBroken:
+            await asyncio.sleep(_PAUSE)
+
+
+def _with_cause(error: JobError, document: bytes | None) -> JobError:
+    """The job's error; what the hosts told of it is the better half, and what the function raised its cause."""
+    if document is None:
+        return error
+    try:
+        unpack(document, error.info, flatten=True)
+    except JobError as told:
+        if not type(error).__name__ == type(told).__name__ == "JobFailed":
+            return told
+        error.__cause__ = told.__cause__
+        error.host = told.host
+    return error

@@ -1,0 +1,167 @@
+"""One SliceJob of the SDK: made, watched to its end, cancelled, deleted."""
+
+import re
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+
+import aiohttp
+
+from slipway.api import names
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound, from_response
+from slipway.cluster.watch import Applied, Deleted, InitDone, Watcher
+from slipway.sdk import portal
+from slipway.sdk.client import Client
+from slipway.sdk.errors import InvalidJob, JobCancelled, JobInfo, ResultMissing
+from slipway.sdk.view import JobView
+
+T = TypeVar("T")
+
+OnInterrupt = Literal["cancel", "detach"]
+
+CALL_ANNOTATION: Final = "slipway.dev/sdk-call"
+"""Tells an answer that was lost on the way from a name that somebody else took."""
+_SUFFIX_BYTES: Final = 3
+_LOG_SECONDS: Final = 300
+
+
+def new_name(base: str) -> str:
+    """A name of its own for a job that does what `base` says."""
+    word = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")
+    word = word if word[:1].isalpha() else f"job-{word}"
+    suffix = secrets.token_hex(_SUFFIX_BYTES)
+    return f"{word[: names.MAX_NAME_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One job and where it is."""
+
+    client: Client
+    name: str
+    kind: str
+    """TPU or CPU."""
+    call: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.client.resolved_namespace
+
+    @property
+    def path(self) -> str:
+        """Where it is in the API."""
+        return paths.job(self.namespace, self.name)
+
+    def body(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """The SliceJob."""
+        metadata = {"name": self.name, "namespace": self.namespace, "annotations": {CALL_ANNOTATION: self.call}}
+        return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+
+    async def create(self, api: ApiConnection, spec: Mapping[str, Any]) -> JobView:
+        """Make it.
+
+        Raises:
+            InvalidJob: when the API server refuses it, or its name is taken.
+        """
+        try:
+            return await api.create(paths.jobs(self.namespace), self.body(spec), JobView)
+        except AlreadyExists as error:
+            found = await api.get(self.path, JobView)
+            if found.metadata.annotations.get(CALL_ANNOTATION) != self.call:
+                raise InvalidJob(f"the name is taken: {error}", self.info) from error
+            return found
+        except ApiError as error:
+            raise InvalidJob(str(error), self.info) from error
+
+    @property
+    def info(self) -> JobInfo:
+        """Which job, for errors of the SDK's own."""
+        return JobInfo(self.name, "error", self.kind)
+
+    async def states(self, api: ApiConnection, uid: str) -> AsyncGenerator[JobView, None]:
+        """The job now, and whenever it changes.
+
+        Raises:
+            JobCancelled: when it is deleted, or another took its name.
+        """
+        watcher = Watcher(api, paths.jobs(self.namespace), JobView, field_selector=f"metadata.name={self.name}")
+        listed = False
+        async with aclosing(watcher.events()) as events:
+            async for event in events:
+                match event:
+                    case Applied(view) if view.metadata.uid == uid:
+                        listed = True
+                        yield view
+                    case InitDone() if not listed:
+                        raise JobCancelled("it was deleted", self.info)
+                    case Deleted() | Applied():
+                        raise JobCancelled("it was deleted", self.info)
+                    case _:
+                        pass
+
+    async def until(self, api: ApiConnection, uid: str, holds: Callable[[JobView], bool]) -> JobView:
+        """Wait until that holds, or until the job is over."""
+        async with aclosing(self.states(api, uid)) as states:
+            async for view in states:
+                if view.over or holds(view):
+                    return view
+        raise AssertionError("a watch never ends by itself")
+
+    async def log(self, api: ApiConnection, pod: str, container: str) -> str:
+        """All that a container wrote; what is no UTF-8 is replaced.
+
+        Raises:
+            ResultMissing: when it cannot be read any more.
+        """
+        url = f"{api.server}{paths.pods(self.namespace)}/{pod}/log"
+        limit = aiohttp.ClientTimeout(total=_LOG_SECONDS)
+        try:
+            async with (
+                api.new_session() as session,
+                session.get(url, params={"container": container}, timeout=limit) as answer,
+            ):
+                content = await answer.read()
+                if answer.status >= 400:
+                    raise from_response(answer.status, content)
+        except (ApiError, aiohttp.ClientError, TimeoutError) as error:
+            raise ResultMissing(f"the output of pod {pod} cannot be read: {error}", self.info) from error
+        return content.decode(errors="replace")
+
+    async def cancel(self) -> None:
+        """Ask the operator to stop it for good; one that is over or gone stays so."""
+        async with self.client.connect() as api:
+            while True:
+                try:
+                    found = await api.get(self.path, dict[str, Any])
+                    found["spec"]["cancel"] = True
+                    await api.replace(self.path, found, dict[str, Any])
+                    return
+                except Conflict:
+                    continue
+                except NotFound:
+                    return
+
+    async def delete(self, api: ApiConnection, uid: str) -> None:
+        """Remove it with everything that belongs to it; one that is gone stays so."""
+        with suppress(NotFound, Conflict):
+            await api.delete(self.path, uid=uid, propagation="Background")
+
+
+def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt) -> T:
+    """Wait for work about a job; Ctrl-C cancels the job or leaves it to itself, and says which."""
+
+    async def whole() -> T:
+        return await work()
+
+    try:
+        return portal.run(whole())
+    except KeyboardInterrupt:
+        if on_interrupt == "detach":
+            raise KeyboardInterrupt(f"detached: SliceJob {run.name} in {run.namespace} goes on by itself") from None
+        portal.run(run.cancel())
+        raise KeyboardInterrupt(f"SliceJob {run.name} in {run.namespace} was cancelled") from None

@@ -1,0 +1,127 @@
+"""What travels: a call on its way to the hosts, and their answers on the way back."""
+
+import io
+import json
+import pickle
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Final
+
+import cloudpickle
+
+from slipway.sdk.errors import HostFailure, JobError, JobFailed, JobInfo, NotPicklable, VersionMismatch
+
+MAX_BYTES: Final = 1_000_000
+"""What fits into a Secret beside the program that unpacks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A host's result, and what it printed meanwhile."""
+
+    value: Any
+    output: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A pickled call and what the hosts must know to unpack it."""
+
+    name: str
+    content: bytes
+    capture: bool
+
+    def header(self, runtime_env: Mapping[str, Any] | None = None) -> bytes:
+        """A line of JSON; a job's entrypoint has its runtime environment already, a session's call brings it."""
+        told = {"versions": versions(), "capture": self.capture, "size": len(self.content)}
+        return json.dumps(told | {"runtime_env": dict(runtime_env or {})}).encode()
+
+
+def versions() -> dict[str, str]:
+    """Versions that must agree with the image's; Ray's only where it is installed here."""
+    found = {"Python": platform.python_version(), "cloudpickle": str(cloudpickle.__version__)}
+    with suppress(metadata.PackageNotFoundError):
+        found["Ray"] = metadata.version("ray")
+    return found
+
+
+def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, capture: bool) -> Call:
+    """A call of a function.
+
+    Raises:
+        NotPicklable: naming what cannot travel.
+    """
+    return _pack(function, None, args, kwargs, capture)
+
+
+def pack_method(
+    cls: type, init: tuple[Sequence[Any], Mapping[str, Any]], method: str,
+    args: Sequence[Any], kwargs: Mapping[str, Any], *, capture: bool,
+) -> Call:  # fmt: skip
+    """A call of a method on an object that each host makes anew.
+
+    Raises:
+        NotPicklable: naming what cannot travel.
+        AttributeError: when the class has no such method.
+    """
+    getattr(cls, method)
+    return _pack(cls, (method, tuple(init[0]), dict(init[1])), args, kwargs, capture)
+
+
+def _pack(target: Any, construct: Any, args: Sequence[Any], kwargs: Mapping[str, Any], capture: bool) -> Call:
+    name = getattr(target, "__qualname__", type(target).__name__)
+    parts = {name: target, f"the constructor's arguments of {name}": construct}
+    parts |= {f"argument {place} of {name}": value for place, value in enumerate(args)}
+    parts |= {f"argument {key} of {name}": value for key, value in kwargs.items()}
+    for what, value in parts.items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception as error:
+            raise NotPicklable(f"{what} cannot be pickled, and nothing was started: {error}") from error
+    return Call(name.rpartition(".")[2], cloudpickle.dumps((target, construct, tuple(args), dict(kwargs))), capture)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what Ray's copy of cloudpickle wrote where there is no Ray."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith("ray.cloudpickle"):
+            module = module.removeprefix("ray.")
+        return super().find_class(module, name)
+
+
+def unpack(document: bytes, info: JobInfo, *, flatten: bool) -> list[Any]:
+    """Results of all hosts: one list, or with `flatten` false a list for each slice.
+
+    Raises:
+        VersionMismatch: when the hosts refused the call.
+        JobFailed: when it raised on a host; what it raised is the cause.
+    """
+    head, _, blobs = document.partition(b"\n")
+    told = json.loads(head)
+    if told["refused"]:
+        raise VersionMismatch(told["refused"], info)
+    stream = io.BytesIO(blobs)
+    slices: dict[int, list[Any]] = {}
+    for host in told["hosts"]:
+        blob = stream.read(host["blob"])
+        if "error" in host:
+            error, cause = failure(host, blob, info)
+            raise error from cause
+        value = _Unpickler(io.BytesIO(blob)).load()
+        slices.setdefault(host["slice"], []).append(Captured(value, host["output"]) if "output" in host else value)
+    return [one for found in slices.values() for one in found] if flatten else list(slices.values())
+
+
+def failure(host: Mapping[str, Any], blob: bytes, info: JobInfo) -> tuple[JobError, BaseException | None]:
+    """The error of a host that failed, and what the function raised there if that could travel."""
+    place = HostFailure(host["slice"], host["host"], None, None, None, host["error"])
+    try:
+        cause = _Unpickler(io.BytesIO(blob)).load() if blob else None
+    except Exception:
+        cause = None
+    said = host["error"].rstrip().rpartition("\n")[2]
+    return JobFailed(said, info, place), cause if isinstance(cause, BaseException) else None

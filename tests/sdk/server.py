@@ -1,0 +1,156 @@
+"""An API server as far as the SDK asks it, which runs a job's call as a process of this machine."""
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
+
+
+class Server:
+    """One namespace `x`; a job runs once its Secret is there, and ends as its process does."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder, self.environment = folder, environment
+        self.jobs: dict[str, Any] = {}
+        self.version, self.changes = 1, asyncio.Condition()
+        self.history: list[tuple[str, Any]] = []
+        self.refusal = ""
+        self.background: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        application = web.Application()
+        application.add_routes([
+            web.get(JOBS, self.list_or_watch),
+            web.post(JOBS, self.create),
+            web.get(JOBS + "/{name}", self.get),
+            web.put(JOBS + "/{name}", self.replace),
+            web.delete(JOBS + "/{name}", self.delete),
+            web.post("/api/v1/namespaces/x/secrets", self.secret),
+            web.get("/api/v1/namespaces/x/pods/{pod}/exec", self.exec),
+        ])  # fmt: skip
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        assert runner.addresses
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        await runner.cleanup()
+
+    async def change(self, kind: str, body: Any) -> None:
+        async with self.changes:
+            self.version += 1
+            body["metadata"]["resourceVersion"] = str(self.version)
+            self.history.append((kind, json.loads(json.dumps(body))))
+            self.changes.notify_all()
+
+    async def create(self, request: web.Request) -> web.Response:
+        if self.refusal:
+            status = {"kind": "Status", "code": 422, "reason": "Invalid", "message": self.refusal}
+            return web.json_response(status, status=422)
+        body = await request.json()
+        body["metadata"]["uid"] = f"uid-{len(self.history)}"
+        self.jobs[body["metadata"]["name"]] = body
+        await self.change("ADDED", body)
+        return web.json_response(body)
+
+    async def get(self, request: web.Request) -> web.Response:
+        return web.json_response(self.jobs[request.match_info["name"]])
+
+    async def replace(self, request: web.Request) -> web.Response:
+        body = self.jobs[request.match_info["name"]] = await request.json()
+        await self.change("MODIFIED", body)
+        return web.json_response(body)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        body = self.jobs.pop(request.match_info["name"])
+        await self.change("DELETED", body)
+        return web.json_response(body)
+
+    async def list_or_watch(self, request: web.Request) -> web.StreamResponse:
+        name = request.query["fieldSelector"].removeprefix("metadata.name=")
+        if "watch" not in request.query:
+            items = [self.jobs[name]] if name in self.jobs else []
+            return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
+        answer, place = web.StreamResponse(), int(request.query["resourceVersion"]) - 1
+        await answer.prepare(request)
+        while True:
+            async with self.changes:
+                while len(self.history) <= place:
+                    await self.changes.wait()
+            kind, body = self.history[place]
+            place += 1
+            if body["metadata"]["name"] == name:
+                await answer.write(json.dumps({"type": kind, "object": body}).encode() + b"\n")
+
+    async def secret(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        for name, content in body["data"].items():
+            text = base64.b64decode(content).replace(b"/tmp/ray", str(self.folder).encode())
+            (self.folder / name).write_bytes(text)
+        [owner] = body["metadata"]["ownerReferences"]
+        task = asyncio.create_task(self.run(self.jobs[owner["name"]]))
+        self.background.add(task)
+        return web.json_response(body)
+
+    async def run(self, job: Any) -> None:
+        command = [sys.executable, str(self.folder / "program.py"), "run", str(self.folder)]
+        process = await asyncio.create_subprocess_exec(*command, env=self.environment, stderr=asyncio.subprocess.PIPE)
+        attempt: dict[str, Any] = {"number": 0, "runningTime": "now"}
+        job["status"] = {"phase": "Running", "attempt": 0, "attempts": [attempt], "resolved": {"hosts": 1}}
+        await self.change("MODIFIED", job)
+        _, said = await process.communicate()
+        code = process.returncode
+        attempt["root"] = {"exitCode": code, "log": said.decode()}
+        job["status"]["phase"] = "Failed" if code else "Succeeded"
+        job["status"]["result"] = {"reason": "MaxFailures", "message": "maxFailures: 1 attempt failed"}
+        await self.change("MODIFIED", job)
+
+    async def exec(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=0)
+        await socket.prepare(request)
+        _, *words = request.query.getall("command")
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, env=self.environment, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        async def tell() -> None:
+            while piece := await process.stdout.read(5000):  # type: ignore[union-attr]
+                await socket.send_bytes(b"\x01" + piece)
+            await socket.send_bytes(b"\x03" + json.dumps({"status": "Success"}).encode())
+            await socket.close()
+
+        telling, first = asyncio.create_task(tell()), True
+        async for message in socket:
+            if message.type is not WSMsgType.BINARY:
+                break
+            content = message.data[1:]
+            if first:
+                size, _, text = content.partition(b"\n")
+                # What follows the program's text in a later piece is not looked at: paths stand in its beginning.
+                moved = text.replace(b"/tmp/ray", str(self.folder).encode())
+                grown = len(moved) - len(text)
+                content, first = b"%d\n" % (int(size) + grown) + moved, False
+            process.stdin.write(content)
+            await process.stdin.drain()
+        process.stdin.close()
+        await process.wait()
+        await telling
+        return socket
+
+
+def environment_with(ray: str, folder: Path) -> dict[str, str]:
+    (folder / "ray.py").write_text(ray)
+    return os.environ | {"PYTHONPATH": str(folder), "SLIPWAY_JOB": "train", "SLIPWAY_WORLD_SIZE": "2"}

@@ -1,0 +1,103 @@
+"""Containers on real nodes, by Docker's words."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slipway import (
+    CPU,
+    TPU,
+    Client,
+    DockerConfig,
+    InvalidJob,
+    JobFailed,
+    run_docker_async,
+    run_docker_multislice,
+    run_docker_on_pod,
+)
+from slipway.local_cluster import NativeCluster
+from tests.conftest import Kubectl
+from tests.ray.image import IMAGE
+from tests.running import Jobs
+
+SPOT = TPU("v5p-16", slices=2, spot=True)
+
+
+def shell(script: str, **fields: object) -> DockerConfig:
+    return DockerConfig(IMAGE, ["sh", "-c", script], network="bridge", **fields)  # type: ignore[arg-type]
+
+
+def test_every_host_of_every_slice_answers_in_order(ray_jobs: Jobs, client: Client) -> None:
+    # E1-34, E1-35, E1-38, E1-39, E1-43, E1-32: what is no UTF-8 does no harm
+    script = "echo $EXECUTOR_CALL_SLICE $EXECUTOR_CALL_INDEX $MEGASCALE_NUM_SLICES '$HOME' $GREETING; printf '\\377'"
+    config = shell(script, environment={"GREETING": "a $(TPU_NAME)"})
+    outputs = run_docker_multislice(config, SPOT, client=client)
+    assert outputs == [f"{place} 2 $HOME a $(TPU_NAME)\n�" for place in ("0 0", "0 1", "1 0", "1 1")]
+    ray_jobs.until_true("removed", lambda: not ray_jobs.kubectl.get("sj")["items"])  # E1-14
+
+
+def test_one_host_one_answer_and_nothing_without_capture(ray_jobs: Jobs, client: Client) -> None:  # E1-24, E1-25, E1-29
+    assert run_docker_on_pod(shell("echo one"), CPU(), client=client) == "one\n"
+    config = shell("echo two", remove=False)
+    assert run_docker_on_pod(config, CPU(hosts=2), client=client, capture_output=False) == [None, None]
+    [kept] = ray_jobs.kubectl.get("sj")["items"]
+    assert kept["status"]["phase"] == "Succeeded"
+
+
+def test_a_failure_names_the_host_and_its_last_words(client: Client) -> None:  # E1-26, E1-27, E1-28, E1-41
+    script = "echo begin; [ $EXECUTOR_CALL_INDEX = 0 ] && sleep 30; echo broken >&2; exit 3"
+    with pytest.raises(JobFailed) as caught:
+        run_docker_on_pod(shell(script), CPU(hosts=2), client=client, capture_output=False, retries={"maxFailures": 2})
+    error = caught.value
+    assert error.host is not None
+    assert (error.host.slice, error.host.host, error.host.index, error.exit_code) == (0, 1, 1, 3)
+    assert "broken" in error.log
+    assert "maxFailures" in str(error)
+    assert error.info.state == "failed"
+
+
+def test_a_refusal_is_the_servers_own_sentence(
+    ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
+) -> None:  # E1-36
+    kubectl = namespace_of(ray_nodes)
+    client = Client(namespace=kubectl.namespace, kubeconfig=kubectl.kubeconfig)
+    with pytest.raises(InvalidJob, match="environment name TPU_WORKER_ID is reserved"):
+        run_docker_on_pod(shell("true", environment={"TPU_WORKER_ID": "7"}), CPU(), client=client)
+
+
+def test_several_at_once_and_none_raises(client: Client) -> None:  # E1-51, E1-52
+    started = [run_docker_async(shell(f"echo {code}; exit {code}"), client=client) for code in (0, 5, 7)]
+    ended = [one.result(timeout=120) for one in started]
+    assert [(one.exit_code, one.stdout) for one in ended] == [(0, "0\n"), (5, "5\n"), (7, "7\n")]
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from slipway import CPU, Client, DockerConfig, run_docker_on_pod
+config = DockerConfig("{image}", ["sleep", "600"], network="bridge")
+client = Client(namespace="{namespace}", kubeconfig=Path("{kubeconfig}"))
+run_docker_on_pod(config, CPU(), name="long", client=client, on_interrupt="{how}")
+"""
+
+
+@pytest.mark.parametrize(("how", "said", "phase"), [
+    ("detach", "goes on by itself", "Running"),
+    ("cancel", "was cancelled", "Cancelled"),
+])  # fmt: skip
+def test_an_interrupt_does_what_was_asked_and_says_so(
+    ray_jobs: Jobs, tmp_path: Path, how: str, said: str, phase: str
+) -> None:
+    kubectl = ray_jobs.kubectl
+    text = PROGRAM.format(image=IMAGE, namespace=kubectl.namespace, kubeconfig=kubectl.kubeconfig, how=how)
+    process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
+    ray_jobs.until_true("the job", lambda: ray_jobs.kubectl.get("sj")["items"], seconds=30)
+    ray_jobs.until("Running", "long", seconds=60)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert said in error
+    ray_jobs.until(phase, "long")

@@ -1,0 +1,101 @@
+"""Docker's words become a SliceJob's, or are refused by name."""
+
+from typing import Any
+
+import pytest
+
+from slipway import CPU, TPU, Client, DockerConfig, run_docker_on_pod
+from slipway.api.slicejob import SliceJobSpec
+
+BARE = {"image": "python:3.9", "args": ["true"], "hostNetwork": True}
+
+CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "E1-01 image and command suffice": ({}, {}),
+    "E1-04 a list is taken as it is": (
+        {"command": ["a b", "", "'q'", "$(VAR)", "$$"]},
+        {"args": ["a b", "", "'q'", "$$(VAR)", "$$$$"]},
+    ),
+    "E1-05 a string is split": (
+        {"command": "python 'my train.py' --x=1"},
+        {"args": ["python", "my train.py", "--x=1"]},
+    ),
+    "E1-06 volumes": (
+        {"volumes": {"/data": "/in:ro", "/out": "/out"}},
+        {
+            "volumes": [
+                {"name": "docker-0", "hostPath": {"path": "/data"}},
+                {"name": "docker-1", "hostPath": {"path": "/out"}},
+            ],
+            "volumeMounts": [
+                {"name": "docker-0", "mountPath": "/in", "readOnly": True},
+                {"name": "docker-1", "mountPath": "/out"},
+            ],
+        },
+    ),
+    "E1-08 E2-33 environment, in order": (
+        {"environment": {"B": "x=$(A)\n", "A": 1, "NONE": None, "C": True}},
+        {"env": [{"name": "B", "value": "x=$$(A)\n"}, {"name": "A", "value": "1"}, {"name": "C", "value": "True"}]},
+    ),
+    "E1-09 bridge": ({"network": "bridge"}, {"hostNetwork": False}),
+    "E1-09 no network named": ({"network": None}, {"hostNetwork": False}),
+    "E1-10 privileged": ({"privileged": True}, {"securityContext": {"privileged": True}}),
+    "E1-11 a number of GPUs": ({"gpus": "2"}, {"resources": {"limits": {"nvidia.com/gpu": "2"}}}),
+    "E1-13 2g": ({"shm_size": "2g"}, {"shmSize": "2Gi"}),
+    "E1-13 512MB": ({"shm_size": "512MB"}, {"shmSize": "512Mi"}),
+    "E1-13 bytes": ({"shm_size": "64"}, {"shmSize": "64"}),
+    "E1-13 2Gi": ({"shm_size": "2Gi"}, {"shmSize": "2Gi"}),
+    "E1-15 workdir": ({"workdir": "/app"}, {"workingDir": "/app"}),
+    "E1-16 user and group": ({"user": "1000:2000"}, {"securityContext": {"runAsUser": 1000, "runAsGroup": 2000}}),
+    "E1-16 root": ({"user": "0"}, {"securityContext": {"runAsUser": 0, "runAsNonRoot": False}}),
+    "E1-19 an empty list runs the image's own command": ({"command": []}, {"args": None}),
+}
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "E1-05 unbalanced quotes": ({"command": "python 'x"}, "cannot be split into words: No closing quotation"),
+    "E1-07 unknown suffix": ({"volumes": {"/data": "/in:z"}}, "only :ro and :rw are known"),
+    "E1-06 relative path": ({"volumes": {"data": "/in"}}, "volume 'data' is not an absolute path"),
+    "E1-09 a named network": ({"network": "mine"}, "network 'mine' does not exist in a cluster"),
+    "E1-11 all GPUs": ({"gpus": "all"}, "say how many"),
+    "E1-12 chosen GPUs": ({"gpus": "0,1"}, "Kubernetes chooses the devices"),
+    "E1-13 no size": ({"shm_size": "much"}, "shm_size 'much' is not a size"),
+    "E1-15 relative workdir": ({"workdir": "app"}, "workdir 'app' is not an absolute path"),
+    "E1-16 a user's name": ({"user": "alice"}, "numeric uid[:gid] required"),
+    "E1-19 empty string": ({"command": "  "}, "command is empty"),
+}
+
+
+def config(changes: dict[str, Any]) -> DockerConfig:
+    return DockerConfig(**({"image": "python:3.9", "command": ["true"]} | changes))
+
+
+@pytest.mark.parametrize(("given", "expected"), CONVERTED.values(), ids=CONVERTED)
+def test_it_is_converted(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    spec = config(given).to_spec()
+    assert spec == {name: value for name, value in (BARE | expected).items() if value is not None}
+    SliceJobSpec.model_validate(spec)
+
+
+@pytest.mark.parametrize(("given", "said"), REFUSED.values(), ids=REFUSED)
+def test_it_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        config(given).to_spec()
+    assert said in str(caught.value)
+
+
+NOWHERE = Client(namespace="x", kubeconfig="/no/such/file")  # type: ignore[arg-type]
+
+
+def test_what_is_wrong_is_told_before_any_call() -> None:  # E1-30, E2-03
+    with pytest.raises(ValueError, match="use run_docker_multislice"):
+        run_docker_on_pod(config({}), TPU("v5p-16", slices=2), client=NOWHERE)
+    with pytest.raises(ValueError, match="maxRetries"):
+        run_docker_on_pod(config({}), CPU(), retries={"maxRetries": 3}, client=NOWHERE)
+
+
+def test_the_number_of_slices_has_three_names() -> None:  # E1-44, K-14
+    counts = (TPU("v4-8"), TPU("v4-32", slices=4), TPU("v4-32", num_slices=4), TPU("v4-32", pod_count=4, slices=4))
+    assert [one.slices for one in counts] == [1, 4, 4, 4]
+    with pytest.raises(ValueError, match="slices=2, pod_count=3 contradict each other"):
+        TPU("v4-32", slices=2, pod_count=3)
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        TPU("v4-32", num_slices=0)

@@ -1,0 +1,175 @@
+"""The program on the head, without Ray: what it says, to whom, and for how long."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slipway import JobFailed, JobInfo, VersionMismatch
+from slipway.sdk import host_program
+from slipway.sdk.payload import Call, pack, unpack
+from slipway.sdk.stream import _BEGIN as BEGIN
+from slipway.sdk.stream import PROGRAM
+
+INFO = JobInfo("train", "succeeded", "CPU")
+RAY = """
+import os
+
+__version__ = "2.60.0"
+
+
+def init(**options):
+    print("noise on standard output")
+
+
+def nodes():
+    alive = [{"Alive": True, "Resources": {f"train-s{one}": 1.0, "TPU": 4.0}} for one in (1, 0)]
+    return [{"Alive": False, "Resources": {}}, {"Alive": True, "Resources": {"CPU": 0}}, *alive]
+
+
+def remote(**options):
+    assert options == {"num_cpus": 0, "max_calls": 1, "max_retries": 0}
+    return lambda function: Task(function, None)
+
+
+class Task:
+    def __init__(self, function, name):
+        self.function, self.name = function, name
+
+    def options(self, resources):
+        [name] = set(resources) - {"TPU"}
+        assert resources == {name: 1, "TPU": 4.0}
+        return Task(self.function, name)
+
+    def remote(self, *arguments):
+        os.environ |= {"SLIPWAY_SLICE": self.name[-1], "SLIPWAY_HOST": "0"}
+        return self.function(*arguments)
+
+
+def wait(tasks, num_returns):
+    return tasks[:1], tasks[1:]
+
+
+def get(task):
+    return task
+
+
+def cancel(task, force):
+    pass
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "ray.py").write_text(RAY)
+    return os.environ | {"PYTHONPATH": str(tmp_path), "SLIPWAY_JOB": "train", "SLIPWAY_WORLD_SIZE": "2"}
+
+
+def program(folder: Path) -> bytes:
+    return PROGRAM.replace(b"/tmp/ray", str(folder).encode()).replace(b"HOLD_SECONDS = 120", b"HOLD_SECONDS = 2")
+
+
+def conversation(environment: dict[str, str], folder: Path, mode: str, call: Call | None = None) -> Any:
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGIN, mode], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    text = program(folder)
+    process.stdin.write(b"%d\n" % len(text) + text)
+    if call is not None:
+        process.stdin.write(call.header() + b"\n" + call.content)
+    process.stdin.flush()
+    return process
+
+
+def document(process: Any) -> bytes:
+    while not (line := process.stdout.readline()).strip():
+        assert process.poll() is None, process.stderr.read()
+    told = json.loads(line)
+    content: bytes = process.stdout.read(told["size"])
+    assert hashlib.sha256(content).hexdigest() == told["sha256"]
+    process.stdin.write(b"taken\n")
+    process.stdin.flush()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    return content
+
+
+def call_of(function: Callable[..., Any], *args: Any) -> Call:
+    return pack(function, args, {}, capture=False)
+
+
+def test_a_call_is_answered_whatever_is_printed(environment: dict[str, str], tmp_path: Path) -> None:
+    def train(word: str) -> str:
+        print("more noise")
+        return word * 100_000
+
+    found = document(conversation(environment, tmp_path, "call", call_of(train, "ab")))
+    assert unpack(found, INFO, flatten=False) == [["ab" * 100_000]] * 2
+
+
+def test_a_call_that_raises_brings_its_exception(environment: dict[str, str], tmp_path: Path) -> None:
+    def train() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(JobFailed) as caught:
+        unpack(document(conversation(environment, tmp_path, "call", call_of(train))), INFO, flatten=True)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_lost_host_is_told(environment: dict[str, str], tmp_path: Path) -> None:
+    found = document(conversation(environment | {"SLIPWAY_WORLD_SIZE": "3"}, tmp_path, "call", call_of(len, "")))
+    with pytest.raises(JobFailed, match="2 of 3 hosts are there"):
+        unpack(found, INFO, flatten=True)
+
+
+def test_it_ends_with_the_stream(environment: dict[str, str], tmp_path: Path) -> None:
+    process = conversation(environment, tmp_path, "fetch")
+    process.stdin.close()
+    assert process.wait(timeout=10) == host_program.FAILED
+    process.stdout.close()
+    process.stderr.close()
+
+
+def job(environment: dict[str, str], folder: Path, call: Call, **header: Any) -> Any:
+    (folder / "call.json").write_text(json.dumps(json.loads(call.header()) | header))
+    (folder / "call.pickle").write_bytes(call.content)
+    return subprocess.Popen(
+        [sys.executable, "-c", program(folder), "run", str(folder)], env=environment, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_jobs_answer_waits_until_it_is_taken(environment: dict[str, str], tmp_path: Path) -> None:
+    running = job(environment, tmp_path, call_of(len, "abc"))
+    found = document(conversation(environment, tmp_path, "fetch"))
+    assert unpack(found, INFO, flatten=True) == [3, 3]
+    assert running.communicate(timeout=20) == (None, "")
+    assert running.returncode == 0
+
+
+def test_a_jobs_answer_does_not_wait_for_ever(environment: dict[str, str], tmp_path: Path) -> None:
+    start = time.monotonic()
+    running = job(environment, tmp_path, call_of(len, "abc"))
+    running.communicate(timeout=20)
+    assert running.returncode == 0
+    assert 2 < time.monotonic() - start < 10
+
+
+def test_other_versions_end_the_job_with_a_code_of_their_own(environment: dict[str, str], tmp_path: Path) -> None:
+    other = {"Python": "3.99.1", "cloudpickle": "3.1.0", "Ray": "2.59.0"}
+    running = job(environment, tmp_path, call_of(len, "abc"), versions=other)
+    found = document(conversation(environment, tmp_path, "fetch"))
+    _, said = running.communicate(timeout=20)
+    assert running.returncode == host_program.REFUSED
+    with pytest.raises(VersionMismatch, match=r"Python is 3\.99\.1 .*; Ray is 2\.59\.0 where .* and 2\.60\.0"):
+        unpack(found, INFO, flatten=True)
+    assert "cloudpickle" not in said

@@ -1,0 +1,32 @@
+"""The public names, and that having them costs nothing."""
+
+import json
+import subprocess
+import sys
+
+import slipway
+from slipway.sdk.jobs import new_name
+
+
+def test_every_public_name_is_there() -> None:
+    assert slipway.__all__ == sorted(slipway.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    for name in slipway.__all__:
+        assert getattr(slipway, name).__name__ == {"tpu_remote": "device_remote"}.get(name, name)
+
+
+def test_importing_slipway_is_cheap() -> None:
+    heavy = "[one for one in sys.modules if one.partition('.')[0] in ('ray', 'aiohttp', 'kubernetes', 'pydantic')]"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import json, slipway, sys; print(json.dumps({heavy}))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == []
+
+
+def test_made_names_are_names_of_jobs() -> None:
+    for base in ("train", "My_Image", "3d", "x" * 60, "<lambda>"):
+        name = new_name(base)
+        assert len(name) <= 40
+        assert name[0].isalpha()
+        assert name.replace("-", "").isalnum()
+        assert name != new_name(base)

@@ -1,0 +1,143 @@
+"""What travels, and what is refused before anything starts."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from slipway import (
+    CPU,
+    TPU,
+    Captured,
+    Client,
+    JobFailed,
+    JobInfo,
+    NotPicklable,
+    PayloadTooLarge,
+    RayExecutor,
+    Session,
+    VersionMismatch,
+    autoscale_execute,
+    autoscale_execute_resumable,
+    device_remote,
+    execute,
+    execute_resumable,
+    tpu_remote,
+)
+from slipway.sdk import host_program
+from slipway.sdk.payload import unpack
+
+INFO = JobInfo("train-1", "succeeded", "TPU")
+NOWHERE = RayExecutor(CPU(), "acme/ray:1", client=Client(namespace="x", kubeconfig=Path("/no/such/file")))
+
+
+def answers(**changes: Any) -> list[dict[str, Any]]:
+    places = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    return [{"slice": one, "host": host, "blob": cloudpickle.dumps((one, host)), **changes} for one, host in places]
+
+
+def test_results_come_slice_by_slice() -> None:  # E2-05, E2-26, E2-61
+    found = host_program.document(answers())
+    assert unpack(found, INFO, flatten=True) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert unpack(found, INFO, flatten=False) == [[(0, 0), (0, 1)], [(1, 0), (1, 1)]]
+    assert unpack(host_program.document([]), INFO, flatten=True) == []  # E2-27
+    [first, *_] = unpack(host_program.document(answers(output="said\n")), INFO, flatten=True)
+    assert first == Captured((0, 0), "said\n")
+
+
+def test_a_failure_tells_host_traceback_and_cause() -> None:  # E2-46
+    broken = {"slice": 1, "host": 0, "error": "Traceback …\nKeyError: 'x'\n", "blob": cloudpickle.dumps(KeyError("x"))}
+    with pytest.raises(JobFailed, match="KeyError: 'x'") as caught:
+        unpack(host_program.document([broken]), INFO, flatten=True)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert caught.value.host is not None
+    assert (caught.value.host.slice, caught.value.host.host) == (1, 0)
+    assert "Traceback" in caught.value.log
+
+
+def test_an_exception_that_cannot_travel_is_still_told() -> None:
+    broken = {"slice": 1, "host": 0, "error": "Odd: 1\n", "blob": b"no pickle"}
+    with pytest.raises(JobFailed, match="Odd: 1") as caught:
+        unpack(host_program.document([broken]), INFO, flatten=True)
+    assert caught.value.__cause__ is None
+
+
+def test_other_versions_are_refused_by_name() -> None:
+    with pytest.raises(VersionMismatch, match=r"Python is 3\.12"):
+        unpack(host_program.document([], "Python is 3.12.1 where …"), INFO, flatten=True)
+
+
+def test_what_cannot_be_pickled_is_named_before_anything_starts() -> None:  # E2-70
+    lock = threading.Lock()
+
+    def train(data: Any = None) -> Any:
+        return lock
+
+    def fine(data: Any = None) -> Any:
+        return data
+
+    class Trainer:
+        held = lock
+
+        def step(self) -> None: ...
+
+    for call in (NOWHERE.execute, NOWHERE.autoscale_execute_resumable, Session(NOWHERE).run_function):
+        with pytest.raises(NotPicklable, match="train cannot be pickled, and nothing was started"):
+            call(train)
+        with pytest.raises(NotPicklable, match=r"argument data of .*fine cannot be pickled"):
+            call(fine, kwargs={"data": lock})
+    with pytest.raises(NotPicklable, match="Trainer cannot be pickled"):
+        Session(NOWHERE).run_class_method(Trainer, "step")
+
+
+def test_what_does_not_fit_is_refused_before_anything_starts() -> None:
+    with pytest.raises(PayloadTooLarge, match="put the data where the hosts can read it"):
+        NOWHERE.execute(len, (b"x" * 1_000_001,))
+
+
+def test_one_slice_calls_name_their_siblings() -> None:  # E2-03, E2-75
+    two = RayExecutor(TPU("v5p-16", slices=2), "acme/ray:1", client=NOWHERE.client)
+    with pytest.raises(ValueError, match="execute runs on 1 slice, not 2: use autoscale_execute for several"):
+        two.execute(len)
+    with pytest.raises(ValueError, match="use autoscale_execute_resumable"):
+        two.execute_resumable(len)
+
+
+@pytest.mark.parametrize("decorator", [execute, execute_resumable, autoscale_execute, autoscale_execute_resumable])
+def test_decorating_calls_nothing_and_keeps_the_name(decorator: Any) -> None:  # E2-73, E2-76
+    @decorator(NOWHERE)
+    def train() -> int:
+        """Train."""
+        return 1
+
+    assert (train.__name__, train.__doc__) == ("train", "Train.")
+
+
+def test_devices_take_functions_and_classes() -> None:  # E2-72, E2-74, E2-76
+    @tpu_remote(executor=NOWHERE)
+    class Trainer:
+        def step(self) -> int:
+            return 1
+
+    trainer: Any = Trainer()
+    with pytest.raises(AttributeError, match="leap"):
+        trainer.leap()
+    trainer.close()
+    with pytest.raises(TypeError, match="takes a function or a class, not int"):
+        device_remote(executor=NOWHERE)(7)
+
+
+def test_the_hosts_spec(tmp_path: Path) -> None:  # E2-28, E2-33, E2-40
+    executor = RayExecutor(
+        TPU("v5p-16"), "acme/ray:1", env={"A": 1, "NONE": None}, runtime_env={"env_vars": {"B": "b"}},
+        spec={"env": [{"name": "C", "value": "c"}], "ray": {"head": {"nodeSelector": {"pool": "cpu"}}}},
+    )  # fmt: skip
+    spec = executor.call_spec("train-1", {"maxFailures": 2, "onExitCodes": {"fail": [3]}})
+    assert spec["env"] == [{"name": "A", "value": "1"}, {"name": "C", "value": "c"}]
+    assert spec["ray"]["head"] == {"nodeSelector": {"pool": "cpu"}}
+    assert spec["ray"]["runtimeEnv"] == {"env_vars": {"B": "b"}}
+    assert spec["retries"] == {"maxFailures": 2, "onExitCodes": {"fail": [3, 78]}}
+    json.dumps(spec)
