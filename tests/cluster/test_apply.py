@@ -1,26 +1,17 @@
 """Plans carried out on a real API server."""
 
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from time import monotonic
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from slipway.api import names
 from slipway.api.status import Phase, SliceJobStatus
 from slipway.cluster import paths
-from slipway.cluster.access import load_access
-from slipway.cluster.apply import MAX_CREATES, Applier, Blocked
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
+from slipway.cluster.apply import MAX_CREATES, Blocked
 from slipway.cluster.errors import NotFound
-from slipway.cluster.events import EventRecorder
 from slipway.cluster.wire import JsonObject
-from slipway.local_cluster import NativeCluster
 from slipway.planner.actions import (
-    Action,
     CheckPod,
     CreateObjects,
     CreatePods,
@@ -31,58 +22,9 @@ from slipway.planner.actions import (
     Plan,
 )
 from slipway.planner.pods import PodFactory, service
-from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Settings, Snapshot
+from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Settings
+from tests.cluster.bench import Bench, now
 from tests.conftest import Kubectl
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
-
-
-@dataclass
-class Bench:
-    """An applier on a namespace of its own, and the cache it writes to."""
-
-    api: ApiConnection
-    namespace: str
-    cache: Cache
-    recorder: EventRecorder
-    applier: Applier
-
-    async def job(self, name: str = "train", **spec: Any) -> Job:
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "metadata": {"name": name},
-            "spec": {"image": "busybox:1", "nodeSelector": {"nowhere": "at-all"}} | spec,
-        }
-        made = await self.api.create(paths.jobs(self.namespace), body, JsonObject)
-        self.cache.jobs.upsert(made)
-        return self.now(name).job
-
-    def now(self, name: str = "train") -> Snapshot:
-        snapshot = self.cache.snapshot((self.namespace, name))
-        assert snapshot is not None
-        return snapshot
-
-    async def act(self, job: Job, *actions: Action) -> float | None:
-        return await self.applier.apply(Plan(job.status, actions), job)
-
-    async def pods(self) -> dict[str, Any]:
-        found = await self.api.list(paths.pods(self.namespace), JsonObject)
-        return {one["metadata"]["name"]: one for one in found.items}
-
-    async def end(self, name: str, phase: str) -> None:
-        path = f"{paths.pods(self.namespace)}/{name}"
-        await self.api.patch_status(path, {"status": {"phase": phase}}, JsonObject)
-
-
-@pytest.fixture
-async def bench(control_plane: NativeCluster, kubectl: Kubectl) -> AsyncIterator[Bench]:
-    async with ApiConnection(await load_access(control_plane.kubeconfig)) as api:
-        cache = Cache(Settings(), now, monotonic)
-        recorder = EventRecorder(api, "tests", now=now, clock=monotonic)
-        yield Bench(api, kubectl.namespace, cache, recorder, Applier(api, cache, recorder, now=now))
 
 
 async def test_the_status_is_written_and_known_at_once(bench: Bench) -> None:

@@ -16,12 +16,12 @@ from slipway.planner.actions import (
 )
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import HEAD, Settings
-from tests.cluster.test_apply import Bench, bench  # noqa: F401
+from tests.cluster.bench import Bench
 
 RUN = {"entrypoint": "python3 train.py"}
 
 
-async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:  # noqa: F811
+async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:
     job = await bench.job(ray=RUN)
     path = f"{paths.secrets(bench.namespace)}/train-ray-{job.uid[:8]}"
     found = []
@@ -33,7 +33,7 @@ async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:  # noqa: F81
     assert found[0]["metadata"]["ownerReferences"][0]["uid"] == job.uid
 
 
-async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:  # noqa: F811
+async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:
     job = await bench.job(ray=RUN)
     for _ in range(2):
         await bench.act(job, CreateObjects((ray.service(job), ray.network_policy(job))))
@@ -41,7 +41,7 @@ async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:
     await bench.api.get(f"{paths.network_policies(bench.namespace)}/train-ray", JsonObject)
 
 
-async def test_the_head_is_created_and_deleted_like_any_pod(bench: Bench) -> None:  # noqa: F811
+async def test_the_head_is_created_and_deleted_like_any_pod(bench: Bench) -> None:
     job = await bench.job(ray=RUN, hosts=1)
     await bench.act(job, CreatePods(0, (HEAD, (0, 0))))
     head = next(pod for pod in bench.now().pods if pod.is_head)
@@ -53,7 +53,7 @@ async def test_the_head_is_created_and_deleted_like_any_pod(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize("part", ["head", "worker"])
-async def test_each_kind_of_pod_is_checked(bench: Bench, part: str) -> None:  # noqa: F811
+async def test_each_kind_of_pod_is_checked(bench: Bench, part: str) -> None:
     bad = {"resources": {"requests": {"cpu": "much"}}}
     job = await bench.job(hosts=1, **({"ray": RUN | {"head": bad}} if part == "head" else {"ray": RUN} | bad))
     factory = PodFactory(job, Settings())
