@@ -147,6 +147,7 @@ class World:
         self.lists = True
         """Whether the API server lets the pods be listed."""
         self.listed_at: datetime | None = None
+        self.begun_here: int | None = None
         self.told: list[str] = []
 
     @property
@@ -176,6 +177,7 @@ class World:
             status_written=self.written,
             older_waits=self.older_waits,
             listed_at=self.listed_at,
+            begun_here=self.begun_here,
         )
 
     @property
@@ -200,6 +202,8 @@ class World:
         before = story(self.status)
         if decision.status != self.status:
             self.written = self.now
+        if decision.status.attempt != self.status.attempt:
+            self.begun_here = decision.status.attempt
         # As through the API: what is written is what is read.
         self.status = SliceJobStatus.model_validate_json(
             decision.status.model_dump_json(by_alias=True, exclude_none=True)

@@ -105,8 +105,23 @@ def test_a_pod_whose_kubelet_has_not_changed_its_phase_yet_is_kept_too() -> None
     world.pod(0, 0).exits(1).ends_as("Running")
     decision = world.step()
     assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), 5, spared=((0, 0),))]
-    world.until_restarted()
+    world.obey()
+    world.settle()
+    assert world.status.attempt == 0
+    world.pod(0, 0).ends_as("Failed")
+    world.settle()
+    assert world.status.attempt == 1
     assert (0, 0, 0) in world.pods
+
+
+def test_a_pod_whose_kubelet_never_changes_its_phase_is_asked_to_go() -> None:
+    """Its machine may come back with an empty disk, and then its kubelet would start the program anew."""
+    world = World(slices=1, hosts=2).run()
+    for handle in world.all_pods():
+        handle.exits(1).ends_as("Running")
+    assert actions_of(world.step(), DeletePods) == []
+    assert actions_of(world.step(seconds=31), DeletePods) == [DeletePods(0, (0,), 5)]
+    assert world.status.attempt == 0
 
 
 def test_a_deleted_node_is_a_preemption_and_its_pod_is_forced_away_at_once() -> None:  # B-48
@@ -231,6 +246,28 @@ def test_a_pod_missing_before_everything_ran_is_made_again() -> None:
     decision = world.step()
     assert actions_of(decision, CreatePods) == [CreatePods(0, ((0, 1),))]
     assert world.status.attempt == 0
+
+
+def test_a_pod_missing_beside_one_that_is_done_has_vanished_as_far_as_a_new_process_knows() -> None:
+    """The old one may have died before it could write that everything ran."""
+    world = World(slices=1, hosts=2).begin()
+    world.pod(0, 0).exits(0)
+    del world.pods[(0, 0, 1)]
+    assert actions_of(world.step(), CreatePods) == [CreatePods(0, ((0, 1),))]
+    world.begun_here = None
+    del world.pods[(0, 0, 1)]
+    world.until_restarted()
+    assert (world.status.attempt, world.status.preemptions) == (1, 1)
+    assert world.status.attempts[1].reason == "PodDeleted"
+
+
+def test_peers_that_crash_beside_a_pod_that_vanished_before_its_node_was_heard_of_are_not_the_cause() -> None:
+    world = World(slices=1, hosts=2).begin()
+    world.pod(0, 1).vanishes()
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert (world.status.preemptions, world.status.failures) == (1, 0)
+    assert world.status.attempts[1].reason == "PodDeleted"
 
 
 def test_a_pod_missing_after_everything_ran_has_vanished() -> None:  # B-54

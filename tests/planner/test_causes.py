@@ -249,6 +249,19 @@ def test_a_start_timeout_is_a_failure_with_the_kubelets_words() -> None:  # B-52
     assert "ImagePullBackOff Back-off pulling image busybox:1" in (ended.message or "")
 
 
+def test_a_machine_in_trouble_is_not_blamed_on_the_image_it_does_not_start() -> None:
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
+    world.pod(0, 0).binds()
+    world.pod(0, 1).runs()
+    world.now += timedelta(seconds=50)
+    world.not_ready("node-0-0")
+    world.step(seconds=100)
+    assert world.status.phase == "Starting"
+    world.pod(0, 0).is_deleted().has("DisruptionTarget", "DeletionByTaintManager")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("Disrupted", 1)
+
+
 def test_an_exit_0_that_an_eviction_asked_for_is_no_success() -> None:
     """Kubelets report the end of the container first, and the phase with the reason a moment later."""
     world = World().run()

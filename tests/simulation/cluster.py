@@ -177,7 +177,8 @@ class Cluster:
         if self.timeline.now >= self.images_missing_until:
             return False
         blow = self.hit(record, Kind.STUCK, Cause.FAILURE)
-        blow.time += self.shape.start_seconds - 1.0
+        # Both when it was bound and what time it is are known to the second only.
+        blow.time += self.shape.start_seconds - 2.0
         return True
 
     def finish(self) -> None:

@@ -279,10 +279,11 @@ class History:
         return str(ledger.status.phase) if ledger else "never written"
 
     def _told(self) -> None:
-        """Every phase has an Event, unless the process died just then."""
+        """Every phase has an Event, unless the process or the job went just then."""
         for told in self.invariants.phases:
             process = self._process(told.who)
-            if process.died is not None and process.died < told.at + EVENT_SECONDS:
+            ends = (process.died, self.user.asked_to_go.get(told.uid))
+            if any(end is not None and end < told.at + EVENT_SECONDS for end in ends):
                 continue
             if not any(
                 body["reason"] == told.phase.value and body["regarding"]["uid"] == told.uid

@@ -183,6 +183,8 @@ class Machine:
             return
         if not record.pod.ended:
             self._show_end(container, record, container.ending)
+        elif record.pod.ending:
+            self._show_phase(record, container)
         container.shown = True
         if container.blow is not None and container.blow.version is None:
             container.blow.version = record.version
@@ -193,22 +195,18 @@ class Machine:
         # A container that was lost has no time of its end.
         finished = None if ending is NOT_LOCATED or container.ended_at is None else second(container.ended_at)
         end = ContainerState(terminated=Terminated(ending.code, ending.reason, ending.message, finished))
-        reason, message = container.pod_reason or ("", "")
-        phase = "Succeeded" if ending.code == 0 and not reason else "Failed"
-        store = self.cluster.store
         if self.rng.random() < 0.3 and record.pod.status.phase == "Running":
             # Kubelets often report the container first and the pod's phase a moment later.
-            pods.set_status(store, record, container_statuses=(_status(end),))
-            self.cluster.timeline.after(self.rng.uniform(0.05, 1.0), lambda: self._show_phase(record, phase, container))
+            pods.set_status(self.cluster.store, record, container_statuses=(_status(end),))
+            self.cluster.timeline.after(self.rng.uniform(0.05, 1.0), lambda: self._show_phase(record, container))
         else:
-            pods.set_status(
-                store, record, phase=phase, reason=reason, message=message, container_statuses=(_status(end),)
-            )
+            self._show_phase(record, container, container_statuses=(_status(end),))
 
-    def _show_phase(self, record: PodRecord, phase: str, container: Container) -> None:
-        if self.speaks and self.cluster.by_uid.get(record.uid) is record:
+    def _show_phase(self, record: PodRecord, container: Container, **more: object) -> None:
+        if self.speaks and container.ending is not None and self.cluster.by_uid.get(record.uid) is record:
             reason, message = container.pod_reason or ("", "")
-            pods.set_status(self.cluster.store, record, phase=phase, reason=reason, message=message)
+            phase = "Succeeded" if container.ending.code == 0 and not reason else "Failed"
+            pods.set_status(self.cluster.store, record, phase=phase, reason=reason, message=message, **more)
 
     def _remove(self, container: Container) -> None:
         record = self.cluster.by_uid.get(container.uid)
@@ -222,7 +220,7 @@ class Machine:
             return
         self.alive = False
         for record in list(self.cluster.store.pods.values()):
-            if record.pod.spec.node_name == self.name and not record.pod.ended:
+            if record.pod.spec.node_name == self.name and record.pod.status.phase not in ENDED_PHASES:
                 self.cluster.lost(record)
         for container in list(self.containers.values()):
             if container.running:

@@ -18,6 +18,8 @@ OOM (design 5.4). Allowances, each for a case that the rules or the evidence lea
 7. A program that ended by itself in the same second in which its pod was asked to go: it may have been told to.
 8. A program that exits 137 or 143 by itself on a machine that is in trouble within two minutes: the rule takes it for
    killed with its machine.
+9. A start timeout is noticed by whoever looks after it, not when it passes: anything else that has hit the attempt by
+   then may be named.
 """
 
 from collections.abc import Callable, Iterable
@@ -48,7 +50,7 @@ def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool]) -> set[Cause
 
 def _verdict(blows: list[Blow], peers: list[Blow]) -> set[Cause]:
     lost = [blow for blow in blows if blow.kind is Kind.LOST]
-    dated = [blow for blow in blows if blow.kind not in (Kind.LOST, Kind.SILENT)]
+    dated = [blow for blow in blows if blow.kind not in (Kind.LOST, Kind.SILENT, Kind.STUCK)]
     right: set[Cause] = set()
     if any(blow.kind is Kind.SILENT for blow in blows):
         right |= {Cause.PREEMPTION, Cause.FAILURE}
@@ -58,7 +60,11 @@ def _verdict(blows: list[Blow], peers: list[Blow]) -> set[Cause]:
         right.add(Cause.PREEMPTION)
     elif peers and not right:
         right.add(Cause.FAILURE)
-    return right
+    return right | {blow.cause for blow in blows if blow.kind is Kind.STUCK and _first_or_as_early(blow, dated)}
+
+
+def _first_or_as_early(stuck: Blow, dated: list[Blow]) -> bool:
+    return all(int(stuck.time) <= int(blow.time) + 1 for blow in dated)
 
 
 def _first(dated: list[Blow], lost: list[Blow]) -> set[Cause]:

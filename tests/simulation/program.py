@@ -77,6 +77,9 @@ class Program:
 
     def started(self, container: "Container") -> None:
         """A container runs."""
+        if self.met and not self.broken:
+            # Whoever comes back cannot join those that have gone on without it.
+            self._break(container)
         self.members[container.slot] = container
         if self.broken:
             self._doom(container)
@@ -117,8 +120,10 @@ class Program:
 
     def ended(self, container: "Container", clean: bool) -> None:
         """A container does not run any more; unless it was done, its peers find out."""
-        if clean or self.broken:
-            return
+        if not clean and not self.broken:
+            self._break(container)
+
+    def _break(self, container: "Container") -> None:
         self.broken = True
         for member in self.members.values():
             if member is not container and member.running:

@@ -17,6 +17,8 @@ class User:
         self._rng = rng
         self.uid = ""
         """UID of the newest job."""
+        self.asked_to_go: dict[str, float] = {}
+        """When each job that somebody deleted was first asked to go, by UID."""
 
     @property
     def job(self) -> dict[str, Any] | None:
@@ -56,6 +58,7 @@ class User:
         if job is None:
             return
         self._cluster.say("user: deletes the job%s", " (foreground)" if foreground else "")
+        self.asked_to_go.setdefault(self.uid, self._cluster.timeline.now)
         if foreground and not job["metadata"].get("deletionTimestamp"):
             metadata = job["metadata"] | {"deletionTimestamp": self._store.stamp()}
             self._store.put_job("MODIFIED", job | {"metadata": metadata})

@@ -152,7 +152,7 @@ class Applier:
         except Conflict:
             await self._fetch(key)
             return None
-        self._cache.status_written(job, self._now())
+        self._cache.status_written(job, wanted, self._now())
         self._cache.jobs.upsert(written)
         # Not what the cache holds by now, which may be of a later generation than the plan.
         return read_job(written, job)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from slipway.api.status import SliceJobStatus
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.store import Key, NodeStore, PodStore
 from slipway.planner.actions import Announcement
@@ -20,6 +21,7 @@ class _Memory:
     told: Told
     checked: bool = False
     rejection: Rejection | None = None
+    begun: int | None = None
     status_written: datetime | None = None
     listed_at: datetime | None = None
 
@@ -53,6 +55,7 @@ class Cache:
             listed_at=memory.listed_at,
             older_waits=self.jobs.older_waits(job),
             asked_to_go=self.pods.asked_of(key),
+            begun_here=memory.begun,
             status_written=memory.status_written,
             settings=self.settings,
         )
@@ -66,9 +69,12 @@ class Cache:
         """The API server refuses one of the job's pods."""
         self._memory(job).rejection = rejection
 
-    def status_written(self, job: Job, at: datetime) -> None:
-        """The job's status was written."""
-        self._memory(job).status_written = at
+    def status_written(self, job: Job, status: SliceJobStatus, at: datetime) -> None:
+        """That status was written in place of the one the job had."""
+        memory = self._memory(job)
+        memory.status_written = at
+        if status.attempt != job.status.attempt:
+            memory.begun = status.attempt
 
     def pods_listed(self, job: Job, pods: Iterable[Pod], version: str, at: datetime) -> None:
         """All pods of the job were asked for at that time, and these are they."""

@@ -82,7 +82,10 @@ def _start_timeout(draft: Draft) -> Evidence | None:
     """Evidence once the pods have been scheduled for too long without all of them running."""
     if draft.seen.unscheduled or draft.seen.absent:
         return None
-    late = sorted((slot, pod) for slot, pod in draft.seen.live.items() if not pod.started)
+    # What a machine in trouble does not start is judged when the control plane gives the machine up.
+    late = sorted(
+        (slot, pod) for slot, pod in draft.seen.live.items() if not pod.started and draft.snapshot.machine_well(pod)
+    )
     bound = [pod.condition("PodScheduled") for _, pod in late]
     since = max((one.last_transition_time for one in bound if one and one.last_transition_time), default=None)
     if since is None:

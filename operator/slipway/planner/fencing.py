@@ -44,19 +44,21 @@ def clear(draft: Draft) -> None:
     waiting = [
         pod for pod in unwanted if not pod.going and pod.metadata.uid not in asked and not _ends_by_itself(draft, pod)
     ]
-    running = {pod.metadata.uid for pod in draft.seen.may_run}
-    known = (*draft.seen.live.values(), *draft.seen.strays)
-    ending = [pod for pod in known if pod.ending and pod.metadata.uid not in running]
+    stopped = {pod.metadata.uid for pod in waiting}
+    ending = [pod for pod in unwanted if pod.ending and pod.metadata.uid not in stopped]
     draft.act(*_deletions(waiting, _grace(draft), ended_too=False, ending=ending))
     draft.act(*_deletions(_outdated(draft), None, ended_too=True))
 
 
 def _ends_by_itself(draft: Draft, pod: Pod) -> bool:
-    """Whether it is a head pod whose driver has ended: its kubelet stops Ray, and the driver's log stays readable."""
-    driver = pod.worker.terminated if pod.is_head and pod.worker is not None else None
-    if driver is None or driver.finished_at is None or pod.crashed:
+    """Whether its kubelet is about to end it, for its program or driver has ended; so its log stays readable.
+
+    Of a head pod the kubelet stops Ray first.
+    """
+    end = pod.worker.terminated if pod.worker is not None and (pod.is_head or pod.ending) else None
+    if end is None or end.finished_at is None or pod.crashed or draft.snapshot.machine_gone(pod):
         return False
-    due = driver.finished_at + timedelta(seconds=draft.resolved.grace_period_seconds) + OVERDUE
+    due = end.finished_at + timedelta(seconds=0 if pod.ending else draft.resolved.grace_period_seconds) + OVERDUE
     if draft.now < due:
         draft.wake(due)
     return draft.now < due

@@ -11,7 +11,7 @@ from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, HostState, Resolved
 from slipway.planner.causes import BY_REASON, Evidence, Facts, judge
-from slipway.planner.snapshot import HEAD, Node, Pod, Slot, Snapshot, Vanished
+from slipway.planner.snapshot import ENDED_PHASES, HEAD, Node, Pod, Slot, Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
@@ -90,15 +90,15 @@ def observe(
         if _counts(lost, number, live, wanted, attempt):
             judging.examine(lost.pod, lost.pod.slot, lost.at)
             missing -= {lost.pod.slot}
-    if attempt is not None and attempt.running_time is not None and attempt.end_time is None:
-        untraced = sorted(missing - judging.succeeded)
-        judging.evidence += [_untraced(snapshot, number, slot, now) for slot in untraced]
+    if attempt is not None and attempt.end_time is None:
+        untraced = judging.untraced(missing, attempt)
+        judging.evidence += [_untraced(snapshot, number, slot, now) for slot in sorted(untraced)]
     succeeded = wanted & judging.succeeded
     return Observation(
         wanted=wanted,
         live=live,
         succeeded=succeeded,
-        may_run=tuple(pod for pod in (*live.values(), *strays) if _may_run(snapshot, pod)),
+        may_run=tuple(pod for pod in (*live.values(), *strays) if _may_run(pod)),
         started=succeeded | {slot for slot, pod in live.items() if pod.started},
         evidence=tuple(judging.evidence),
         strays=tuple(strays),
@@ -116,10 +116,16 @@ class _Judging:
     now: datetime
     succeeded: set[Slot]
     evidence: list[Evidence] = field(default_factory=list)
+    never_bound: set[Slot] = field(default_factory=set)
+    """Slots whose pod is gone and was not seen on a node."""
 
     def examine(self, pod: Pod, slot: Slot, gone_at: datetime | None) -> None:
         node = self.snapshot.nodes.get(pod.spec.node_name)
-        if slot in self.succeeded or _ran_nothing(pod):
+        if slot in self.succeeded:
+            return
+        if not pod.spec.node_name and not pod.ended:
+            # It ran nothing, as far as is known, and is simply created again.
+            self.never_bound |= set() if gone_at is None else {slot}
             return
         facts = Facts(
             pod=pod,
@@ -135,6 +141,19 @@ class _Judging:
         elif found := judge(facts):
             self.evidence.append(found)
 
+    def untraced(self, missing: frozenset[Slot], attempt: Attempt) -> set[Slot]:
+        """Slots whose pod was there, is gone, and left nothing that says why; `missing` are those without any pod."""
+        found: set[Slot] = set()
+        done_early = self.succeeded and self.snapshot.begun_here != attempt.number
+        if attempt.running_time is not None or done_early:
+            # A process that did not see the attempt begin cannot tell a pod that is gone from one never made; beside
+            # hosts that are done, making one would start a program whose peers have left.
+            found |= missing
+        if self.evidence:
+            # A watch that was cut may not have told of its node, and its end is what its peers died of.
+            found |= self.never_bound
+        return found - self.succeeded
+
 
 @lru_cache(maxsize=64)
 def _slots(slices: int, hosts: int, with_head: bool) -> frozenset[Slot]:
@@ -143,7 +162,7 @@ def _slots(slices: int, hosts: int, with_head: bool) -> frozenset[Slot]:
 
 
 def _untraced(snapshot: Snapshot, number: int, slot: Slot, now: datetime) -> Evidence:
-    """Every host ran, and the pod of this one is not there and was not seen going."""
+    """The pod of this host is not there, and was not seen going from a machine."""
     name = names.name_of(snapshot.job.name, number, slot)
     return Evidence(
         rule=BY_REASON["PodDeleted"],
@@ -156,17 +175,13 @@ def _untraced(snapshot: Snapshot, number: int, slot: Slot, now: datetime) -> Evi
     )
 
 
-def _may_run(snapshot: Snapshot, pod: Pod) -> bool:
+def _may_run(pod: Pod) -> bool:
     """Whether a container of the pod may run, or be started anew.
 
-    A younger machine of the same name starts every pod of its node whose phase does not say that it has ended.
+    A machine that comes back with an empty disk starts every pod of its node whose phase does not say that it has
+    ended, whatever is said of its containers.
     """
-    return not pod.ended or (pod.ending and snapshot.machine_gone(pod))
-
-
-def _ran_nothing(pod: Pod) -> bool:
-    """A pod that never had a node ran nothing and is simply created again."""
-    return not pod.spec.node_name and not pod.ended
+    return pod.status.phase not in ENDED_PHASES
 
 
 def _uneventful(pod: Pod, node: Node | None) -> bool:

@@ -390,6 +390,8 @@ class Snapshot:
     """Whether an older job waits for capacity of the same shape."""
     asked_to_go: frozenset[str] = frozenset()
     """UIDs of pods whose deletion the API server has confirmed but the watch has not shown yet."""
+    begun_here: int | None = None
+    """The last attempt that this process has begun."""
     status_written: datetime | None = None
     """When this process last wrote the status."""
     settings: Settings = Settings()
@@ -409,6 +411,13 @@ class Snapshot:
             return lost is not None and (since is None or since <= lost)
         created = node.metadata.creation_timestamp
         return created is not None and since is not None and created > since
+
+    def machine_well(self, pod: Pod) -> bool:
+        """Whether nothing is known to be wrong with the machine a pod was bound to."""
+        node = self.nodes.get(pod.spec.node_name)
+        if node is not None and node.ready is not None and node.ready.status != "True":
+            return False
+        return not self.machine_gone(pod)
 
     def unknown_nodes(self, pods: Iterable[Pod]) -> tuple[str, ...]:
         """Nodes of these pods of which it is not known whether they are there."""
