@@ -12,9 +12,9 @@ from slipway.cluster.apply import MAX_CREATES, Blocked
 from slipway.cluster.errors import NotFound
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
-    CheckPod,
-    CreateObjects,
+    Check,
     CreatePods,
+    CreateServices,
     DeleteJob,
     DeletePods,
     ForceDeletePod,
@@ -122,7 +122,7 @@ async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Ben
 
 async def test_a_good_pod_passes_the_check_and_nothing_is_made(bench: Bench) -> None:
     job = await bench.job(hosts=1)
-    assert await bench.act(job, CheckPod(PodFactory(job, Settings()).pod(0, (0, 0)))) == 0
+    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, (0, 0)), service(job)))) == 0
     assert bench.now().checked
     assert await bench.pods() == {}
 
@@ -137,7 +137,7 @@ async def test_a_good_pod_passes_the_check_and_nothing_is_made(bench: Bench) -> 
 )
 async def test_a_bad_pod_is_rejected_in_the_servers_words(bench: Bench, template: Any, words: str) -> None:
     job = await bench.job(hosts=1, podTemplate={"spec": template})
-    assert await bench.act(job, CheckPod(PodFactory(job, Settings()).pod(0, (0, 0)))) == 0
+    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, (0, 0)), service(job)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert words in rejection.message
@@ -147,14 +147,15 @@ async def test_a_bad_pod_is_rejected_in_the_servers_words(bench: Bench, template
 async def test_the_service_is_made_once(bench: Bench) -> None:
     job = await bench.job()
     for _ in range(2):
-        await bench.act(job, CreateObjects((service(job),)))
+        await bench.act(job, CreateServices(0, (service(job),)))
+    assert bench.now().served == 0
     await bench.api.get(f"{paths.services(bench.namespace)}/train", JsonObject)
 
 
 async def test_an_object_of_somebody_else_is_named_and_nothing_more_is_made(bench: Bench, kubectl: Kubectl) -> None:
     kubectl("create", "service", "clusterip", "train", "--clusterip=None")
     job = await bench.job(hosts=1)
-    assert await bench.act(job, CreateObjects((service(job),)), CreatePods(0, ((0, 0),))) == 0
+    assert await bench.act(job, CreateServices(0, (service(job),)), CreatePods(0, ((0, 0),))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert rejection.reason == NAME_TAKEN
@@ -162,11 +163,22 @@ async def test_an_object_of_somebody_else_is_named_and_nothing_more_is_made(benc
     assert await bench.pods() == {}
 
 
+async def test_a_name_that_somebody_else_has_is_found_before_anything_is_made(bench: Bench, kubectl: Kubectl) -> None:
+    kubectl("create", "service", "clusterip", "train", "--clusterip=None")
+    job = await bench.job(hosts=1)
+    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, (0, 0)), service(job)))) == 0
+    rejection = bench.now().rejection
+    assert rejection is not None
+    assert (rejection.reason, bench.now().checked) == (NAME_TAKEN, False)
+
+
 async def test_an_object_of_an_earlier_job_of_this_name_has_to_go_first(bench: Bench) -> None:
     job = await bench.job()
-    await bench.act(replace(job, uid="an-earlier-one"), CreateObjects((service(replace(job, uid="an-earlier-one")),)))
+    await bench.act(
+        replace(job, uid="an-earlier-one"), CreateServices(0, (service(replace(job, uid="an-earlier-one")),))
+    )
     with pytest.raises(Blocked, match="Service train of an earlier job of this name must go first"):
-        await bench.act(job, CreateObjects((service(job),)))
+        await bench.act(job, CreateServices(0, (service(job),)))
 
 
 async def test_a_live_list_shows_what_the_watch_has_not(bench: Bench, kubectl: Kubectl) -> None:

@@ -8,9 +8,10 @@ from slipway.cluster import paths
 from slipway.cluster.wire import JsonObject
 from slipway.planner import ray
 from slipway.planner.actions import (
-    CheckPod,
+    Check,
     CreateObjects,
     CreatePods,
+    CreateServices,
     CreateToken,
     DeletePods,
 )
@@ -36,7 +37,7 @@ async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:
 async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:
     job = await bench.job(ray=RUN)
     for _ in range(2):
-        await bench.act(job, CreateObjects((ray.service(job), ray.network_policy(job))))
+        await bench.act(job, CreateObjects((ray.network_policy(job),)), CreateServices(0, (ray.service(job),)))
     await bench.api.get(f"{paths.services(bench.namespace)}/train-head", JsonObject)
     await bench.api.get(f"{paths.network_policies(bench.namespace)}/train-ray", JsonObject)
 
@@ -57,7 +58,7 @@ async def test_each_kind_of_pod_is_checked(bench: Bench, part: str) -> None:
     bad = {"resources": {"requests": {"cpu": "much"}}}
     job = await bench.job(hosts=1, **({"ray": RUN | {"head": bad}} if part == "head" else {"ray": RUN} | bad))
     factory = PodFactory(job, Settings())
-    assert await bench.act(job, CheckPod(factory.pod(0, (0, 0)), factory.pod(0, HEAD))) == 0
+    assert await bench.act(job, Check((factory.pod(0, (0, 0)), factory.pod(0, HEAD)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert "much" in rejection.message or "quantities" in rejection.message

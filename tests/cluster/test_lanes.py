@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from slipway.cluster.lanes import MAX_IN_FLIGHT, Lanes
-from slipway.cluster.removal import MAX_DELETES, _parts
+from slipway.cluster.removal import _part_size, _parts
 
 
 async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
@@ -58,7 +58,14 @@ async def test_nothing_to_do_is_done_at_once() -> None:
 
 def test_a_slice_is_deleted_by_one_request_and_a_large_one_by_several() -> None:
     whole = "slipway.dev/job-uid=u,slipway.dev/attempt=1,slipway.dev/slice=2"
-    assert list(_parts("u", 1, 2, list(range(MAX_DELETES)))) == [whole]
-    parts = list(_parts("u", 1, 2, list(range(MAX_DELETES + 1))))
-    assert parts[1] == f"{whole},slipway.dev/host in ({MAX_DELETES})"
+    assert list(_parts("u", (1, 2), list(range(8)), 8)) == [whole]
+    parts = list(_parts("u", (1, 2), list(range(9)), 8))
+    assert parts[1] == f"{whole},slipway.dev/host in (8)"
     assert len(parts) == 2
+
+
+@pytest.mark.parametrize(
+    ("pods", "size"), [(1, 8), (256, 8), (257, 9), (8192, 256)], ids=["one", "all lanes busy", "one more", "huge"]
+)
+def test_deletions_are_spread_over_the_lanes(pods: int, size: int) -> None:
+    assert _part_size(pods) == size

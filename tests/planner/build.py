@@ -16,7 +16,7 @@ import msgspec
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Condition, SliceJobStatus
-from slipway.planner.actions import Action, CreatePods, DeletePods, ForceDeletePod, ListPods, Plan
+from slipway.planner.actions import Action, CreatePods, CreateServices, DeletePods, ForceDeletePod, ListPods, Plan
 from slipway.planner.news import news, story
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import (
@@ -148,6 +148,7 @@ class World:
         """Whether the API server lets the pods be listed."""
         self.listed_at: datetime | None = None
         self.begun_here: int | None = None
+        self.served: int | None = None
         self.told: list[str] = []
 
     @property
@@ -178,6 +179,7 @@ class World:
             older_waits=self.older_waits,
             listed_at=self.listed_at,
             begun_here=self.begun_here,
+            served=self.served,
         )
 
     @property
@@ -224,6 +226,8 @@ class World:
                     PodHandle(self, key).is_deleted(30 if action.grace_seconds is None else action.grace_seconds)
                     if pod.ended or not pod.spec.node_name:
                         PodHandle(self, key).vanishes()
+        elif isinstance(action, CreateServices):
+            self.served = action.attempt
         elif isinstance(action, ForceDeletePod):
             key = next(key for key, pod in self.pods.items() if pod.metadata.uid == action.uid)
             PodHandle(self, key).vanishes()

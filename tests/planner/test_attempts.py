@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from slipway.api.status import Cause, Phase
-from slipway.planner.actions import CheckPod, CreateObjects, CreatePods, DeletePods, ForceDeletePod, LookAtNodes
+from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, LookAtNodes
+from slipway.planner.snapshot import NAME_TAKEN, Rejection
 
 from .build import World, actions_of
 
@@ -14,8 +15,8 @@ def test_a_new_job_asks_the_api_server_before_anything_exists() -> None:
     world = World(slices=2, hosts=2)
     world.checked = False
     decision = world.plan()
-    [check] = actions_of(decision, CheckPod)
-    assert check.body["metadata"]["name"] == "train-0-0-0"
+    [check] = actions_of(decision, Check)
+    assert [one["metadata"]["name"] for one in check.bodies] == ["train-0-0-0", "train"]
     assert decision.status == world.status
 
 
@@ -24,8 +25,26 @@ def test_all_pods_of_an_attempt_are_made_at_once_after_the_status_says_so() -> N
     decision = world.plan()
     assert decision.status.attempt == 0
     assert decision.status.phase is Phase.STARTING
-    assert [type(action) for action in decision.actions] == [CreateObjects, CreatePods]
-    assert decision.actions[1] == CreatePods(0, ((0, 0), (0, 1), (1, 0), (1, 1)))
+    assert [type(action) for action in decision.actions] == [CreatePods, CreateServices]
+    assert decision.actions[0] == CreatePods(0, ((0, 0), (0, 1), (1, 0), (1, 1)))
+
+
+def test_a_process_that_takes_over_sees_to_the_services_of_what_it_finds() -> None:
+    """The old one may have died between the pods and their Service."""
+    world = World(slices=1, hosts=2).run()
+    world.served = None
+    [finding] = actions_of(world.step(), CreateServices)
+    assert finding.attempt == 0
+    assert actions_of(world.step(), CreateServices) == []
+
+
+def test_after_a_refusal_the_services_come_first_for_their_name_may_be_taken() -> None:
+    world = World(slices=1, hosts=2)
+    world.rejection = Rejection("Service train is somebody else's", world.now, NAME_TAKEN)
+    world.step()
+    assert world.pods == {}
+    decision = world.step(seconds=61)
+    assert [type(action) for action in decision.actions] == [CreateServices, CreatePods]
 
 
 def test_an_attempt_takes_two_writes_until_it_runs() -> None:

@@ -11,9 +11,10 @@ from slipway.api.status import Cause, Condition
 from slipway.planner import ray
 from slipway.planner.acceptance import Unacceptable, resolve
 from slipway.planner.actions import (
-    CheckPod,
+    Check,
     CreateObjects,
     CreatePods,
+    CreateServices,
     CreateToken,
     DeletePods,
 )
@@ -302,9 +303,8 @@ def test_what_no_schema_can_see_is_refused(fields: dict[str, Any], said: str) ->
 def test_both_kinds_of_pods_are_checked_before_anything_exists() -> None:
     world = World(slices=1, hosts=2, **RUN)
     world.checked = False
-    [check] = actions_of(world.plan(), CheckPod)
-    assert check.body["metadata"]["name"] == "train-0-0-0"
-    assert check.head["metadata"]["name"] == "train-0-head"
+    [check] = actions_of(world.plan(), Check)
+    assert [one["metadata"]["name"] for one in check.bodies] == ["train-0-0-0", "train-0-head", "train", "train-head"]
 
 
 def test_an_attempt_makes_the_head_its_workers_and_what_they_need() -> None:
@@ -312,10 +312,10 @@ def test_an_attempt_makes_the_head_its_workers_and_what_they_need() -> None:
     decision = world.step()
     [around] = actions_of(decision, CreateObjects)
     assert [(one["kind"], one["metadata"]["name"]) for one in around.bodies] == [
-        ("Service", "train"),
-        ("Service", "train-head"),
         ("NetworkPolicy", "train-ray"),
     ]
+    [finding] = actions_of(decision, CreateServices)
+    assert [one["metadata"]["name"] for one in finding.bodies] == ["train", "train-head"]
     assert len(actions_of(decision, CreateToken)) == 1
     [create] = actions_of(decision, CreatePods)
     assert create.slots == (HEAD, (0, 0), (0, 1))

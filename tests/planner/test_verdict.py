@@ -208,3 +208,22 @@ def test_a_node_recreated_under_its_name_is_another_machine() -> None:
     world.until_restarted()
     assert world.status.preemptions == 1
     assert world.status.attempts[1].reason == "NodeLost"
+
+
+def test_a_deletion_came_when_it_was_asked_for_however_long_the_program_took_to_obey() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).is_deleted(grace=10)
+    world.now += timedelta(seconds=3)
+    world.pod(0, 1).exits(137).ends_as("Failed", "Evicted", "Pod ephemeral local storage usage exceeds the total limit")
+    world.pod(0, 0).exits(143)
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
+
+
+def test_a_pod_deleted_after_a_peer_had_failed_does_not_explain_that_failure() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1)
+    world.now += timedelta(seconds=9)
+    world.pod(0, 1).is_deleted()
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)

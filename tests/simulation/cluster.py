@@ -85,9 +85,21 @@ class Cluster:
             script = self.script(key)
             self.say("attempt %d is going to %s (%s)", key[1], script.will.value, script)
             self.programs[key] = Program(
-                key, self.shape.slices * self.shape.hosts, script, self.timeline, self.rng, self._will
+                key,
+                self.shape.slices * self.shape.hosts,
+                script,
+                self.timeline,
+                self.rng,
+                self._will,
+                lambda: key[0] in self.store.dependents.values(),
             )
         return self.programs[key]
+
+    def served(self, owner: str) -> None:
+        """A job has its Service: hosts that waited for each other's names go on."""
+        for key, program in self.programs.items():
+            if key[0] == owner:
+                program.meet()
 
     def _will(self, program: Program, container: Container, ending: Ending, why: str) -> None:
         machine = self.machines.get(self.node_of(container.uid))

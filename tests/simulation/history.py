@@ -42,6 +42,7 @@ class History:
         self.store = Store(self.timeline)
         self.cluster = Cluster(self.timeline, rng, self.store, self.truth, self.plot.shape, self._script, self._say)
         self.store.on_pod = self.cluster.observe_pod
+        self.store.on_dependent = self.cluster.served
         self.controllers = Controllers(self.cluster)
         self.faults = Faults(self.cluster, self.controllers)
         self.invariants = Invariants(self.cluster, self._noticed, self._unseen)

@@ -68,6 +68,8 @@ class Program:
     rng: random.Random
     on_end: Callable[["Program", "Container", Ending, str], None]
     """Called when a container ends, with the reason: "will", "peer" or "killed"."""
+    reachable: Callable[[], bool]
+    """Whether the names of the hosts can be looked up."""
     members: dict[Slot, "Container"] = field(default_factory=dict)
     timers: list[Timer] = field(default_factory=list)
     met: bool = False
@@ -85,7 +87,13 @@ class Program:
             self._doom(container)
         elif self.script.early and self.script.slot == container.slot and self.script.will is not Will.SUCCEED:
             self._later(self.script.after, container, self._failure(), "will")
-        if not self.met and sum(one.running for one in self.members.values()) == self.expected:
+        self.meet()
+
+    def meet(self) -> None:
+        """Work begins once all are there and find each other."""
+        if self.met or not self.reachable():
+            return
+        if sum(one.running for one in self.members.values()) == self.expected:
             self.met = True
             self._work()
 

@@ -121,7 +121,10 @@ class Server:
         return _encode(self._store.jobs[name])
 
     def _get_pod(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
-        return _encode(self._pod(name).pod)
+        record = self._pod(name)
+        shown = json.loads(_encode(record.pod))
+        shown["metadata"]["ownerReferences"] = [{"kind": names.KIND, "uid": record.owner}]
+        return _encode(shown)
 
     def _pod(self, name: str) -> PodRecord:
         if name not in self._store.pods:
@@ -165,10 +168,13 @@ class Server:
         name = body["metadata"]["name"]
         if (resource, name) in self._store.dependents:
             raise refuse(409, "AlreadyExists", f"{resource} {name} already exists")
+        if query.get("dryRun"):
+            return b"{}"
         owner = body["metadata"]["ownerReferences"][0]["uid"]
         self._store.dependents[(resource, name)] = owner
         if owner not in self._store.owners():
             self._store.on_job_gone()
+        self._store.on_dependent(owner)
         return b"{}"
 
     def _get_dependent(self, resource: str, name: str, *, who: str, query: Query, body: Body) -> bytes:

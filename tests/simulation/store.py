@@ -90,6 +90,7 @@ class Store:
         """The last version of each pod that is gone, by UID."""
         self.on_pod: Callable[[str, PodRecord], None] = lambda kind, record: None
         self.on_job_gone: Callable[[], None] = lambda: None
+        self.on_dependent: Callable[[str], None] = lambda owner: None
         self._uids = 0
 
     def new_uid(self, kind: str) -> str:

@@ -90,6 +90,17 @@ def nobody_looks_before_a_timeout(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Draft, "reached", lambda draft, due: draft.now >= due or draft.wake(due) or False)
 
 
+def services_are_made_with_the_pods_only(patch: pytest.MonkeyPatch) -> None:
+    """A process that died between the pods and their Service leaves them without names."""
+    create = attempts.create
+
+    def broken(draft: Draft) -> None:
+        if draft.seen.absent:
+            create(draft)
+
+    patch.setattr(attempts, "create", broken)
+
+
 def a_list_drops_nothing(patch: pytest.MonkeyPatch) -> None:
     """What vanished while the watch was cut is believed to be there for ever."""
 
@@ -117,7 +128,8 @@ BREAKAGES: tuple[tuple[Breakage, int], ...] = (
     (charged_when_ended, 1),
     (every_exit_0_is_a_success, 450),
     (preemptions_count_as_failures, 1),
-    (nobody_looks_before_a_timeout, 1650),
+    (nobody_looks_before_a_timeout, 3850),
+    (services_are_made_with_the_pods_only, 1),
     (a_list_drops_nothing, 1),
     (an_old_leader_goes_on, 400),
     (a_final_phase_is_taken_back, 400),

@@ -30,9 +30,10 @@ from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
     Action,
     Body,
-    CheckPod,
+    Check,
     CreateObjects,
     CreatePods,
+    CreateServices,
     CreateToken,
     DeleteJob,
     DeletePods,
@@ -64,6 +65,7 @@ _REFUSALS: Final = (BadRequest, Forbidden, Invalid)
 _COLLECTIONS: Final = {
     "ConfigMap": paths.config_maps,
     "NetworkPolicy": paths.network_policies,
+    "Pod": paths.pods,
     "Service": paths.services,
 }
 
@@ -165,10 +167,10 @@ class Applier:
 
     async def _act(self, action: Action, job: Job) -> float | None:
         match action:
-            case CheckPod():
-                return await self._check_pod(action, job)
-            case CreateObjects():
-                await self._lanes.run(action.bodies, lambda body: self._ensure(body, job))
+            case Check():
+                return await self._check(action, job)
+            case CreateObjects() | CreateServices():
+                await self._create_objects(action, job)
             case CreateToken():
                 await self._create_token(action, job)
             case CreatePods():
@@ -203,17 +205,24 @@ class Applier:
         self._cache.pods_listed(job, listing.items, listing.resource_version, at)
         return NOW
 
-    async def _check_pod(self, action: CheckPod, job: Job) -> float:
-        for body in filter(None, (action.head, action.body)):
-            try:
-                await self._api.create(paths.pods(job.namespace), body, Pod, check=True)
-            except AlreadyExists:
-                continue
-            except _REFUSALS as error:
-                self._refused(job, error)
-                return NOW
+    async def _check(self, action: Check, job: Job) -> float:
+        async def check(body: Body) -> None:
+            # What an earlier job of this name has left goes by itself.
+            with suppress(Blocked):
+                await self._ensure(body, job, check=True)
+
+        try:
+            await self._lanes.run(action.bodies, check)
+        except _REFUSALS as error:
+            self._refused(job, error)
+            return NOW
         self._cache.accepted(job)
         return NOW
+
+    async def _create_objects(self, action: CreateObjects | CreateServices, job: Job) -> None:
+        await self._lanes.run(action.bodies, lambda body: self._ensure(body, job))
+        if isinstance(action, CreateServices):
+            self._cache.served(job, action.attempt)
 
     async def _create_token(self, action: CreateToken, job: Job) -> None:
         """Only creating is needed, and allowed: the name is of this very job, and nobody here reads Secrets."""
@@ -221,10 +230,10 @@ class Applier:
         with suppress(AlreadyExists):
             await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
 
-    async def _ensure(self, body: Body, job: Job) -> None:
+    async def _ensure(self, body: Body, job: Job, *, check: bool = False) -> None:
         collection = _COLLECTIONS[body["kind"]](job.namespace)
         try:
-            await self._api.create(collection, body, msgspec.Raw)
+            await self._api.create(collection, body, msgspec.Raw, check=check)
         except AlreadyExists:
             path = f"{collection}/{body['metadata']['name']}"
             found = await self._api.get(path, _Owned)

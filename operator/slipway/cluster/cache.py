@@ -21,6 +21,7 @@ class _Memory:
     told: Told
     checked: bool = False
     rejection: Rejection | None = None
+    served: int | None = None
     begun: int | None = None
     status_written: datetime | None = None
     listed_at: datetime | None = None
@@ -55,6 +56,7 @@ class Cache:
             listed_at=memory.listed_at,
             older_waits=self.jobs.older_waits(job),
             asked_to_go=self.pods.asked_of(key),
+            served=memory.served,
             begun_here=memory.begun,
             status_written=memory.status_written,
             settings=self.settings,
@@ -75,6 +77,10 @@ class Cache:
         memory.status_written = at
         if status.attempt != job.status.attempt:
             memory.begun = status.attempt
+
+    def served(self, job: Job, attempt: int) -> None:
+        """The Services are there for an attempt of the job."""
+        self._memory(job).served = attempt
 
     def pods_listed(self, job: Job, pods: Iterable[Pod], version: str, at: datetime) -> None:
         """All pods of the job were asked for at that time, and these are they."""

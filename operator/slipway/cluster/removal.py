@@ -1,6 +1,7 @@
 """Deletes what the planner wants gone, and nothing that merely has its name."""
 
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -9,15 +10,15 @@ from slipway.cluster import paths
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Conflict, NotFound
-from slipway.cluster.lanes import Lanes
+from slipway.cluster.lanes import MAX_IN_FLIGHT, Lanes
 from slipway.cluster.store import Key
 from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.snapshot import HEAD, Job, Node, Pod
 
 log = logging.getLogger(__name__)
 
-MAX_DELETES: Final = 64
-"""Pods deleted by one request where there are more: the server deletes a collection one by one."""
+MIN_DELETES: Final = 8
+"""Pods that are worth a request of their own: the server deletes a collection one by one, and looks for it first."""
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -51,8 +52,10 @@ class Remover:
             )
             self._cache.pods.ask(key, (pod.metadata.uid for pod in gone))
 
+        size = _part_size(sum(map(len, hosts.values())))
         await self._lanes.run(
-            [part for one in hosts for part in _parts(job.uid, action.attempt, one, hosts[one], spared[one])], delete
+            [part for one in hosts for part in _parts(job.uid, (action.attempt, one), hosts[one], size, spared[one])],
+            delete,
         )
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
@@ -65,7 +68,10 @@ class Remover:
         async def delete(selector: str) -> None:
             await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=selector)
 
-        await self._lanes.run([one for place, known in hosts.items() for one in _parts(job_uid, *place, known)], delete)
+        size = _part_size(sum(map(len, hosts.values())))
+        await self._lanes.run(
+            [one for place, known in hosts.items() for one in _parts(job_uid, place, known, size)], delete
+        )
         # Whatever the cache did not know of.
         await delete(f"{names.LABEL_JOB_UID}={job_uid}")
 
@@ -97,15 +103,23 @@ class Remover:
             return
 
 
-def _parts(job_uid: str, attempt: int, index: int, hosts: Sequence[int], spared: Sequence[int] = ()) -> Iterable[str]:
-    """Label selectors that together match the slice's pods of an attempt."""
+def _part_size(pods: int) -> int:
+    """Most pods to delete by one request, so that no lane stands idle and none has more than one large request."""
+    return max(MIN_DELETES, math.ceil(pods / MAX_IN_FLIGHT))
+
+
+def _parts(
+    job_uid: str, place: tuple[int, int], hosts: Sequence[int], size: int, spared: Sequence[int] = ()
+) -> Iterable[str]:
+    """Label selectors that together match the pods of an attempt's slice, each at most `size` of them."""
+    attempt, index = place
     whole = f"{names.LABEL_JOB_UID}={job_uid},{names.LABEL_ATTEMPT}={attempt},"
     if index == HEAD[0]:
         yield whole + f"{names.LABEL_ROLE}={names.ROLE_HEAD}"
         return
     whole += f"{names.LABEL_SLICE}={index}"
-    if len(hosts) <= MAX_DELETES:
+    if len(hosts) <= size:
         yield f"{whole},{names.LABEL_HOST} notin ({','.join(map(str, spared))})" if spared else whole
         return
-    for first in range(0, len(hosts), MAX_DELETES):
-        yield f"{whole},{names.LABEL_HOST} in ({','.join(map(str, hosts[first : first + MAX_DELETES]))})"
+    for first in range(0, len(hosts), size):
+        yield f"{whole},{names.LABEL_HOST} in ({','.join(map(str, hosts[first : first + size]))})"

@@ -12,17 +12,27 @@ Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class CheckPod:
-    """Ask the API server, in a strict dry run, whether it would take this pod, and the Ray head's if there is one."""
+class Check:
+    """Ask the API server, in a strict dry run, whether it would take these: one pod of each kind, and the Services."""
 
-    body: Body
-    head: Body | None = None
+    bodies: tuple[Body, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CreateObjects:
-    """Make what the pods need around them: Services, host lists, a NetworkPolicy; those that are there are fine."""
+    """Make what the pods need before them: host lists, a NetworkPolicy; those that are there are fine."""
 
+    bodies: tuple[Body, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateServices:
+    """Make the Services by which the pods of an attempt find each other; those that are there are fine.
+
+    They come after the pods: the control plane writes the addresses of a Service anew for each pod that appears.
+    """
+
+    attempt: int
     bodies: tuple[Body, ...]
 
 
@@ -84,8 +94,9 @@ class DeleteJob:
 
 
 Action = (
-    CheckPod
+    Check
     | CreateObjects
+    | CreateServices
     | CreateToken
     | CreatePods
     | DeletePods

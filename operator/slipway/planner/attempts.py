@@ -10,7 +10,7 @@ from datetime import timedelta
 from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
 from slipway.planner import budgets, environment, fencing, ray
-from slipway.planner.actions import Action, CreateObjects, CreatePods, CreateToken
+from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken
 from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
@@ -182,30 +182,48 @@ def _begin(draft: Draft, slices: int) -> None:
 
 
 def create(draft: Draft) -> None:
-    """Ask for the pods the active attempt lacks, and before its first ones for what they need."""
-    attempt, seen = draft.active, draft.seen
-    if attempt is None or attempt.running_time is not None or not seen.absent:
+    """Ask for what the active attempt lacks: its pods, and the Services by which they find each other."""
+    attempt = draft.active
+    if attempt is None:
         return
+    pods = _missing_pods(draft, attempt)
+    if not pods and not draft.seen.live:
+        return
+    found = draft.snapshot.served == attempt.number
+    finding = () if found else (CreateServices(attempt.number, services(draft)),)
+    # After a refusal it may be the Service's name that is still taken, and then no pod shall be made.
+    draft.act(*((*finding, *pods) if draft.snapshot.rejection is not None else (*pods, *finding)))
+
+
+def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
+    """What makes the pods that the attempt lacks, if now is the time, and before its first ones what they need."""
+    seen = draft.seen
+    if attempt.running_time is not None or not seen.absent:
+        return ()
     if draft.problem is not None:
         draft.blocked = (draft.problem.reason, draft.problem.message)
-        return
+        return ()
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
-        return
+        return ()
     if (rejection := draft.snapshot.rejection) is not None:
         again = rejection.at + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
         if draft.now < again:
             draft.wake(again)
-            return
-    if not seen.live:
-        draft.act(*_surroundings(draft, attempt.number))
-    draft.act(CreatePods(attempt.number, tuple(sorted(seen.absent))))
+            return ()
+    before = () if seen.live else _surroundings(draft, attempt.number)
+    return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent))))
 
 
 def _surroundings(draft: Draft, number: int) -> tuple[Action, ...]:
     """What has to be there before the first pod of an attempt."""
     job = draft.job
-    host_lists = config_maps(job, number, draft.granted, draft.resolved)
+    bodies = config_maps(job, number, draft.granted, draft.resolved)
     if draft.spec.ray is None:
-        return (CreateObjects((service(job), *host_lists)),)
-    around = (service(job), ray.service(job), ray.network_policy(job), *host_lists)
-    return CreateObjects(around), CreateToken(ray.token_secret(job))
+        return (CreateObjects(bodies),) if bodies else ()
+    return CreateObjects((ray.network_policy(job), *bodies)), CreateToken(ray.token_secret(job))
+
+
+def services(draft: Draft) -> tuple[Body, ...]:
+    """The Services of the job."""
+    job = draft.job
+    return (service(job),) if draft.spec.ray is None else (service(job), ray.service(job))

@@ -359,7 +359,7 @@ class Evidence:
     exit_code: int | None = None
     log: str | None = None
     confirmed: bool = True
-    """Whether the kubelet confirmed the container's end; a machine that died never does."""
+    """Whether it is known when it happened: a machine that died never confirms the end of its containers."""
 
 
 def judge(facts: Facts) -> Evidence | None:
@@ -380,6 +380,8 @@ def _evidence(rule: Rule, seen: str, facts: Facts) -> Evidence:
     where = f"{names.place_of(pod.slot)} (pod {pod.metadata.name}"
     where += f" on node {pod.spec.node_name})" if pod.spec.node_name else ")"
     line = last_line(log) if rule.outranked else ""
+    # When a machine died nobody knows; a deletion says when it was asked for.
+    dated = rule.reason == "PodDeleted" and pod.going_since is not None
     return Evidence(
         rule=rule,
         time=_time(rule, facts),
@@ -390,7 +392,7 @@ def _evidence(rule: Rule, seen: str, facts: Facts) -> Evidence:
         node=pod.spec.node_name or None,
         exit_code=end.exit_code if end else None,
         log=log,
-        confirmed=not (facts.lost and rule.cause is Cause.PREEMPTION),
+        confirmed=dated or not facts.lost or rule.cause is not Cause.PREEMPTION,
     )
 
 
@@ -402,6 +404,8 @@ def _time(rule: Rule, facts: Facts) -> datetime:
         # A kubelet refuses a pod as soon as it is bound, and leaves no time of its own.
         bound.last_transition_time if bound else None,
         condition.last_transition_time if condition else None,
+        # The program ends only as its grace allows; what came in between did not come first.
+        facts.deleted_by_others if rule.reason == "PodDeleted" else None,
         facts.end.finished_at if facts.end else None,
         facts.pod.going_since if not facts.ours else None,
         ready.last_transition_time if rule.reason == "NodeLost" and ready and ready.status != "True" else None,

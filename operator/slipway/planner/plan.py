@@ -12,7 +12,7 @@ from typing import Final
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import attempts, capacity, fencing, lifecycle, summary
 from slipway.planner.acceptance import Unacceptable, changed_since, resolve
-from slipway.planner.actions import CheckPod, DeletePods, Plan
+from slipway.planner.actions import Check, DeletePods, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import HEAD, POD_REJECTED, Snapshot
@@ -87,8 +87,8 @@ def _check(draft: Draft) -> Plan | None:
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
     factory = PodFactory(job, snapshot.settings)
-    head = factory.pod(0, HEAD) if draft.spec.ray is not None else None
-    return Plan(job.status, (CheckPod(factory.pod(0, (0, 0)), head),))
+    pods = [factory.pod(0, slot) for slot in ((0, 0), HEAD) if slot in draft.seen.wanted]
+    return Plan(job.status, (Check((*pods, *attempts.services(draft))),))
 
 
 def _refusal(snapshot: Snapshot, problem: Unacceptable, now: datetime) -> Plan:

@@ -390,6 +390,8 @@ class Snapshot:
     """Whether an older job waits for capacity of the same shape."""
     asked_to_go: frozenset[str] = frozenset()
     """UIDs of pods whose deletion the API server has confirmed but the watch has not shown yet."""
+    served: int | None = None
+    """The last attempt whose Services this process has seen to."""
     begun_here: int | None = None
     """The last attempt that this process has begun."""
     status_written: datetime | None = None
