@@ -8,7 +8,7 @@ import pytest
 
 from slipway.api.status import Phase, SliceJobStatus
 from slipway.cluster import paths
-from slipway.cluster.apply import MAX_CREATES, Blocked
+from slipway.cluster.apply import MAX_CREATES
 from slipway.cluster.errors import NotFound
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
@@ -22,7 +22,7 @@ from slipway.planner.actions import (
     Plan,
 )
 from slipway.planner.pods import PodFactory, service
-from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Settings
+from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Settings
 from tests.cluster.bench import Bench, now
 from tests.conftest import Kubectl
 
@@ -84,8 +84,10 @@ async def test_a_pod_of_an_earlier_job_blocks_its_name(bench: Bench) -> None:
     body = PodFactory(earlier, Settings()).pod(0, (0, 0))
     del body["metadata"]["ownerReferences"]
     await bench.api.create(paths.pods(bench.namespace), body, JsonObject)
-    with pytest.raises(Blocked, match="Pod train-0-0-0 of an earlier job of this name must go first"):
-        await bench.act(job, CreatePods(0, ((0, 0),)))
+    assert await bench.act(job, CreatePods(0, ((0, 0),))) == 0
+    rejection = bench.now().rejection
+    assert rejection is not None
+    assert rejection.message == "Pod train-0-0-0 of an earlier job of this name must go first"
 
 
 async def test_creating_stops_when_the_job_changes(bench: Bench) -> None:
@@ -174,11 +176,17 @@ async def test_a_name_that_somebody_else_has_is_found_before_anything_is_made(be
 
 async def test_an_object_of_an_earlier_job_of_this_name_has_to_go_first(bench: Bench) -> None:
     job = await bench.job()
-    await bench.act(
-        replace(job, uid="an-earlier-one"), CreateServices(0, (service(replace(job, uid="an-earlier-one")),))
-    )
-    with pytest.raises(Blocked, match="Service train of an earlier job of this name must go first"):
-        await bench.act(job, CreateServices(0, (service(job),)))
+    earlier = replace(job, uid="an-earlier-one")
+    await bench.act(earlier, CreateServices(0, (service(earlier),)))
+    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, (0, 0)), service(job)))) == 0
+    rejection = bench.now().rejection
+    assert rejection is not None
+    assert rejection.reason == WAITING_FOR_OLD
+    assert rejection.message == "Service train of an earlier job of this name must go first"
+    found = await bench.api.get(f"{paths.services(bench.namespace)}/train", JsonObject)
+    await bench.api.delete(f"{paths.services(bench.namespace)}/train", uid=found["metadata"]["uid"])
+    await bench.act(job, CreateServices(0, (service(job),)))
+    assert (bench.now().served, bench.now().rejection) == (0, None)
 
 
 async def test_a_live_list_shows_what_the_watch_has_not(bench: Bench, kubectl: Kubectl) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from slipway.api.status import Phase
 from slipway.planner import environment
-from slipway.planner.actions import CreatePods, DeletePods
+from slipway.planner.actions import CreatePods, CreateServices, DeletePods
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, Rejection, Settings
+from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Rejection, Settings
 
 from .build import World, actions_of
 
@@ -67,6 +67,16 @@ def test_a_full_quota_is_asked_again_only_after_a_while() -> None:
     world.step(seconds=6)
     assert world.status.phase is Phase.WAITING_FOR_CAPACITY
     assert actions_of(world.step(seconds=60), CreatePods)
+
+
+def test_what_an_earlier_job_of_this_name_has_left_is_waited_for_and_looked_at_again_soon() -> None:
+    world = World()
+    world.rejection = Rejection("Service train of an earlier job must go first", world.now, WAITING_FOR_OLD)
+    assert not actions_of(world.step(), CreatePods)
+    running = world.condition("Running")
+    assert running is not None
+    assert (world.status.phase, running.reason) == ("Starting", "WaitingForOldPods")
+    assert [type(action) for action in world.step(seconds=1).actions] == [CreateServices, CreatePods]
 
 
 def test_a_name_that_somebody_else_has_is_said_and_tried_again_later() -> None:

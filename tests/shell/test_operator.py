@@ -100,7 +100,7 @@ async def test_a_second_operator_stands_by_until_the_first_one_goes(
         second = await started(str(control_plane.kubeconfig), kubectl.namespace)
         await asyncio.sleep(3)
         assert await asyncio.to_thread(holder, kubectl) == first
-    await until(lambda: holder(kubectl) not in ("", first), "another leader", 5)
+    await until(lambda: holder(kubectl) not in ("", first), "another leader", 12)
     await asyncio.to_thread(kubectl.apply, job())
     await until(lambda: len(pods(kubectl)) == 2, "two pods")
     second.terminate()

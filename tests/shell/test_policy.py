@@ -1,11 +1,9 @@
 import pytest
 
-from slipway.cluster.apply import Blocked
 from slipway.cluster.errors import Conflict, ConnectionLost, Details, Forbidden, ServerError, TooManyRequests
 from slipway.shell.policy import LONGEST_SECONDS, backoff
 
 CASES = [
-    ("a taken name is looked at again in a second", Blocked("x"), 50, 1.0),
     ("a change of somebody else is followed at once", Conflict(409, "", ""), 1, 0.1),
     ("a fight over an object slows down", Conflict(409, "", ""), 99, 1.0),
     ("a missing role is asked for rarely", Forbidden(403, "", ""), 1, 30.0),

@@ -48,6 +48,7 @@ from slipway.planner.snapshot import (
     NAME_TAKEN,
     POD_REJECTED,
     QUOTA_EXCEEDED,
+    WAITING_FOR_OLD,
     Job,
     Node,
     Pod,
@@ -70,12 +71,12 @@ _COLLECTIONS: Final = {
 }
 
 
-class Blocked(Exception):
-    """An object of an earlier job of this name has to go first."""
-
-
 class _NameTaken(Exception):
-    """An object of somebody else has the name that ours needs."""
+    """An object of somebody else, or of an earlier job of this name, has the name that ours needs."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class _OwnerReference(msgspec.Struct):
@@ -112,8 +113,7 @@ class Applier:
             Seconds after which the job should be looked at again; None when the watch will tell.
 
         Raises:
-            Blocked: an object of an earlier job of this name has to go first.
-            SlipwayClusterError: anything else that kept the plan from being carried out; trying again is safe.
+            SlipwayClusterError: something kept the plan from being carried out; trying again is safe.
         """
         # A write whose answer was lost is first seen in the job that the plan was made from.
         self._tell(job)
@@ -128,7 +128,7 @@ class Applier:
                 if wait is not None:
                     again.append(wait)
         except _NameTaken as taken:
-            self._reject(current, NAME_TAKEN, str(taken))
+            self._reject(current, taken.reason, str(taken))
             return NOW
         return min(again, default=None)
 
@@ -206,13 +206,8 @@ class Applier:
         return NOW
 
     async def _check(self, action: Check, job: Job) -> float:
-        async def check(body: Body) -> None:
-            # What an earlier job of this name has left goes by itself.
-            with suppress(Blocked):
-                await self._ensure(body, job, check=True)
-
         try:
-            await self._lanes.run(action.bodies, check)
+            await self._lanes.run(action.bodies, lambda body: self._ensure(body, job, check=True))
         except _REFUSALS as error:
             self._refused(job, error)
             return NOW
@@ -287,11 +282,13 @@ class Applier:
         return known is not None and (known.uid, known.generation, known.deleting) == (job.uid, job.generation, False)
 
 
-def _name_taken(body: Body, earlier: bool) -> Exception:
+def _name_taken(body: Body, earlier: bool) -> _NameTaken:
     name = f"{body['kind']} {body['metadata']['name']}"
     if earlier:
-        return Blocked(f"{name} of an earlier job of this name must go first")
-    return _NameTaken(f"{name} is needed and is somebody else's: delete it, or give the SliceJob another name")
+        return _NameTaken(WAITING_FOR_OLD, f"{name} of an earlier job of this name must go first")
+    return _NameTaken(
+        NAME_TAKEN, f"{name} is needed and is somebody else's: delete it, or give the SliceJob another name"
+    )
 
 
 class _Enough(Exception):

@@ -80,7 +80,10 @@ class Cache:
 
     def served(self, job: Job, attempt: int) -> None:
         """The Services are there for an attempt of the job."""
-        self._memory(job).served = attempt
+        memory = self._memory(job)
+        memory.served = attempt
+        if memory.rejection is not None and memory.rejection.of_names:
+            memory.rejection = None
 
     def pods_listed(self, job: Job, pods: Iterable[Pod], version: str, at: datetime) -> None:
         """All pods of the job were asked for at that time, and these are they."""

@@ -6,6 +6,7 @@ is charged exactly once because only one that has an end and no cause can be.
 """
 
 from datetime import timedelta
+from typing import Final
 
 from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
@@ -15,7 +16,10 @@ from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
 from slipway.planner.pods import config_maps, service
+from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
+
+_OLD_GO: Final = timedelta(seconds=1)
 
 
 def follow(draft: Draft) -> None:
@@ -183,16 +187,26 @@ def _begin(draft: Draft, slices: int) -> None:
 
 def create(draft: Draft) -> None:
     """Ask for what the active attempt lacks: its pods, and the Services by which they find each other."""
-    attempt = draft.active
+    attempt, refused = draft.active, draft.snapshot.rejection
     if attempt is None:
+        return
+    if refused is not None and draft.now < (again := refused.at + _pause(draft, refused)):
+        draft.wake(again)
         return
     pods = _missing_pods(draft, attempt)
     if not pods and not draft.seen.live:
         return
-    found = draft.snapshot.served == attempt.number
-    finding = () if found else (CreateServices(attempt.number, services(draft)),)
-    # After a refusal it may be the Service's name that is still taken, and then no pod shall be made.
-    draft.act(*((*finding, *pods) if draft.snapshot.rejection is not None else (*pods, *finding)))
+    served = draft.snapshot.served == attempt.number
+    finding = () if served else (CreateServices(attempt.number, services(draft)),)
+    # It may be a Service's name that was taken, and as long as it is no pod shall be made.
+    draft.act(*((*finding, *pods) if refused is not None else (*pods, *finding)))
+
+
+def _pause(draft: Draft, refused: Rejection) -> timedelta:
+    """How long to wait before asking again for what was refused; what has lost its owner goes by itself."""
+    return (
+        _OLD_GO if refused.reason == WAITING_FOR_OLD else timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
+    )
 
 
 def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
@@ -205,11 +219,6 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         return ()
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
         return ()
-    if (rejection := draft.snapshot.rejection) is not None:
-        again = rejection.at + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
-        if draft.now < again:
-            draft.wake(again)
-            return ()
     before = () if seen.live else _surroundings(draft, attempt.number)
     return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent))))
 

@@ -10,7 +10,7 @@ from slipway.planner.attempts import end_uncharged, finish
 from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES
 from slipway.planner.draft import Draft
 from slipway.planner.observation import waiting_for
-from slipway.planner.snapshot import HEAD, NAME_TAKEN
+from slipway.planner.snapshot import HEAD
 
 UNSCHEDULABLE: Final = "Unschedulable"
 GATED: Final = "SchedulingGated"
@@ -33,7 +33,7 @@ def shortage(draft: Draft) -> Shortage | None:
     if attempt is None or attempt.running_time is not None:
         return None
     if (rejection := draft.snapshot.rejection) is not None:
-        phase = Phase.STARTING if rejection.reason == NAME_TAKEN else Phase.WAITING_FOR_CAPACITY
+        phase = Phase.STARTING if rejection.of_names else Phase.WAITING_FOR_CAPACITY
         return Shortage(phase, rejection.reason, rejection.message)
     words: dict[str, str] = {}
     for pod in draft.seen.unscheduled:

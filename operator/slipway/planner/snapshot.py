@@ -317,6 +317,7 @@ class Vanished:
 POD_REJECTED: Final = "PodRejected"
 QUOTA_EXCEEDED: Final = "QuotaExceeded"
 NAME_TAKEN: Final = "NameTaken"
+WAITING_FOR_OLD: Final = "WaitingForOldPods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,12 +327,18 @@ class Rejection:
     message: str
     at: datetime
     reason: str = POD_REJECTED
-    """POD_REJECTED, QUOTA_EXCEEDED when only a quota stands in the way, or NAME_TAKEN by an object of somebody else."""
+    """POD_REJECTED, QUOTA_EXCEEDED when only a quota stands in the way, NAME_TAKEN by an object of somebody else, or
+    WAITING_FOR_OLD objects of an earlier job of this name."""
 
     @property
     def final(self) -> bool:
         """Whether waiting will hardly help."""
         return self.reason == POD_REJECTED
+
+    @property
+    def of_names(self) -> bool:
+        """Whether a name that the job needs is taken."""
+        return self.reason in (NAME_TAKEN, WAITING_FOR_OLD)
 
 
 @dataclass(frozen=True, slots=True)

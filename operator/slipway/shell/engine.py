@@ -15,7 +15,7 @@ import msgspec
 
 from slipway.api import names
 from slipway.cluster import paths
-from slipway.cluster.apply import Applier, Blocked
+from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden, NotFound, SlipwayClusterError
@@ -223,7 +223,7 @@ class Engine:
         except Exception as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             wait = backoff(error, failures)
-            expected = isinstance(error, SlipwayClusterError | Blocked)
+            expected = isinstance(error, SlipwayClusterError)
             log.log(
                 logging.WARNING if expected else logging.ERROR,
                 "%s; next try in %.1f s",

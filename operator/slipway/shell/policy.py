@@ -2,10 +2,8 @@
 
 from typing import Final
 
-from slipway.cluster.apply import Blocked
 from slipway.cluster.errors import ApiError, Conflict, Forbidden, TooManyRequests
 
-BLOCKED_SECONDS: Final = 1.0
 CONFLICT_SECONDS: Final = 0.1
 FORBIDDEN_SECONDS: Final = 30.0
 """A missing role is not found by asking often."""
@@ -20,8 +18,6 @@ def backoff(error: BaseException, failures: int) -> float:
         error: what went wrong this time.
         failures: how many times in a row something has gone wrong, this one included.
     """
-    if isinstance(error, Blocked):
-        return BLOCKED_SECONDS
     if isinstance(error, Conflict):
         return CONFLICT_SECONDS * min(failures, 10)
     if isinstance(error, Forbidden):
