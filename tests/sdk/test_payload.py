@@ -36,7 +36,10 @@ NOWHERE = RayExecutor(CPU(), "acme/ray:1", client=Client(namespace="x", kubeconf
 
 def answers(**changes: Any) -> list[dict[str, Any]]:
     places = [(0, 0), (0, 1), (1, 0), (1, 1)]
-    return [{"slice": one, "host": host, "blob": cloudpickle.dumps((one, host)), **changes} for one, host in places]
+    return [
+        {"slice": one, "host": host, "rank": 2 * one + host, "blob": cloudpickle.dumps((one, host)), **changes}
+        for one, host in places
+    ]
 
 
 def test_results_come_slice_by_slice() -> None:  # E2-05, E2-26, E2-61
@@ -49,17 +52,24 @@ def test_results_come_slice_by_slice() -> None:  # E2-05, E2-26, E2-61
 
 
 def test_a_failure_tells_host_traceback_and_cause() -> None:  # E2-46
-    broken = {"slice": 1, "host": 0, "error": "Traceback …\nKeyError: 'x'\n", "blob": cloudpickle.dumps(KeyError("x"))}
+    broken = {
+        "slice": 1,
+        "host": 0,
+        "rank": 2,
+        "error": "Traceback …\nKeyError: 'x'\n",
+        "blob": cloudpickle.dumps(KeyError("x")),
+    }
     with pytest.raises(JobFailed, match="KeyError: 'x'") as caught:
         unpack(host_program.document([broken]), INFO, flatten=True)
     assert isinstance(caught.value.__cause__, KeyError)
     assert caught.value.host is not None
-    assert (caught.value.host.slice, caught.value.host.host) == (1, 0)
+    assert str(caught.value.host) == "host 0 of slice 1 (index 2)"
+    assert caught.value.info.state == "failed"
     assert "Traceback" in caught.value.log
 
 
 def test_an_exception_that_cannot_travel_is_still_told() -> None:
-    broken = {"slice": 1, "host": 0, "error": "Odd: 1\n", "blob": b"no pickle"}
+    broken = {"slice": 1, "host": 0, "rank": 2, "error": "Odd: 1\n", "blob": b"no pickle"}
     with pytest.raises(JobFailed, match="Odd: 1") as caught:
         unpack(host_program.document([broken]), INFO, flatten=True)
     assert caught.value.__cause__ is None
