@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slipway.sdk.docker import DockerConfig
     from slipway.sdk.errors import (
         CapacityUnavailable,
+        ClusterError,
         HostFailure,
         InvalidJob,
         JobCancelled,
@@ -60,6 +61,7 @@ _HOMES = {
     "docker": ("DockerConfig",),
     "errors": (
         "CapacityUnavailable",
+        "ClusterError",
         "HostFailure",
         "InvalidJob",
         "JobCancelled",
@@ -87,6 +89,7 @@ __all__ = [
     "CapacityUnavailable",
     "Captured",
     "Client",
+    "ClusterError",
     "CompletedRun",
     "DockerConfig",
     "HostFailure",

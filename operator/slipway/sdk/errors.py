@@ -3,6 +3,7 @@
 SlipwayError
 ├── NotPicklable             something that was to travel cannot; nothing was started
 ├── PayloadTooLarge          it can, but is too large; nothing was started
+├── ClusterError             the API server cannot be reached, or did not do what the call needs
 ├── SessionClosed            the session was closed under the call
 └── JobError                 the job did not succeed; `.info` says which, `.host` where, `.log` its last lines
     ├── JobFailed            the program failed as often as it may
@@ -32,6 +33,10 @@ class NotPicklable(SlipwayError, TypeError):
 
 class PayloadTooLarge(SlipwayError, ValueError):
     """What was to travel does not fit into a Secret; nothing was started."""
+
+
+class ClusterError(SlipwayError):
+    """The API server cannot be reached, does not know who we are, or did not do what the call needs."""
 
 
 class SessionClosed(SlipwayError):
