@@ -4,7 +4,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from slipway.api import names
@@ -15,7 +15,16 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
 from slipway.sdk.accelerators import AcceleratorConfig
 from slipway.sdk.client import Client
-from slipway.sdk.errors import InvalidJob, JobError, JobInfo, JobSucceeded, PayloadTooLarge, ResultMissing
+from slipway.sdk.errors import (
+    InvalidJob,
+    JobError,
+    JobFailed,
+    JobInfo,
+    JobSucceeded,
+    PayloadTooLarge,
+    ResultMissing,
+    VersionMismatch,
+)
 from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
@@ -233,9 +242,11 @@ def _with_cause(error: JobError, document: bytes | None) -> JobError:
         return error
     try:
         unpack(document, error.info, flatten=True)
-    except JobError as told:
-        if not type(error).__name__ == type(told).__name__ == "JobFailed":
-            return told
-        error.__cause__ = told.__cause__
-        error.host = told.host
+    except VersionMismatch as told:
+        return told
+    except JobFailed as told:
+        # What ended the attempt is the operator's to say: hosts also fail because another one was taken.
+        if isinstance(error, JobFailed) and told.host is not None:
+            error.__cause__ = told.__cause__
+            error.host = replace(told.host, exit_code=error.exit_code)
     return error

@@ -1,5 +1,6 @@
 """One SliceJob of the SDK: made, watched to its end, cancelled, deleted."""
 
+import asyncio
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -146,10 +147,21 @@ class Run:
                 except NotFound:
                     return
 
-    async def delete(self, api: ApiConnection, uid: str) -> None:
-        """Remove it with everything that belongs to it; one that is gone stays so."""
+    async def delete(self, api: ApiConnection, uid: str, *, foreground: bool = False) -> None:
+        """Remove it with everything that belongs to it; one that is gone stays so.
+
+        Args:
+            foreground: let it stand until all that belongs to it is gone.
+        """
         with suppress(NotFound, Conflict):
-            await api.delete(self.path, uid=uid, propagation="Background")
+            await api.delete(self.path, uid=uid, propagation="Foreground" if foreground else "Background")
+
+    async def until_gone(self, api: ApiConnection, uid: str, seconds: float) -> None:
+        """Wait until it is deleted, at most that long."""
+        with suppress(JobCancelled, TimeoutError):
+            async with asyncio.timeout(seconds), aclosing(self.states(api, uid)) as states:
+                async for _ in states:
+                    pass
 
 
 def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt) -> T:
