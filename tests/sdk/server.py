@@ -1,4 +1,4 @@
-"""An API server as far as the SDK asks it, which runs a job's call as a process of this machine."""
+"""An API server as far as the SDK asks it, which runs a job's or a session's call as a process of this machine."""
 
 import asyncio
 import base64
@@ -15,8 +15,13 @@ from aiohttp import WSMsgType, web
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 
 
+def refused(code: int, reason: str, message: str = "") -> web.Response:
+    status = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    return web.json_response(status, status=code)
+
+
 class Server:
-    """One namespace `x`; a job runs once its Secret is there, and ends as its process does."""
+    """One namespace `x`; a job runs once its Secret is there, and ends as its process does or as it is told here."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder, self.environment = folder, environment
@@ -24,6 +29,10 @@ class Server:
         self.version, self.changes = 1, asyncio.Condition()
         self.history: list[tuple[str, Any]] = []
         self.refusal = ""
+        self.end: dict[str, Any] = {}
+        """What the status of a job that has ended says besides."""
+        self.stream = "runs"
+        """What becomes of an exec: the program `runs`, or nothing is said, or it is `closed` at once."""
         self.background: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -55,16 +64,22 @@ class Server:
 
     async def create(self, request: web.Request) -> web.Response:
         if self.refusal:
-            status = {"kind": "Status", "code": 422, "reason": "Invalid", "message": self.refusal}
-            return web.json_response(status, status=422)
+            return refused(422, "Invalid", self.refusal)
         body = await request.json()
+        if body["metadata"]["name"] in self.jobs:
+            return refused(409, "AlreadyExists")
         body["metadata"]["uid"] = f"uid-{len(self.history)}"
         self.jobs[body["metadata"]["name"]] = body
+        if body["spec"].get("ray", {}).get("keepAlive"):
+            conditions = [{"type": "Ready", "status": "True"}]
+            attempts = [{"number": 0, "runningTime": "now"}]
+            body["status"] = {"phase": "Running", "attempt": 0, "attempts": attempts, "conditions": conditions}
         await self.change("ADDED", body)
         return web.json_response(body)
 
     async def get(self, request: web.Request) -> web.Response:
-        return web.json_response(self.jobs[request.match_info["name"]])
+        found = self.jobs.get(request.match_info["name"])
+        return refused(404, "NotFound") if found is None else web.json_response(found)
 
     async def replace(self, request: web.Request) -> web.Response:
         body = self.jobs[request.match_info["name"]] = await request.json()
@@ -108,16 +123,33 @@ class Server:
         attempt: dict[str, Any] = {"number": 0, "runningTime": "now"}
         job["status"] = {"phase": "Running", "attempt": 0, "attempts": [attempt], "resolved": {"hosts": 1}}
         await self.change("MODIFIED", job)
-        _, said = await process.communicate()
+        try:
+            _, said = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
         code = process.returncode
         attempt["root"] = {"exitCode": code, "log": said.decode()}
         job["status"]["phase"] = "Failed" if code else "Succeeded"
         job["status"]["result"] = {"reason": "MaxFailures", "message": "maxFailures: 1 attempt failed"}
+        job["status"] |= self.end
         await self.change("MODIFIED", job)
+
+    async def fail(self, socket: web.WebSocketResponse, name: str) -> None:
+        if self.stream == "closed":
+            await socket.close()
+        async for _ in socket:
+            pass
+        if self.end:
+            self.jobs[name]["status"] |= self.end
+            await self.change("MODIFIED", self.jobs[name])
 
     async def exec(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=0)
         await socket.prepare(request)
+        if self.stream != "runs":
+            await self.fail(socket, request.match_info["pod"].rpartition("-0-head")[0])
+            return socket
         _, *words = request.query.getall("command")
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
