@@ -23,6 +23,7 @@ from slipway.local_cluster import NativeCluster
 from tests.conftest import Kubectl
 from tests.ray.image import IMAGE
 from tests.running import Jobs
+from tests.sdk.caller import client_of
 
 SPOT = TPU("v5p-16", slices=2, spot=True)
 
@@ -61,10 +62,9 @@ def test_a_failure_names_the_host_and_its_last_words(client: Client) -> None:  #
 
 
 def test_a_refusal_is_the_servers_own_sentence(
-    ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
+    ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
 ) -> None:  # E1-36
-    kubectl = namespace_of(ray_nodes)
-    client = Client(namespace=kubectl.namespace, kubeconfig=kubectl.kubeconfig)
+    client = client_of(namespace_of(ray_nodes), tmp_path)
     with pytest.raises(InvalidJob, match="environment name TPU_WORKER_ID is reserved"):
         run_docker_on_pod(shell("true", environment={"TPU_WORKER_ID": "7"}), CPU(), client=client)
 
@@ -80,7 +80,7 @@ import sys
 from pathlib import Path
 from slipway import CPU, Client, DockerConfig, run_docker_on_pod
 config = DockerConfig("{image}", ["sleep", "600"], network="bridge")
-client = Client(namespace="{namespace}", kubeconfig=Path("{kubeconfig}"))
+client = Client(kubeconfig=Path("{kubeconfig}"))
 run_docker_on_pod(config, CPU(), name="long", client=client, on_interrupt="{how}")
 """
 
@@ -90,10 +90,9 @@ run_docker_on_pod(config, CPU(), name="long", client=client, on_interrupt="{how}
     ("cancel", "was cancelled", "Cancelled"),
 ])  # fmt: skip
 def test_an_interrupt_does_what_was_asked_and_says_so(
-    ray_jobs: Jobs, tmp_path: Path, how: str, said: str, phase: str
-) -> None:
-    kubectl = ray_jobs.kubectl
-    text = PROGRAM.format(image=IMAGE, namespace=kubectl.namespace, kubeconfig=kubectl.kubeconfig, how=how)
+    ray_jobs: Jobs, client: Client, how: str, said: str, phase: str
+) -> None:  # E1-24, B-68
+    text = PROGRAM.format(image=IMAGE, kubeconfig=client.kubeconfig, how=how)
     process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
     ray_jobs.until_true("the job", lambda: ray_jobs.kubectl.get("sj")["items"], seconds=30)
     ray_jobs.until("Running", "long", seconds=60)
