@@ -29,15 +29,20 @@ class Server:
         self.version, self.changes = 1, asyncio.Condition()
         self.history: list[tuple[str, Any]] = []
         self.refusal = ""
+        self.asked_again = 0
+        """How often a name was asked for that is taken."""
+        self.lingers = False
+        """Whether a job that is deleted in the foreground stands until `remove` is called."""
         self.end: dict[str, Any] = {}
         """What the status of a job that has ended says besides."""
         self.stream = "runs"
         """What becomes of an exec: the program `runs`, or nothing is said, or it is `closed` at once."""
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.background: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
-        application = web.Application()
+        self.loop, application = asyncio.get_running_loop(), web.Application()
         application.add_routes([
             web.get(JOBS, self.list_or_watch),
             web.post(JOBS, self.create),
@@ -67,6 +72,7 @@ class Server:
             return refused(422, "Invalid", self.refusal)
         body = await request.json()
         if body["metadata"]["name"] in self.jobs:
+            self.asked_again += 1
             return refused(409, "AlreadyExists")
         body["metadata"]["uid"] = f"uid-{len(self.history)}"
         self.jobs[body["metadata"]["name"]] = body
@@ -87,9 +93,17 @@ class Server:
         return web.json_response(body)
 
     async def delete(self, request: web.Request) -> web.Response:
-        body = self.jobs.pop(request.match_info["name"])
-        await self.change("DELETED", body)
+        body = self.jobs[request.match_info["name"]]
+        if (await request.json())["propagationPolicy"] == "Foreground":
+            body["metadata"]["deletionTimestamp"] = "now"
+            await self.change("MODIFIED", body)
+        if "deletionTimestamp" not in body["metadata"] or not self.lingers:
+            await self.remove(body)
         return web.json_response(body)
+
+    async def remove(self, body: Any) -> None:
+        del self.jobs[body["metadata"]["name"]]
+        await self.change("DELETED", body)
 
     async def list_or_watch(self, request: web.Request) -> web.StreamResponse:
         name = request.query["fieldSelector"].removeprefix("metadata.name=")

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,33 @@ def test_a_session_calls_a_cluster_that_is_there(server: Server, executor: RayEx
     first.close()
     first.close()
     assert server.jobs == {}
+
+
+def test_a_cluster_that_is_still_going_is_waited_for(server: Server, executor: RayExecutor) -> None:  # E2-67
+    first, second = Session(executor, name="lab"), Session(executor, name="lab")
+    first.ensure()
+    [old] = server.jobs.values()
+    server.lingers = True
+    with ThreadPoolExecutor(2) as background:
+        closing = background.submit(first.close)
+        until(lambda: "deletionTimestamp" in old["metadata"])
+        again = background.submit(second.ensure)
+        until(lambda: server.asked_again)
+        assert not closing.done()
+        assert not again.done()
+        assert server.loop is not None
+        asyncio.run_coroutine_threadsafe(server.remove(old), server.loop).result()
+        closing.result(timeout=10)
+        again.result(timeout=10)
+    [new] = server.jobs.values()
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+
+
+def until(holds: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_session_refuses_other_versions_by_name(
