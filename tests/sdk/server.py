@@ -142,6 +142,7 @@ class Server:
         finally:
             if process.returncode is None:
                 process.kill()
+                await process.communicate()
         code = process.returncode
         attempt["root"] = {"exitCode": code, "log": said.decode()}
         job["status"]["phase"] = "Failed" if code else "Succeeded"
