@@ -126,6 +126,16 @@ def test_decorating_calls_nothing_and_keeps_the_name(decorator: Any) -> None:  #
     assert (train.__name__, train.__doc__) == ("train", "Train.")
 
 
+@pytest.mark.parametrize("decorator", [execute, execute_resumable, autoscale_execute, autoscale_execute_resumable])
+def test_a_decorator_without_its_brackets_is_refused_at_once(decorator: Any) -> None:  # E2-74
+    def train() -> None: ...
+
+    with pytest.raises(TypeError, match=r"takes a RayExecutor, not function: write @NAME\(executor\)"):
+        decorator(train)
+    with pytest.raises(TypeError, match="takes a RayExecutor, not TPU"):
+        device_remote(executor=TPU("v5p-16"))  # type: ignore[arg-type]
+
+
 def test_devices_take_functions_and_classes() -> None:  # E2-72, E2-74, E2-76
     @tpu_remote(executor=NOWHERE)
     class Trainer:
