@@ -35,6 +35,8 @@ class Server:
         """Whether a job that is deleted in the foreground stands until `remove` is called."""
         self.end: dict[str, Any] = {}
         """What the status of a job that has ended says besides."""
+        self.ended = False
+        """Whether the attempt under a session's call has ended when its answer comes; `end` is told a while later."""
         self.stream = "runs"
         """What becomes of an exec: the program `runs`, or nothing is said, or it is `closed` at once."""
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -159,6 +161,20 @@ class Server:
             self.jobs[name]["status"] |= self.end
             await self.change("MODIFIED", self.jobs[name])
 
+    async def end_attempt(self, name: str) -> None:
+        """First that it has ended, then why."""
+        job = self.jobs[name]
+        job["status"]["attempts"][0]["endTime"] = "now"
+        await self.change("MODIFIED", job)
+
+        async def judge() -> None:
+            await asyncio.sleep(0.5)
+            job["status"] |= self.end
+            await self.change("MODIFIED", job)
+
+        task = asyncio.create_task(judge())
+        self.background.add(task)
+
     async def exec(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=0)
         await socket.prepare(request)
@@ -179,6 +195,8 @@ class Server:
             await socket.send_bytes(b"\x03" + json.dumps({"status": "Success"}).encode())
             await socket.close()
 
+        if self.ended:
+            await self.end_attempt(request.match_info["pod"].rpartition("-0-head")[0])
         telling, first = asyncio.create_task(tell()), True
         async for message in socket:
             if message.type is not WSMsgType.BINARY:

@@ -216,6 +216,30 @@ def test_why_a_session_lost_its_cluster_is_the_operators_word(
     assert caught.value.log == "the last line"
 
 
+def test_a_host_that_fails_in_an_attempt_that_has_ended_is_not_to_blame(server: Server, executor: RayExecutor) -> None:
+    def train() -> None:
+        raise SystemExit(1)
+
+    server.ended = True
+    server.end = {"attempts": [{"number": 1}, {"number": 0, "cause": "preemption", "message": "node n is gone"}]}
+    with pytest.raises(JobPreempted, match="attempt 0 was lost: node n is gone") as caught:
+        Session(executor).run_function(train)
+    assert isinstance(caught.value.__cause__, JobFailed)
+
+
+def test_a_host_that_fails_while_the_attempt_goes_on_is_told_at_once(
+    server: Server, executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E2-07
+    def train() -> None:
+        raise KeyError("x")
+
+    for patience in ("LOSS_SECONDS", "CRASH_SECONDS"):
+        monkeypatch.setattr(session, patience, 1e6)
+    with pytest.raises(JobFailed, match="KeyError: 'x'") as caught:
+        Session(executor).run_function(train)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 @pytest.mark.parametrize(
     ("how", "said"), [("closed", "the stream was closed"), ("silent", "nothing was heard for 1 s")]
 )

@@ -25,6 +25,16 @@ def test_a_session_from_its_first_call_to_its_last(ray_jobs: Jobs, client: Clien
     def breaks() -> None:
         raise KeyError("x")
 
+    def keeps() -> Any:
+        import threading
+
+        return threading.Lock()
+
+    def puts() -> Any:
+        import ray
+
+        return [ray.put("a"), ray.put("b")]
+
     def sleeps() -> None:
         import time
 
@@ -53,6 +63,9 @@ def test_a_session_from_its_first_call_to_its_last(ray_jobs: Jobs, client: Clien
     with pytest.raises(JobFailed, match="KeyError: 'x'") as caught:
         session.run_function(breaks)
     assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(JobFailed, match="the result, a lock, cannot be pickled"):
+        session.run_function(keeps)
+    assert session.run_function(puts) == [["a", "b"]] * 2  # E2-27
     assert session.run_function(process, flatten=False)[0][1][1] == "1"
 
     running = session.start_function(sleeps)

@@ -160,21 +160,25 @@ class Session:
             except StreamBroken as error:
                 told = JobError(f"the cluster was lost under {call.name}: {error}", self._run.info)
             except JobError as error:
-                if error.host is None or error.host.slice is not None:
+                if error.host is None:
                     raise
-                # Nobody's host: it was Ray that failed.
                 told = error
-            raise await self._judgement(api, view.metadata.uid, number, told) from told
+            judged = await self._judgement(api, view.metadata.uid, number, told)
+            raise judged from (told.__cause__ if judged is told else told)
 
     async def _judgement(self, api: ApiConnection, uid: str, number: int, told: JobError) -> JobError:
         """Why the cluster was lost, in the operator's words; what the call was told where nothing ended the attempt.
 
-        A machine that is taken shows first in its peers, so that what Ray says is half of the truth.
+        A machine that is taken shows first in its peers, so what Ray and the hosts say is half of the truth. What a
+        host says counts at once while the attempt goes on; what Ray says may be earlier than the operator's news.
         """
-        patience = CRASH_SECONDS if isinstance(told, JobFailed) else LOSS_SECONDS
+        by_host = told.host is not None and told.host.slice is not None
+        patience = CRASH_SECONDS if isinstance(told, JobFailed) and not by_host else LOSS_SECONDS
         try:
             async with asyncio.timeout(patience):
-                view = await self._run.until(api, uid, lambda one: one.judged(number))
+                view = await self._run.until(
+                    api, uid, lambda one: one.judged(number) or (by_host and not one.ended(number))
+                )
         except TimeoutError:
             return told
         return view.loss(number, self._run.kind) or told

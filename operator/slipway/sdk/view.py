@@ -129,6 +129,11 @@ class JobView(_Object, frozen=True):
         """That attempt, unless it is too long ago."""
         return next((one for one in self.status.attempts if one.number == number), None)
 
+    def ended(self, number: int) -> bool:
+        """Whether that attempt is over, though perhaps not yet judged."""
+        attempt = self.attempt(number)
+        return attempt is None or attempt.end_time is not None
+
     def judged(self, number: int) -> bool:
         """Whether the operator has told why that attempt ended."""
         attempt = self.attempt(number)
