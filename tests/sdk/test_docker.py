@@ -15,6 +15,7 @@ CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"command": ["a b", "", "'q'", "$(VAR)", "$$"]},
         {"args": ["a b", "", "'q'", "$$(VAR)", "$$$$"]},
     ),
+    "E1-18 no shell reads it": ({"command": ["echo", "; rm -rf /"]}, {"args": ["echo", "; rm -rf /"]}),
     "E1-05 a string is split": (
         {"command": "python 'my train.py' --x=1"},
         {"args": ["python", "my train.py", "--x=1"]},
@@ -57,6 +58,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "E1-09 a named network": ({"network": "mine"}, "network 'mine' does not exist in a cluster"),
     "E1-11 all GPUs": ({"gpus": "all"}, "say how many"),
     "E1-12 chosen GPUs": ({"gpus": "0,1"}, "Kubernetes chooses the devices"),
+    "B-19 a nested variable": (
+        {"environment": {"env_vars": {"A": "1"}}},
+        "environment variable 'env_vars' is a dict: give text, a number or a truth value",
+    ),
     "E1-13 no size": ({"shm_size": "much"}, "shm_size 'much' is not a size"),
     "E1-15 relative workdir": ({"workdir": "app"}, "workdir 'app' is not an absolute path"),
     "E1-16 a user's name": ({"user": "alice"}, "numeric uid[:gid] required"),

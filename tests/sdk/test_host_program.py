@@ -137,13 +137,24 @@ def test_a_call_is_answered_whatever_is_printed(environment: dict[str, str], tmp
     assert unpack(found, INFO, flatten=False) == [["ab" * 100_000]] * 2
 
 
-def test_a_call_that_raises_brings_its_exception(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_call_that_raises_brings_its_exception_and_ends_the_others(
+    environment: dict[str, str], tmp_path: Path
+) -> None:  # E2-06
     def train() -> None:
         raise KeyError("x")
+
+    with (tmp_path / "ray.py").open("a") as ray:
+        ray.write(f"""
+def cancel(task, force):
+    assert force
+    with open("{tmp_path}/cancelled", "a") as file:
+        file.write("one")
+""")
 
     with pytest.raises(JobFailed) as caught:
         unpack(document(conversation(environment, tmp_path, "call", call_of(train))), INFO, flatten=True)
     assert isinstance(caught.value.__cause__, KeyError)
+    assert (tmp_path / "cancelled").read_text() == "one"
 
 
 def test_a_lost_host_is_told(environment: dict[str, str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +151,24 @@ def test_devices_take_functions_and_classes() -> None:  # E2-72, E2-74, E2-76
         device_remote(executor=NOWHERE)(7)
 
 
+def test_a_nested_variable_is_refused_before_anything_starts() -> None:  # E2-36, B-19
+    nested = replace(NOWHERE, env={"env_vars": {"A": "1"}})
+    for call in (lambda: nested.execute(len, ("",)), lambda: Session(nested)):
+        with pytest.raises(ValueError, match=r"'env_vars' is a dict: .* belongs into Ray's runtime_env"):
+            call()
+
+
 def test_the_hosts_spec(tmp_path: Path) -> None:  # E2-28, E2-33, E2-40
     executor = RayExecutor(
-        TPU("v5p-16"), "acme/ray:1", env={"A": 1, "NONE": None}, runtime_env={"env_vars": {"B": "b"}},
+        TPU("v5p-16"), "acme/ray:1", env={"A": 1, "NONE": None, "D": "$(A)"}, runtime_env={"env_vars": {"B": "b"}},
         spec={"env": [{"name": "C", "value": "c"}], "ray": {"head": {"nodeSelector": {"pool": "cpu"}}}},
     )  # fmt: skip
     spec = executor.call_spec("train-1", {"maxFailures": 2, "onExitCodes": {"fail": [3]}})
-    assert spec["env"] == [{"name": "A", "value": "1"}, {"name": "C", "value": "c"}]
+    assert spec["env"] == [
+        {"name": "A", "value": "1"},
+        {"name": "D", "value": "$$(A)"},
+        {"name": "C", "value": "c"},
+    ]
     assert spec["ray"]["head"] == {"nodeSelector": {"pool": "cpu"}}
     assert spec["ray"]["runtimeEnv"] == {"env_vars": {"B": "b"}}
     assert spec["retries"] == {"maxFailures": 2, "onExitCodes": {"fail": [3, 78]}}

@@ -15,6 +15,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
 from slipway.sdk.accelerators import AcceleratorConfig
 from slipway.sdk.client import Client
+from slipway.sdk.environment import variables
 from slipway.sdk.errors import (
     InvalidJob,
     JobError,
@@ -137,12 +138,11 @@ class RayExecutor:
     def ray_spec(self, ray: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of a Ray job on these slices."""
         given = dict(self.spec)
-        env = [{"name": name, "value": str(value)} for name, value in self.env.items() if value is not None]
         return {
             **self.accelerator.fields(),
             "image": self.image,
             **given,
-            "env": [*env, *given.get("env", ())],
+            "env": [*variables(self.env), *given.get("env", ())],
             "ray": {**given.get("ray", {}), **ray},
         }
 

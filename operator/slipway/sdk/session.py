@@ -39,8 +39,14 @@ class Session:
     """
 
     def __init__(self, executor: RayExecutor, *, name: str | None = None) -> None:
-        """With a name, sessions of several processes share one cluster; any of them closes it for all."""
+        """With a name, sessions of several processes share one cluster; any of them closes it for all.
+
+        Raises:
+            ValueError: when the executor's fields contradict the schema of a SliceJob.
+        """
         self._executor = executor
+        self._spec = executor.ray_spec({"keepAlive": True}) | {"retries": dict(executor.retries)}
+        SliceJobSpec.model_validate(self._spec)
         self._run = Run(executor.client, name or new_name("session"), executor.accelerator.kind)
         self._uid: str | None = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -207,10 +213,8 @@ class Session:
 
     async def _create(self, api: ApiConnection) -> JobView | None:
         """The cluster's job, ours or one of the same name; None where that one went meanwhile."""
-        spec = self._executor.ray_spec({"keepAlive": True}) | {"retries": dict(self._executor.retries)}
-        SliceJobSpec.model_validate(spec)
         try:
-            return await api.create(paths.jobs(self._run.namespace), self._run.body(spec), JobView)
+            return await api.create(paths.jobs(self._run.namespace), self._run.body(self._spec), JobView)
         except AlreadyExists:
             found = await self._found(api)
             if found is not None and not found.keeps_ray:
