@@ -24,10 +24,12 @@ from slipway import (
     JobFailed,
     JobPreempted,
     RayExecutor,
+    ResultMissing,
     Session,
     VersionMismatch,
 )
 from slipway.sdk import payload, portal, session, stream
+from slipway.sdk.jobs import Run
 from tests.sdk.server import Server, environment_with
 from tests.sdk.test_host_program import RAY
 
@@ -111,6 +113,17 @@ def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:  # E1-33
     for call in (lambda: nowhere.execute(len, ("",)), Session(nowhere).ensure):
         with pytest.raises(ClusterError, match=r"no way to the API server by .*none"):
             call()
+
+
+def test_an_output_that_is_gone_is_told_by_its_host(server: Server, executor: RayExecutor) -> None:  # E1-40
+    run = Run(executor.client, "train", "CPU")
+
+    async def read() -> str:
+        async with run.client.connect() as api:
+            return await run.log(api, "train-0-0-1", "worker", "host 1 of slice 0 (index 1)")
+
+    with pytest.raises(ResultMissing, match=r"host 1 of slice 0 \(index 1\) \(pod train-0-0-1\) cannot be read"):
+        portal.run(read())
 
 
 PROGRAM = """

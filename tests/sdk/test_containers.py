@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.caller import client_of
 
+SENTINEL = "a value that nobody logs"
 SPOT = TPU("v5p-16", slices=2, spot=True)
 
 
@@ -32,13 +34,18 @@ def shell(script: str, **fields: object) -> DockerConfig:
     return DockerConfig(IMAGE, ["sh", "-c", script], network="bridge", **fields)  # type: ignore[arg-type]
 
 
-def test_every_host_of_every_slice_answers_in_order(ray_jobs: Jobs, client: Client) -> None:
+def test_every_host_of_every_slice_answers_in_order(
+    ray_jobs: Jobs, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
     # E1-34, E1-35, E1-38, E1-39, E1-43, E1-32: what is no UTF-8 does no harm
     script = "echo $EXECUTOR_CALL_SLICE $EXECUTOR_CALL_INDEX $MEGASCALE_NUM_SLICES '$HOME' $GREETING; printf '\\377'"
-    config = shell(script, environment={"GREETING": "a $(TPU_NAME)"})
+    config = shell(script, environment={"GREETING": "a $(TPU_NAME)", "KEY": SENTINEL})
     outputs = run_docker_multislice(config, SPOT, client=client)
     assert outputs == [f"{place} 2 $HOME a $(TPU_NAME)\n�" for place in ("0 0", "0 1", "1 0", "1 1")]
     ray_jobs.until_true("removed", lambda: not ray_jobs.kubectl.get("sj")["items"])  # E1-14
+    told = caplog.text + ray_jobs.operator.log.read_text() + ray_jobs.kubectl("get", "events", "-o", "yaml").stdout
+    assert SENTINEL not in told  # E1-20
 
 
 def test_one_host_one_answer_and_nothing_without_capture(ray_jobs: Jobs, client: Client) -> None:  # E1-24, E1-25, E1-29
@@ -59,6 +66,24 @@ def test_a_failure_names_the_host_and_its_last_words(client: Client) -> None:  #
     assert "broken" in error.log
     assert "maxFailures" in str(error)
     assert error.info.state == "failed"
+    assert error.outputs == []
+
+
+def test_what_the_hosts_of_a_failed_job_wrote_is_not_lost(ray_jobs: Jobs, client: Client) -> None:  # E1-42
+    # Host 1 fails once the API server has seen host 0 succeed.
+    waits = "until [ -e /tmp/go ]; do sleep 0.1; done; exit 3"
+    script = f"echo $EXECUTOR_CALL_INDEX; [ $EXECUTOR_CALL_INDEX = 0 ] && exit 0; {waits}"
+    with ThreadPoolExecutor(1) as background:
+        call = background.submit(
+            run_docker_multislice, shell(script), CPU(hosts=2), name="half", client=client, retries={"maxFailures": 1}
+        )
+        status = ("get", "pod/half-0-0-0", "-o", "jsonpath={.status.phase}")
+        ray_jobs.until_true("host 0", lambda: ray_jobs.kubectl(*status, check=False).stdout == "Succeeded", seconds=60)
+        go = ("exec", "half-0-0-1", "--", "touch", "/tmp/go")
+        ray_jobs.until_true("host 1", lambda: ray_jobs.kubectl(*go, check=False).returncode == 0)
+        with pytest.raises(JobFailed) as caught:
+            call.result(timeout=60)
+    assert caught.value.outputs == ["0\n", "1\n"]
 
 
 def test_a_refusal_is_the_servers_own_sentence(

@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "E1-12 chosen GPUs": ({"gpus": "0,1"}, "Kubernetes chooses the devices"),
     "B-19 a nested variable": (
         {"environment": {"env_vars": {"A": "1"}}},
-        "environment variable 'env_vars' is a dict: give text, a number or a truth value",
+        "environment variable 'env_vars' is a dict and must be text",
     ),
     "E1-13 no size": ({"shm_size": "much"}, "shm_size 'much' is not a size"),
     "E1-15 relative workdir": ({"workdir": "app"}, "workdir 'app' is not an absolute path"),

@@ -154,7 +154,7 @@ def test_devices_take_functions_and_classes() -> None:  # E2-72, E2-74, E2-76
 def test_a_nested_variable_is_refused_before_anything_starts() -> None:  # E2-36, B-19
     nested = replace(NOWHERE, env={"env_vars": {"A": "1"}})
     for call in (lambda: nested.execute(len, ("",)), lambda: Session(nested)):
-        with pytest.raises(ValueError, match=r"'env_vars' is a dict: .* belongs into Ray's runtime_env"):
+        with pytest.raises(ValueError, match=r"'env_vars' is a dict and .* belongs into Ray's runtime_env"):
             call()
 
 

@@ -13,13 +13,13 @@ def variables(given: Mapping[str, object]) -> list[dict[str, Any]]:
     """`spec.env`, in order; values become text and arrive as they are, None leaves a name out.
 
     Raises:
-        ValueError: for a value that is no text, number or truth value.
+        ValueError: for a value that holds others.
     """
     found = []
     for name, value in given.items():
-        if value is not None and not isinstance(value, str | int | float):
+        if isinstance(value, dict | list | tuple | set | bytes):
             raise ValueError(
-                f"environment variable {name!r} is a {type(value).__name__}: give text, a number or a truth value; "
+                f"environment variable {name!r} is a {type(value).__name__} and must be text: "
                 "what is nested belongs into Ray's runtime_env"
             )
         if value is not None:

@@ -97,6 +97,9 @@ class JobError(SlipwayError):
         """Which job."""
         self.host = failure
         """Where it went wrong, when that is known."""
+        self.outputs: list[str | None] = []
+        """What each host of a container call wrote in the last attempt, None where that is gone; see
+        `capture_output`."""
 
     @property
     def exit_code(self) -> int | None:

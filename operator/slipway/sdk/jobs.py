@@ -113,8 +113,11 @@ class Run:
                     return view
         raise AssertionError("a watch never ends by itself")
 
-    async def log(self, api: ApiConnection, pod: str, container: str) -> str:
+    async def log(self, api: ApiConnection, pod: str, container: str, whose: str) -> str:
         """All that a container wrote; what is no UTF-8 is replaced.
+
+        Args:
+            whose: the host, for the error's words.
 
         Raises:
             ResultMissing: when it cannot be read any more.
@@ -130,7 +133,7 @@ class Run:
                 if answer.status >= 400:
                     raise from_response(answer.status, content)
         except (ApiError, aiohttp.ClientError, TimeoutError) as error:
-            raise ResultMissing(f"the output of pod {pod} cannot be read: {error}", self.info) from error
+            raise ResultMissing(f"the output of {whose} (pod {pod}) cannot be read: {error}", self.info) from error
         return content.decode(errors="replace")
 
     async def cancel(self) -> None:
