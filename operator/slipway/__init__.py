@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slipway.sdk.accelerators import CPU, TPU
+    from slipway.sdk.accelerators import CPU, GPU, TPU
     from slipway.sdk.client import Client
     from slipway.sdk.containers import CompletedRun, run_docker_async, run_docker_multislice, run_docker_on_pod
     from slipway.sdk.decorators import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "accelerators": (
         "CPU",
+        "GPU",
         "TPU",
     ),
     "client": ("Client",),
@@ -85,6 +86,7 @@ _HOME_OF = {name: home for home, found in _HOMES.items() for name in found}
 
 __all__ = [
     "CPU",
+    "GPU",
     "TPU",
     "CapacityUnavailable",
     "Captured",

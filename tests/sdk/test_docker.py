@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway import CPU, TPU, Client, DockerConfig, run_docker_on_pod
+from slipway import CPU, GPU, TPU, Client, ClusterError, DockerConfig, RayExecutor, run_docker_on_pod
 from slipway.api.slicejob import SliceJobSpec
 
 BARE = {"image": "python:3.9", "args": ["true"], "hostNetwork": True}
@@ -95,6 +95,22 @@ def test_what_is_wrong_is_told_before_any_call() -> None:  # E1-30, E2-03
         run_docker_on_pod(config({}), TPU("v5p-16", slices=2), client=NOWHERE)
     with pytest.raises(ValueError, match="maxRetries"):
         run_docker_on_pod(config({}), CPU(), retries={"maxRetries": 3}, client=NOWHERE)
+
+
+def test_gpus_are_a_limit_and_a_model() -> None:  # E1-11, E1-44, E2-11, K-13
+    gpus = GPU("nvidia-tesla-v100", count=2, hosts=3)
+    assert (gpus.kind, gpus.fields()["hosts"], gpus.fields()["slices"]) == ("GPU", 3, 1)
+    pods = RayExecutor(gpus, "acme/ray:1", spec={"resources": {"requests": {"cpu": "4"}}})
+    spec = pods.ray_spec({"keepAlive": True})
+    assert spec["resources"] == {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "4"}}
+    assert spec["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-tesla-v100"}
+    SliceJobSpec.model_validate(spec)
+    with pytest.raises(ValueError, match=r"gpus=1 and GPU\(count=2\) contradict each other"):
+        run_docker_on_pod(config({"gpus": 1}), gpus, client=NOWHERE)
+    with pytest.raises(ClusterError):
+        run_docker_on_pod(config({"gpus": "2"}), gpus, client=NOWHERE)
+    with pytest.raises(ValueError, match=r"at least 1, not 0: use CPU\(\)"):
+        GPU(count=0)
 
 
 def test_the_number_of_slices_has_three_names() -> None:  # E1-44, K-14

@@ -137,6 +137,26 @@ def test_a_call_is_answered_whatever_is_printed(environment: dict[str, str], tmp
     assert unpack(found, INFO, flatten=False) == [["ab" * 100_000]] * 2
 
 
+def test_a_task_has_all_gpus_of_its_host(environment: dict[str, str], tmp_path: Path) -> None:  # E2-11
+    ray = tmp_path / "ray.py"
+    text = ray.read_text().replace('"TPU": 4.0}}', '"GPU": 2.0}}')
+    ray.write_text(
+        text
+        + """
+def take(self, resources, num_gpus):
+    assert num_gpus == 2.0
+    return Task(self.function, *resources)
+
+
+Task.options = take
+"""
+    )
+    assert unpack(document(conversation(environment, tmp_path, "call", call_of(len, "ab"))), INFO, flatten=True) == [
+        2,
+        2,
+    ]
+
+
 def test_a_call_that_raises_brings_its_exception_and_ends_the_others(
     environment: dict[str, str], tmp_path: Path
 ) -> None:  # E2-06

@@ -12,7 +12,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.cluster.connection import ApiConnection
 from slipway.sdk import portal
-from slipway.sdk.accelerators import CPU, AcceleratorConfig
+from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, merged
 from slipway.sdk.client import Client
 from slipway.sdk.docker import DockerConfig
 from slipway.sdk.errors import JobError, JobFailed, ResultMissing
@@ -152,7 +152,10 @@ def _fields(
     spec: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The spec; what the schema can tell is told before any call."""
-    fields = {**config.to_spec(), **accelerator.fields(), "retries": dict(retries or {}), **(spec or {})}
+    if isinstance(accelerator, GPU) and config.gpus and str(config.gpus) != str(accelerator.count):
+        raise ValueError(f"gpus={config.gpus} and GPU(count={accelerator.count}) contradict each other: say it once")
+    base = merged(config.to_spec(), accelerator.fields()) | {"retries": dict(retries or {})}
+    fields = merged(base, spec or {})
     SliceJobSpec.model_validate(fields)
     return fields
 

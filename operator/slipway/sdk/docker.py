@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from slipway.sdk.accelerators import GPU_RESOURCE
 from slipway.sdk.environment import literal, variables
 
 _SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
@@ -94,7 +95,7 @@ def _gpus(gpus: str | int | None) -> dict[str, Any]:
         return {}
     if not str(gpus).isdigit() or int(gpus) < 1:
         raise ValueError(f"gpus {gpus!r}: Kubernetes chooses the devices, so say how many, such as 2")
-    return {"limits": {"nvidia.com/gpu": str(gpus)}}
+    return {"limits": {GPU_RESOURCE: str(int(gpus))}}
 
 
 def _shm_size(size: str | None) -> str | None:

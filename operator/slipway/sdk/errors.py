@@ -52,7 +52,7 @@ class JobInfo:
     state: State
     """What became of it."""
     kind: str
-    """TPU or CPU."""
+    """TPU, GPU or CPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from slipway.api.status import Phase
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
-from slipway.sdk.accelerators import AcceleratorConfig
+from slipway.sdk.accelerators import AcceleratorConfig, merged
 from slipway.sdk.client import Client
 from slipway.sdk.environment import variables
 from slipway.sdk.errors import (
@@ -139,9 +139,7 @@ class RayExecutor:
         """The spec of a Ray job on these slices."""
         given = dict(self.spec)
         return {
-            **self.accelerator.fields(),
-            "image": self.image,
-            **given,
+            **merged({**self.accelerator.fields(), "image": self.image}, given),
             "env": [*variables(self.env), *given.get("env", ())],
             "ray": {**given.get("ray", {}), **ray},
         }

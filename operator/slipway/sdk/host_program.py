@@ -150,7 +150,8 @@ def fan_out(header: dict[str, Any], call: bytes, log_to_driver: bool) -> list[di
         offered = node["Resources"] if node["Alive"] else {}
         for name in filter(of_slice.fullmatch, offered):
             chips = {"TPU": offered["TPU"]} if offered.get("TPU") else {}
-            pending.append(remote.options(resources={name: 1, **chips}).remote(call, header["capture"]))
+            gpus = {"num_gpus": offered["GPU"]} if offered.get("GPU") else {}
+            pending.append(remote.options(resources={name: 1, **chips}, **gpus).remote(call, header["capture"]))
     wanted = int(os.environ["SLIPWAY_WORLD_SIZE"])
     if len(pending) != wanted:
         raise RuntimeError(f"{len(pending)} of {wanted} hosts are there: the cluster has lost some")

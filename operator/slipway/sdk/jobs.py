@@ -45,7 +45,7 @@ class Run:
     client: Client
     name: str
     kind: str
-    """TPU or CPU."""
+    """TPU, GPU or CPU."""
     call: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property

@@ -143,7 +143,7 @@ class JobView(_Object, frozen=True):
         """The error that the end of that attempt stands for; None where the operator knows of no end.
 
         Args:
-            kind: what the job ran on, TPU or CPU.
+            kind: what the job ran on, TPU, GPU or CPU.
         """
         attempt = self.attempt(number)
         if attempt is None or attempt.cause is None:
@@ -156,7 +156,7 @@ class JobView(_Object, frozen=True):
         """The error that the end of the job stands for.
 
         Args:
-            kind: what the job ran on, TPU or CPU.
+            kind: what the job ran on, TPU, GPU or CPU.
         """
         found = _ENDS[self.status.phase or ""]
         result = self.status.result
