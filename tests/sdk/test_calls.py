@@ -27,6 +27,8 @@ from slipway import (
     ResultMissing,
     Session,
     VersionMismatch,
+    device_remote,
+    tpu_remote,
 )
 from slipway.sdk import payload, portal, session, stream
 from slipway.sdk.jobs import Run
@@ -166,6 +168,33 @@ def test_a_session_calls_a_cluster_that_is_there(server: Server, executor: RayEx
     assert first.run_function(len, ("abc",)) == [3, 3]
     first.close()
     first.close()
+    assert server.jobs == {}
+
+
+def test_a_device_makes_its_session_at_the_first_call(server: Server, executor: RayExecutor) -> None:
+    # E2-71, E2-72, E2-74, E2-76
+    @device_remote(executor=executor, flatten=False)
+    class Greeter:
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        def greet(self, name: str) -> str:
+            return f"{self.word} {name}"
+
+    @tpu_remote(executor=executor)
+    def shout(word: str, times: int = 1) -> str:
+        return word.upper() * times
+
+    greeter: Any = Greeter("hello")
+    assert server.jobs == {}
+    later = greeter.greet.remote("you")
+    assert later.result(timeout=30) == [["hello you"], ["hello you"]]
+    assert greeter.greet("me") == [["hello me"], ["hello me"]]
+    assert shout("go", times=2) == ["GOGO", "GOGO"]
+    assert shout.remote("on").result(timeout=30) == ["ON", "ON"]
+    assert len(server.jobs) == 2
+    greeter.close()
+    shout.close()
     assert server.jobs == {}
 
 
