@@ -29,6 +29,10 @@ class Server:
         self.version, self.changes = 1, asyncio.Condition()
         self.history: list[tuple[str, Any]] = []
         self.refusal = ""
+        self.ready = True
+        """Whether a session's cluster can be used as soon as it is made."""
+        self.watched = 0
+        """How many watches were begun."""
         self.asked_again = 0
         """How often a name was asked for that is taken."""
         self.lingers = False
@@ -79,7 +83,7 @@ class Server:
         body["metadata"]["uid"] = f"uid-{len(self.history)}"
         self.jobs[body["metadata"]["name"]] = body
         if body["spec"].get("ray", {}).get("keepAlive"):
-            conditions = [{"type": "Ready", "status": "True"}]
+            conditions = [{"type": "Ready", "status": str(self.ready)}]
             attempts = [{"number": 0, "runningTime": "now"}]
             body["status"] = {"phase": "Running", "attempt": 0, "attempts": attempts, "conditions": conditions}
         await self.change("ADDED", body)
@@ -114,6 +118,7 @@ class Server:
             return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
         answer, place = web.StreamResponse(), int(request.query["resourceVersion"]) - 1
         await answer.prepare(request)
+        self.watched += 1
         while True:
             async with self.changes:
                 while len(self.history) <= place:

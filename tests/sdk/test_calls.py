@@ -130,6 +130,7 @@ def test_an_output_that_is_gone_is_told_by_its_host(server: Server, executor: Ra
 
 PROGRAM = """
 import sys, time
+from dataclasses import replace
 from pathlib import Path
 from slipway import CPU, Client, RayExecutor, Session
 
@@ -156,6 +157,25 @@ def test_an_interrupt_says_what_it_did(server: Server, call: str, said: str, can
     _, error = process.communicate(timeout=30)
     assert re.search(f"KeyboardInterrupt: {said}", error), error
     assert [one["spec"].get("cancel", False) for one in server.jobs.values()] == [cancelled]
+
+
+DETACH = "with Session(replace(executor, on_interrupt='detach'), name='lab'): pass"
+
+
+@pytest.mark.parametrize(("call", "said", "stay"), [
+    ("with Session(executor, name='lab'): pass", "session lab in x was closed", 0),
+    (DETACH, "session lab in x goes on starting", 1),
+    ("Session(executor, name='lab').ensure()", "session lab in x goes on starting", 1),
+])  # fmt: skip
+def test_an_interrupt_while_a_session_starts_says_what_it_did(server: Server, call: str, said: str, stay: int) -> None:
+    server.ready = False
+    text = PROGRAM.format(folder=server.folder, call=call)
+    process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
+    until(lambda: server.watched)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert f"KeyboardInterrupt: {said}" in error
+    assert len(server.jobs) == stay
 
 
 def test_a_session_calls_a_cluster_that_is_there(server: Server, executor: RayExecutor) -> None:  # E2-63

@@ -57,7 +57,14 @@ class Session:
         return self._run.name
 
     def __enter__(self) -> Self:
-        self.ensure()
+        try:
+            self.ensure()
+        except KeyboardInterrupt:
+            # Nobody has the session yet, so nobody else could close it.
+            if self._executor.on_interrupt == "detach":
+                raise
+            self.close()
+            raise KeyboardInterrupt(f"session {self.name} in {self._run.namespace} was closed") from None
         return self
 
     def __exit__(
@@ -76,7 +83,10 @@ class Session:
             async with self._run.client.connect() as api:
                 await self._ready(api)
 
-        portal.run(work())
+        try:
+            portal.run(work())
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"session {self.name} in {self._run.namespace} goes on starting") from None
 
     def run_function(
         self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
