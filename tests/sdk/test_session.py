@@ -1,13 +1,13 @@
 """Calls one after the other on one kept cluster."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from slipway import CPU, Client, JobFailed, RayExecutor, Session, SessionClosed, VersionMismatch
 from slipway.sdk import payload
+from slipway.sdk.session import CLOSE_SECONDS
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.test_functions import HEAD
@@ -78,12 +78,9 @@ def test_a_session_from_its_first_call_to_its_last(
         assert f"{name} is {there} where the call was made" in str(refused.value)
     assert session.run_function(process, flatten=False)[0][1][1] == "1"
 
-    running = session.start_function(sleeps)
-    with ThreadPoolExecutor(1) as background:
-        time.sleep(5)
-        start = time.monotonic()
-        background.submit(session.close).result()
-        assert 9 < time.monotonic() - start < 20
+    running, start = session.start_function(sleeps), time.monotonic()
+    session.close()
+    assert time.monotonic() - start > CLOSE_SECONDS - 0.1
     with pytest.raises(SessionClosed, match="session shared was closed before sleeps had its results"):
         running.result()  # E2-67
     session.close()
