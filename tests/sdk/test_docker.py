@@ -6,6 +6,7 @@ import pytest
 
 from slipway import CPU, GPU, TPU, Client, ClusterError, DockerConfig, RayExecutor, run_docker_on_pod
 from slipway.api.slicejob import SliceJobSpec
+from slipway.sdk.accelerators import merged
 
 BARE = {"image": "python:3.9", "args": ["true"], "hostNetwork": True}
 
@@ -95,6 +96,16 @@ def test_what_is_wrong_is_told_before_any_call() -> None:  # E1-30, E2-03
         run_docker_on_pod(config({}), TPU("v5p-16", slices=2), client=NOWHERE)
     with pytest.raises(ValueError, match="maxRetries"):
         run_docker_on_pod(config({}), CPU(), retries={"maxRetries": 3}, client=NOWHERE)
+
+
+def test_further_fields_take_nothing_away() -> None:
+    base = config({"environment": {"A": "1"}, "volumes": {"/data": "/in"}, "gpus": 1}).to_spec()
+    more = {"env": [{"name": "B", "value": "2"}], "resources": {"requests": {"cpu": "1"}}, "args": ["b"]}
+    found = merged(base, more)
+    assert [one["name"] for one in found["env"]] == ["A", "B"]
+    assert found["resources"] == {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "1"}}
+    assert found["volumes"] == base["volumes"]
+    assert found["args"] == ["b"]
 
 
 def test_gpus_are_a_limit_and_a_model() -> None:  # E1-11, E1-44, E2-11, K-13

@@ -93,10 +93,18 @@ AcceleratorConfig = TPU | CPU | GPU
 
 
 def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, with what was given in their place; maps are merged, so that requests do not cost a limit."""
-    both = {
-        name: merged(value, given[name])
-        for name, value in fields.items()
-        if isinstance(value, Mapping) and isinstance(given.get(name), Mapping)
-    }
+    """The fields of a spec with what was given: maps are merged and lists of objects joined, the rest is replaced.
+
+    So a request does not cost the limit beside it, nor a variable the others.
+    """
+    both = {name: _joined(value, given[name]) for name, value in fields.items() if name in given}
     return {**fields, **given, **both}
+
+
+def _joined(mine: Any, given: Any) -> Any:
+    if isinstance(mine, Mapping) and isinstance(given, Mapping):
+        return merged(mine, given)
+    if isinstance(mine, list) and isinstance(given, list | tuple):
+        both = [*mine, *given]
+        return both if all(isinstance(one, Mapping) for one in both) else list(given)
+    return given

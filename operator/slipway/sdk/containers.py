@@ -48,7 +48,7 @@ def run_docker_on_pod(
     Args:
         capture_output: whether to read what the hosts wrote.
         retries: `spec.retries`, such as {"maxFailures": 3}.
-        spec: further fields of the SliceJob's spec, in Kubernetes' words; they win.
+        spec: further fields of the SliceJob's spec, in Kubernetes' words; they win, and lists of objects are joined.
         on_interrupt: whether Ctrl-C cancels the job or leaves it running.
 
     Returns:

@@ -137,12 +137,8 @@ class RayExecutor:
 
     def ray_spec(self, ray: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of a Ray job on these slices."""
-        given = dict(self.spec)
-        return {
-            **merged({**self.accelerator.fields(), "image": self.image}, given),
-            "env": [*variables(self.env), *given.get("env", ())],
-            "ray": {**given.get("ray", {}), **ray},
-        }
+        own = {**self.accelerator.fields(), "image": self.image, "env": variables(self.env), "ray": {}}
+        return merged(merged(own, self.spec), {"ray": ray})
 
     def call_spec(self, name: str, retries: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of the job for one call."""
