@@ -31,6 +31,7 @@ class Server:
         self.refusal = ""
         self.ready = True
         """Whether a session's cluster can be used as soon as it is made."""
+        self.forgotten = 0
         self.watched = 0
         """How many watches were begun."""
         self.asked_again = 0
@@ -111,6 +112,13 @@ class Server:
         del self.jobs[body["metadata"]["name"]]
         await self.change("DELETED", body)
 
+    async def forget(self, name: str) -> None:
+        """Lose a job while nobody looks: watches end, and cannot be taken up where they ended."""
+        async with self.changes:
+            del self.jobs[name]
+            self.forgotten += 1
+            self.changes.notify_all()
+
     async def list_or_watch(self, request: web.Request) -> web.StreamResponse:
         name = request.query["fieldSelector"].removeprefix("metadata.name=")
         if "watch" not in request.query:
@@ -119,10 +127,15 @@ class Server:
         answer, place = web.StreamResponse(), int(request.query["resourceVersion"]) - 1
         await answer.prepare(request)
         self.watched += 1
+        forgotten = self.forgotten
         while True:
             async with self.changes:
-                while len(self.history) <= place:
+                while len(self.history) <= place and forgotten == self.forgotten:
                     await self.changes.wait()
+            if forgotten != self.forgotten:
+                status = {"kind": "Status", "code": 410, "reason": "Expired"}
+                await answer.write(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
+                return answer
             kind, body = self.history[place]
             place += 1
             if body["metadata"]["name"] == name:

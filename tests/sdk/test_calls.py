@@ -20,6 +20,7 @@ from slipway import (
     Client,
     ClusterError,
     InvalidJob,
+    JobCancelled,
     JobError,
     JobFailed,
     JobPreempted,
@@ -236,6 +237,17 @@ def test_a_cluster_that_is_still_going_is_waited_for(server: Server, executor: R
         again.result(timeout=10)
     [new] = server.jobs.values()
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
+
+
+def test_a_job_that_vanished_while_nobody_looked_is_missed(server: Server, executor: RayExecutor) -> None:
+    server.ready = False
+    with ThreadPoolExecutor(1) as background:
+        waiting = background.submit(Session(executor, name="lab").ensure)
+        until(lambda: server.watched)
+        assert server.loop is not None
+        asyncio.run_coroutine_threadsafe(server.forget("lab"), server.loop).result()
+        with pytest.raises(JobCancelled, match="it was deleted"):
+            waiting.result(timeout=30)
 
 
 def until(holds: Callable[[], Any]) -> None:

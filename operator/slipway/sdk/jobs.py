@@ -14,7 +14,7 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound, from_response
-from slipway.cluster.watch import Applied, Deleted, InitDone, Watcher
+from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.sdk import portal
 from slipway.sdk.client import Client
 from slipway.sdk.errors import InvalidJob, JobCancelled, JobInfo, ResultMissing
@@ -95,6 +95,8 @@ class Run:
         async with aclosing(watcher.events()) as events:
             async for event in events:
                 match event:
+                    case Init():
+                        listed = False
                     case Applied(view) if view.metadata.uid == uid:
                         listed = True
                         yield view
@@ -102,8 +104,6 @@ class Run:
                         raise JobCancelled("it was deleted", self.info)
                     case Deleted() | Applied():
                         raise JobCancelled("it was deleted", self.info)
-                    case _:
-                        pass
 
     async def until(self, api: ApiConnection, uid: str, holds: Callable[[JobView], bool]) -> JobView:
         """Wait until that holds, or until the job is over."""
