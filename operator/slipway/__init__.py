@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slipway.sdk.accelerators import CPU, TPU
+    from slipway.sdk.accelerators import CPU, GPU, TPU
     from slipway.sdk.client import Client
     from slipway.sdk.containers import CompletedRun, run_docker_async, run_docker_multislice, run_docker_on_pod
     from slipway.sdk.decorators import (
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slipway.sdk.docker import DockerConfig
     from slipway.sdk.errors import (
         CapacityUnavailable,
+        ClusterError,
         HostFailure,
         InvalidJob,
         JobCancelled,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "accelerators": (
         "CPU",
+        "GPU",
         "TPU",
     ),
     "client": ("Client",),
@@ -60,6 +62,7 @@ _HOMES = {
     "docker": ("DockerConfig",),
     "errors": (
         "CapacityUnavailable",
+        "ClusterError",
         "HostFailure",
         "InvalidJob",
         "JobCancelled",
@@ -83,10 +86,12 @@ _HOME_OF = {name: home for home, found in _HOMES.items() for name in found}
 
 __all__ = [
     "CPU",
+    "GPU",
     "TPU",
     "CapacityUnavailable",
     "Captured",
     "Client",
+    "ClusterError",
     "CompletedRun",
     "DockerConfig",
     "HostFailure",

@@ -3,7 +3,7 @@
 import json
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -15,6 +15,7 @@ from slipway.local_cluster import NativeCluster
 from slipway.shell.settings import OperatorSettings
 from tests.chart.conftest import CHART, Helm
 from tests.conftest import CRD, ROOT, Kubectl
+from tests.sdk import caller
 
 # The first one may have to build Helm: six minutes on two processors with nothing cached.
 pytestmark = pytest.mark.timeout(1800)
@@ -278,18 +279,60 @@ WRITE = {"create", "update", "patch", "delete", "deletecollection"}
 PEOPLE = {"view": READ, "edit": READ | WRITE, "admin": READ | WRITE}
 
 
+# The resources of the rules above, as `Needs`.
+CALLED: Needs = {
+    f"own {group}/{resource}": tuple(rule["verbs"])
+    for rule in caller.RULES
+    for group in rule["apiGroups"]
+    for resource in rule["resources"]
+}
+NOT_CALLED: Needs = {
+    "own slipway.dev/slicejobs": ("patch", "deletecollection"),
+    "own slipway.dev/slicejobs/status": ("patch", "update"),
+    "own /secrets": ("get", "list", "watch", "update", "patch", "delete"),
+    "own /pods": ("get", "list", "create", "delete"),
+    "own /pods/portforward": ("get", "create"),
+    "any slipway.dev/slicejobs": ("get", "create"),
+    "any /secrets": ("create",),
+    "any /pods/exec": ("get", "create"),
+    "all /nodes": ("get",),
+}
+
+
+def test_callers_may_call_and_nothing_else(helm: Helm, release: Release) -> None:
+    [role] = [body for body in helm.template() if body["metadata"]["name"] == "slipway-caller"]
+    assert role["rules"] == caller.RULES
+    assert not [label for label in role["metadata"]["labels"] if "aggregate" in label]
+    release.kubectl("create", "rolebinding", "calls", f"--clusterrole={release.name}-caller", "--user=caller")
+
+    def found() -> tuple[list[str], list[str]]:
+        refused = [row for row, allowed in release.may("--as=caller", CALLED).items() if not allowed]
+        granted = [row for row, allowed in release.may("--as=caller", NOT_CALLED).items() if allowed]
+        return refused, granted
+
+    settles(found, ([], []))
+
+
+def settles(look: Callable[[], Any], wanted: Any) -> None:
+    """The API server knows of a role, and puts roles together, some moments after it took them."""
+    deadline = time.monotonic() + 20
+    while (found := look()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert found == wanted
+
+
 def test_kubernetes_own_roles_know_slicejobs(release: Release) -> None:
     for role in PEOPLE:
         release.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}-user")
     resource, status = "own slipway.dev/slicejobs", "own slipway.dev/slicejobs/status"
     asked = {resource: tuple(sorted(READ | WRITE)), status: ("patch", "update")}
     wanted = {role: {f"{verb} {resource}" for verb in verbs} for role, verbs in PEOPLE.items()}
+    # Whoever may edit may also call: the rest of what a call needs is in Kubernetes' own role.
+    calls = {f"{verb} {what}" for what, verbs in CALLED.items() for verb in verbs}
 
     def granted(role: str) -> set[str]:
         return {row for row, allowed in release.may(f"--as={role}-user", asked).items() if allowed}
 
-    deadline = time.monotonic() + 20
-    # Kubernetes puts the roles together some moments after it has seen ours.
-    while (found := {role: granted(role) for role in PEOPLE}) != wanted and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert found == wanted
+    settles(lambda: {role: granted(role) for role in PEOPLE}, wanted)
+    may_call = {row for row, allowed in release.may("--as=edit-user", CALLED).items() if allowed}
+    assert may_call == calls

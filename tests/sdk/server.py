@@ -1,4 +1,4 @@
-"""An API server as far as the SDK asks it, which runs a job's call as a process of this machine."""
+"""An API server as far as the SDK asks it, which runs a job's or a session's call as a process of this machine."""
 
 import asyncio
 import base64
@@ -15,8 +15,13 @@ from aiohttp import WSMsgType, web
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 
 
+def refused(code: int, reason: str, message: str = "") -> web.Response:
+    status = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    return web.json_response(status, status=code)
+
+
 class Server:
-    """One namespace `x`; a job runs once its Secret is there, and ends as its process does."""
+    """One namespace `x`; a job runs once its Secret is there, and ends as its process does or as it is told here."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder, self.environment = folder, environment
@@ -24,11 +29,27 @@ class Server:
         self.version, self.changes = 1, asyncio.Condition()
         self.history: list[tuple[str, Any]] = []
         self.refusal = ""
+        self.ready = True
+        """Whether a session's cluster can be used as soon as it is made."""
+        self.forgotten = 0
+        self.watched = 0
+        """How many watches were begun."""
+        self.asked_again = 0
+        """How often a name was asked for that is taken."""
+        self.lingers = False
+        """Whether a job that is deleted in the foreground stands until `remove` is called."""
+        self.end: dict[str, Any] = {}
+        """What the status of a job that has ended says besides."""
+        self.ended = False
+        """Whether the attempt under a session's call has ended when its answer comes; `end` is told a while later."""
+        self.stream = "runs"
+        """What becomes of an exec: the program `runs`, or nothing is said, or it is `closed` at once."""
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.background: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
-        application = web.Application()
+        self.loop, application = asyncio.get_running_loop(), web.Application()
         application.add_routes([
             web.get(JOBS, self.list_or_watch),
             web.post(JOBS, self.create),
@@ -55,16 +76,23 @@ class Server:
 
     async def create(self, request: web.Request) -> web.Response:
         if self.refusal:
-            status = {"kind": "Status", "code": 422, "reason": "Invalid", "message": self.refusal}
-            return web.json_response(status, status=422)
+            return refused(422, "Invalid", self.refusal)
         body = await request.json()
+        if body["metadata"]["name"] in self.jobs:
+            self.asked_again += 1
+            return refused(409, "AlreadyExists")
         body["metadata"]["uid"] = f"uid-{len(self.history)}"
         self.jobs[body["metadata"]["name"]] = body
+        if body["spec"].get("ray", {}).get("keepAlive"):
+            conditions = [{"type": "Ready", "status": str(self.ready)}]
+            attempts = [{"number": 0, "runningTime": "now"}]
+            body["status"] = {"phase": "Running", "attempt": 0, "attempts": attempts, "conditions": conditions}
         await self.change("ADDED", body)
         return web.json_response(body)
 
     async def get(self, request: web.Request) -> web.Response:
-        return web.json_response(self.jobs[request.match_info["name"]])
+        found = self.jobs.get(request.match_info["name"])
+        return refused(404, "NotFound") if found is None else web.json_response(found)
 
     async def replace(self, request: web.Request) -> web.Response:
         body = self.jobs[request.match_info["name"]] = await request.json()
@@ -72,9 +100,24 @@ class Server:
         return web.json_response(body)
 
     async def delete(self, request: web.Request) -> web.Response:
-        body = self.jobs.pop(request.match_info["name"])
-        await self.change("DELETED", body)
+        body = self.jobs[request.match_info["name"]]
+        if (await request.json())["propagationPolicy"] == "Foreground":
+            body["metadata"]["deletionTimestamp"] = "now"
+            await self.change("MODIFIED", body)
+        if "deletionTimestamp" not in body["metadata"] or not self.lingers:
+            await self.remove(body)
         return web.json_response(body)
+
+    async def remove(self, body: Any) -> None:
+        del self.jobs[body["metadata"]["name"]]
+        await self.change("DELETED", body)
+
+    async def forget(self, name: str) -> None:
+        """Lose a job while nobody looks: watches end, and cannot be taken up where they ended."""
+        async with self.changes:
+            del self.jobs[name]
+            self.forgotten += 1
+            self.changes.notify_all()
 
     async def list_or_watch(self, request: web.Request) -> web.StreamResponse:
         name = request.query["fieldSelector"].removeprefix("metadata.name=")
@@ -83,10 +126,16 @@ class Server:
             return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
         answer, place = web.StreamResponse(), int(request.query["resourceVersion"]) - 1
         await answer.prepare(request)
+        self.watched += 1
+        forgotten = self.forgotten
         while True:
             async with self.changes:
-                while len(self.history) <= place:
+                while len(self.history) <= place and forgotten == self.forgotten:
                     await self.changes.wait()
+            if forgotten != self.forgotten:
+                status = {"kind": "Status", "code": 410, "reason": "Expired"}
+                await answer.write(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
+                return answer
             kind, body = self.history[place]
             place += 1
             if body["metadata"]["name"] == name:
@@ -108,16 +157,48 @@ class Server:
         attempt: dict[str, Any] = {"number": 0, "runningTime": "now"}
         job["status"] = {"phase": "Running", "attempt": 0, "attempts": [attempt], "resolved": {"hosts": 1}}
         await self.change("MODIFIED", job)
-        _, said = await process.communicate()
+        try:
+            _, said = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
         code = process.returncode
         attempt["root"] = {"exitCode": code, "log": said.decode()}
         job["status"]["phase"] = "Failed" if code else "Succeeded"
         job["status"]["result"] = {"reason": "MaxFailures", "message": "maxFailures: 1 attempt failed"}
+        job["status"] |= self.end
         await self.change("MODIFIED", job)
+
+    async def fail(self, socket: web.WebSocketResponse, name: str) -> None:
+        if self.stream == "closed":
+            await socket.close()
+        async for _ in socket:
+            pass
+        if self.end:
+            self.jobs[name]["status"] |= self.end
+            await self.change("MODIFIED", self.jobs[name])
+
+    async def end_attempt(self, name: str) -> None:
+        """First that it has ended, then why."""
+        job = self.jobs[name]
+        job["status"]["attempts"][0]["endTime"] = "now"
+        await self.change("MODIFIED", job)
+
+        async def judge() -> None:
+            await asyncio.sleep(0.5)
+            job["status"] |= self.end
+            await self.change("MODIFIED", job)
+
+        task = asyncio.create_task(judge())
+        self.background.add(task)
 
     async def exec(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=0)
         await socket.prepare(request)
+        if self.stream != "runs":
+            await self.fail(socket, request.match_info["pod"].rpartition("-0-head")[0])
+            return socket
         _, *words = request.query.getall("command")
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -132,6 +213,8 @@ class Server:
             await socket.send_bytes(b"\x03" + json.dumps({"status": "Success"}).encode())
             await socket.close()
 
+        if self.ended:
+            await self.end_attempt(request.match_info["pod"].rpartition("-0-head")[0])
         telling, first = asyncio.create_task(tell()), True
         async for message in socket:
             if message.type is not WSMsgType.BINARY:

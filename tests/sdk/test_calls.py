@@ -1,16 +1,38 @@
 """Whole calls against an API server of the tests', which has no cluster behind it."""
 
 import asyncio
+import re
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from slipway import CPU, Client, InvalidJob, JobFailed, RayExecutor
-from slipway.sdk import portal
+from slipway import (
+    CPU,
+    Client,
+    ClusterError,
+    InvalidJob,
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobPreempted,
+    RayExecutor,
+    ResultMissing,
+    Session,
+    VersionMismatch,
+    device_remote,
+    tpu_remote,
+)
+from slipway.sdk import payload, portal, session, stream
+from slipway.sdk.jobs import Run
 from tests.sdk.server import Server, environment_with
 from tests.sdk.test_host_program import RAY
 
@@ -76,6 +98,234 @@ def test_a_refusal_is_the_servers_own_sentence(server: Server, executor: RayExec
     server.refusal = "slices is not among acceptableSlices"
     with pytest.raises(InvalidJob, match="slices is not among acceptableSlices"):
         executor.autoscale_execute(len, ("",))
+
+
+def test_what_ended_the_attempt_outranks_what_a_host_says(server: Server, executor: RayExecutor) -> None:
+    # E2-13, E2-57: peers of a machine that was taken raise all kinds of errors
+    def train() -> None:
+        raise ConnectionError("a peer is gone")
+
+    server.end = {"phase": "Preempted", "result": {"reason": "MaxPreemptions", "message": "1 attempt was preempted"}}
+    with pytest.raises(JobPreempted, match="1 attempt was preempted") as caught:
+        executor.autoscale_execute(train)
+    assert caught.value.info.state == "preempted"
+
+
+def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:  # E1-33
+    nowhere = RayExecutor(CPU(), "acme/ray:1", client=Client(kubeconfig=tmp_path / "none"))
+    for call in (lambda: nowhere.execute(len, ("",)), Session(nowhere).ensure):
+        with pytest.raises(ClusterError, match=r"no way to the API server by .*none"):
+            call()
+
+
+def test_an_output_that_is_gone_is_told_by_its_host(server: Server, executor: RayExecutor) -> None:  # E1-40
+    run = Run(executor.client, "train", "CPU")
+
+    async def read() -> str:
+        async with run.client.connect() as api:
+            return await run.log(api, "train-0-0-1", "worker", "host 1 of slice 0 (index 1)")
+
+    with pytest.raises(ResultMissing, match=r"host 1 of slice 0 \(index 1\) \(pod train-0-0-1\) cannot be read"):
+        portal.run(read())
+
+
+PROGRAM = """
+import sys, time
+from dataclasses import replace
+from pathlib import Path
+from slipway import CPU, Client, RayExecutor, Session
+
+def train():
+    Path("{folder}/began").touch()
+    time.sleep(600)
+
+executor = RayExecutor(CPU(slices=2), "acme/ray:1", client=Client(kubeconfig=Path("{folder}/kubeconfig")))
+{call}
+"""
+
+
+@pytest.mark.parametrize(("call", "said", "cancelled"), [
+    ("executor.autoscale_execute_resumable(train)", "SliceJob train-.* in x was cancelled", True),
+    ("Session(executor, name='lab').run_function(train)", "the call was cancelled; session lab stays", False),
+])  # fmt: skip
+def test_an_interrupt_says_what_it_did(server: Server, call: str, said: str, cancelled: bool) -> None:
+    text = PROGRAM.format(folder=server.folder, call=call)
+    process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
+    while not (server.folder / "began").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert re.search(f"KeyboardInterrupt: {said}", error), error
+    assert [one["spec"].get("cancel", False) for one in server.jobs.values()] == [cancelled]
+
+
+DETACH = "with Session(replace(executor, on_interrupt='detach'), name='lab'): pass"
+
+
+@pytest.mark.parametrize(("call", "said", "stay"), [
+    ("with Session(executor, name='lab'): pass", "session lab in x was closed", 0),
+    (DETACH, "session lab in x goes on starting", 1),
+    ("Session(executor, name='lab').ensure()", "session lab in x goes on starting", 1),
+])  # fmt: skip
+def test_an_interrupt_while_a_session_starts_says_what_it_did(server: Server, call: str, said: str, stay: int) -> None:
+    server.ready = False
+    text = PROGRAM.format(folder=server.folder, call=call)
+    process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
+    until(lambda: server.watched)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert f"KeyboardInterrupt: {said}" in error
+    assert len(server.jobs) == stay
+
+
+def test_a_session_calls_a_cluster_that_is_there(server: Server, executor: RayExecutor) -> None:  # E2-63
+    first, same = Session(executor, name="lab"), Session(executor, name="lab")
+    assert first.run_function(len, ("abc",)) == [3, 3]
+    same.ensure()
+    assert len(server.jobs) == 1
+    same.close()
+    assert server.jobs == {}
+    assert first.run_function(len, ("abc",)) == [3, 3]
+    first.close()
+    first.close()
+    assert server.jobs == {}
+
+
+def test_a_device_makes_its_session_at_the_first_call(server: Server, executor: RayExecutor) -> None:
+    # E2-71, E2-72, E2-74, E2-76
+    @device_remote(executor=executor, flatten=False)
+    class Greeter:
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        def greet(self, name: str) -> str:
+            return f"{self.word} {name}"
+
+    @tpu_remote(executor=executor)
+    def shout(word: str, times: int = 1) -> str:
+        return word.upper() * times
+
+    greeter: Any = Greeter("hello")
+    assert server.jobs == {}
+    later = greeter.greet.remote("you")
+    assert later.result(timeout=30) == [["hello you"], ["hello you"]]
+    assert greeter.greet("me") == [["hello me"], ["hello me"]]
+    assert shout("go", times=2) == ["GOGO", "GOGO"]
+    assert shout.remote("on").result(timeout=30) == ["ON", "ON"]
+    assert len(server.jobs) == 2
+    greeter.close()
+    shout.close()
+    assert server.jobs == {}
+
+
+def test_a_cluster_that_is_still_going_is_waited_for(server: Server, executor: RayExecutor) -> None:  # E2-67
+    first, second = Session(executor, name="lab"), Session(executor, name="lab")
+    first.ensure()
+    [old] = server.jobs.values()
+    server.lingers = True
+    with ThreadPoolExecutor(2) as background:
+        closing = background.submit(first.close)
+        until(lambda: "deletionTimestamp" in old["metadata"])
+        again = background.submit(second.ensure)
+        until(lambda: server.asked_again)
+        assert not closing.done()
+        assert not again.done()
+        assert server.loop is not None
+        asyncio.run_coroutine_threadsafe(server.remove(old), server.loop).result()
+        closing.result(timeout=10)
+        again.result(timeout=10)
+    [new] = server.jobs.values()
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+
+
+def test_a_job_that_vanished_while_nobody_looked_is_missed(server: Server, executor: RayExecutor) -> None:
+    server.ready = False
+    with ThreadPoolExecutor(1) as background:
+        waiting = background.submit(Session(executor, name="lab").ensure)
+        until(lambda: server.watched)
+        assert server.loop is not None
+        asyncio.run_coroutine_threadsafe(server.forget("lab"), server.loop).result()
+        with pytest.raises(JobCancelled, match="it was deleted"):
+            waiting.result(timeout=30)
+
+
+def until(holds: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_session_refuses_other_versions_by_name(
+    server: Server, executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = payload.versions()
+    monkeypatch.setattr(payload, "versions", lambda: {**mine, "cloudpickle": "1.2.0"})
+    with pytest.raises(VersionMismatch, match=r"cloudpickle is 1\.2\.0 where the call was made"):
+        Session(executor).run_function(len, ("abc",))
+
+
+LOST = {
+    "preemption": (JobPreempted, "preempted"),
+    "infrastructure": (JobPreempted, "preempted"),
+    "failure": (JobFailed, "failed"),
+    "uncharged": (JobError, "error"),
+}
+
+
+@pytest.mark.parametrize(("cause", "kind", "state"), [(cause, *rest) for cause, rest in LOST.items()], ids=LOST)
+def test_why_a_session_lost_its_cluster_is_the_operators_word(
+    server: Server, executor: RayExecutor, cause: str, kind: type[JobError], state: str
+) -> None:  # E2-07, E2-49
+    server.stream = "closed"
+    root = {"slice": 1, "host": 0, "exitCode": 137, "log": "the last line"}
+    ended = {"number": 0, "cause": cause, "message": "node n is gone", "root": root}
+    server.end = {"phase": "Starting", "conditions": [], "attempts": [{"number": 1}, ended], "resolved": {"hosts": 1}}
+    with pytest.raises(JobError, match="attempt 0 was lost: node n is gone") as caught:
+        Session(executor).run_function(len, ("abc",))
+    assert type(caught.value) is kind
+    assert caught.value.info.state == state
+    assert (str(caught.value.host), caught.value.exit_code) == ("host 0 of slice 1 (index 1)", 137)
+    assert caught.value.log == "the last line"
+
+
+def test_a_host_that_fails_in_an_attempt_that_has_ended_is_not_to_blame(server: Server, executor: RayExecutor) -> None:
+    def train() -> None:
+        raise SystemExit(1)
+
+    server.ended = True
+    server.end = {"attempts": [{"number": 1}, {"number": 0, "cause": "preemption", "message": "node n is gone"}]}
+    with pytest.raises(JobPreempted, match="attempt 0 was lost: node n is gone") as caught:
+        Session(executor).run_function(train)
+    assert isinstance(caught.value.__cause__, JobFailed)
+
+
+def test_a_host_that_fails_while_the_attempt_goes_on_is_told_at_once(
+    server: Server, executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E2-07
+    def train() -> None:
+        raise KeyError("x")
+
+    for patience in ("LOSS_SECONDS", "CRASH_SECONDS"):
+        monkeypatch.setattr(session, patience, 1e6)
+    with pytest.raises(JobFailed, match="KeyError: 'x'") as caught:
+        Session(executor).run_function(train)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("closed", "the stream was closed"), ("silent", "nothing was heard for 1 s")]
+)
+def test_a_stream_that_breaks_on_a_cluster_that_is_well_is_told(
+    server: Server, executor: RayExecutor, monkeypatch: pytest.MonkeyPatch, how: str, said: str
+) -> None:
+    monkeypatch.setattr(stream, "_SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(session, "LOSS_SECONDS", 1.0)
+    server.stream = how
+    with pytest.raises(JobError, match=f"the cluster was lost under len: {said}") as caught:
+        Session(executor).run_function(len, ("abc",))
+    assert type(caught.value) is JobError
 
 
 def test_calls_work_beside_a_running_loop(server: Server, executor: RayExecutor) -> None:

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ from slipway.local_cluster import NativeCluster
 from tests.conftest import Kubectl
 from tests.ray.image import IMAGE
 from tests.running import Jobs
+from tests.sdk.caller import client_of
 
+SENTINEL = "a value that nobody logs"
 SPOT = TPU("v5p-16", slices=2, spot=True)
 
 
@@ -31,13 +34,18 @@ def shell(script: str, **fields: object) -> DockerConfig:
     return DockerConfig(IMAGE, ["sh", "-c", script], network="bridge", **fields)  # type: ignore[arg-type]
 
 
-def test_every_host_of_every_slice_answers_in_order(ray_jobs: Jobs, client: Client) -> None:
+def test_every_host_of_every_slice_answers_in_order(
+    ray_jobs: Jobs, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
     # E1-34, E1-35, E1-38, E1-39, E1-43, E1-32: what is no UTF-8 does no harm
     script = "echo $EXECUTOR_CALL_SLICE $EXECUTOR_CALL_INDEX $MEGASCALE_NUM_SLICES '$HOME' $GREETING; printf '\\377'"
-    config = shell(script, environment={"GREETING": "a $(TPU_NAME)"})
+    config = shell(script, environment={"GREETING": "a $(TPU_NAME)", "KEY": SENTINEL})
     outputs = run_docker_multislice(config, SPOT, client=client)
     assert outputs == [f"{place} 2 $HOME a $(TPU_NAME)\n�" for place in ("0 0", "0 1", "1 0", "1 1")]
     ray_jobs.until_true("removed", lambda: not ray_jobs.kubectl.get("sj")["items"])  # E1-14
+    told = caplog.text + ray_jobs.operator.log.read_text() + ray_jobs.kubectl("get", "events", "-o", "yaml").stdout
+    assert SENTINEL not in told  # E1-20
 
 
 def test_one_host_one_answer_and_nothing_without_capture(ray_jobs: Jobs, client: Client) -> None:  # E1-24, E1-25, E1-29
@@ -58,13 +66,30 @@ def test_a_failure_names_the_host_and_its_last_words(client: Client) -> None:  #
     assert "broken" in error.log
     assert "maxFailures" in str(error)
     assert error.info.state == "failed"
+    assert error.outputs == []
+
+
+def test_what_the_hosts_of_a_failed_job_wrote_is_not_lost(ray_jobs: Jobs, client: Client) -> None:  # E1-42
+    # Host 1 fails once the API server has seen host 0 succeed.
+    waits = "until [ -e /tmp/go ]; do sleep 0.1; done; exit 3"
+    script = f"echo $EXECUTOR_CALL_INDEX; [ $EXECUTOR_CALL_INDEX = 0 ] && exit 0; {waits}"
+    with ThreadPoolExecutor(1) as background:
+        call = background.submit(
+            run_docker_multislice, shell(script), CPU(hosts=2), name="half", client=client, retries={"maxFailures": 1}
+        )
+        status = ("get", "pod/half-0-0-0", "-o", "jsonpath={.status.phase}")
+        ray_jobs.until_true("host 0", lambda: ray_jobs.kubectl(*status, check=False).stdout == "Succeeded", seconds=60)
+        go = ("exec", "half-0-0-1", "--", "touch", "/tmp/go")
+        ray_jobs.until_true("host 1", lambda: ray_jobs.kubectl(*go, check=False).returncode == 0)
+        with pytest.raises(JobFailed) as caught:
+            call.result(timeout=60)
+    assert caught.value.outputs == ["0\n", "1\n"]
 
 
 def test_a_refusal_is_the_servers_own_sentence(
-    ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
+    ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
 ) -> None:  # E1-36
-    kubectl = namespace_of(ray_nodes)
-    client = Client(namespace=kubectl.namespace, kubeconfig=kubectl.kubeconfig)
+    client = client_of(namespace_of(ray_nodes), tmp_path)
     with pytest.raises(InvalidJob, match="environment name TPU_WORKER_ID is reserved"):
         run_docker_on_pod(shell("true", environment={"TPU_WORKER_ID": "7"}), CPU(), client=client)
 
@@ -80,7 +105,7 @@ import sys
 from pathlib import Path
 from slipway import CPU, Client, DockerConfig, run_docker_on_pod
 config = DockerConfig("{image}", ["sleep", "600"], network="bridge")
-client = Client(namespace="{namespace}", kubeconfig=Path("{kubeconfig}"))
+client = Client(kubeconfig=Path("{kubeconfig}"))
 run_docker_on_pod(config, CPU(), name="long", client=client, on_interrupt="{how}")
 """
 
@@ -90,10 +115,9 @@ run_docker_on_pod(config, CPU(), name="long", client=client, on_interrupt="{how}
     ("cancel", "was cancelled", "Cancelled"),
 ])  # fmt: skip
 def test_an_interrupt_does_what_was_asked_and_says_so(
-    ray_jobs: Jobs, tmp_path: Path, how: str, said: str, phase: str
-) -> None:
-    kubectl = ray_jobs.kubectl
-    text = PROGRAM.format(image=IMAGE, namespace=kubectl.namespace, kubeconfig=kubectl.kubeconfig, how=how)
+    ray_jobs: Jobs, client: Client, how: str, said: str, phase: str
+) -> None:  # E1-24, B-68
+    text = PROGRAM.format(image=IMAGE, kubeconfig=client.kubeconfig, how=how)
     process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
     ray_jobs.until_true("the job", lambda: ray_jobs.kubectl.get("sj")["items"], seconds=30)
     ray_jobs.until("Running", "long", seconds=60)

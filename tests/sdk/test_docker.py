@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from slipway import CPU, TPU, Client, DockerConfig, run_docker_on_pod
+from slipway import CPU, GPU, TPU, Client, ClusterError, DockerConfig, RayExecutor, run_docker_on_pod
 from slipway.api.slicejob import SliceJobSpec
+from slipway.sdk.accelerators import merged
 
 BARE = {"image": "python:3.9", "args": ["true"], "hostNetwork": True}
 
@@ -15,6 +16,7 @@ CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"command": ["a b", "", "'q'", "$(VAR)", "$$"]},
         {"args": ["a b", "", "'q'", "$$(VAR)", "$$$$"]},
     ),
+    "E1-18 no shell reads it": ({"command": ["echo", "; rm -rf /"]}, {"args": ["echo", "; rm -rf /"]}),
     "E1-05 a string is split": (
         {"command": "python 'my train.py' --x=1"},
         {"args": ["python", "my train.py", "--x=1"]},
@@ -57,6 +59,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "E1-09 a named network": ({"network": "mine"}, "network 'mine' does not exist in a cluster"),
     "E1-11 all GPUs": ({"gpus": "all"}, "say how many"),
     "E1-12 chosen GPUs": ({"gpus": "0,1"}, "Kubernetes chooses the devices"),
+    "B-19 a nested variable": (
+        {"environment": {"env_vars": {"A": "1"}}},
+        "environment variable 'env_vars' is a dict and must be text",
+    ),
     "E1-13 no size": ({"shm_size": "much"}, "shm_size 'much' is not a size"),
     "E1-15 relative workdir": ({"workdir": "app"}, "workdir 'app' is not an absolute path"),
     "E1-16 a user's name": ({"user": "alice"}, "numeric uid[:gid] required"),
@@ -90,6 +96,32 @@ def test_what_is_wrong_is_told_before_any_call() -> None:  # E1-30, E2-03
         run_docker_on_pod(config({}), TPU("v5p-16", slices=2), client=NOWHERE)
     with pytest.raises(ValueError, match="maxRetries"):
         run_docker_on_pod(config({}), CPU(), retries={"maxRetries": 3}, client=NOWHERE)
+
+
+def test_further_fields_take_nothing_away() -> None:
+    base = config({"environment": {"A": "1"}, "volumes": {"/data": "/in"}, "gpus": 1}).to_spec()
+    more = {"env": [{"name": "B", "value": "2"}], "resources": {"requests": {"cpu": "1"}}, "args": ["b"]}
+    found = merged(base, more)
+    assert [one["name"] for one in found["env"]] == ["A", "B"]
+    assert found["resources"] == {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "1"}}
+    assert found["volumes"] == base["volumes"]
+    assert found["args"] == ["b"]
+
+
+def test_gpus_are_a_limit_and_a_model() -> None:  # E1-11, E1-44, E2-11, K-13
+    gpus = GPU("nvidia-tesla-v100", count=2, hosts=3)
+    assert (gpus.kind, gpus.fields()["hosts"], gpus.fields()["slices"]) == ("GPU", 3, 1)
+    pods = RayExecutor(gpus, "acme/ray:1", spec={"resources": {"requests": {"cpu": "4"}}})
+    spec = pods.ray_spec({"keepAlive": True})
+    assert spec["resources"] == {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "4"}}
+    assert spec["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-tesla-v100"}
+    SliceJobSpec.model_validate(spec)
+    with pytest.raises(ValueError, match=r"gpus=1 and GPU\(count=2\) contradict each other"):
+        run_docker_on_pod(config({"gpus": 1}), gpus, client=NOWHERE)
+    with pytest.raises(ClusterError):
+        run_docker_on_pod(config({"gpus": "2"}), gpus, client=NOWHERE)
+    with pytest.raises(ValueError, match=r"at least 1, not 0: use CPU\(\)"):
+        GPU(count=0)
 
 
 def test_the_number_of_slices_has_three_names() -> None:  # E1-44, K-14

@@ -11,17 +11,14 @@ from slipway.sdk import decorators, session
 from tests.conftest import ROOT
 from tests.ray.page import MARKED
 from tests.running import Jobs
+from tests.sdk.caller import client_of
 
 PAGE = (ROOT / "docs/sdk.md").read_text()
 BLOCKS = re.findall(rf"{MARKED}```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def run(jobs: Jobs, folder: Path, blocks: list[str]) -> None:
-    kubectl = jobs.kubectl
-    config = folder / "kubeconfig"
-    config.write_text(kubectl.kubeconfig.read_text())
-    setting = [kubectl.program, "--kubeconfig", str(config), "config", "set-context", "--current"]
-    subprocess.run([*setting, f"--namespace={kubectl.namespace}"], check=True, capture_output=True)
+    config = client_of(jobs.kubectl, folder).kubeconfig
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)], cwd=folder, env=os.environ | {"KUBECONFIG": str(config)},
         capture_output=True, text=True, timeout=280, check=False,

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 import time
@@ -10,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
-from slipway import JobFailed, JobInfo, VersionMismatch
+from slipway import JobError, JobFailed, JobInfo, JobPreempted, ResultMissing, VersionMismatch
 from slipway.sdk import host_program
 from slipway.sdk.payload import Call, pack, unpack
 from slipway.sdk.stream import _BEGIN as BEGIN
@@ -49,8 +52,17 @@ class Task:
         return Task(self.function, name)
 
     def remote(self, *arguments):
-        os.environ |= {"SLIPWAY_SLICE": self.name[-1], "SLIPWAY_HOST": "0"}
+        os.environ |= {"SLIPWAY_SLICE": self.name[-1], "SLIPWAY_HOST": "0", "SLIPWAY_RANK": self.name[-1]}
         return self.function(*arguments)
+
+
+class ObjectRef:
+    def __init__(self, value):
+        self.value = value
+
+
+def put(value):
+    return ObjectRef(value)
 
 
 def wait(tasks, num_returns):
@@ -58,7 +70,9 @@ def wait(tasks, num_returns):
 
 
 def get(task):
-    return task
+    if isinstance(task, list):
+        return [get(one) for one in task]
+    return task.value if isinstance(task, ObjectRef) else task
 
 
 def cancel(task, force):
@@ -72,17 +86,24 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(tmp_path), "SLIPWAY_JOB": "train", "SLIPWAY_WORLD_SIZE": "2"}
 
 
-def program(folder: Path) -> bytes:
-    return PROGRAM.replace(b"/tmp/ray", str(folder).encode()).replace(b"HOLD_SECONDS = 120", b"HOLD_SECONDS = 2")
+def program(folder: Path, **seconds: float) -> bytes:
+    """The program with files in that folder and other times, by the names of its constants."""
+    text = PROGRAM.replace(b"/tmp/ray", str(folder).encode()).decode()
+    for name, value in ({"HOLD": 2.0} | seconds).items():
+        text, count = re.subn(rf"^{name}_SECONDS = .*$", f"{name}_SECONDS = {value}", text, flags=re.MULTILINE)
+        assert count == 1
+    return text.encode()
 
 
-def conversation(environment: dict[str, str], folder: Path, mode: str, call: Call | None = None) -> Any:
+def conversation(
+    environment: dict[str, str], folder: Path, mode: str, call: Call | None = None, **seconds: float
+) -> Any:
     process = subprocess.Popen(
         [sys.executable, "-c", BEGIN, mode], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdin is not None
-    text = program(folder)
+    text = program(folder, **seconds)
     process.stdin.write(b"%d\n" % len(text) + text)
     if call is not None:
         process.stdin.write(call.header() + b"\n" + call.content)
@@ -116,19 +137,101 @@ def test_a_call_is_answered_whatever_is_printed(environment: dict[str, str], tmp
     assert unpack(found, INFO, flatten=False) == [["ab" * 100_000]] * 2
 
 
-def test_a_call_that_raises_brings_its_exception(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_task_has_all_gpus_of_its_host(environment: dict[str, str], tmp_path: Path) -> None:  # E2-11
+    ray = tmp_path / "ray.py"
+    text = ray.read_text().replace('"TPU": 4.0}}', '"GPU": 2.0}}')
+    ray.write_text(
+        text
+        + """
+def take(self, resources, num_gpus):
+    assert num_gpus == 2.0
+    return Task(self.function, *resources)
+
+
+Task.options = take
+"""
+    )
+    assert unpack(document(conversation(environment, tmp_path, "call", call_of(len, "ab"))), INFO, flatten=True) == [
+        2,
+        2,
+    ]
+
+
+def test_a_call_that_raises_brings_its_exception_and_ends_the_others(
+    environment: dict[str, str], tmp_path: Path
+) -> None:  # E2-06
     def train() -> None:
         raise KeyError("x")
+
+    with (tmp_path / "ray.py").open("a") as ray:
+        ray.write(f"""
+def cancel(task, force):
+    assert force
+    with open("{tmp_path}/cancelled", "a") as file:
+        file.write("one")
+""")
 
     with pytest.raises(JobFailed) as caught:
         unpack(document(conversation(environment, tmp_path, "call", call_of(train))), INFO, flatten=True)
     assert isinstance(caught.value.__cause__, KeyError)
+    assert (tmp_path / "cancelled").read_text() == "one"
 
 
 def test_a_lost_host_is_told(environment: dict[str, str], tmp_path: Path) -> None:
     found = document(conversation(environment | {"SLIPWAY_WORLD_SIZE": "3"}, tmp_path, "call", call_of(len, "")))
-    with pytest.raises(JobFailed, match="2 of 3 hosts are there"):
+    with pytest.raises(JobError, match="2 of 3 hosts are there") as caught:
         unpack(found, INFO, flatten=True)
+    assert type(caught.value) is JobError
+
+
+@pytest.mark.parametrize(("name", "kind", "state"), [
+    ("NodeDiedError", JobPreempted, "preempted"),
+    ("OwnerDiedError", JobPreempted, "preempted"),
+    ("ActorDiedError", JobPreempted, "preempted"),
+    ("ActorUnavailableError", JobPreempted, "preempted"),
+    ("WorkerCrashedError", JobFailed, "failed"),
+    ("RaySystemError", JobError, "error"),
+])  # fmt: skip
+def test_an_error_of_rays_own_is_told_by_what_it_means(
+    environment: dict[str, str], tmp_path: Path, name: str, kind: type[JobError], state: str
+) -> None:  # E2-07, E2-23
+    with (tmp_path / "ray.py").open("a") as ray:
+        ray.write(f"""
+def get(task):
+    kind = type("{name}", (Exception,), {{"__module__": "ray.exceptions"}})
+    raise kind("it is gone")
+""")
+    with pytest.raises(JobError, match="it is gone") as caught:
+        unpack(document(conversation(environment, tmp_path, "call", call_of(len, ""))), INFO, flatten=True)
+    assert type(caught.value) is kind
+    assert caught.value.info.state == state
+    assert caught.value.host is not None
+    assert caught.value.host.slice is None
+
+
+def test_an_error_that_only_sounds_like_rays_is_the_programs(environment: dict[str, str], tmp_path: Path) -> None:
+    def train() -> None:
+        kind = type("NodeDiedError", (RuntimeError,), {})
+        raise kind("owner died, the node was preempted")
+
+    with pytest.raises(JobFailed, match="owner died"):  # E2-23
+        unpack(document(conversation(environment, tmp_path, "call", call_of(train))), INFO, flatten=True)
+
+
+def test_references_are_resolved_when_there_is_nothing_else(environment: dict[str, str], tmp_path: Path) -> None:
+    def train(many: str) -> object:
+        import ray
+
+        return {"all": [ray.put(1), ray.put(2)], "one": ray.put(3), "mixed": [ray.put(4), 5], "none": []}[many]
+
+    results = []
+    for many in ("all", "one", "none"):  # E2-27
+        found = document(conversation(environment, tmp_path, "call", call_of(train, many)))
+        results.append(unpack(found, INFO, flatten=True)[0])
+    assert results == [[1, 2], 3, []]
+    mixed = document(conversation(environment, tmp_path, "call", call_of(train, "mixed")))
+    with pytest.raises(ResultMissing, match=r"host 0 of slice 0 \(index 0\) cannot be unpickled here"):
+        unpack(mixed, INFO, flatten=True)
 
 
 def test_it_ends_with_the_stream(environment: dict[str, str], tmp_path: Path) -> None:
@@ -137,6 +240,19 @@ def test_it_ends_with_the_stream(environment: dict[str, str], tmp_path: Path) ->
     assert process.wait(timeout=10) == host_program.FAILED
     process.stdout.close()
     process.stderr.close()
+
+
+def test_it_ends_when_nothing_is_heard(environment: dict[str, str], tmp_path: Path) -> None:
+    def train() -> None:
+        import time
+
+        time.sleep(600)
+
+    # The stream stays open, as it does where a laptop was closed.
+    process = conversation(environment, tmp_path, "call", call_of(train), SILENCE=1.0, HEARTBEAT=0.5)
+    assert process.wait(timeout=60) == host_program.FAILED
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
 
 
 def job(environment: dict[str, str], folder: Path, call: Call, **header: Any) -> Any:
@@ -162,6 +278,25 @@ def test_a_jobs_answer_does_not_wait_for_ever(environment: dict[str, str], tmp_p
     running.communicate(timeout=20)
     assert running.returncode == 0
     assert 2 < time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("name", ["Python", "cloudpickle", "Ray"])
+def test_each_version_is_compared_up_to_its_second_number(
+    environment: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    mine = {"Python": platform.python_version(), "cloudpickle": cloudpickle.__version__, "Ray": "2.60.0"}
+    patched = {one: ".".join(version.split(".")[:2]) + ".999" for one, version in mine.items()}
+    for versions, refused in ((patched, False), (mine | {name: "0.9.1"}, True)):
+        running = job(environment, tmp_path, call_of(len, "abc"), versions=versions)
+        found = document(conversation(environment, tmp_path, "fetch"))
+        _, said = running.communicate(timeout=20)
+        for file in ("slipway-result", "slipway-taken", "slipway-reader"):
+            (tmp_path / file).unlink(missing_ok=True)
+        assert running.returncode == (host_program.REFUSED if refused else 0)
+        assert said == (f"{name} is 0.9.1 where the call was made and {mine[name]} in the image\n" if refused else "")
+        if refused:
+            with pytest.raises(VersionMismatch, match=f"{name} is 0.9.1"):
+                unpack(found, INFO, flatten=True)
 
 
 def test_other_versions_end_the_job_with_a_code_of_their_own(environment: dict[str, str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,10 @@ NOWHERE = RayExecutor(CPU(), "acme/ray:1", client=Client(namespace="x", kubeconf
 
 def answers(**changes: Any) -> list[dict[str, Any]]:
     places = [(0, 0), (0, 1), (1, 0), (1, 1)]
-    return [{"slice": one, "host": host, "blob": cloudpickle.dumps((one, host)), **changes} for one, host in places]
+    return [
+        {"slice": one, "host": host, "rank": 2 * one + host, "blob": cloudpickle.dumps((one, host)), **changes}
+        for one, host in places
+    ]
 
 
 def test_results_come_slice_by_slice() -> None:  # E2-05, E2-26, E2-61
@@ -49,17 +53,24 @@ def test_results_come_slice_by_slice() -> None:  # E2-05, E2-26, E2-61
 
 
 def test_a_failure_tells_host_traceback_and_cause() -> None:  # E2-46
-    broken = {"slice": 1, "host": 0, "error": "Traceback …\nKeyError: 'x'\n", "blob": cloudpickle.dumps(KeyError("x"))}
+    broken = {
+        "slice": 1,
+        "host": 0,
+        "rank": 2,
+        "error": "Traceback …\nKeyError: 'x'\n",
+        "blob": cloudpickle.dumps(KeyError("x")),
+    }
     with pytest.raises(JobFailed, match="KeyError: 'x'") as caught:
         unpack(host_program.document([broken]), INFO, flatten=True)
     assert isinstance(caught.value.__cause__, KeyError)
     assert caught.value.host is not None
-    assert (caught.value.host.slice, caught.value.host.host) == (1, 0)
+    assert str(caught.value.host) == "host 0 of slice 1 (index 2)"
+    assert caught.value.info.state == "failed"
     assert "Traceback" in caught.value.log
 
 
 def test_an_exception_that_cannot_travel_is_still_told() -> None:
-    broken = {"slice": 1, "host": 0, "error": "Odd: 1\n", "blob": b"no pickle"}
+    broken = {"slice": 1, "host": 0, "rank": 2, "error": "Odd: 1\n", "blob": b"no pickle"}
     with pytest.raises(JobFailed, match="Odd: 1") as caught:
         unpack(host_program.document([broken]), INFO, flatten=True)
     assert caught.value.__cause__ is None
@@ -116,6 +127,16 @@ def test_decorating_calls_nothing_and_keeps_the_name(decorator: Any) -> None:  #
     assert (train.__name__, train.__doc__) == ("train", "Train.")
 
 
+@pytest.mark.parametrize("decorator", [execute, execute_resumable, autoscale_execute, autoscale_execute_resumable])
+def test_a_decorator_without_its_brackets_is_refused_at_once(decorator: Any) -> None:  # E2-74
+    def train() -> None: ...
+
+    with pytest.raises(TypeError, match=r"takes a RayExecutor, not function: write @NAME\(executor\)"):
+        decorator(train)
+    with pytest.raises(TypeError, match="takes a RayExecutor, not TPU"):
+        device_remote(executor=TPU("v5p-16"))  # type: ignore[arg-type]
+
+
 def test_devices_take_functions_and_classes() -> None:  # E2-72, E2-74, E2-76
     @tpu_remote(executor=NOWHERE)
     class Trainer:
@@ -130,13 +151,24 @@ def test_devices_take_functions_and_classes() -> None:  # E2-72, E2-74, E2-76
         device_remote(executor=NOWHERE)(7)
 
 
+def test_a_nested_variable_is_refused_before_anything_starts() -> None:  # E2-36, B-19
+    nested = replace(NOWHERE, env={"env_vars": {"A": "1"}})
+    for call in (lambda: nested.execute(len, ("",)), lambda: Session(nested)):
+        with pytest.raises(ValueError, match=r"'env_vars' is a dict and .* belongs into Ray's runtime_env"):
+            call()
+
+
 def test_the_hosts_spec(tmp_path: Path) -> None:  # E2-28, E2-33, E2-40
     executor = RayExecutor(
-        TPU("v5p-16"), "acme/ray:1", env={"A": 1, "NONE": None}, runtime_env={"env_vars": {"B": "b"}},
+        TPU("v5p-16"), "acme/ray:1", env={"A": 1, "NONE": None, "D": "$(A)"}, runtime_env={"env_vars": {"B": "b"}},
         spec={"env": [{"name": "C", "value": "c"}], "ray": {"head": {"nodeSelector": {"pool": "cpu"}}}},
     )  # fmt: skip
     spec = executor.call_spec("train-1", {"maxFailures": 2, "onExitCodes": {"fail": [3]}})
-    assert spec["env"] == [{"name": "A", "value": "1"}, {"name": "C", "value": "c"}]
+    assert spec["env"] == [
+        {"name": "A", "value": "1"},
+        {"name": "D", "value": "$$(A)"},
+        {"name": "C", "value": "c"},
+    ]
     assert spec["ray"]["head"] == {"nodeSelector": {"pool": "cpu"}}
     assert spec["ray"]["runtimeEnv"] == {"env_vars": {"B": "b"}}
     assert spec["retries"] == {"maxFailures": 2, "onExitCodes": {"fail": [3, 78]}}

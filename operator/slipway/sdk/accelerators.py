@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
-from typing import Any
+from typing import Any, Final
+
+GPU_RESOURCE: Final = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True)
@@ -58,4 +60,51 @@ class CPU:
         return {"hosts": self.hosts, "slices": self.slices}
 
 
-AcceleratorConfig = TPU | CPU
+@dataclass(frozen=True)
+class GPU:
+    """Nodes with NVIDIA GPUs."""
+
+    type: str = ""
+    """GKE's name of the model, such as nvidia-tesla-v100; any when empty."""
+    count: int = 1
+    """GPUs of each host."""
+    hosts: int = 1
+    """Hosts of one slice."""
+    slices: int = 1
+    """Number of slices."""
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"count must be at least 1, not {self.count}: use CPU() for none")
+
+    @property
+    def kind(self) -> str:
+        """GPU."""
+        return "GPU"
+
+    def fields(self) -> Mapping[str, Any]:
+        """Fields of a SliceJob's spec."""
+        limits = {"resources": {"limits": {GPU_RESOURCE: str(self.count)}}}
+        selector = {"nodeSelector": {"cloud.google.com/gke-accelerator": self.type}} if self.type else {}
+        return {"hosts": self.hosts, "slices": self.slices, **limits, **selector}
+
+
+AcceleratorConfig = TPU | CPU | GPU
+
+
+def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a spec with what was given: maps are merged and lists of objects joined, the rest is replaced.
+
+    So a request does not cost the limit beside it, nor a variable the others.
+    """
+    both = {name: _joined(value, given[name]) for name, value in fields.items() if name in given}
+    return {**fields, **given, **both}
+
+
+def _joined(mine: Any, given: Any) -> Any:
+    if isinstance(mine, Mapping) and isinstance(given, Mapping):
+        return merged(mine, given)
+    if isinstance(mine, list) and isinstance(given, list | tuple):
+        both = [*mine, *given]
+        return both if all(isinstance(one, Mapping) for one in both) else list(given)
+    return given

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import yaml
 
-from slipway.cluster.access import DEFAULT_KUBECONFIG, load_access
+from slipway.cluster.access import DEFAULT_KUBECONFIG, AccessError, load_access
 from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import SlipwayClusterError
+from slipway.sdk.errors import ClusterError
 
 _IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -29,9 +31,16 @@ class Client:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[ApiConnection]:
-        """A connection of this call's own."""
-        async with ApiConnection(await load_access(self.kubeconfig, self.context)) as api:
-            yield api
+        """A connection of this call's own.
+
+        Raises:
+            ClusterError: whatever goes wrong between here and the API server, and is not said more precisely.
+        """
+        try:
+            async with ApiConnection(await load_access(self.kubeconfig, self.context)) as api:
+                yield api
+        except (AccessError, SlipwayClusterError) as error:
+            raise ClusterError(str(error)) from error
 
     @property
     def resolved_namespace(self) -> str:

@@ -1,8 +1,9 @@
 """`docker run`, on every host of TPU slices."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,10 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.cluster.connection import ApiConnection
 from slipway.sdk import portal
-from slipway.sdk.accelerators import CPU, AcceleratorConfig
+from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, merged
 from slipway.sdk.client import Client
 from slipway.sdk.docker import DockerConfig
-from slipway.sdk.errors import JobFailed
+from slipway.sdk.errors import JobError, JobFailed, ResultMissing
 from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
 from slipway.sdk.view import JobView
 
@@ -47,7 +48,7 @@ def run_docker_on_pod(
     Args:
         capture_output: whether to read what the hosts wrote.
         retries: `spec.retries`, such as {"maxFailures": 3}.
-        spec: further fields of the SliceJob's spec, in Kubernetes' words; they win.
+        spec: further fields of the SliceJob's spec, in Kubernetes' words; they win, and lists of objects are joined.
         on_interrupt: whether Ctrl-C cancels the job or leaves it running.
 
     Returns:
@@ -55,7 +56,7 @@ def run_docker_on_pod(
 
     Raises:
         ValueError: with more than one slice, or a word that Kubernetes cannot do.
-        JobError: when the job does not succeed.
+        JobError: when the job does not succeed; `.outputs` holds what the hosts wrote all the same.
     """
     if accelerator.slices != 1:
         raise ValueError(
@@ -96,7 +97,7 @@ def run_docker_multislice(
             made = await run.create(api, fields)
             end = await run.until(api, made.metadata.uid, lambda view: view.over)
             if end.status.phase != Phase.SUCCEEDED:
-                raise end.error(accelerator.kind)
+                raise await _failure(run, api, end, capture_output)
             outputs: list[str | None] = [None] * len(_places(end))
             if capture_output:
                 outputs = await _outputs(run, api, end)
@@ -151,7 +152,10 @@ def _fields(
     spec: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The spec; what the schema can tell is told before any call."""
-    fields = {**config.to_spec(), **accelerator.fields(), "retries": dict(retries or {}), **(spec or {})}
+    if isinstance(accelerator, GPU) and config.gpus and str(config.gpus) != str(accelerator.count):
+        raise ValueError(f"gpus={config.gpus} and GPU(count={accelerator.count}) contradict each other: say it once")
+    base = merged(config.to_spec(), accelerator.fields()) | {"retries": dict(retries or {})}
+    fields = merged(base, spec or {})
     SliceJobSpec.model_validate(fields)
     return fields
 
@@ -162,13 +166,36 @@ def _places(view: JobView) -> list[tuple[int, int]]:
     return [(one, host) for one in range(slices) for host in range(hosts)]
 
 
+async def _failure(run: Run, api: ApiConnection, view: JobView, capture_output: bool) -> JobError:
+    """The job's error, with what is left of its hosts' output: those that were taken or ended early have none."""
+    error = view.error(run.kind)
+    if capture_output and view.status.attempts:
+
+        async def left(place: tuple[int, int]) -> str | None:
+            with suppress(ResultMissing):
+                return await _output(run, api, view, place)
+            return None
+
+        error.outputs = await _of_all_hosts(view, left)
+    return error
+
+
 async def _outputs(run: Run, api: ApiConnection, view: JobView) -> list[str | None]:
     """What every host of the last attempt wrote, in order."""
+    return await _of_all_hosts(view, lambda place: _output(run, api, view, place))
+
+
+async def _output(run: Run, api: ApiConnection, view: JobView, place: tuple[int, int]) -> str:
+    pod = names.pod_name(run.name, view.status.attempt or 0, *place)
+    whose = f"host {place[1]} of slice {place[0]} (index {_places(view).index(place)})"
+    return await run.log(api, pod, names.WORKER_CONTAINER, whose)
+
+
+async def _of_all_hosts(view: JobView, read: Callable[[tuple[int, int]], Awaitable[str | None]]) -> list[str | None]:
     gate = asyncio.Semaphore(_PARALLEL_LOGS)
 
-    async def output(place: tuple[int, int]) -> str | None:
+    async def one(place: tuple[int, int]) -> str | None:
         async with gate:
-            pod = names.pod_name(run.name, view.status.attempt or 0, *place)
-            return await run.log(api, pod, names.WORKER_CONTAINER)
+            return await read(place)
 
-    return list(await asyncio.gather(*map(output, _places(view))))
+    return list(await asyncio.gather(*map(one, _places(view))))

@@ -13,26 +13,35 @@ from slipway.sdk.session import Session
 Function = Callable[..., Any]
 
 
+def _checked(executor: RayExecutor) -> RayExecutor:
+    # Decorators are easily written without their brackets, and then find out at the first call.
+    if not isinstance(executor, RayExecutor):
+        raise TypeError(f"the decorator takes a RayExecutor, not {type(executor).__name__}: write @NAME(executor)")
+    return executor
+
+
 def execute(executor: RayExecutor) -> Callable[[Function], Callable[..., JobSucceeded[list[Any]]]]:
     """Each call of the function is `executor.execute`."""
-    return lambda function: wraps(function)(lambda *args, **kwargs: executor.execute(function, args, kwargs))
+    call = _checked(executor).execute
+    return lambda function: wraps(function)(lambda *args, **kwargs: call(function, args, kwargs))
 
 
 def execute_resumable(executor: RayExecutor) -> Callable[[Function], Callable[..., list[Any]]]:
     """Each call of the function is `executor.execute_resumable`."""
-    return lambda function: wraps(function)(lambda *args, **kwargs: executor.execute_resumable(function, args, kwargs))
+    call = _checked(executor).execute_resumable
+    return lambda function: wraps(function)(lambda *args, **kwargs: call(function, args, kwargs))
 
 
 def autoscale_execute(executor: RayExecutor) -> Callable[[Function], Callable[..., JobSucceeded[list[Any]]]]:
     """Each call of the function is `executor.autoscale_execute`."""
-    return lambda function: wraps(function)(lambda *args, **kwargs: executor.autoscale_execute(function, args, kwargs))
+    call = _checked(executor).autoscale_execute
+    return lambda function: wraps(function)(lambda *args, **kwargs: call(function, args, kwargs))
 
 
 def autoscale_execute_resumable(executor: RayExecutor) -> Callable[[Function], Callable[..., list[Any]]]:
     """Each call of the function is `executor.autoscale_execute_resumable`."""
-    return lambda function: wraps(function)(
-        lambda *args, **kwargs: executor.autoscale_execute_resumable(function, args, kwargs)
-    )
+    call = _checked(executor).autoscale_execute_resumable
+    return lambda function: wraps(function)(lambda *args, **kwargs: call(function, args, kwargs))
 
 
 class RemoteFunction:
@@ -110,9 +119,9 @@ def device_remote(*, executor: RayExecutor, flatten: bool = True) -> Callable[[A
     """Run a function, or the methods of a class, on every host of a session of its own, made at the first call.
 
     Raises:
-        TypeError: when something else is decorated.
+        TypeError: when something else is decorated, or `executor` is no RayExecutor.
     """
-    session = Session(executor)
+    session = Session(_checked(executor))
 
     def decorate(target: Any) -> RemoteFunction | RemoteClass:
         if inspect.isclass(target):

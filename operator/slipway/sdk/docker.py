@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from slipway.sdk.accelerators import GPU_RESOURCE
+from slipway.sdk.environment import literal, variables
+
 _SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
 _QUANTITY: Final = re.compile(r"\d+(Ki|Mi|Gi|Ti)")
 _UNITS: Final = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
@@ -55,7 +58,7 @@ class DockerConfig:
         found = {
             "image": self.image,
             "args": _arguments(self.command),
-            "env": _environment(self.environment or {}),
+            "env": variables(self.environment or {}),
             "hostNetwork": _is_host_network(self.network),
             "resources": _gpus(self.gpus),
             "shmSize": _shm_size(self.shm_size),
@@ -67,25 +70,16 @@ class DockerConfig:
         return {name: value for name, value in found.items() if value or value is False}
 
 
-def _literal(text: str) -> str:
-    """The text as Kubernetes must be told it, which expands `$(NAME)` and reads `$$` as `$`."""
-    return text.replace("$", "$$")
-
-
 def _arguments(command: str | Sequence[str]) -> list[str]:
     if not isinstance(command, str):
-        return [_literal(word) for word in command]
+        return [literal(word) for word in command]
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise ValueError(f"command {command!r} cannot be split into words: {error}; give a list instead") from error
     if not words:
         raise ValueError("command is empty: give the words to run, or [] for the image's own command")
-    return [_literal(word) for word in words]
-
-
-def _environment(given: Mapping[str, object]) -> list[dict[str, str]]:
-    return [{"name": name, "value": _literal(str(value))} for name, value in given.items() if value is not None]
+    return [literal(word) for word in words]
 
 
 def _is_host_network(network: str | None) -> bool:
@@ -101,7 +95,7 @@ def _gpus(gpus: str | int | None) -> dict[str, Any]:
         return {}
     if not str(gpus).isdigit() or int(gpus) < 1:
         raise ValueError(f"gpus {gpus!r}: Kubernetes chooses the devices, so say how many, such as 2")
-    return {"limits": {"nvidia.com/gpu": str(gpus)}}
+    return {"limits": {GPU_RESOURCE: str(int(gpus))}}
 
 
 def _shm_size(size: str | None) -> str | None:

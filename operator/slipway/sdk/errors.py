@@ -3,6 +3,7 @@
 SlipwayError
 ├── NotPicklable             something that was to travel cannot; nothing was started
 ├── PayloadTooLarge          it can, but is too large; nothing was started
+├── ClusterError             the API server cannot be reached, or did not do what the call needs
 ├── SessionClosed            the session was closed under the call
 └── JobError                 the job did not succeed; `.info` says which, `.host` where, `.log` its last lines
     ├── JobFailed            the program failed as often as it may
@@ -34,6 +35,10 @@ class PayloadTooLarge(SlipwayError, ValueError):
     """What was to travel does not fit into a Secret; nothing was started."""
 
 
+class ClusterError(SlipwayError):
+    """The API server cannot be reached, does not know who we are, or did not do what the call needs."""
+
+
 class SessionClosed(SlipwayError):
     """The session was closed before the call had its result."""
 
@@ -47,7 +52,7 @@ class JobInfo:
     state: State
     """What became of it."""
     kind: str
-    """TPU or CPU."""
+    """TPU, GPU or CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,9 @@ class JobError(SlipwayError):
         """Which job."""
         self.host = failure
         """Where it went wrong, when that is known."""
+        self.outputs: list[str | None] = []
+        """What each host of a container call wrote in the last attempt, None where that is gone; see
+        `capture_output`."""
 
     @property
     def exit_code(self) -> int | None:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from slipway.api import names
@@ -13,9 +13,19 @@ from slipway.api.status import Phase
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
-from slipway.sdk.accelerators import AcceleratorConfig
+from slipway.sdk.accelerators import AcceleratorConfig, merged
 from slipway.sdk.client import Client
-from slipway.sdk.errors import InvalidJob, JobError, JobInfo, JobSucceeded, PayloadTooLarge, ResultMissing
+from slipway.sdk.environment import variables
+from slipway.sdk.errors import (
+    InvalidJob,
+    JobError,
+    JobFailed,
+    JobInfo,
+    JobSucceeded,
+    PayloadTooLarge,
+    ResultMissing,
+    VersionMismatch,
+)
 from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
@@ -127,15 +137,8 @@ class RayExecutor:
 
     def ray_spec(self, ray: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of a Ray job on these slices."""
-        given = dict(self.spec)
-        env = [{"name": name, "value": str(value)} for name, value in self.env.items() if value is not None]
-        return {
-            **self.accelerator.fields(),
-            "image": self.image,
-            **given,
-            "env": [*env, *given.get("env", ())],
-            "ray": {**given.get("ray", {}), **ray},
-        }
+        own = {**self.accelerator.fields(), "image": self.image, "env": variables(self.env), "ray": {}}
+        return merged(merged(own, self.spec), {"ray": ray})
 
     def call_spec(self, name: str, retries: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of the job for one call."""
@@ -233,9 +236,11 @@ def _with_cause(error: JobError, document: bytes | None) -> JobError:
         return error
     try:
         unpack(document, error.info, flatten=True)
-    except JobError as told:
-        if not type(error).__name__ == type(told).__name__ == "JobFailed":
-            return told
-        error.__cause__ = told.__cause__
-        error.host = told.host
+    except VersionMismatch as told:
+        return told
+    except JobFailed as told:
+        # What ended the attempt is the operator's to say: hosts also fail because another one was taken.
+        if isinstance(error, JobFailed) and told.host is not None:
+            error.__cause__ = told.__cause__
+            error.host = replace(told.host, exit_code=error.exit_code)
     return error

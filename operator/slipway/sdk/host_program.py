@@ -39,6 +39,16 @@ HOLD_FAILURE_SECONDS = 5.0
 HEARTBEAT_SECONDS = 5.0
 SILENCE_SECONDS = 60.0
 POLL_SECONDS = 0.2
+STATES = {
+    "ActorDiedError": "preempted",
+    "ActorUnavailableError": "preempted",
+    "LocalRayletDiedError": "preempted",
+    "NodeDiedError": "preempted",
+    "OwnerDiedError": "preempted",
+    # A process that crashed on a machine that is well is the program's own doing.
+    "WorkerCrashedError": "failed",
+}
+"""What errors of Ray's own mean; any other is an `error`."""
 
 
 def find_pickler() -> Any:
@@ -90,7 +100,8 @@ def captured(wanted: bool, into: dict[str, Any]) -> Iterator[None]:
 
 def on_host(call: bytes, capture: bool) -> dict[str, Any]:
     """The task: one call in a process of its own."""
-    answer: dict[str, Any] = {name: int(os.environ["SLIPWAY_" + name.upper()]) for name in ("slice", "host")}
+    places = ("slice", "host", "rank")
+    answer: dict[str, Any] = {name: int(os.environ["SLIPWAY_" + name.upper()]) for name in places}
     pickler = find_pickler()
     try:
         with captured(capture, answer):
@@ -98,7 +109,7 @@ def on_host(call: bytes, capture: bool) -> dict[str, Any]:
             if construct is not None:
                 method, init_args, init_kwargs = construct
                 function = getattr(function(*init_args, **init_kwargs), method)
-            value = function(*args, **kwargs)
+            value = resolved(function(*args, **kwargs))
         try:
             answer["blob"] = pickler.dumps(value)
         except Exception as error:
@@ -110,6 +121,17 @@ def on_host(call: bytes, capture: bool) -> dict[str, Any]:
         with contextlib.suppress(Exception):
             answer["blob"] = pickler.dumps(error)
     return answer
+
+
+def resolved(value: Any) -> Any:
+    """The value; where it is a reference of Ray's, or a list of nothing else, what they stand for.
+
+    The process that owns what they stand for ends with the call, so nobody could read them later.
+    """
+    import ray
+
+    several = isinstance(value, list) and value and all(isinstance(one, ray.ObjectRef) for one in value)
+    return ray.get(value) if several or isinstance(value, ray.ObjectRef) else value
 
 
 def fan_out(header: dict[str, Any], call: bytes, log_to_driver: bool) -> list[dict[str, Any]]:
@@ -128,7 +150,8 @@ def fan_out(header: dict[str, Any], call: bytes, log_to_driver: bool) -> list[di
         offered = node["Resources"] if node["Alive"] else {}
         for name in filter(of_slice.fullmatch, offered):
             chips = {"TPU": offered["TPU"]} if offered.get("TPU") else {}
-            pending.append(remote.options(resources={name: 1, **chips}).remote(call, header["capture"]))
+            gpus = {"num_gpus": offered["GPU"]} if offered.get("GPU") else {}
+            pending.append(remote.options(resources={name: 1, **chips}, **gpus).remote(call, header["capture"]))
     wanted = int(os.environ["SLIPWAY_WORLD_SIZE"])
     if len(pending) != wanted:
         raise RuntimeError(f"{len(pending)} of {wanted} hosts are there: the cluster has lost some")
@@ -245,10 +268,17 @@ def call(out: BinaryIO) -> int:
     peer = Peer(out)
     try:
         found, _ = answer_to(header, given, log_to_driver=False)
-    except Exception:
-        found = document([{"slice": None, "host": None, "error": traceback.format_exc(), "blob": b""}])
+    except Exception as error:
+        found = document([trouble(error)])
     peer.send(found)
     return 0
+
+
+def trouble(error: Exception) -> dict[str, Any]:
+    """The answer where none came from the hosts: what became of the call, as far as Ray knows."""
+    kind = type(error)
+    state = STATES.get(kind.__name__, "error") if kind.__module__ == "ray.exceptions" else "error"
+    return {"slice": None, "host": None, "rank": None, "state": state, "error": traceback.format_exc(), "blob": b""}
 
 
 def main(mode: str, *folder: str) -> int:

@@ -1,5 +1,6 @@
 """One SliceJob of the SDK: made, watched to its end, cancelled, deleted."""
 
+import asyncio
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -13,7 +14,7 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound, from_response
-from slipway.cluster.watch import Applied, Deleted, InitDone, Watcher
+from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.sdk import portal
 from slipway.sdk.client import Client
 from slipway.sdk.errors import InvalidJob, JobCancelled, JobInfo, ResultMissing
@@ -44,7 +45,7 @@ class Run:
     client: Client
     name: str
     kind: str
-    """TPU or CPU."""
+    """TPU, GPU or CPU."""
     call: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -94,6 +95,8 @@ class Run:
         async with aclosing(watcher.events()) as events:
             async for event in events:
                 match event:
+                    case Init():
+                        listed = False
                     case Applied(view) if view.metadata.uid == uid:
                         listed = True
                         yield view
@@ -101,8 +104,6 @@ class Run:
                         raise JobCancelled("it was deleted", self.info)
                     case Deleted() | Applied():
                         raise JobCancelled("it was deleted", self.info)
-                    case _:
-                        pass
 
     async def until(self, api: ApiConnection, uid: str, holds: Callable[[JobView], bool]) -> JobView:
         """Wait until that holds, or until the job is over."""
@@ -112,8 +113,11 @@ class Run:
                     return view
         raise AssertionError("a watch never ends by itself")
 
-    async def log(self, api: ApiConnection, pod: str, container: str) -> str:
+    async def log(self, api: ApiConnection, pod: str, container: str, whose: str) -> str:
         """All that a container wrote; what is no UTF-8 is replaced.
+
+        Args:
+            whose: the host, for the error's words.
 
         Raises:
             ResultMissing: when it cannot be read any more.
@@ -129,7 +133,7 @@ class Run:
                 if answer.status >= 400:
                     raise from_response(answer.status, content)
         except (ApiError, aiohttp.ClientError, TimeoutError) as error:
-            raise ResultMissing(f"the output of pod {pod} cannot be read: {error}", self.info) from error
+            raise ResultMissing(f"the output of {whose} (pod {pod}) cannot be read: {error}", self.info) from error
         return content.decode(errors="replace")
 
     async def cancel(self) -> None:
@@ -146,10 +150,21 @@ class Run:
                 except NotFound:
                     return
 
-    async def delete(self, api: ApiConnection, uid: str) -> None:
-        """Remove it with everything that belongs to it; one that is gone stays so."""
+    async def delete(self, api: ApiConnection, uid: str, *, foreground: bool = False) -> None:
+        """Remove it with everything that belongs to it; one that is gone stays so.
+
+        Args:
+            foreground: let it stand until all that belongs to it is gone.
+        """
         with suppress(NotFound, Conflict):
-            await api.delete(self.path, uid=uid, propagation="Background")
+            await api.delete(self.path, uid=uid, propagation="Foreground" if foreground else "Background")
+
+    async def until_gone(self, api: ApiConnection, uid: str, seconds: float) -> None:
+        """Wait until it is deleted, at most that long."""
+        with suppress(JobCancelled, TimeoutError):
+            async with asyncio.timeout(seconds), aclosing(self.states(api, uid)) as states:
+                async for _ in states:
+                    pass
 
 
 def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt) -> T:

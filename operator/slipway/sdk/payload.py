@@ -6,13 +6,23 @@ import pickle
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any, Final
 
 import cloudpickle
 
-from slipway.sdk.errors import HostFailure, JobError, JobFailed, JobInfo, NotPicklable, VersionMismatch
+from slipway.sdk.errors import (
+    HostFailure,
+    JobError,
+    JobFailed,
+    JobInfo,
+    JobPreempted,
+    NotPicklable,
+    ResultMissing,
+    State,
+    VersionMismatch,
+)
 
 MAX_BYTES: Final = 1_000_000
 """What fits into a Secret beside the program that unpacks it."""
@@ -93,12 +103,17 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
+_KINDS: Final[Mapping[State, type[JobError]]] = {"failed": JobFailed, "preempted": JobPreempted, "error": JobError}
+
+
 def unpack(document: bytes, info: JobInfo, *, flatten: bool) -> list[Any]:
     """Results of all hosts: one list, or with `flatten` false a list for each slice.
 
     Raises:
         VersionMismatch: when the hosts refused the call.
         JobFailed: when it raised on a host; what it raised is the cause.
+        JobPreempted, JobError: when Ray failed under it; `.host` is then no host.
+        ResultMissing: when a result cannot be read here.
     """
     head, _, blobs = document.partition(b"\n")
     told = json.loads(head)
@@ -111,17 +126,27 @@ def unpack(document: bytes, info: JobInfo, *, flatten: bool) -> list[Any]:
         if "error" in host:
             error, cause = failure(host, blob, info)
             raise error from cause
-        value = _Unpickler(io.BytesIO(blob)).load()
+        value = _value(host, blob, info)
         slices.setdefault(host["slice"], []).append(Captured(value, host["output"]) if "output" in host else value)
     return [one for found in slices.values() for one in found] if flatten else list(slices.values())
 
 
+def _value(host: Mapping[str, Any], blob: bytes, info: JobInfo) -> Any:
+    try:
+        return _Unpickler(io.BytesIO(blob)).load()
+    except Exception as error:
+        place = HostFailure(host["slice"], host["host"], host["rank"], None, None, "")
+        raise ResultMissing(f"the result of {place} cannot be unpickled here: {error!r}", info) from error
+
+
 def failure(host: Mapping[str, Any], blob: bytes, info: JobInfo) -> tuple[JobError, BaseException | None]:
     """The error of a host that failed, and what the function raised there if that could travel."""
-    place = HostFailure(host["slice"], host["host"], None, None, None, host["error"])
+    place = HostFailure(host["slice"], host["host"], host["rank"], None, None, host["error"])
     try:
         cause = _Unpickler(io.BytesIO(blob)).load() if blob else None
     except Exception:
         cause = None
+    state: State = host.get("state", "failed")
     said = host["error"].rstrip().rpartition("\n")[2]
-    return JobFailed(said, info, place), cause if isinstance(cause, BaseException) else None
+    error = _KINDS[state](said, replace(info, state=state), place)
+    return error, cause if isinstance(cause, BaseException) else None

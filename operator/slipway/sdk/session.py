@@ -12,9 +12,9 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import ConditionType
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, ApiError, SlipwayClusterError
+from slipway.cluster.errors import AlreadyExists, ApiError, NotFound
 from slipway.sdk import portal
-from slipway.sdk.errors import InvalidJob, JobError, SessionClosed
+from slipway.sdk.errors import ClusterError, InvalidJob, JobError, JobFailed, SessionClosed
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import Run, new_name
 from slipway.sdk.payload import Call, pack, pack_method, unpack
@@ -23,6 +23,12 @@ from slipway.sdk.view import JobView
 
 CLOSE_SECONDS: Final = 10.0
 """What running calls get when the session is closed."""
+GONE_SECONDS: Final = 60.0
+"""How long a cluster that was removed may take to go before nobody waits for it any more."""
+LOSS_SECONDS: Final = 30.0
+"""How long the operator may take to tell why a cluster was lost."""
+CRASH_SECONDS: Final = 10.0
+"""The same where only a process crashed, which says little about its cluster."""
 
 
 class Session:
@@ -33,8 +39,14 @@ class Session:
     """
 
     def __init__(self, executor: RayExecutor, *, name: str | None = None) -> None:
-        """With a name, sessions of several processes share one cluster; any of them closes it for all."""
+        """With a name, sessions of several processes share one cluster; any of them closes it for all.
+
+        Raises:
+            ValueError: when the executor's fields contradict the schema of a SliceJob.
+        """
         self._executor = executor
+        self._spec = executor.ray_spec({"keepAlive": True}) | {"retries": dict(executor.retries)}
+        SliceJobSpec.model_validate(self._spec)
         self._run = Run(executor.client, name or new_name("session"), executor.accelerator.kind)
         self._uid: str | None = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -45,7 +57,14 @@ class Session:
         return self._run.name
 
     def __enter__(self) -> Self:
-        self.ensure()
+        try:
+            self.ensure()
+        except KeyboardInterrupt:
+            # Nobody has the session yet, so nobody else could close it.
+            if self._executor.on_interrupt == "detach":
+                raise
+            self.close()
+            raise KeyboardInterrupt(f"session {self.name} in {self._run.namespace} was closed") from None
         return self
 
     def __exit__(
@@ -64,7 +83,10 @@ class Session:
             async with self._run.client.connect() as api:
                 await self._ready(api)
 
-        portal.run(work())
+        try:
+            portal.run(work())
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"session {self.name} in {self._run.namespace} goes on starting") from None
 
     def run_function(
         self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
@@ -76,7 +98,8 @@ class Session:
             NotPicklable: before anything starts.
             JobFailed: when it raised on a host; what it raised is the cause.
             SessionClosed: when the session was closed meanwhile.
-            JobError: when the cluster was lost meanwhile.
+            JobPreempted: when a machine was taken meanwhile.
+            JobError: when the cluster was lost otherwise.
         """
         return self._wait(self.start_function(function, args, kwargs, flatten=flatten, capture_output=capture_output))
 
@@ -112,7 +135,10 @@ class Session:
         return self._start(pack_method(cls, init, method, args, kwargs or {}, capture=capture_output), flatten)
 
     def close(self) -> None:
-        """Give running calls 10 s, end them, remove the cluster; may be repeated, and a later call starts afresh."""
+        """Give running calls 10 s, end them, remove the cluster and wait until its pods are gone, at most 60 s.
+
+        May be repeated; a later call starts afresh.
+        """
         portal.run(self._close())
 
     def _start(self, call: Call, flatten: bool) -> "Future[list[Any]]":
@@ -126,10 +152,10 @@ class Session:
             raise KeyboardInterrupt(f"the call was cancelled; session {self.name} stays") from None
 
     async def _call(self, call: Call, flatten: bool) -> list[Any]:
-        work = asyncio.create_task(self._ask(call))
+        work = asyncio.create_task(self._ask(call, flatten))
         self._calls.add(work)
         try:
-            document = await work
+            return await work
         except asyncio.CancelledError:
             own = asyncio.current_task()
             if own is None or own.cancelling():
@@ -138,19 +164,40 @@ class Session:
             raise SessionClosed(f"session {self.name} was closed before {call.name} had its results") from None
         finally:
             self._calls.discard(work)
-        return unpack(document, self._run.info, flatten=flatten)
 
-    async def _ask(self, call: Call) -> bytes:
+    async def _ask(self, call: Call, flatten: bool) -> list[Any]:
         async with self._run.client.connect() as api:
             view = await self._ready(api)
-            pod = names.head_pod_name(self.name, view.status.attempts[0].number)
+            number = view.status.attempts[0].number
+            pod = names.head_pod_name(self.name, number)
             try:
-                return await ask(api, self._run.namespace, pod, call, self._executor.runtime_env)
+                document = await ask(api, self._run.namespace, pod, call, self._executor.runtime_env)
+                return unpack(document, self._run.info, flatten=flatten)
             except StreamBroken as error:
-                raise JobError(
-                    f"the cluster was lost under {call.name}, and a session's calls are not tried again: {error}",
-                    self._run.info,
-                ) from error
+                told = JobError(f"the cluster was lost under {call.name}: {error}", self._run.info)
+            except JobError as error:
+                if error.host is None:
+                    raise
+                told = error
+            judged = await self._judgement(api, view.metadata.uid, number, told)
+            raise judged from (told.__cause__ if judged is told else told)
+
+    async def _judgement(self, api: ApiConnection, uid: str, number: int, told: JobError) -> JobError:
+        """Why the cluster was lost, in the operator's words; what the call was told where nothing ended the attempt.
+
+        A machine that is taken shows first in its peers, so what Ray and the hosts say is half of the truth. What a
+        host says counts at once while the attempt goes on; what Ray says may be earlier than the operator's news.
+        """
+        by_host = told.host is not None and told.host.slice is not None
+        patience = CRASH_SECONDS if isinstance(told, JobFailed) and not by_host else LOSS_SECONDS
+        try:
+            async with asyncio.timeout(patience):
+                view = await self._run.until(
+                    api, uid, lambda one: one.judged(number) or (by_host and not one.ended(number))
+                )
+        except TimeoutError:
+            return told
+        return view.loss(number, self._run.kind) or told
 
     async def _ready(self, api: ApiConnection) -> JobView:
         made = await self._made(api)
@@ -161,17 +208,28 @@ class Session:
         return view
 
     async def _made(self, api: ApiConnection) -> JobView:
-        if self._uid is not None:
+        while True:
+            found = await self._found(api) if self._uid is not None else await self._create(api)
+            if found is not None and not found.going:
+                return found
+            self._uid = None
+            if found is not None:
+                await self._run.until_gone(api, found.metadata.uid, GONE_SECONDS)
+
+    async def _found(self, api: ApiConnection) -> JobView | None:
+        with suppress(NotFound):
             return await api.get(self._run.path, JobView)
-        spec = self._executor.ray_spec({"keepAlive": True}) | {"retries": dict(self._executor.retries)}
-        SliceJobSpec.model_validate(spec)
+        return None
+
+    async def _create(self, api: ApiConnection) -> JobView | None:
+        """The cluster's job, ours or one of the same name; None where that one went meanwhile."""
         try:
-            return await api.create(paths.jobs(self._run.namespace), self._run.body(spec), JobView)
+            return await api.create(paths.jobs(self._run.namespace), self._run.body(self._spec), JobView)
         except AlreadyExists:
-            found = await api.get(self._run.path, dict[str, Any])
-            if not found["spec"].get("ray", {}).get("keepAlive"):
+            found = await self._found(api)
+            if found is not None and not found.keeps_ray:
                 raise InvalidJob("it exists and is no kept cluster: choose another name", self._run.info) from None
-            return await api.get(self._run.path, JobView)
+            return found
         except ApiError as error:
             raise InvalidJob(str(error), self._run.info) from error
 
@@ -183,9 +241,11 @@ class Session:
             for call in late:
                 call.cancel()
         if uid is not None:
-            with suppress(SlipwayClusterError):
+            with suppress(ClusterError):
                 await self._remove(uid)
 
     async def _remove(self, uid: str) -> None:
+        """The job stands until the pods are gone, so its slices are free when this returns."""
         async with self._run.client.connect() as api:
-            await self._run.delete(api, uid)
+            await self._run.delete(api, uid, foreground=True)
+            await self._run.until_gone(api, uid, GONE_SECONDS)

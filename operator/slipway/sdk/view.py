@@ -2,7 +2,7 @@
 
 import msgspec
 
-from slipway.api.status import Phase
+from slipway.api.status import Cause, Phase
 from slipway.sdk import errors
 from slipway.sdk.errors import HostFailure, JobInfo
 
@@ -18,6 +18,7 @@ class Metadata(_Object, frozen=True):
     uid: str
     resource_version: str
     annotations: dict[str, str] = {}
+    deletion_timestamp: str | None = None
 
 
 class Root(_Object, frozen=True):
@@ -34,6 +35,7 @@ class Attempt(_Object, frozen=True):
     """One try."""
 
     number: int
+    cause: str | None = None
     message: str | None = None
     root: Root | None = None
     running_time: str | None = None
@@ -79,11 +81,34 @@ class Status(_Object, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
+class RayFields(_Object, frozen=True):
+    """What the Ray cluster is for."""
+
+    keep_alive: bool = False
+
+
+class Spec(_Object, frozen=True):
+    """What was asked for."""
+
+    ray: RayFields | None = None
+
+
 class JobView(_Object, frozen=True):
     """The job."""
 
     metadata: Metadata
+    spec: Spec = Spec()
     status: Status = Status()
+
+    @property
+    def keeps_ray(self) -> bool:
+        """Whether it is a Ray cluster that stays."""
+        return self.spec.ray is not None and self.spec.ray.keep_alive
+
+    @property
+    def going(self) -> bool:
+        """Whether somebody deleted it, and something of it is left."""
+        return self.metadata.deletion_timestamp is not None
 
     @property
     def over(self) -> bool:
@@ -100,18 +125,45 @@ class JobView(_Object, frozen=True):
         """Whether that condition is true."""
         return any(one.type == kind and one.status == "True" for one in self.status.conditions)
 
+    def attempt(self, number: int) -> Attempt | None:
+        """That attempt, unless it is too long ago."""
+        return next((one for one in self.status.attempts if one.number == number), None)
+
+    def ended(self, number: int) -> bool:
+        """Whether that attempt is over, though perhaps not yet judged."""
+        attempt = self.attempt(number)
+        return attempt is None or attempt.end_time is not None
+
+    def judged(self, number: int) -> bool:
+        """Whether the operator has told why that attempt ended."""
+        attempt = self.attempt(number)
+        return attempt is None or attempt.cause is not None
+
+    def loss(self, number: int, kind: str) -> errors.JobError | None:
+        """The error that the end of that attempt stands for; None where the operator knows of no end.
+
+        Args:
+            kind: what the job ran on, TPU, GPU or CPU.
+        """
+        attempt = self.attempt(number)
+        if attempt is None or attempt.cause is None:
+            return None
+        found = _CAUSES.get(attempt.cause, errors.JobError)
+        info = JobInfo(self.metadata.name, _STATES.get(found, "error"), kind)
+        return found(f"attempt {number} was lost: {attempt.message}", info, self._failure(attempt))
+
     def error(self, kind: str) -> errors.JobError:
         """The error that the end of the job stands for.
 
         Args:
-            kind: what the job ran on, TPU or CPU.
+            kind: what the job ran on, TPU, GPU or CPU.
         """
         found = _ENDS[self.status.phase or ""]
         result = self.status.result
         if result is not None and result.reason == "ScheduleTimeout":
             found = errors.CapacityUnavailable
         info = JobInfo(self.metadata.name, _STATES.get(found, "error"), kind)
-        return found(self._message(), info, self._failure())
+        return found(self._message(), info, self._failure(*self.status.attempts[:1]))
 
     def _message(self) -> str:
         if self.status.result is not None:
@@ -119,8 +171,8 @@ class JobView(_Object, frozen=True):
         words = [one.message for one in self.status.conditions if one.type == "Accepted"]
         return next(iter(words), "") or f"it is {self.status.phase}"
 
-    def _failure(self) -> HostFailure | None:
-        root = self.status.attempts[0].root if self.status.attempts else None
+    def _failure(self, attempt: Attempt | None = None) -> HostFailure | None:
+        root = attempt.root if attempt else None
         if root is None:
             return None
         per_slice = self.status.resolved.hosts if self.status.resolved else 1
@@ -134,6 +186,11 @@ _ENDS: dict[str, type[errors.JobError]] = {
     Phase.PREEMPTED: errors.JobPreempted,
     Phase.CANCELLED: errors.JobCancelled,
     Phase.INVALID: errors.InvalidJob,
+}
+_CAUSES: dict[str, type[errors.JobError]] = {
+    Cause.FAILURE: errors.JobFailed,
+    Cause.PREEMPTION: errors.JobPreempted,
+    Cause.INFRASTRUCTURE: errors.JobPreempted,
 }
 _STATES: dict[type[errors.JobError], errors.State] = {
     errors.JobFailed: "failed",
