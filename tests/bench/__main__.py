@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,12 +38,12 @@ def run(suite: str, systems: str, only: str, repetitions: int | None, patience: 
     """Measure, and end with the tables."""
     logging.basicConfig(level=logging.WARNING)
     console, wanted = Console(), systems.split(",")
-    prepare(console, wanted)
     entries = []
     for entry in SUITES[suite]():
         fit = tuple(one for one in entry.systems if one in wanted)
         if fit and entry.workload.name.startswith(only):
             entries.append(replace(entry, systems=fit, repetitions=repetitions or entry.repetitions))
+    prepare(console, {system for entry in entries for system in entry.systems})
     result = Run(runner.machine())
     if not only:
         result.records += planning.measure()
@@ -51,7 +51,7 @@ def run(suite: str, systems: str, only: str, repetitions: int | None, patience: 
     print(tables.markdown(result))
 
 
-def prepare(console: Console, systems: Sequence[str]) -> None:
+def prepare(console: Console, systems: Collection[str]) -> None:
     """Build what the machine lacks."""
     progress = for_console(console)
     packages.ensure(packages.CONTROL_PLANE, progress)

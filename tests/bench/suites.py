@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.bench.runner import Entry
 from tests.bench.systems import Shape
-from tests.bench.workloads import Create, Finish, Restart, Steady
+from tests.bench.workloads import Create, Finish, Rest, Restart, Steady
 
 CEILINGS = ("ceiling", "ceiling-service")
 PEERS = ("jobset", "kuberay")
@@ -12,7 +12,7 @@ ALL = (*CEILINGS, "slipway", *PEERS)
 WITHOUT_SERVICE = ("ceiling", "slipway", *PEERS)
 OURS = ("ceiling", "slipway")
 
-H4, H8, H16, H64 = "v5litepod-16", "v5litepod-32", "v5litepod-64", "v5litepod-256"
+H1, H4, H8, H16, H64 = "v5litepod-4", "v5litepod-16", "v5litepod-32", "v5litepod-64", "v5litepod-256"
 """TPU types by the number of their hosts."""
 
 
@@ -52,6 +52,7 @@ def full() -> list[Entry]:
         Entry(Restart("restart node 256", "node", four_slices), WITHOUT_SERVICE, 3),
         Entry(Restart("restart slice 256", "slice", four_slices), WITHOUT_SERVICE, 3),
         Entry(Finish("finish 256", four_slices), WITHOUT_SERVICE, 3),
+        Entry(Rest("idle 200 jobs, 1000 done", 1000, 200, Shape(1, H1), 60.0), ("slipway", "jobset"), 1),
         Entry(Steady("1000", 50, Shape(5, H4), 30.0), WITHOUT_SERVICE, 1),
         Entry(Steady("4000", 50, Shape(5, H16), 30.0), WITHOUT_SERVICE, 1),
         Entry(Steady("4000 of 500 jobs", 500, Shape(2, H4), 30.0), OURS, 1),

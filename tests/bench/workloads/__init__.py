@@ -3,7 +3,8 @@
 from tests.bench.workloads.base import Turn, Workload
 from tests.bench.workloads.create import Create
 from tests.bench.workloads.finish import Finish
+from tests.bench.workloads.rest import Rest
 from tests.bench.workloads.restart import Restart
 from tests.bench.workloads.steady import Steady
 
-__all__ = ["Create", "Finish", "Restart", "Steady", "Turn", "Workload"]
+__all__ = ["Create", "Finish", "Rest", "Restart", "Steady", "Turn", "Workload"]

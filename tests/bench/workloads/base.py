@@ -56,7 +56,8 @@ class Turn:
 
     def running(self) -> int:
         """Pods that run and were not asked to go."""
-        return sum(one.running is not None and one.deleting is None for one in self.observer.alive())
+        alive = [one for one in self.observer.alive() if one.deleting is None and one.ended is None]
+        return sum(one.running is not None for one in alive)
 
     def pods_of(self, job: Job) -> list[Seen]:
         """A job's pods that have not ended, in the order of their slices."""

@@ -16,7 +16,8 @@ from tests.bench.systems import Job, Loss, Shape
 from tests.bench.workloads.base import QUIET_SECONDS, Turn, Workload, tpu_nodes
 
 Part = Literal["pod", "node", "slice"]
-"""A pod fails, a Node object goes, all Node objects of a slice go."""
+"""A pod fails, a Node object goes and is back soon, all Node objects of a slice go."""
+REPAIR_SECONDS = 1.0
 
 
 @dataclass
@@ -52,12 +53,15 @@ async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float
     known = set(turn.observer.seen)
     meter = Meter(turn.place, turn.system)
     await asyncio.gather(turn.system.react(job, loss), _inflict(turn, loss))
+    # One machine is repaired in place; otherwise a slice may find its pool good enough but for that host, and wait.
+    repair = asyncio.create_task(_repair(turn.place, loss, REPAIR_SECONDS if part == "node" else patience))
 
     def new() -> list[Seen]:
         return [one for uid, one in turn.observer.seen.items() if uid not in known and one.gone is None]
 
     if not await turn.observer.until(lambda: sum(one.running is not None for one in new()) >= record.pods, patience):
         record.problem = f"{len(new())} of {record.pods} pods were replaced within {patience:.0f} s"
+    repair.cancel()
     touched = [one for one in old if one.going is not None]
     record.times = meter.times(
         react=first(one.going for one in touched),
@@ -70,6 +74,11 @@ async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float
     await asyncio.sleep(QUIET_SECONDS)
     await meter.read(record)
     await asyncio.to_thread(_restore_nodes, turn.place, {one.node for one in loss.machines})
+
+
+async def _repair(place: Place, loss: Loss, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    await asyncio.to_thread(_restore_nodes, place, {one.node for one in loss.machines})
 
 
 async def _inflict(turn: Turn, loss: Loss) -> None:

@@ -1,0 +1,48 @@
+"""A cluster with many jobs, most of them finished, on which nothing happens."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import ClassVar
+
+from slipway.local_cluster import Pool
+from tests.bench.meter import Meter
+from tests.bench.systems import Job, Shape
+from tests.bench.workloads.base import QUIET_SECONDS, Turn, Unfit, Workload, tpu_nodes
+
+BATCH = 100
+"""Jobs that are submitted, and ended, at a time."""
+
+
+@dataclass
+class Rest(Workload):
+    """`finished` jobs that are done, and `running` ones."""
+
+    name: str
+    finished: int
+    running: int
+    shape: Shape
+    seconds: float
+    patience: float = 60.0
+    needs_end: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.jobs = [Job(f"job-{number}", self.shape) for number in range(self.finished + self.running)]
+
+    @property
+    def pools(self) -> list[Pool]:
+        return tpu_nodes(self.shape, (BATCH + self.running) * self.shape.slices)
+
+    async def run(self, turn: Turn) -> None:
+        done = turn.observer.follow_objects(turn.system.objects, turn.system.is_done)
+        for first in range(0, self.finished, BATCH):
+            await turn.must_fill(self.jobs[first : min(first + BATCH, self.finished)])
+            alive = [one for one in turn.observer.alive() if one.ended is None]
+            await asyncio.gather(*(turn.end(pod, "Succeeded", 0) for pod in alive))
+            wanted = min(first + BATCH, self.finished)
+            if not await turn.observer.until(lambda wanted=wanted: len(done) >= wanted, self.patience):  # type: ignore[misc]
+                raise Unfit(f"{turn.system.name}: only {len(done)} of {wanted} jobs are done")
+        await turn.must_fill(self.jobs[self.finished :])
+        await asyncio.sleep(QUIET_SECONDS * 3)
+        record, meter = turn.record(self.name, self.running * self.shape.pods), Meter(turn.place, turn.system)
+        await asyncio.sleep(self.seconds)
+        await meter.read(record)
