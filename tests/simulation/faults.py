@@ -90,6 +90,7 @@ class Faults:
     def _replace(self, machine: Machine) -> None:
         if machine.alive or self._cluster.machines.get(machine.name) is not machine:
             return
+        machine.down_for_good = True
         self._controllers.forget_node(machine.name)
         wait = self._rng.choice((self._rng.uniform(1.0, 30.0), self._rng.uniform(30.0, 300.0)))
         self._timeline.after(min(wait, 20.0) if self.calm else wait, lambda: self._come_anew(machine))
@@ -144,7 +145,8 @@ class Faults:
         shortest = 20.0 if same_disk else 60.0
 
         def up() -> None:
-            if self._cluster.machines.get(machine.name) is machine and not machine.alive:
+            down = not machine.alive and not machine.down_for_good
+            if down and self._cluster.machines.get(machine.name) is machine:
                 self._cluster.say("machine %s is up again", machine.name)
                 machine.boot(same_disk=same_disk)
                 self._timeline.after(self._rng.uniform(0.5, 3.0), lambda: self._controllers.ready(machine))

@@ -61,6 +61,7 @@ class Machine:
     taken_until: float = 0.0
     """Until then somebody else uses it."""
     down_for_good: bool = False
+    """Whether the cloud has taken it away; another may come in its place."""
     containers: dict[str, Container] = field(default_factory=dict)
 
     @property

@@ -79,9 +79,10 @@ class Program:
 
     def started(self, container: "Container") -> None:
         """A container runs."""
-        if self.met and not self.broken:
-            # Whoever comes back cannot join those that have gone on without it.
+        if self.met and not self.broken and self.expected > 1:
+            # Whoever comes back cannot join those that have gone on without it; who is alone begins anew.
             self._break(container)
+        self.met = self.met and self.expected > 1
         self.members[container.slot] = container
         if self.broken:
             self._doom(container)

@@ -9,10 +9,10 @@ from slipway.planner import fencing
 from tests.simulation.__main__ import main
 from tests.simulation.run import run_many, told
 
-FIRST_SEED = 1
-HISTORIES = 2500
-SECONDS = 170.0
-"""A slow machine runs fewer."""
+FIRST_SEED = 100_000
+HISTORIES = 50_000
+SECONDS = 150.0
+"""As many as fit."""
 LEAST = 1000
 
 
