@@ -59,9 +59,11 @@ async def test_nothing_to_do_is_done_at_once() -> None:
 def test_a_slice_is_deleted_by_one_request_and_a_large_one_by_several() -> None:
     whole = "slipway.dev/job-uid=u,slipway.dev/attempt=1,slipway.dev/slice=2"
     assert list(_parts("u", (1, 2), list(range(8)), 8)) == [whole]
-    parts = list(_parts("u", (1, 2), list(range(9)), 8))
-    assert parts[1] == f"{whole},slipway.dev/host in (8)"
-    assert len(parts) == 2
+    assert list(_parts("u", (1, 2), [0, 1, 2, 3, 4], 2)) == [
+        f"{whole},slipway.dev/host in (0,1)",
+        f"{whole},slipway.dev/host in (2,3)",
+        f"{whole},slipway.dev/host notin (0,1,2,3)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ def test_all_pods_of_an_attempt_are_made_at_once_after_the_status_says_so() -> N
     decision = world.plan()
     assert decision.status.attempt == 0
     assert decision.status.phase is Phase.STARTING
-    assert [type(action) for action in decision.actions] == [CreatePods, CreateServices]
-    assert decision.actions[0] == CreatePods(0, ((0, 0), (0, 1), (1, 0), (1, 1)))
+    assert decision.actions == (CreatePods(0, ((0, 0), (0, 1), (1, 0), (1, 1))),)
+    world.apply(decision)
+    assert [type(action) for action in world.plan().actions] == [CreateServices]
 
 
 def test_a_process_that_takes_over_sees_to_the_services_of_what_it_finds() -> None:
@@ -276,8 +277,9 @@ def test_a_pod_missing_beside_one_that_is_done_has_vanished_as_far_as_a_new_proc
     world.begun_here = None
     del world.pods[(0, 0, 1)]
     world.until_restarted()
-    assert (world.status.attempt, world.status.preemptions) == (1, 1)
-    assert world.status.attempts[1].reason == "PodDeleted"
+    assert (world.status.attempt, world.status.uncharged, world.status.preemptions) == (1, 1, 0)
+    assert world.status.attempts[1].reason == "Unwitnessed"
+    assert "train-0-0-1" in (world.status.attempts[1].message or "")
 
 
 def test_peers_that_crash_beside_a_pod_that_vanished_before_its_node_was_heard_of_are_not_the_cause() -> None:
@@ -287,6 +289,16 @@ def test_peers_that_crash_beside_a_pod_that_vanished_before_its_node_was_heard_o
     world.until_restarted()
     assert (world.status.preemptions, world.status.failures) == (1, 0)
     assert world.status.attempts[1].reason == "PodDeleted"
+
+
+def test_a_pod_that_went_from_a_running_attempt_has_vanished_although_its_node_was_never_heard_of() -> None:
+    world = World(slices=1, hosts=2).run()
+    pods = dict(world.pods)
+    world.add_pod(0, (0, 1))
+    world.pod(0, 1).vanishes()
+    assert pods.keys() - world.pods.keys() == {(0, 0, 1)}
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
 
 
 def test_a_pod_missing_after_everything_ran_has_vanished() -> None:  # B-54

@@ -314,7 +314,7 @@ def test_an_attempt_makes_the_head_its_workers_and_what_they_need() -> None:
     assert [(one["kind"], one["metadata"]["name"]) for one in around.bodies] == [
         ("NetworkPolicy", "train-ray"),
     ]
-    [finding] = actions_of(decision, CreateServices)
+    [finding] = actions_of(world.plan(), CreateServices)
     assert [one["metadata"]["name"] for one in finding.bodies] == ["train", "train-head"]
     assert len(actions_of(decision, CreateToken)) == 1
     [create] = actions_of(decision, CreatePods)

@@ -220,6 +220,18 @@ def test_a_deletion_came_when_it_was_asked_for_however_long_the_program_took_to_
     assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
 
 
+def test_a_deletion_whose_first_date_is_lost_came_before_the_end_it_brought() -> None:
+    """The API server dates a deletion anew when the kubelet deletes the pod once more."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(143)
+    world.now += timedelta(seconds=1)
+    world.pod(0, 1).exits(1)
+    world.now += timedelta(seconds=1)
+    world.pod(0, 0).is_deleted(grace=0)
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
+
+
 def test_a_pod_deleted_after_a_peer_had_failed_does_not_explain_that_failure() -> None:
     world = World(slices=1, hosts=2).run()
     world.pod(0, 0).exits(1)

@@ -8,6 +8,7 @@ import msgspec
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
+from slipway.planner.attempts import UNWITNESSED
 from slipway.planner.budgets import CAPACITY_RELEASED, limits
 from tests.simulation.cluster import Cluster
 from tests.simulation.oracle import allowed
@@ -120,6 +121,10 @@ class Invariants:
         if asked is not None:
             _require(bool(getattr(spec, asked)), f"attempt {attempt.number} ended {attempt.reason} without request")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for {attempt.reason}")
+            return
+        if attempt.reason == UNWITNESSED:
+            _require(attempt.running_time is None, f"attempt {attempt.number} ran, and is said to be unwitnessed")
+            _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged without a witness")
             return
         if attempt.reason == CAPACITY_RELEASED:
             _require(attempt.running_time is None, f"attempt {attempt.number} ran, and let go of its capacity")

@@ -12,7 +12,7 @@ from slipway.cluster import errors
 from slipway.cluster.merge_patch import apply_merge_patch
 from slipway.planner.snapshot import PodLabels
 from tests.simulation import pods
-from tests.simulation.store import NAMESPACE, PodRecord, Store
+from tests.simulation.store import JOB_NAME, NAMESPACE, PodRecord, Store
 
 Query = Mapping[str, str]
 Body = Mapping[str, Any]
@@ -123,7 +123,7 @@ class Server:
     def _get_pod(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
         record = self._pod(name)
         shown = json.loads(_encode(record.pod))
-        shown["metadata"]["ownerReferences"] = [{"kind": names.KIND, "uid": record.owner}]
+        shown["metadata"]["ownerReferences"] = [{"kind": names.KIND, "name": JOB_NAME, "uid": record.owner}]
         return _encode(shown)
 
     def _pod(self, name: str) -> PodRecord:
@@ -181,7 +181,7 @@ class Server:
         owner = self._store.dependents.get((resource, name))
         if owner is None:
             raise _not_found(name)
-        return _encode({"metadata": {"ownerReferences": [{"kind": names.KIND, "uid": owner}]}})
+        return _encode({"metadata": {"ownerReferences": [{"kind": names.KIND, "name": JOB_NAME, "uid": owner}]}})
 
     def _create_event(self, *, who: str, query: Query, body: Body) -> bytes:
         name = body["metadata"]["name"]

@@ -81,6 +81,7 @@ class _NameTaken(Exception):
 
 class _OwnerReference(msgspec.Struct):
     kind: str = ""
+    name: str = ""
     uid: str = ""
 
 
@@ -130,6 +131,8 @@ class Applier:
         except _NameTaken as taken:
             self._reject(current, taken.reason, str(taken))
             return NOW
+        except _Enough:
+            return NOW
         return min(again, default=None)
 
     def _tell(self, job: Job) -> None:
@@ -146,6 +149,7 @@ class Applier:
             return job
         key, path = _key(job), paths.job(job.namespace, job.name)
         body = {"metadata": {"resourceVersion": job.resource_version}, "status": patch}
+        self._cache.writes(job, wanted)
         try:
             written = await self._api.patch_status(path, body, JsonObject)
         except NotFound:
@@ -154,7 +158,7 @@ class Applier:
         except Conflict:
             await self._fetch(key)
             return None
-        self._cache.status_written(job, wanted, self._now())
+        self._cache.status_written(job, self._now())
         self._cache.jobs.upsert(written)
         # Not what the cache holds by now, which may be of a later generation than the plan.
         return read_job(written, job)
@@ -215,7 +219,11 @@ class Applier:
         return NOW
 
     async def _create_objects(self, action: CreateObjects | CreateServices, job: Job) -> None:
-        await self._lanes.run(action.bodies, lambda body: self._ensure(body, job))
+        try:
+            await self._lanes.run(action.bodies, lambda body: self._ensure(body, job))
+        except _REFUSALS as error:
+            self._refused(job, error)
+            raise _Enough from error
         if isinstance(action, CreateServices):
             self._cache.served(job, action.attempt)
 
@@ -231,9 +239,9 @@ class Applier:
             await self._api.create(collection, body, msgspec.Raw, check=check)
         except AlreadyExists:
             path = f"{collection}/{body['metadata']['name']}"
-            found = await self._api.get(path, _Owned)
-            if all(owner.uid != job.uid for owner in found.metadata.owner_references):
-                earlier = any(owner.kind == names.KIND for owner in found.metadata.owner_references)
+            owners = (await self._api.get(path, _Owned)).metadata.owner_references
+            if all(owner.uid != job.uid for owner in owners):
+                earlier = any((owner.kind, owner.name) == (names.KIND, job.name) for owner in owners)
                 raise _name_taken(body, earlier) from None
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
@@ -248,10 +256,7 @@ class Applier:
                 self._refused(job, error)
                 raise _Enough from error
 
-        try:
-            await self._lanes.run(action.slots[:MAX_CREATES], create)
-        except _Enough:
-            return NOW
+        await self._lanes.run(action.slots[:MAX_CREATES], create)
         self._cache.accepted(job)
         return NOW
 
@@ -292,7 +297,7 @@ def _name_taken(body: Body, earlier: bool) -> _NameTaken:
 
 
 class _Enough(Exception):
-    """Creating further pods of this plan makes no sense."""
+    """Going on with this plan makes no sense."""
 
 
 def dump_status(status: SliceJobStatus) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from slipway.planner.snapshot import Job, Pod, Rejection, Settings, Snapshot
 
 @dataclass(slots=True)
 class _Memory:
-    """What only this process knows of a job; losing it costs a repeated question, never a wrong decision."""
+    """What only this process knows of a job; losing it costs a repeated question, at worst an uncharged attempt."""
 
     uid: str
     generation: int
@@ -63,7 +63,7 @@ class Cache:
         )
 
     def accepted(self, job: Job) -> None:
-        """The API server takes, or would take, the job's pods."""
+        """The API server takes, or would take, the job's objects."""
         memory = self._memory(job)
         memory.checked, memory.rejection = True, None
 
@@ -71,12 +71,14 @@ class Cache:
         """The API server refuses one of the job's pods."""
         self._memory(job).rejection = rejection
 
-    def status_written(self, job: Job, status: SliceJobStatus, at: datetime) -> None:
-        """That status was written in place of the one the job had."""
-        memory = self._memory(job)
-        memory.status_written = at
+    def writes(self, job: Job, status: SliceJobStatus) -> None:
+        """That status is about to be written in place of the one the job has; the answer may be lost."""
         if status.attempt != job.status.attempt:
-            memory.begun = status.attempt
+            self._memory(job).begun = status.attempt
+
+    def status_written(self, job: Job, at: datetime) -> None:
+        """The job's status was written."""
+        self._memory(job).status_written = at
 
     def served(self, job: Job, attempt: int) -> None:
         """The Services are there for an attempt of the job."""

@@ -32,7 +32,7 @@ class Remover:
         self._lanes = lanes
 
     async def delete_pods(self, action: DeletePods, job: Job) -> None:
-        """Delete pods by collection, one request for each slice and several for a large one."""
+        """Delete pods by collection: one request for each slice, several for one that is a large part of the job."""
         key = (job.namespace, job.name)
         hosts: dict[int, list[int]] = {index: [] for index in action.slices}
         spared: dict[int, list[int]] = {index: [] for index in action.slices}
@@ -118,8 +118,13 @@ def _parts(
         yield whole + f"{names.LABEL_ROLE}={names.ROLE_HEAD}"
         return
     whole += f"{names.LABEL_SLICE}={index}"
-    if len(hosts) <= size:
-        yield f"{whole},{names.LABEL_HOST} notin ({','.join(map(str, spared))})" if spared else whole
-        return
-    for first in range(0, len(hosts), size):
-        yield f"{whole},{names.LABEL_HOST} in ({','.join(map(str, hosts[first : first + size]))})"
+    rest = max(0, math.ceil(len(hosts) / size) - 1) * size
+    for first in range(0, rest, size):
+        yield f"{whole},{names.LABEL_HOST} in ({_listed(hosts[first : first + size])})"
+    # Also whatever the cache does not know of.
+    others = (*hosts[:rest], *spared)
+    yield f"{whole},{names.LABEL_HOST} notin ({_listed(others)})" if others else whole
+
+
+def _listed(hosts: Iterable[int]) -> str:
+    return ",".join(map(str, hosts))

@@ -53,7 +53,7 @@ class CreatePods:
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete the job's pods of one attempt by collection, one request for each slice."""
+    """Delete the job's pods of one attempt by collection, by at least one request for each slice."""
 
     attempt: int
     slices: tuple[int, ...]

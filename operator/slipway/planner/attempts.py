@@ -5,7 +5,8 @@ that late evidence still counts, and the charge is made in the same write as the
 is charged exactly once because only one that has an end and no cause can be.
 """
 
-from datetime import timedelta
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 from slipway.api import names
@@ -16,9 +17,10 @@ from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
 from slipway.planner.pods import config_maps, service
-from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
+from slipway.planner.snapshot import WAITING_FOR_OLD, Pod, Rejection, Slot
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
+UNWITNESSED: Final = "Unwitnessed"
 _OLD_GO: Final = timedelta(seconds=1)
 
 
@@ -38,10 +40,25 @@ def _follow_active(draft: Draft) -> None:
         _succeed(draft)
     elif (cause := first_cause(seen.evidence)) is not None:
         _end(draft, cause)
+    elif seen.unwitnessed:
+        _give_up_unwitnessed(draft)
     elif draft.active and draft.active.running_time is None and seen.all_started:
         _record_running(draft)
     elif draft.active and draft.active.running_time is None and (late := _start_timeout(draft)) is not None:
         _end(draft, late)
+
+
+def _give_up_unwitnessed(draft: Draft) -> None:
+    """Begin anew, for which nobody is charged, once a list of the pods shows that they are really missing."""
+    attempt = draft.attempt
+    if attempt is None or not draft.reached(attempt.start_time):
+        return
+    absent = sorted(draft.seen.unwitnessed)
+    listed = ", ".join(names.name_of(draft.job.name, attempt.number, slot) for slot in absent[:3])
+    message = (
+        f"{len(absent)} pod(s) are missing beside hosts that are done, and no operator saw whether they ran: {listed}"
+    )
+    end_uncharged(draft, UNWITNESSED, message)
 
 
 def _succeed(draft: Draft) -> None:
@@ -86,16 +103,9 @@ def _start_timeout(draft: Draft) -> Evidence | None:
     """Evidence once the pods have been scheduled for too long without all of them running."""
     if draft.seen.unscheduled or draft.seen.absent:
         return None
-    # What a machine in trouble does not start is judged when the control plane gives the machine up.
-    late = sorted(
-        (slot, pod) for slot, pod in draft.seen.live.items() if not pod.started and draft.snapshot.machine_well(pod)
-    )
-    bound = [pod.condition("PodScheduled") for _, pod in late]
-    since = max((one.last_transition_time for one in bound if one and one.last_transition_time), default=None)
-    if since is None:
-        return None
-    due = since + timedelta(seconds=draft.resolved.start_seconds)
-    if not draft.reached(due):
+    late = sorted((slot, pod) for slot, pod in draft.seen.live.items() if not pod.started)
+    since = max((pod.bound_at for _, pod in late if pod.bound_at), default=None)
+    if since is None or not _in_vain(draft, late, since):
         return None
     slot, pod = next((entry for entry in late if waiting_for(entry[1])[0] != "ContainerCreating"), late[0])
     reason, words = waiting_for(pod)
@@ -110,6 +120,18 @@ def _start_timeout(draft: Draft) -> Evidence | None:
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
     )
+
+
+def _in_vain(draft: Draft, late: Iterable[tuple[Slot, Pod]], since: datetime) -> bool:
+    """Whether these pods had all the time there is to start, on machines that were well."""
+    allowed, snapshot = timedelta(seconds=draft.resolved.start_seconds), draft.snapshot
+    if not draft.reached(since + allowed):
+        return False
+    if not all(map(snapshot.machine_well, draft.seen.live.values())):
+        # What waits for a machine in trouble is judged when the control plane gives the machine up.
+        return False
+    back = max(filter(None, (snapshot.ready_since(pod) for _, pod in late)), default=since)
+    return draft.reached(max(since, back) + allowed)
 
 
 def judge(draft: Draft) -> None:
@@ -196,10 +218,10 @@ def create(draft: Draft) -> None:
     pods = _missing_pods(draft, attempt)
     if not pods and not draft.seen.live:
         return
-    served = draft.snapshot.served == attempt.number
-    finding = () if served else (CreateServices(attempt.number, services(draft)),)
-    # It may be a Service's name that was taken, and as long as it is no pod shall be made.
-    draft.act(*((*finding, *pods) if refused is not None else (*pods, *finding)))
+    if draft.snapshot.served != attempt.number and (refused is not None or not pods):
+        # After a refusal first of all: it may be a Service's name that was taken, and then no pod shall be made.
+        draft.act(CreateServices(attempt.number, services(draft)))
+    draft.act(*pods)
 
 
 def _pause(draft: Draft, refused: Rejection) -> timedelta:
@@ -212,7 +234,7 @@ def _pause(draft: Draft, refused: Rejection) -> timedelta:
 def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     """What makes the pods that the attempt lacks, if now is the time, and before its first ones what they need."""
     seen = draft.seen
-    if attempt.running_time is not None or not seen.absent:
+    if attempt.running_time is not None or not seen.absent or seen.unwitnessed:
         return ()
     if draft.problem is not None:
         draft.blocked = (draft.problem.reason, draft.problem.message)

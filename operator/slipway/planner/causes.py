@@ -133,7 +133,8 @@ class Facts:
             return f"its node is not ready ({ready.reason or ready.status})"
         if self.machine_restarted:
             return "its machine restarted"
-        return "its node was away" if self.end is not None and self.lost and self._node_was_away else ""
+        over = self.end is not None or self.gone_at is not None
+        return "its node was away" if over and self.lost and self._node_was_away else ""
 
     @property
     def _node_was_away(self) -> bool:
@@ -404,11 +405,16 @@ def _time(rule: Rule, facts: Facts) -> datetime:
         # A kubelet refuses a pod as soon as it is bound, and leaves no time of its own.
         bound.last_transition_time if bound else None,
         condition.last_transition_time if condition else None,
-        # The program ends only as its grace allows; what came in between did not come first.
-        facts.deleted_by_others if rule.reason == "PodDeleted" else None,
+        _deletion_time(facts) if rule.reason == "PodDeleted" else None,
         facts.end.finished_at if facts.end else None,
         facts.pod.going_since if not facts.ours else None,
         ready.last_transition_time if rule.reason == "NodeLost" and ready and ready.status != "True" else None,
         facts.gone_at,
     )
     return next((moment for moment in candidates if moment is not None), facts.now)
+
+
+def _deletion_time(facts: Facts) -> datetime | None:
+    """When it was asked for; a program ends later, as its grace allows, and earlier only where that date was lost."""
+    ended = facts.end.finished_at if facts.end else None
+    return min((one for one in (facts.deleted_by_others, ended) if one is not None), default=None)

@@ -38,6 +38,11 @@ class Observation:
     """Own pods, of any attempt, of which a container may still run."""
     started: frozenset[Slot] = frozenset()
     """Slots whose worker runs, or has run."""
+    unwitnessed: frozenset[Slot] = frozenset()
+    """Slots without a pod beside some that are done, in an attempt that another process began.
+
+    Whether the pods were never made or are gone by now nobody knows; made now, they would not find their peers.
+    """
 
     @property
     def absent(self) -> frozenset[Slot]:
@@ -94,12 +99,14 @@ def observe(
         untraced = judging.untraced(missing, attempt)
         judging.evidence += [_untraced(snapshot, number, slot, now) for slot in sorted(untraced)]
     succeeded = wanted & judging.succeeded
+    strange = attempt is not None and snapshot.begun_here != number and succeeded
     return Observation(
         wanted=wanted,
         live=live,
         succeeded=succeeded,
         may_run=tuple(pod for pod in (*live.values(), *strays) if _may_run(pod)),
         started=succeeded | {slot for slot, pod in live.items() if pod.started},
+        unwitnessed=wanted - live.keys() - succeeded if strange else frozenset(),
         evidence=tuple(judging.evidence),
         strays=tuple(strays),
         foreign=tuple(foreign),
@@ -141,18 +148,12 @@ class _Judging:
         elif found := judge(facts):
             self.evidence.append(found)
 
-    def untraced(self, missing: frozenset[Slot], attempt: Attempt) -> set[Slot]:
+    def untraced(self, missing: frozenset[Slot], attempt: Attempt) -> frozenset[Slot]:
         """Slots whose pod was there, is gone, and left nothing that says why; `missing` are those without any pod."""
-        found: set[Slot] = set()
-        done_early = self.succeeded and self.snapshot.begun_here != attempt.number
-        if attempt.running_time is not None or done_early:
-            # A process that did not see the attempt begin cannot tell a pod that is gone from one never made; beside
-            # hosts that are done, making one would start a program whose peers have left.
-            found |= missing
-        if self.evidence:
-            # A watch that was cut may not have told of its node, and its end is what its peers died of.
-            found |= self.never_bound
-        return found - self.succeeded
+        if attempt.running_time is not None:
+            return (missing | self.never_bound) - self.succeeded
+        # A watch that was cut may not have told of its node, and its end is what its peers died of.
+        return frozenset(self.never_bound - self.succeeded) if self.evidence else frozenset()
 
 
 @lru_cache(maxsize=64)

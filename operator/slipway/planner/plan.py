@@ -77,7 +77,7 @@ def _draft(snapshot: Snapshot, spec: SliceJobSpec, now: datetime) -> Draft:
 
 
 def _check(draft: Draft) -> Plan | None:
-    """Before anything exists, the API server must agree to the pods in a dry run."""
+    """Before anything exists, the API server must agree to pods and Services in a dry run."""
     snapshot, job = draft.snapshot, draft.job
     if job.status.attempt is not None:
         return None

@@ -157,7 +157,7 @@ class Pod(Part, frozen=True, dict=True):
 
     @cached_property
     def ended(self) -> bool:
-        """Whether no container of the pod can run any more."""
+        """Whether every container of the pod has ended."""
         return self.status.phase in ENDED_PHASES or self.ending
 
     @cached_property
@@ -400,7 +400,7 @@ class Snapshot:
     served: int | None = None
     """The last attempt whose Services this process has seen to."""
     begun_here: int | None = None
-    """The last attempt that this process has begun."""
+    """The last attempt that this process has begun, or tried to."""
     status_written: datetime | None = None
     """When this process last wrote the status."""
     settings: Settings = Settings()
@@ -427,6 +427,11 @@ class Snapshot:
         if node is not None and node.ready is not None and node.ready.status != "True":
             return False
         return not self.machine_gone(pod)
+
+    def ready_since(self, pod: Pod) -> datetime | None:
+        """Since when the machine a pod was bound to is ready."""
+        node = self.nodes.get(pod.spec.node_name)
+        return node.ready.last_transition_time if node is not None and node.ready is not None else None
 
     def unknown_nodes(self, pods: Iterable[Pod]) -> tuple[str, ...]:
         """Nodes of these pods of which it is not known whether they are there."""
