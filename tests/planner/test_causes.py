@@ -262,6 +262,27 @@ def test_a_machine_in_trouble_is_not_blamed_on_the_image_it_does_not_start() -> 
     assert (world.status.attempts[1].reason, world.status.preemptions) == ("Disrupted", 1)
 
 
+def test_a_machine_that_breaks_after_a_pod_has_gone_did_not_take_it() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1)
+    world.settle()
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown").vanishes()
+    world.now += timedelta(seconds=30)
+    world.not_ready("node-0-1")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
+
+
+def test_a_new_machine_that_refuses_an_old_pod_does_so_when_it_is_there() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1)
+    world.now += timedelta(seconds=30)
+    world.nodes["node-0-1"] = a_node("node-0-1", created=world.now)
+    world.pod(0, 1).fails("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
+
+
 def test_an_exit_0_that_an_eviction_asked_for_is_no_success() -> None:
     """Kubelets report the end of the container first, and the phase with the reason a moment later."""
     world = World().run()

@@ -141,9 +141,16 @@ class Facts:
         """Whether the node has been not ready at some time since the pod was bound to it."""
         bound, ready = self.pod.condition("PodScheduled"), self.node.ready if self.node is not None else None
         since = ready.last_transition_time if ready is not None else None
-        return bool(since and bound and bound.last_transition_time and since > bound.last_transition_time)
+        back = bool(since and bound and bound.last_transition_time and since > bound.last_transition_time)
+        return back and self._was_there(since)
+
+    def _was_there(self, moment: datetime | None) -> bool:
+        """Whether the pod was not gone yet by then."""
+        return self.gone_at is None or moment is None or moment <= self.gone_at + SKEW
 
     def _near(self, moment: datetime | None) -> bool:
+        if not self._was_there(moment):
+            return False
         died = (self.end.finished_at if self.end else None) or self.pod.going_since or self.gone_at or self.now
         return moment is None or abs(moment - died) <= NEAR
 
@@ -400,10 +407,8 @@ def _evidence(rule: Rule, seen: str, facts: Facts) -> Evidence:
 def _time(rule: Rule, facts: Facts) -> datetime:
     condition = {"Disrupted": facts.disruption, "PreemptedByQueue": facts.queue_eviction}.get(rule.reason)
     ready = facts.node.ready if facts.node is not None else None
-    bound = facts.pod.condition("PodScheduled") if rule.reason == "RefusedByNode" else None
     candidates = (
-        # A kubelet refuses a pod as soon as it is bound, and leaves no time of its own.
-        bound.last_transition_time if bound else None,
+        _refusal_time(facts) if rule.reason == "RefusedByNode" else None,
         condition.last_transition_time if condition else None,
         _deletion_time(facts) if rule.reason == "PodDeleted" else None,
         facts.end.finished_at if facts.end else None,
@@ -418,3 +423,9 @@ def _deletion_time(facts: Facts) -> datetime | None:
     """When it was asked for; a program ends later, as its grace allows, and earlier only where that date was lost."""
     ended = facts.end.finished_at if facts.end else None
     return min((one for one in (facts.deleted_by_others, ended) if one is not None), default=None)
+
+
+def _refusal_time(facts: Facts) -> datetime | None:
+    """A kubelet refuses a pod as soon as both are there, and leaves no time of its own."""
+    created = facts.node.metadata.creation_timestamp if facts.node is not None else None
+    return max((one for one in (facts.pod.bound_at, created) if one is not None), default=None)
