@@ -149,9 +149,23 @@ class Cluster:
         Nothing in the API tells of it any more, so it only may, and need not, be named as what hit the attempt.
         """
         record = self.by_uid[uid]
-        for blow in self.truth.of((record.pod.metadata.labels.job_uid, record.pod.attempt)):
-            if blow.uid == uid and blow.kind is Kind.LOST and not self._replaced(uid):
+        for blow in self._blows(uid, (record.pod.metadata.labels.job_uid, record.pod.attempt)):
+            if blow.kind is Kind.LOST and not self._replaced(uid):
                 blow.kind = Kind.SILENT
+
+    def loss_of(self, container: Container) -> Blow | None:
+        """The death of its machine that ended a container; its end tells of it once the machine is up again."""
+        return next((one for one in self._blows(container.uid, container.key) if one.kind is Kind.LOST), None)
+
+    def forgotten(self, node: str) -> None:
+        """A Node is deleted: that an earlier machine of that name died nothing in the API tells of any more."""
+        for record in self.store.pods.values():
+            if record.pod.spec.node_name == node and record.pod.ended:
+                for blow in self._blows(record.uid, (record.pod.metadata.labels.job_uid, record.pod.attempt)):
+                    blow.kind = Kind.SILENT if blow.kind is Kind.LOST else blow.kind
+
+    def _blows(self, uid: str, key: AttemptKey) -> list[Blow]:
+        return [one for one in self.truth.of(key) if one.uid == uid]
 
     def _replaced(self, uid: str) -> bool:
         record = self.by_uid.get(uid)

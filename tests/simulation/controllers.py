@@ -105,6 +105,7 @@ class Controllers:
             return
         self._cluster.say("node %s is deleted", name)
         self._store.drop_node(name)
+        self._cluster.forgotten(name)
         self._timeline.after(GC_QUARANTINE + self._rng.uniform(0.0, 22.0), lambda: self._collect_pods(name))
 
     def _collect_pods(self, node: str) -> None:

@@ -237,6 +237,7 @@ class Machine:
         for container in list(self.containers.values()):
             if container.ending is None and container.started_at:
                 container.ending, container.ended_at, container.stopping = LOST_TASK, now, False
+                container.blow = self.cluster.loss_of(container)
             elif container.ending is None:
                 del self.containers[container.uid]
         self.resync()
