@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 # How fast a machine is says nothing about the rule.
 settings.register_profile("slipway", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("slipway")
+
+# A shell that starts them in the background has them ignore it, and with them everything that they start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 CRD = ROOT / "crds/slipway.dev_slicejobs.yaml"
