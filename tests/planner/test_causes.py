@@ -273,14 +273,19 @@ def test_a_machine_that_breaks_after_a_pod_has_gone_did_not_take_it() -> None:
     assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
 
 
-def test_a_new_machine_that_refuses_an_old_pod_does_so_when_it_is_there() -> None:
+@pytest.mark.parametrize(
+    ("peer", "reason"),
+    [("OOMKilled", "OOMKilled"), ("Error", "RefusedByNode")],
+    ids=["after the peer ran out of memory", "after the peer had crashed for want of the old machine"],
+)
+def test_a_new_machine_that_refuses_an_old_pod_does_so_when_it_is_there(peer: str, reason: str) -> None:
     world = World(slices=1, hosts=2).run()
-    world.pod(0, 0).exits(1)
+    world.pod(0, 0).exits(137, reason=peer)
     world.now += timedelta(seconds=30)
     world.nodes["node-0-1"] = a_node("node-0-1", created=world.now)
     world.pod(0, 1).fails("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present")
     world.until_restarted()
-    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
+    assert next(one for one in world.status.attempts if one.number == 0).reason == reason
 
 
 def test_an_exit_0_that_an_eviction_asked_for_is_no_success() -> None:

@@ -388,8 +388,10 @@ def _evidence(rule: Rule, seen: str, facts: Facts) -> Evidence:
     where = f"{names.place_of(pod.slot)} (pod {pod.metadata.name}"
     where += f" on node {pod.spec.node_name})" if pod.spec.node_name else ")"
     line = last_line(log) if rule.outranked else ""
-    # When a machine died nobody knows; a deletion says when it was asked for.
+    # When a machine died nobody knows, though another in its place may refuse its pods; a deletion says when it was
+    # asked for.
     dated = rule.reason == "PodDeleted" and pod.going_since is not None
+    taken = rule.cause is Cause.PREEMPTION or (rule.reason == "RefusedByNode" and facts.node_replaced)
     return Evidence(
         rule=rule,
         time=_time(rule, facts),
@@ -400,7 +402,7 @@ def _evidence(rule: Rule, seen: str, facts: Facts) -> Evidence:
         node=pod.spec.node_name or None,
         exit_code=end.exit_code if end else None,
         log=log,
-        confirmed=dated or not facts.lost or rule.cause is not Cause.PREEMPTION,
+        confirmed=dated or not (facts.lost and taken),
     )
 
 
