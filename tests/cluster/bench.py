@@ -11,10 +11,7 @@ from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.wire import JsonObject
-from slipway.planner.actions import (
-    Action,
-    Plan,
-)
+from slipway.planner.actions import Action, Plan
 from slipway.planner.snapshot import Job, Snapshot
 
 

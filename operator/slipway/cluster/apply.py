@@ -7,8 +7,8 @@ so that the next decision does not wait for the watch.
 
 import logging
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from slipway.api.status import SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from slipway.cluster.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.jobs import read_job
 from slipway.cluster.lanes import Lanes
@@ -210,20 +210,14 @@ class Applier:
         return NOW
 
     async def _check(self, action: Check, job: Job) -> float:
-        try:
+        with self._refusals(job):
             await self._lanes.run(action.bodies, lambda body: self._ensure(body, job, check=True))
-        except _REFUSALS as error:
-            self._refused(job, error)
-            return NOW
         self._cache.accepted(job)
         return NOW
 
     async def _create_objects(self, action: CreateObjects | CreateServices, job: Job) -> None:
-        try:
+        with self._refusals(job):
             await self._lanes.run(action.bodies, lambda body: self._ensure(body, job))
-        except _REFUSALS as error:
-            self._refused(job, error)
-            raise _Enough from error
         if isinstance(action, CreateServices):
             self._cache.served(job, action.attempt)
 
@@ -250,11 +244,8 @@ class Applier:
         async def create(slot: Slot) -> None:
             if not self._is_current(job):
                 raise _Enough
-            try:
+            with self._refusals(job):
                 await self._create_pod(factory.pod(action.attempt, slot), job)
-            except _REFUSALS as error:
-                self._refused(job, error)
-                raise _Enough from error
 
         await self._lanes.run(action.slots[:MAX_CREATES], create)
         self._cache.accepted(job)
@@ -274,9 +265,15 @@ class Applier:
                 raise _name_taken(body, earlier=bool(pod.metadata.labels.job_uid)) from None
         self._cache.pods.applied(pod)
 
-    def _refused(self, job: Job, error: ApiError) -> None:
-        quota = isinstance(error, Forbidden) and error.quota
-        self._reject(job, QUOTA_EXCEEDED if quota else POD_REJECTED, error.message)
+    @contextmanager
+    def _refusals(self, job: Job) -> Iterator[None]:
+        """What the API server refuses inside is remembered, and ends the plan."""
+        try:
+            yield
+        except _REFUSALS as error:
+            quota = isinstance(error, Forbidden) and error.quota
+            self._reject(job, QUOTA_EXCEEDED if quota else POD_REJECTED, error.message)
+            raise _Enough from error
 
     def _reject(self, job: Job, reason: str, message: str) -> None:
         log.warning("%s: %s", reason, message, extra={"job": _shown(job)})

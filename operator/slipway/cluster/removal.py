@@ -118,7 +118,7 @@ def _parts(
         yield whole + f"{names.LABEL_ROLE}={names.ROLE_HEAD}"
         return
     whole += f"{names.LABEL_SLICE}={index}"
-    rest = max(0, math.ceil(len(hosts) / size) - 1) * size
+    rest = max(0, len(hosts) - 1) // size * size
     for first in range(0, rest, size):
         yield f"{whole},{names.LABEL_HOST} in ({_listed(hosts[first : first + size])})"
     # Also whatever the cache does not know of.

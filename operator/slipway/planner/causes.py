@@ -139,10 +139,9 @@ class Facts:
     @property
     def _node_was_away(self) -> bool:
         """Whether the node has been not ready at some time since the pod was bound to it."""
-        bound, ready = self.pod.condition("PodScheduled"), self.node.ready if self.node is not None else None
+        bound, ready = self.pod.bound_at, self.node.ready if self.node is not None else None
         since = ready.last_transition_time if ready is not None else None
-        back = bool(since and bound and bound.last_transition_time and since > bound.last_transition_time)
-        return back and self._was_there(since)
+        return bool(since and bound and since > bound and self._was_there(since))
 
     def _was_there(self, moment: datetime | None) -> bool:
         """Whether the pod was not gone yet by then."""

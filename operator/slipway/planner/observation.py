@@ -38,16 +38,21 @@ class Observation:
     """Own pods, of any attempt, of which a container may still run."""
     started: frozenset[Slot] = frozenset()
     """Slots whose worker runs, or has run."""
-    unwitnessed: frozenset[Slot] = frozenset()
-    """Slots without a pod beside some that are done, in an attempt that another process began.
-
-    Whether the pods were never made or are gone by now nobody knows; made now, they would not find their peers.
-    """
+    begun_here: bool = True
+    """Whether this process saw the attempt begin."""
 
     @property
     def absent(self) -> frozenset[Slot]:
         """Slots without a pod that still have work to do."""
         return self.wanted - self.live.keys() - self.succeeded
+
+    @property
+    def unwitnessed(self) -> frozenset[Slot]:
+        """Slots without a pod beside some that are done, in an attempt that another process began.
+
+        Whether the pods were never made or are gone by now nobody knows; made now, they would not find their peers.
+        """
+        return self.absent if self.succeeded and not self.begun_here else frozenset()
 
     @property
     def done(self) -> bool:
@@ -99,14 +104,13 @@ def observe(
         untraced = judging.untraced(missing, attempt)
         judging.evidence += [_untraced(snapshot, number, slot, now) for slot in sorted(untraced)]
     succeeded = wanted & judging.succeeded
-    strange = attempt is not None and snapshot.begun_here != number and succeeded
     return Observation(
         wanted=wanted,
         live=live,
         succeeded=succeeded,
         may_run=tuple(pod for pod in (*live.values(), *strays) if _may_run(pod)),
         started=succeeded | {slot for slot, pod in live.items() if pod.started},
-        unwitnessed=wanted - live.keys() - succeeded if strange else frozenset(),
+        begun_here=snapshot.begun_here == number,
         evidence=tuple(judging.evidence),
         strays=tuple(strays),
         foreign=tuple(foreign),

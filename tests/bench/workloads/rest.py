@@ -1,6 +1,7 @@
 """A cluster with many jobs, most of them finished, on which nothing happens."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,14 +36,16 @@ class Rest(Workload):
     async def run(self, turn: Turn) -> None:
         done = turn.observer.follow_objects(turn.system.objects, turn.system.is_done)
         for first in range(0, self.finished, BATCH):
-            await turn.must_fill(self.jobs[first : min(first + BATCH, self.finished)])
-            alive = [one for one in turn.observer.alive() if one.ended is None]
-            await asyncio.gather(*(turn.end(pod, "Succeeded", 0) for pod in alive))
-            wanted = min(first + BATCH, self.finished)
-            if not await turn.observer.until(lambda wanted=wanted: len(done) >= wanted, self.patience):  # type: ignore[misc]
-                raise Unfit(f"{turn.system.name}: only {len(done)} of {wanted} jobs are done")
+            await self._finish(turn, done, self.jobs[first : min(first + BATCH, self.finished)])
         await turn.must_fill(self.jobs[self.finished :])
         await asyncio.sleep(QUIET_SECONDS * 3)
         record, meter = turn.record(self.name, self.running * self.shape.pods), Meter(turn.place, turn.system)
         await asyncio.sleep(self.seconds)
         await meter.read(record)
+
+    async def _finish(self, turn: Turn, done: Mapping[str, float], jobs: list[Job]) -> None:
+        wanted = len(done) + len(jobs)
+        await turn.must_fill(jobs)
+        await asyncio.gather(*(turn.end(pod, "Succeeded", 0) for job in jobs for pod in turn.pods_of(job)))
+        if not await turn.observer.until(lambda: len(done) >= wanted, self.patience):
+            raise Unfit(f"{turn.system.name}: only {len(done)} of {wanted} jobs are done")

@@ -54,14 +54,13 @@ async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float
     meter = Meter(turn.place, turn.system)
     await asyncio.gather(turn.system.react(job, loss), _inflict(turn, loss))
     # One machine is repaired in place; otherwise a slice may find its pool good enough but for that host, and wait.
-    repair = asyncio.create_task(_repair(turn.place, loss, REPAIR_SECONDS if part == "node" else patience))
+    repair = asyncio.create_task(_repair(turn.place, loss)) if part == "node" else None
 
     def new() -> list[Seen]:
         return [one for uid, one in turn.observer.seen.items() if uid not in known and one.gone is None]
 
     if not await turn.observer.until(lambda: sum(one.running is not None for one in new()) >= record.pods, patience):
         record.problem = f"{len(new())} of {record.pods} pods were replaced within {patience:.0f} s"
-    repair.cancel()
     touched = [one for one in old if one.going is not None]
     record.times = meter.times(
         react=first(one.going for one in touched),
@@ -73,12 +72,12 @@ async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float
     )
     await asyncio.sleep(QUIET_SECONDS)
     await meter.read(record)
-    await asyncio.to_thread(_restore_nodes, turn.place, {one.node for one in loss.machines})
+    await (repair or _restore_nodes(turn.place, loss))
 
 
-async def _repair(place: Place, loss: Loss, seconds: float) -> None:
-    await asyncio.sleep(seconds)
-    await asyncio.to_thread(_restore_nodes, place, {one.node for one in loss.machines})
+async def _repair(place: Place, loss: Loss) -> None:
+    await asyncio.sleep(REPAIR_SECONDS)
+    await _restore_nodes(place, loss)
 
 
 async def _inflict(turn: Turn, loss: Loss) -> None:
@@ -92,5 +91,7 @@ def _delete_nodes(place: Place, nodes: Iterable[str]) -> None:
     in_parallel(lambda one: api.delete(f"/api/v1/nodes/{one['name']}"), ({"name": name} for name in nodes))
 
 
-def _restore_nodes(place: Place, nodes: set[str]) -> None:
-    create_nodes(place.fresh_api(), [plan for plan in place.cluster.spec.nodes() if plan.name in nodes])
+async def _restore_nodes(place: Place, loss: Loss) -> None:
+    gone = {one.node for one in loss.machines}
+    plans = [plan for plan in place.cluster.spec.nodes() if plan.name in gone]
+    await asyncio.to_thread(lambda: create_nodes(place.fresh_api(), plans))
