@@ -7,7 +7,7 @@ import pytest
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
 from slipway.planner.news import Told, news, story
 
-from .build import START, World, spec
+from .build import START, PodHandle, World, spec
 
 
 def ended(number: int, cause: Cause | None) -> Attempt:
@@ -64,3 +64,26 @@ def test_a_whole_story_is_told_once() -> None:
         ]
     )
     assert story(world.status).phase is Phase.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("slices", "seconds", "writes"),
+    [
+        pytest.param(1, 4, 1, id="a small job that runs within 5 s: only that it runs"),
+        pytest.param(1, 12, 3, id="a small job that takes longer: every 5 s how far it is"),
+        pytest.param(16, 24, 1, id="256 hosts within 25 s: only that they run"),
+        pytest.param(64, 59, 1, id="1,024 hosts within a minute: only that they run"),
+        pytest.param(64, 130, 3, id="1,024 hosts: every minute"),
+    ],
+)
+def test_how_often_the_start_of_an_attempt_is_written(slices: int, seconds: int, writes: int) -> None:
+    world = World(slices=slices, hosts=16).begin()
+    seen = [world.status]
+    slots = list(world.pods)
+    for second in range(seconds):
+        for key in slots[second * len(slots) // seconds : (second + 1) * len(slots) // seconds]:
+            PodHandle(world, key).runs()
+        world.step(seconds=1)
+        if world.status != seen[-1]:
+            seen.append(world.status)
+    assert (world.status.phase, len(seen) - 1) == (Phase.RUNNING, writes)

@@ -126,7 +126,7 @@ def _settled(draft: Draft) -> Plan:
     before, status = draft.job.status, draft.status
     written = draft.snapshot.status_written
     if before != status and written is not None and summary.only_progress(before, status):
-        due = written + summary.PROGRESS_INTERVAL
+        due = written + summary.progress_interval(len(draft.seen.wanted))
         if draft.now < due:
             draft.wake(due)
             status = before

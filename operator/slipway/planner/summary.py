@@ -17,9 +17,6 @@ from slipway.planner.draft import Draft
 from slipway.planner.observation import blocked_hosts, intervals
 from slipway.planner.snapshot import HEAD
 
-PROGRESS_INTERVAL: Final = timedelta(seconds=5)
-"""How often mere progress (hosts started, hosts waiting, hosts done) is written."""
-
 _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
 """kstatus wants these present only while they are true."""
 
@@ -193,6 +190,14 @@ def refuse(status: SliceJobStatus, generation: int, reason: str, message: str, n
             "conditions": _dated(found, status, now, generation),
         }
     )
+
+
+def progress_interval(hosts: int) -> timedelta:
+    """How often mere progress (hosts started, hosts waiting, hosts done) of a job of so many hosts is written.
+
+    A large job takes longer to start, and everybody who watches it gets its large status each time.
+    """
+    return timedelta(seconds=min(max(5.0, hosts / 10), 60.0))
 
 
 def only_progress(before: SliceJobStatus, after: SliceJobStatus) -> bool:
