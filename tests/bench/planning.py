@@ -12,7 +12,7 @@ DECISIONS = 7
 
 
 def measure(pods: int = 4096) -> list[Record]:
-    """Seconds of a decision on a job of that many hosts that starts, runs, and has lost a pod."""
+    """Seconds of a decision on a job of that many hosts: it starts, runs, has lost a pod, waits for its peers to go."""
     world = World(slices=pods // HOSTS, hosts=HOSTS)
     record = Record(f"plan {pods}", "slipway", 0, pods)
     world.begin()
@@ -21,6 +21,8 @@ def measure(pods: int = 4096) -> list[Record]:
     record.times["running"] = _seconds(world)
     world.pod(0, 1).exits(1)
     record.times["lost_a_pod"] = _seconds(world)
+    world.step()
+    record.times["peers_going"] = _seconds(world)
     return [record]
 
 

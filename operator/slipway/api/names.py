@@ -52,6 +52,8 @@ NODE_SPOT: Final = "cloud.google.com/gke-spot"
 
 TAINT_IMPENDING_TERMINATION: Final = "cloud.google.com/impending-node-termination"
 TAINT_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+TAINTS_OF_LOSS: Final = (TAINT_IMPENDING_TERMINATION, TAINT_OUT_OF_SERVICE)
+"""What a node has whose machine goes, or is gone."""
 
 RESERVED_ENV: Final = (
     "EXECUTOR_CALL_INDEX",

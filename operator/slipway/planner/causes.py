@@ -35,6 +35,11 @@ _TPU_TROUBLE: Final = re.compile(
 )
 
 
+def ours_from(ended: datetime) -> datetime:
+    """From when on deletions are Slipway's own, in an attempt that ended then."""
+    return ended.replace(microsecond=0) - SKEW
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of one pod when its end is judged."""
@@ -83,7 +88,7 @@ class Facts:
         if self.we_deleted_since is None:
             return False
         since = self.pod.going_since or self.gone_at
-        return since is not None and since >= self.we_deleted_since.replace(microsecond=0) - SKEW
+        return since is not None and since >= ours_from(self.we_deleted_since)
 
     def after_our_word(self, moment: datetime | None) -> bool:
         """Whether something happened to the pod only after the attempt had ended."""
@@ -125,7 +130,7 @@ class Facts:
             return "its node is gone"
         if self.node is None:
             return ""
-        for key in (names.TAINT_IMPENDING_TERMINATION, names.TAINT_OUT_OF_SERVICE):
+        for key in names.TAINTS_OF_LOSS:
             if self.node.taint(key) is not None:
                 return f"its node is tainted {key}"
         ready = self.node.ready

@@ -10,8 +10,8 @@ from typing import Final
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, HostState, Resolved
-from slipway.planner.causes import BY_REASON, Evidence, Facts, judge
-from slipway.planner.snapshot import ENDED_PHASES, HEAD, Node, Pod, Slot, Snapshot, Vanished
+from slipway.planner.causes import BY_REASON, Evidence, Facts, judge, ours_from
+from slipway.planner.snapshot import ENDED_PHASES, HEAD, Pod, Slot, Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
@@ -78,7 +78,8 @@ def observe(
     if spec is None:
         raise ValueError("a job without a readable spec has nothing to observe")
     wanted = _slots(slices, resolved.hosts, spec.ray is not None)
-    judging = _Judging(snapshot, spec, attempt.end_time if attempt else None, now, set(done))
+    ended = attempt.end_time if attempt else None
+    judging = _Judging(snapshot, spec, ended, ours_from(ended) if ended else None, now, set(done))
     number = attempt.number if attempt else -1
     live: dict[Slot, Pod] = {}
     strays: list[Pod] = []
@@ -93,7 +94,7 @@ def observe(
             strays += [pod] if pod.attempt >= 0 and (slot[0] >= 0 or pod.is_head) else []
             continue
         live[slot] = pod
-        if not _uneventful(pod, snapshot.nodes.get(pod.spec.node_name)):
+        if not judging.nothing_to_judge(pod):
             judging.examine(pod, slot, None)
     missing = wanted - live.keys()
     for lost in snapshot.vanished:
@@ -124,11 +125,25 @@ class _Judging:
     snapshot: Snapshot
     spec: SliceJobSpec
     ended: datetime | None
+    ours_from: datetime | None
+    """From when on deletions are Slipway's own."""
     now: datetime
     succeeded: set[Slot]
     evidence: list[Evidence] = field(default_factory=list)
     never_bound: set[Slot] = field(default_factory=set)
     """Slots whose pod is gone and was not seen on a node."""
+
+    def nothing_to_judge(self, pod: Pod) -> bool:
+        """A quick look that settles nearly every pod: nothing ended, only we want it gone, its machine is there."""
+        node = self.snapshot.nodes.get(pod.spec.node_name)
+        if node is None or not pod.undisturbed or (pod.going and not (self._asked_to_go(pod) and node.well)):
+            return False
+        created, bound = node.metadata.creation_timestamp, pod.bound_at
+        return created is None or bound is None or created <= bound
+
+    def _asked_to_go(self, pod: Pod) -> bool:
+        since = pod.going_since
+        return self.ours_from is not None and since is not None and since >= self.ours_from
 
     def examine(self, pod: Pod, slot: Slot, gone_at: datetime | None) -> None:
         node = self.snapshot.nodes.get(pod.spec.node_name)
@@ -187,14 +202,6 @@ def _may_run(pod: Pod) -> bool:
     ended, whatever is said of its containers.
     """
     return pod.status.phase not in ENDED_PHASES
-
-
-def _uneventful(pod: Pod, node: Node | None) -> bool:
-    """A quick look that settles nearly every pod: nothing ended, nobody disturbed it, its machine is there."""
-    if node is None or not pod.uneventful:
-        return False
-    created, bound = node.metadata.creation_timestamp, pod.bound_at
-    return created is None or bound is None or created <= bound
 
 
 def _counts(

@@ -230,7 +230,12 @@ class Pod(Part, frozen=True, dict=True):
     @cached_property
     def uneventful(self) -> bool:
         """Whether nothing has ended or disturbed it, as is the case for nearly every pod."""
-        if self.going or self.ended or self.status.reason:
+        return not self.going and self.undisturbed
+
+    @cached_property
+    def undisturbed(self) -> bool:
+        """Whether nothing has ended in it, and nothing is said of it that would be a reason to end."""
+        if self.ended or self.status.reason:
             return False
         worker = self.worker
         if worker is not None and worker.terminated is not None:
@@ -297,6 +302,14 @@ class Node(Part, frozen=True):
     def ready(self) -> PodCondition | None:
         """The Ready condition, whatever its status."""
         return next((condition for condition in self.status.conditions if condition.type == "Ready"), None)
+
+    @property
+    def well(self) -> bool:
+        """Whether it is ready, as far as is known, and stays."""
+        ready = self.ready
+        if ready is not None and ready.status != "True":
+            return False
+        return not any(taint.key in names.TAINTS_OF_LOSS for taint in self.spec.taints)
 
     def taint(self, key: str) -> Taint | None:
         """The taint of that key."""
