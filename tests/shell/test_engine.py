@@ -11,7 +11,7 @@ from aiohttp import web
 from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import Lease
-from slipway.cluster.watch import Applied
+from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.actions import Plan
 from slipway.planner.snapshot import Snapshot
 from slipway.shell import engine as engine_module
@@ -165,3 +165,16 @@ async def test_progress_waits_for_its_siblings_and_trouble_for_nobody(server: Se
         assert engine.queue._due[KEY] == pytest.approx(100.0 + 1000 * CALM_SECONDS_PER_POD)
         engine._see_pod(Applied(pod("train-0-0-8", version=3, phase="Failed")), "")
         assert engine.queue._due[KEY] == 100.0
+
+
+async def test_pods_of_an_attempt_that_has_ended_go_without_hurry(server: Server) -> None:
+    clock = Clock(monotonic=lambda: 100.0)
+    async with ApiConnection(open_access(server.replay.url)) as api:
+        lease = Lease(api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
+        engine = Engine(api, lease, OperatorSettings(), clock)
+        for host in range(1000):
+            engine.cache.pods.applied(pod(f"train-0-0-{host}"))
+        ended = {"number": 0, "startTime": "2026-11-05T10:00:00Z", "endTime": "2026-11-05T10:15:00Z"}
+        engine.cache.jobs.upsert(job_json() | {"status": {"attempt": 0, "attempts": [ended]}})
+        engine._see_pod(Deleted(pod("train-0-0-9", version=5, phase="Failed")), "")
+        assert engine.queue._due[KEY] == pytest.approx(100.0 + 999 * CALM_SECONDS_PER_POD)

@@ -31,6 +31,11 @@ class JobStore:
         """The job as it was last read."""
         return self._jobs.get(key)
 
+    def restarts(self, key: Key) -> bool:
+        """Whether the job's attempt has ended and its pods are on their way out."""
+        job = self._jobs.get(key)
+        return job is not None and bool(job.status.attempts) and job.status.attempts[0].end_time is not None
+
     def uids(self) -> dict[Key, str]:
         """UID of every job there is."""
         return {key: job.uid for key, job in self._jobs.items()}

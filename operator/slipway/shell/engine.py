@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 WORKERS: Final = 24
 """Jobs looked at concurrently; with the writes in flight and the watches they stay below the connection limit."""
 CALM_SECONDS_PER_POD: Final = 25e-6
-"""How long mere progress of a pod may wait for that of its siblings, for each pod of the job.
+"""How long mere progress of a pod, or its going, may wait for that of its siblings, for each pod of the job.
 
 A decision looks at every pod, so one for each of the thousands that start would cost with the square of their number;
 this keeps it to about a tenth of the time.
@@ -162,7 +162,8 @@ class Engine:
 
     def _see_pod(self, event: Event[Pod], scope: str) -> None:
         calm = isinstance(event, Applied) and event.object.uneventful
-        self._wake(self.cache.pods.observe(event, scope), calm=calm)
+        for key in self.cache.pods.observe(event, scope):
+            self._wake((key,), calm=calm or self.cache.jobs.restarts(key))
         if isinstance(event, InitDone):
             self._synced(f"pods {scope}")
 
