@@ -42,7 +42,7 @@ PRINTER_COLUMNS: Final = (
 
 def _unchanged(field: str) -> str:
     new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
-    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+    return f"has({new}) ? has({old}) && {new} == {old} : !has({old})"
 
 
 def transition_rules() -> list[dict[str, str]]:
@@ -64,7 +64,8 @@ def transition_rules() -> list[dict[str, str]]:
             hint = "suspend the job first"
         entries.append(
             rule(
-                f"({exceptions}) || ({_unchanged(alias)})",
+                # Almost always true, and what the API server looks up in a rule is what a status write costs it most.
+                f"({_unchanged(alias)}) || ({exceptions})",
                 f"{alias} cannot change after creation: {hint}",
                 path=f".spec.{alias}",
             )
