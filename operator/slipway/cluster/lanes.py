@@ -32,6 +32,10 @@ class Lanes:
                     except Exception as error:
                         failures.append(error)
 
-        await asyncio.gather(*(lane() for _ in range(min(MAX_IN_FLIGHT, len(items)))))
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(min(MAX_IN_FLIGHT, len(items))):
+                lanes.create_task(lane())
+                # So that the first request is on its way before the last one is written.
+                await asyncio.sleep(0)
         if failures:
             raise failures[0]
