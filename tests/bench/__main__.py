@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,11 +63,13 @@ def prepare(console: Console, systems: Collection[str]) -> None:
 
 
 @main.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True))
+@click.argument("files", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True)
 @click.option("--publish", is_flag=True, help=f"Write tables, figures and picture to {PUBLISHED}.")
-def report(file: Path, publish: bool) -> None:
-    """Show the tables of a run."""
-    result = load(file)
+def report(files: Sequence[Path], publish: bool) -> None:
+    """Show the tables of a run, or of several that are parts of one on the same machine."""
+    result, *others = map(load, files)
+    for other in others:
+        result.records += other.records
     text = tables.markdown(result)
     print(text)
     if publish:
