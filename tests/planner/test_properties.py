@@ -1,16 +1,19 @@
 """What holds for every job and every state of its pods, however senseless."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slipway.api.names import TAINT_IMPENDING_TERMINATION
 from slipway.api.status import Cause, Phase
 from slipway.planner.actions import CreatePods
-from slipway.planner.observation import intervals, parse_intervals
-from slipway.planner.snapshot import PodStatus
+from slipway.planner.observation import _Judging, intervals, parse_intervals
+from slipway.planner.snapshot import Pod, PodStatus
 
 from .build import World, actions_of
 
@@ -25,8 +28,8 @@ def test_intervals_are_read_back_as_written(places: frozenset[tuple[int, int]]) 
 
 
 EVENTS = st.sampled_from(
-    ["exit 0", "exit 1", "oom", "evict", "delete", "vanish", "kubelet", "node gone", "not ready", "refused", "restart",
-     "suspend", "resume", "senseless"]
+    ["exit 0", "exit 1", "oom", "evict", "delete", "vanish", "kubelet", "node gone", "not ready", "tainted", "refused",
+     "restart", "suspend", "resume", "senseless"]
 )  # fmt: skip
 
 
@@ -56,6 +59,10 @@ def happen(world: World, event: str, host: int) -> None:
             "vanish": pod.vanishes,
             "node gone": lambda: world.lose_node(pod.now.spec.node_name),
             "not ready": lambda: pod.now.spec.node_name in world.nodes and world.not_ready(pod.now.spec.node_name),
+            "tainted": lambda: (
+                pod.now.spec.node_name in world.nodes
+                and world.taint(pod.now.spec.node_name, TAINT_IMPENDING_TERMINATION)
+            ),
             "refused": lambda: pod.fails("UnexpectedAdmissionError"),
             "senseless": lambda: world.pods.update(
                 {key: msgspec.structs.replace(pod.now, status=PodStatus(phase="Fnord", reason="?"))}
@@ -89,6 +96,29 @@ def test_counters_balance_and_nothing_is_charged_twice(history: list[tuple[str, 
         for created in actions_of(decision, CreatePods):
             assert created.attempt == status.attempt
             assert not any(key[0] != status.attempt and not pod.ended for key, pod in world.pods.items())
+
+
+quick_look = _Judging.nothing_to_judge
+
+
+def checked(judging: _Judging, pod: Pod) -> bool:
+    """The quick look, and beside it the long one when there shall be nothing to see."""
+    settled = quick_look(judging, pod)
+    if settled:
+        apart = replace(judging, succeeded=set(judging.succeeded), evidence=[], never_bound=set())
+        apart.examine(pod, pod.slot, None)
+        assert (apart.evidence, apart.succeeded, apart.never_bound) == ([], judging.succeeded, set())
+    return settled
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 2), st.integers(0, 90)), max_size=20))
+def test_the_quick_look_leaves_out_nothing_that_would_be_judged(history: list[tuple[str, int, int]]) -> None:
+    world = World(slices=1, hosts=3).run()
+    with patch.object(_Judging, "nothing_to_judge", checked):
+        for event, host, seconds in history:
+            happen(world, event, host)
+            world.step(seconds)
 
 
 @settings(max_examples=200)

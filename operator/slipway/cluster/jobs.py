@@ -31,8 +31,8 @@ class JobStore:
         """The job as it was last read."""
         return self._jobs.get(key)
 
-    def restarts(self, key: Key) -> bool:
-        """Whether the job's attempt has ended and its pods are on their way out."""
+    def attempt_ended(self, key: Key) -> bool:
+        """Whether the last attempt has ended, so that its pods only have to go."""
         job = self._jobs.get(key)
         return job is not None and bool(job.status.attempts) and job.status.attempts[0].end_time is not None
 

@@ -163,7 +163,7 @@ class Engine:
     def _see_pod(self, event: Event[Pod], scope: str) -> None:
         calm = isinstance(event, Applied) and event.object.uneventful
         for key in self.cache.pods.observe(event, scope):
-            self._wake((key,), calm=calm or self.cache.jobs.restarts(key))
+            self._wake((key,), calm=calm or self.cache.jobs.attempt_ended(key))
         if isinstance(event, InitDone):
             self._synced(f"pods {scope}")
 
