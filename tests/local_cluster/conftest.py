@@ -24,21 +24,21 @@ def running(name: str, *pools: Pool, grace: int | None = None) -> Iterator[Nativ
         provider.down(name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def simulated() -> Iterator[NativeCluster]:
     pools = [Pool(kind="simulated", type="v5p-16", count=2, spot=True), Pool(kind="simulated", type="cpu")]
     with running("t-simulated", *pools, grace=8) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real() -> Iterator[NativeCluster]:
     pools = [Pool(kind="real", type=name, spot=name != "cpu") for name in ("v5p-16", "v5p-8", "cpu")]
     with running("t-real", *pools, grace=8) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def preempted(real: NativeCluster) -> str:
     """The UID of a node that was taken away first of all: pod garbage collection needs a minute to notice."""
     # The finalizer keeps the pod readable after pod garbage collection has marked and deleted it.

@@ -7,6 +7,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 import slipway
 from slipway.sdk import decorators, session
 from tests.conftest import ROOT
@@ -21,13 +23,14 @@ BLOCKS = re.findall(rf"{MARKED}```python\n(.*?)```", PAGE, re.DOTALL)
 SCRIPTS = {"containers": BLOCKS[:3], "functions": BLOCKS[3:6], "sessions": [BLOCKS[3], *BLOCKS[6:]]}
 
 
+@pytest.mark.timeout(600)
 def test_the_page_runs(ray_jobs: Jobs, tmp_path: Path) -> None:
     config = client_of(ray_jobs.kubectl, tmp_path).kubeconfig
 
     def run(blocks: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, env=os.environ | {"KUBECONFIG": str(config)},
-            capture_output=True, text=True, timeout=280, check=False,
+            capture_output=True, text=True, timeout=500, check=False,
         )  # fmt: skip
 
     # Side by side: most of a Ray cluster's start is waiting.
