@@ -33,7 +33,7 @@ def test_the_page_runs(ray_jobs: Jobs, tmp_path: Path) -> None:
             capture_output=True, text=True, timeout=500, check=False,
         )  # fmt: skip
 
-    # Side by side: most of a Ray cluster's start is waiting.
+    # Side by side: about half of a Ray cluster's start is waiting.
     with ThreadPoolExecutor() as pool:
         ended = dict(zip(SCRIPTS, pool.map(run, SCRIPTS.values()), strict=True))
     errors = {name: done.stderr for name, done in ended.items() if done.returncode != 0}

@@ -46,6 +46,8 @@ async def operating(given: OperatorSettings) -> AsyncIterator["asyncio.Task[int]
     finally:
         stop.set()
         await asyncio.wait_for(running, 5)
+        # TLS connections that were cut off need some turns of the loop to close.
+        await asyncio.sleep(0.25)
 
 
 async def until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
