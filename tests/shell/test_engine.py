@@ -56,11 +56,16 @@ async def server() -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def running(server: Server) -> AsyncIterator[tuple[Engine, "asyncio.Future[None]"]]:
-    clock = Clock()
+async def resting(server: Server, clock: Clock) -> AsyncIterator[Engine]:
+    """An engine that was not started."""
     async with ApiConnection(open_access(server.replay.url)) as api:
         lease = Lease(api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
-        engine = Engine(api, lease, OperatorSettings(), clock)
+        yield Engine(api, lease, OperatorSettings(), clock)
+
+
+@asynccontextmanager
+async def running(server: Server) -> AsyncIterator[tuple[Engine, "asyncio.Future[None]"]]:
+    async with resting(server, Clock()) as engine:
         over = engine.start()
         try:
             yield engine, over
@@ -155,10 +160,7 @@ async def test_a_job_that_went_unnoticed_is_dropped_by_the_slow_look_at_names(
 
 
 async def test_progress_waits_for_its_siblings_and_trouble_for_nobody(server: Server) -> None:
-    clock = Clock(monotonic=lambda: 100.0)
-    async with ApiConnection(open_access(server.replay.url)) as api:
-        lease = Lease(api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
-        engine = Engine(api, lease, OperatorSettings(), clock)
+    async with resting(server, Clock(monotonic=lambda: 100.0)) as engine:
         for host in range(1000):
             engine.cache.pods.applied(pod(f"train-0-0-{host}"))
         engine._see_pod(Applied(pod("train-0-0-7", version=2, phase="Running")), "")
@@ -168,10 +170,7 @@ async def test_progress_waits_for_its_siblings_and_trouble_for_nobody(server: Se
 
 
 async def test_pods_of_an_attempt_that_has_ended_go_without_hurry(server: Server) -> None:
-    clock = Clock(monotonic=lambda: 100.0)
-    async with ApiConnection(open_access(server.replay.url)) as api:
-        lease = Lease(api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
-        engine = Engine(api, lease, OperatorSettings(), clock)
+    async with resting(server, Clock(monotonic=lambda: 100.0)) as engine:
         for host in range(1000):
             engine.cache.pods.applied(pod(f"train-0-0-{host}"))
         ended = {"number": 0, "startTime": "2026-11-05T10:00:00Z", "endTime": "2026-11-05T10:15:00Z"}
