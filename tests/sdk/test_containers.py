@@ -57,7 +57,7 @@ def test_one_host_one_answer_and_nothing_without_capture(ray_jobs: Jobs, client:
 
 
 def test_a_failure_names_the_host_and_its_last_words(client: Client) -> None:  # E1-26, E1-27, E1-28, E1-41
-    script = "echo begin; [ $EXECUTOR_CALL_INDEX = 0 ] && sleep 30; echo broken >&2; exit 3"
+    script = "trap exit TERM; [ $EXECUTOR_CALL_INDEX = 1 ] || { sleep 60 & wait; }; echo broken >&2; exit 3"
     with pytest.raises(JobFailed) as caught:
         run_docker_on_pod(shell(script), CPU(hosts=2), client=client, capture_output=False, retries={"maxFailures": 2})
     error = caught.value

@@ -1,43 +1,87 @@
-"""What the page about Python shows runs, as scripts of a user's."""
+"""What the page about Python shows runs: as scripts of a user's outside the cluster, and from a pod inside it."""
 
 import os
 import re
+import site
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import slipway
 from slipway.sdk import decorators, session
 from tests.conftest import ROOT
+from tests.ray.image import IMAGE
 from tests.ray.page import MARKED
 from tests.running import Jobs
-from tests.sdk.caller import client_of
+from tests.sdk.caller import ACCOUNT, client_of
 
 PAGE = (ROOT / "docs/sdk.md").read_text()
-BLOCKS = re.findall(rf"{MARKED}```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = {
+    section.splitlines()[0]: re.findall(rf"{MARKED}```python\n(.*?)```", section, re.DOTALL)
+    for section in PAGE.split("\n## ")[1:]
+}
+"""The code of each section."""
+ENDED = ("Succeeded", "Failed")
 
 
-SCRIPTS = {"containers": BLOCKS[:3], "functions": BLOCKS[3:6], "sessions": [BLOCKS[3], *BLOCKS[6:]]}
-
-
-@pytest.mark.timeout(600)
-def test_the_page_runs(ray_jobs: Jobs, tmp_path: Path) -> None:
-    config = client_of(ray_jobs.kubectl, tmp_path).kubeconfig
-
-    def run(blocks: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, env=os.environ | {"KUBECONFIG": str(config)},
-            capture_output=True, text=True, timeout=500, check=False,
-        )  # fmt: skip
-
-    # Side by side: about half of a Ray cluster's start is waiting.
+@pytest.mark.timeout(900)
+def test_the_page_runs(
+    ray_jobs: Jobs, tmp_path: Path
+) -> None:  # E2-02, E2-04, E2-05, E2-10, E2-13, E2-42, E2-46, E2-47
+    kubectl = ray_jobs.kubectl
+    config = client_of(kubectl, tmp_path).kubeconfig
+    executor = BLOCKS["Functions"][0]
+    # Two scripts side by side: a part of a Ray cluster's start is waiting.
     with ThreadPoolExecutor() as pool:
-        ended = dict(zip(SCRIPTS, pool.map(run, SCRIPTS.values()), strict=True))
-    errors = {name: done.stderr for name, done in ended.items() if done.returncode != 0}
-    assert errors == {}, ray_jobs.operator.tail()
+        inside = pool.submit(from_a_pod, [*BLOCKS["Containers"], *BLOCKS["Functions"]], ray_jobs)
+        for section in ("Sessions", "Errors"):
+            assert from_outside([executor, *BLOCKS[section]], config) == "", ray_jobs.operator.tail()
+        assert inside.result() == "", ray_jobs.operator.tail()
+    ray_jobs.until_true("the others are removed", lambda: len(kubectl.get("sj")["items"]) == 1)
+    [kept] = kubectl.get("sj")["items"]
+    assert (kept["status"]["failures"], kept["status"]["preemptions"]) == (2, 0)  # E2-23: no text is searched
+    owner = kept["metadata"]["uid"]
+    ray_jobs.until_true("their secrets too", lambda: owners(kubectl.get("secrets")["items"]) == {owner}, seconds=60)
+
+
+def owners(objects: list[dict[str, Any]]) -> set[str]:
+    return {owner["uid"] for one in objects for owner in one["metadata"]["ownerReferences"]}
+
+
+def from_outside(script: list[str], kubeconfig: Path) -> str:
+    """What went wrong with the script as a program of a user's; nothing when it ran well."""
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(script)], cwd=kubeconfig.parent,
+        env=os.environ | {"KUBECONFIG": str(kubeconfig)}, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    return done.stderr if done.returncode else ""
+
+
+def from_a_pod(script: list[str], jobs: Jobs) -> str:
+    """The same in a pod of the cluster, which calls by its own service account."""
+    jobs.kubectl.apply(pod("\n".join(script)))
+    look = ("get", "pod", "calls", "-o", "jsonpath={.status.phase}")
+    jobs.until_true("the pod's end", lambda: jobs.kubectl(*look).stdout in ENDED, seconds=500)
+    return "" if jobs.kubectl(*look).stdout == "Succeeded" else jobs.kubectl("logs", "calls").stdout
+
+
+def pod(script: str) -> dict[str, Any]:
+    """A pod of Ray's image that has this SDK from this machine, whose Python is the image's."""
+    folders = {"operator": ROOT / "operator", "site": site.getsitepackages()[0]}
+    container = {
+        "name": "calls", "image": IMAGE, "imagePullPolicy": "Never", "command": ["python3", "-c", script],
+        "env": [{"name": "PYTHONPATH", "value": ":".join(f"/host/{name}" for name in folders)}],
+        "volumeMounts": [{"name": name, "mountPath": f"/host/{name}", "readOnly": True} for name in folders],
+    }  # fmt: skip
+    spec = {
+        "restartPolicy": "Never", "serviceAccountName": ACCOUNT, "nodeName": "cpu-0", "containers": [container],
+        "volumes": [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()],
+    }  # fmt: skip
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "calls"}, "spec": spec}
 
 
 def test_the_page_speaks_of_everything() -> None:

@@ -1,20 +1,13 @@
 """Functions on a real Ray on real nodes."""
 
 import time
-from typing import Any
 
-import pytest
-
-from slipway import CPU, TPU, Client, JobFailed, RayExecutor
+from slipway import TPU, Client, RayExecutor
 from slipway.local_cluster import NativeCluster
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 
 HEAD = {"ray": {"head": {"resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}}}
-
-
-def executor(client: Client, accelerator: Any = None, **fields: Any) -> RayExecutor:
-    return RayExecutor(accelerator or CPU(), IMAGE, client=client, spec=HEAD, **fields)
 
 
 def test_a_preempted_call_comes_back_with_the_right_result(
@@ -30,7 +23,7 @@ def test_a_preempted_call_comes_back_with_the_right_result(
 
     from concurrent.futures import ThreadPoolExecutor
 
-    slices = executor(client, TPU("v5p-16", slices=2, spot=True), remove=False)
+    slices = RayExecutor(TPU("v5p-16", slices=2, spot=True), IMAGE, client=client, spec=HEAD, remove=False)
     with ThreadPoolExecutor(1) as background:
         call = background.submit(slices.autoscale_execute_resumable, train, (600.0,), flatten=False)
         found = ray_jobs.until_true("a job", lambda: ray_jobs.kubectl.get("sj")["items"] or call.done())
@@ -44,17 +37,3 @@ def test_a_preempted_call_comes_back_with_the_right_result(
     assert results == [[("1", "0", "0", "0"), ("1", "0", "1", "0")], [("1", "1", "0", "1"), ("1", "1", "1", "1")]]
     status = ray_jobs.status(name)
     assert (status["phase"], status["failures"], status["preemptions"]) == ("Succeeded", 0, 1)
-
-
-def test_a_function_that_fails_is_tried_as_often_as_it_may(ray_jobs: Jobs, client: Client) -> None:
-    # E2-42, E2-46, E2-47: the last error is told with its cause; E2-23: its text is not searched
-    def train() -> None:
-        raise ValueError("the node was preempted")
-
-    with pytest.raises(JobFailed, match="maxFailures") as caught:
-        executor(client, retries={"maxFailures": 2}).execute_resumable(train)
-    assert isinstance(caught.value.__cause__, ValueError)
-    assert caught.value.host is not None
-    assert (caught.value.host.slice, caught.value.host.host) == (0, 0)
-    [job] = ray_jobs.kubectl.get("sj")["items"]
-    assert (job["status"]["failures"], job["status"]["preemptions"]) == (2, 0)

@@ -1,66 +1,102 @@
-"""Calls one after the other on one kept cluster."""
+"""Calls one after the other on one kept cluster, which loses a machine on the way."""
 
+import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
+import cloudpickle
 import pytest
 
-from slipway import CPU, Client, JobFailed, RayExecutor, Session, SessionClosed, VersionMismatch
+from slipway import Client, JobFailed, JobPreempted, RayExecutor, Session, SessionClosed, VersionMismatch
+from slipway.local_cluster import NativeCluster
 from slipway.sdk import payload
-from slipway.sdk.session import CLOSE_SECONDS
+from slipway.sdk import session as sessions
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.test_functions import HEAD
+from tests.sdk.test_losses import SPOT, STARTS, take
 
 
-def executor(client: Client) -> RayExecutor:
-    return RayExecutor(CPU(hosts=2), IMAGE, client=client, spec=HEAD)
+def sleeps() -> None:
+    import pathlib
+    import time
+
+    pathlib.Path("/tmp/began").touch()
+    time.sleep(600)
 
 
+def process() -> tuple[int, str, str]:
+    import os
+
+    return os.getpid(), os.environ["SLIPWAY_HOST"], os.environ["SLIPWAY_ATTEMPT"]
+
+
+def breaks() -> None:
+    raise KeyError("x")
+
+
+def crashes() -> None:
+    import os
+
+    os._exit(3)
+
+
+def keeps() -> Any:
+    import threading
+
+    return threading.Lock()
+
+
+def puts() -> Any:
+    import ray
+
+    return [ray.put("a"), ray.put("b")]
+
+
+class Counter:
+    def __init__(self, start: int = 0) -> None:
+        self.count = start
+
+    def step(self, by: int = 1) -> int:
+        self.count += by
+        return self.count
+
+
+@pytest.fixture(autouse=True)
+def travelling() -> Iterator[None]:
+    """The image does not have this module."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.mark.timeout(900)
 def test_a_session_from_its_first_call_to_its_last(
-    ray_jobs: Jobs, client: Client, monkeypatch: pytest.MonkeyPatch
+    ray_jobs: Jobs, ray_nodes: NativeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def process() -> tuple[int, str]:
-        import os
-
-        return os.getpid(), os.environ["SLIPWAY_HOST"]
-
-    def breaks() -> None:
-        raise KeyError("x")
-
-    def keeps() -> Any:
-        import threading
-
-        return threading.Lock()
-
-    def puts() -> Any:
-        import ray
-
-        return [ray.put("a"), ray.put("b")]
-
-    def sleeps() -> None:
-        import time
-
-        time.sleep(600)
-
-    class Counter:
-        def __init__(self, start: int = 0) -> None:
-            self.count = start
-
-        def step(self, by: int = 1) -> int:
-            self.count += by
-            return self.count
-
-    session = Session(executor(client), name="shared")
+    executor = RayExecutor(SPOT, IMAGE, client=client, spec=HEAD)
+    session, same = Session(executor, name="lab"), Session(executor, name="lab")
     session.ensure()
     session.ensure()  # E2-63
-    same = Session(executor(client), name="shared")
     same.ensure()
     assert len(ray_jobs.kubectl.get("sj")["items"]) == 1
 
+    answers(session, same)
+    refuses_other_versions(session, monkeypatch)
+    outlives_a_machine(session, ray_jobs, ray_nodes)
+    # A process that crashes on a machine that is well costs the call and nothing else.
+    monkeypatch.setattr(sessions, "CRASH_SECONDS", 2.0)
+    with pytest.raises(JobFailed, match="WorkerCrashedError"):
+        session.run_function(crashes)
+    assert [attempt for _, _, attempt in session.run_function(process)] == ["1", "1"]
+    ends(session, ray_jobs)
+
+
+def answers(session: Session, same: Session) -> None:
     first, second = session.run_function(process), same.run_function(process)
-    assert [host for _, host in first] == ["0", "1"]
-    assert {pid for pid, _ in first}.isdisjoint({pid for pid, _ in second})  # E2-68
+    assert [(host, attempt) for _, host, attempt in first] == [("0", "0"), ("1", "0")]
+    assert {pid for pid, _, _ in first}.isdisjoint({pid for pid, _, _ in second})  # E2-68
     steps = [session.run_class_method(Counter, "step", (2,), init_args=(5,)) for _ in range(2)]
     assert steps == [[7, 7], [7, 7]]  # E2-69
     with pytest.raises(JobFailed, match="KeyError: 'x'") as caught:
@@ -68,7 +104,10 @@ def test_a_session_from_its_first_call_to_its_last(
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(JobFailed, match="the result, a lock, cannot be pickled"):
         session.run_function(keeps)
-    assert session.run_function(puts) == [["a", "b"]] * 2  # E2-27
+    assert session.run_function(puts, flatten=False) == [[["a", "b"]] * 2]  # E2-27
+
+
+def refuses_other_versions(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = payload.versions()
     monkeypatch.setattr(payload, "versions", lambda: {**mine, "Python": "3.99.0", "Ray": "1.0.0"})
     with pytest.raises(VersionMismatch) as refused:
@@ -76,12 +115,25 @@ def test_a_session_from_its_first_call_to_its_last(
     monkeypatch.undo()
     for name, there in (("Python", "3.99.0"), ("Ray", "1.0.0")):
         assert f"{name} is {there} where the call was made" in str(refused.value)
-    assert session.run_function(process, flatten=False)[0][1][1] == "1"
 
+
+def outlives_a_machine(session: Session, jobs: Jobs, nodes: NativeCluster) -> None:  # E2-07, E2-68
+    running = session.start_function(sleeps)
+    looks = ("exec", "lab-0-0-1", "--", "test", "-e", "/tmp/began")
+    jobs.until_true("the call", lambda: jobs.kubectl(*looks, check=False).returncode == 0, seconds=STARTS)
+    take(jobs, nodes, "lab-0-0-1")
+    with pytest.raises(JobPreempted, match="attempt 0 was lost") as caught:
+        running.result(timeout=STARTS)
+    assert str(caught.value.host) == "host 1 of slice 0 (index 1)"
+    assert [attempt for _, _, attempt in session.run_function(process)] == ["1", "1"]
+
+
+def ends(session: Session, jobs: Jobs) -> None:  # E2-67
     running, start = session.start_function(sleeps), time.monotonic()
     session.close()
-    assert time.monotonic() - start > CLOSE_SECONDS - 0.1
-    with pytest.raises(SessionClosed, match="session shared was closed before sleeps had its results"):
-        running.result()  # E2-67
+    assert time.monotonic() - start > sessions.CLOSE_SECONDS - 0.1
+    with pytest.raises(SessionClosed, match="session lab was closed before sleeps had its results"):
+        running.result()
     session.close()
-    ray_jobs.until_true("removed", lambda: not ray_jobs.kubectl.get("sj")["items"])
+    assert jobs.kubectl.get("pods")["items"] == []  # the slices are free again
+    jobs.until_true("removed", lambda: not jobs.kubectl.get("sj")["items"])
