@@ -32,6 +32,21 @@ def lost(store: PodStore, uid: str = "job-1") -> list[str]:
     return sorted(one.pod.metadata.name for one in store.vanished_of(KEY, uid))
 
 
+def test_pods_that_have_not_started_are_counted(pods: PodStore) -> None:
+    for host in range(3):
+        pods.applied(pod(f"train-0-0-{host}"))
+    assert pods.starting(KEY) == 3
+    pods.applied(pod("train-0-0-0", version=2, runs=True))
+    pods.observe(Deleted(pod("train-0-0-1", version=3)))
+    assert pods.starting(KEY) == 1
+    pods.applied(pod("train-0-0-2", version=4, phase="Succeeded"))
+    assert pods.starting(KEY) == 0
+    listed(pods, 5)
+    assert pods.starting(KEY) == 0
+    pods.applied(pod("train-1-0-0", version=6))
+    assert pods.starting(KEY) == 1
+
+
 def test_a_pod_is_found_by_the_job_whose_name_it_carries(pods: PodStore) -> None:
     assert list(pods.applied(pod("train-0-0-0"))) == [KEY]
     pods.applied(pod("other-0-0-0", job="other"))

@@ -25,7 +25,10 @@ def pod_json(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts
     if parts.get("going"):
         metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}
     spec = {"nodeName": parts["node"]} if "node" in parts else {}
-    return {"metadata": metadata, "spec": spec, "status": {"phase": parts.get("phase", "Pending")}}
+    status: dict[str, Any] = {"phase": parts.get("phase", "Running" if parts.get("runs") else "Pending")}
+    if parts.get("runs"):
+        status["containerStatuses"] = [{"name": "worker", "state": {"running": {"startedAt": "2026-01-01T00:00:01Z"}}}]
+    return {"metadata": metadata, "spec": spec, "status": status}
 
 
 def pod(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts: Any) -> Pod:

@@ -169,6 +169,18 @@ async def test_progress_waits_for_its_siblings_and_trouble_for_nobody(server: Se
         assert engine.queue._due[KEY] == 100.0
 
 
+async def test_the_last_pod_to_start_waits_for_nobody(server: Server) -> None:
+    async with resting(server, Clock(monotonic=lambda: 100.0)) as engine:
+        for host in range(3):
+            engine.cache.pods.applied(pod(f"train-0-0-{host}"))
+        due = []
+        for name, version in (("train-0-0-0", 2), ("train-0-0-1", 3), ("train-0-0-2", 4), ("train-0-0-2", 5)):
+            engine._see_pod(Applied(pod(name, version, node=f"n{version}", runs=True)), "")
+            due.append(engine.queue._due.pop(KEY) - 100.0)
+        waits = 3 * CALM_SECONDS_PER_POD
+        assert due == pytest.approx([waits, waits, 0.0, waits])
+
+
 async def test_pods_of_an_attempt_that_has_ended_go_without_hurry(server: Server) -> None:
     async with resting(server, Clock(monotonic=lambda: 100.0)) as engine:
         for host in range(1000):

@@ -4,6 +4,7 @@ Two sources feed the pods: the watch, and the answers to our own requests (write
 does not. Resource versions order them, because all pods of a cluster share one counter.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -68,6 +69,7 @@ class PodStore:
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._by_job: dict[Key, dict[str, Pod]] = {}
+        self._starting: Counter[Key] = Counter()
         self._vanished: dict[Key, dict[str, Vanished]] = {}
         self._asked: dict[Key, dict[str, float]] = {}
         self._on_node: dict[str, dict[Key, int]] = {}
@@ -117,6 +119,10 @@ class PodStore:
     def of(self, key: Key) -> Collection[Pod]:
         """Every pod that carries the job's name."""
         return self._by_job.get(key, _NOTHING).values()
+
+    def starting(self, key: Key) -> int:
+        """How many of the job's pods have not started yet."""
+        return self._starting[key]
 
     def vanished_of(self, key: Key, job_uid: str) -> tuple[Vanished, ...]:
         """The job's pods that were seen and are gone."""
@@ -189,15 +195,19 @@ class PodStore:
         key = key_of(pod)
         self._pods[pod.metadata.uid] = pod
         self._by_job.setdefault(key, {})[pod.metadata.uid] = pod
+        if not pod.started:
+            self._starting[key] += 1
         self._join(pod.spec.node_name, key)
 
     def _unlink(self, pod: Pod) -> None:
         key = key_of(pod)
         del self._pods[pod.metadata.uid]
+        if not pod.started:
+            self._starting[key] -= 1
         siblings = self._by_job[key]
         del siblings[pod.metadata.uid]
         if not siblings:
-            del self._by_job[key]
+            del self._by_job[key], self._starting[key]
         self._leave(pod.spec.node_name, key)
 
     def _join(self, node: str, key: Key) -> None:
