@@ -14,4 +14,7 @@ def build_image(progress: Progress) -> Path:
     """The archive of the image."""
     requirements = [line for line in (EXAMPLE / "requirements.txt").read_text().splitlines() if line[:1] != "#"]
     files = {"/app/fan_out.py": EXAMPLE / "fan_out.py", "/other_version": ROOT / "tests/ray/other_version"}
-    return build_python_image(IMAGE, requirements, files, progress=progress)
+    # Tests send nothing beyond this machine.
+    return build_python_image(
+        IMAGE, requirements, files, environment={"RAY_USAGE_STATS_ENABLED": "0"}, progress=progress
+    )
