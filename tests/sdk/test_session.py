@@ -26,10 +26,10 @@ def sleeps() -> None:
     time.sleep(600)
 
 
-def process() -> tuple[int, str, str]:
+def attempt() -> str:
     import os
 
-    return os.getpid(), os.environ["SLIPWAY_HOST"], os.environ["SLIPWAY_ATTEMPT"]
+    return os.environ["SLIPWAY_ATTEMPT"]
 
 
 def breaks() -> None:
@@ -58,9 +58,11 @@ class Counter:
     def __init__(self, start: int = 0) -> None:
         self.count = start
 
-    def step(self, by: int = 1) -> int:
+    def step(self, by: int = 1) -> tuple[int, str, int]:
+        import os
+
         self.count += by
-        return self.count
+        return self.count, os.environ["SLIPWAY_HOST"], os.getpid()
 
 
 @pytest.fixture(autouse=True)
@@ -89,16 +91,14 @@ def test_a_session_from_its_first_call_to_its_last(
     monkeypatch.setattr(sessions, "CRASH_SECONDS", 2.0)
     with pytest.raises(JobFailed, match="WorkerCrashedError"):
         session.run_function(crashes)
-    assert [attempt for _, _, attempt in session.run_function(process)] == ["1", "1"]
+    assert session.run_function(attempt) == ["1", "1"]
     ends(session, ray_jobs)
 
 
 def answers(session: Session, same: Session) -> None:
-    first, second = session.run_function(process), same.run_function(process)
-    assert [(host, attempt) for _, host, attempt in first] == [("0", "0"), ("1", "0")]
-    assert {pid for pid, _, _ in first}.isdisjoint({pid for pid, _, _ in second})  # E2-68
-    steps = [session.run_class_method(Counter, "step", (2,), init_args=(5,)) for _ in range(2)]
-    assert steps == [[7, 7], [7, 7]]  # E2-69
+    first, second = (one.run_class_method(Counter, "step", (2,), init_args=(5,)) for one in (session, same))
+    assert [(count, host) for count, host, _ in first + second] == [(7, "0"), (7, "1")] * 2  # E2-69
+    assert {pid for _, _, pid in first}.isdisjoint({pid for _, _, pid in second})  # E2-68
     with pytest.raises(JobFailed, match="KeyError: 'x'") as caught:
         session.run_function(breaks)
     assert isinstance(caught.value.__cause__, KeyError)
@@ -111,7 +111,7 @@ def refuses_other_versions(session: Session, monkeypatch: pytest.MonkeyPatch) ->
     mine = payload.versions()
     monkeypatch.setattr(payload, "versions", lambda: {**mine, "Python": "3.99.0", "Ray": "1.0.0"})
     with pytest.raises(VersionMismatch) as refused:
-        session.run_function(process)
+        session.run_function(attempt)
     monkeypatch.undo()
     for name, there in (("Python", "3.99.0"), ("Ray", "1.0.0")):
         assert f"{name} is {there} where the call was made" in str(refused.value)
@@ -125,7 +125,7 @@ def outlives_a_machine(session: Session, jobs: Jobs, nodes: NativeCluster) -> No
     with pytest.raises(JobPreempted, match="attempt 0 was lost") as caught:
         running.result(timeout=STARTS)
     assert str(caught.value.host) == "host 1 of slice 0 (index 1)"
-    assert [attempt for _, _, attempt in session.run_function(process)] == ["1", "1"]
+    assert session.run_function(attempt) == ["1", "1"]
 
 
 def ends(session: Session, jobs: Jobs) -> None:  # E2-67
