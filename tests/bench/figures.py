@@ -37,8 +37,14 @@ def moment(name: str) -> Measure:
 
 
 def cpu_per_pod(*parts: str) -> Measure:
-    """CPU milliseconds of some processes for each pod."""
-    return lambda record: 1000 * sum(record.cpu.get(one, 0.0) for one in parts) / record.pods if record.pods else None
+    """CPU milliseconds of some processes for each pod; None where the work was not done."""
+
+    def measure(record: Record) -> float | None:
+        if record.problem or not record.pods:
+            return None
+        return 1000 * sum(record.cpu.get(one, 0.0) for one in parts) / record.pods
+
+    return measure
 
 
 def writes_per_pod(record: Record) -> float | None:
