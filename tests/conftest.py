@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +93,7 @@ def kubectl_for(cluster: NativeCluster, namespace: str) -> Kubectl:
     return Kubectl(str(cluster.state.binaries["kubectl"]), cluster.kubeconfig, namespace)
 
 
-def cluster_of(name: str, pools: list[Pool], images: list[Path] | None = None) -> Iterator[NativeCluster]:
+def cluster_of(name: str, pools: list[Pool], images: list[Path] | None = None) -> Generator[NativeCluster]:
     provider, unique = NativeProvider(), f"{name}-{os.getpid()}"
     try:
         cluster = provider.up(ClusterSpec(name=unique, pools=pools, images=images or []))
@@ -104,6 +104,43 @@ def cluster_of(name: str, pools: list[Pool], images: list[Path] | None = None) -
         provider.down(unique)
 
 
+CLUSTERS = ("control_plane", "real_nodes", "ray_nodes")
+"""The shared clusters, in the order in which the tests use them."""
+RUNNING: dict[str, Generator[NativeCluster]] = {}
+LAST_TEST: dict[str, str] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one cluster follow each other: two clusters take a large part of a small machine even when idle."""
+
+    def cluster(item: pytest.Item) -> int:
+        return max((CLUSTERS.index(name) for name in CLUSTERS if name in fixtures_of(item)), default=-1)
+
+    items.sort(key=cluster)
+    LAST_TEST.update((name, item.nodeid) for item in items for name in CLUSTERS if name in fixtures_of(item))
+
+
+def fixtures_of(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    for name in [name for name, last in LAST_TEST.items() if last == nodeid]:
+        end(name)
+
+
+def end(name: str) -> None:
+    if name in RUNNING:
+        RUNNING.pop(name).close()
+
+
+def until_its_last_test(name: str, cluster: Generator[NativeCluster]) -> Iterator[NativeCluster]:
+    """The value of a fixture whose cluster ends with its last test, and not with the session."""
+    RUNNING[name] = cluster
+    yield next(cluster)
+    end(name)
+
+
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[NativeCluster]:
     """Tier A: a real API server with scheduler and controllers, the CRD, and simulated TPU nodes."""
@@ -112,7 +149,7 @@ def control_plane() -> Iterator[NativeCluster]:
         Pool(kind="simulated", type="v5litepod-256", count=2),
         Pool(kind="simulated", type="cpu", count=8),
     ]
-    yield from cluster_of("test-a", pools)
+    yield from until_its_last_test("control_plane", cluster_of("test-a", pools))
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +159,7 @@ def real_nodes() -> Iterator[NativeCluster]:
     from slipway.local_cluster.progress import Silent
 
     pools = [Pool(kind="real", type="v5p-16", count=2, spot=True), Pool(kind="real", type="cpu", count=1)]
-    yield from cluster_of("test-c", pools, [build_image(Silent())])
+    yield from until_its_last_test("real_nodes", cluster_of("test-c", pools, [build_image(Silent())]))
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +169,7 @@ def ray_nodes() -> Iterator[NativeCluster]:
     from tests.ray.image import build_image
 
     pools = [Pool(kind="real", type="v5p-16", count=2, spot=True), Pool(kind="real", type="cpu", count=1)]
-    yield from cluster_of("test-ray", pools, [build_image(Silent())])
+    yield from until_its_last_test("ray_nodes", cluster_of("test-ray", pools, [build_image(Silent())]))
 
 
 @pytest.fixture

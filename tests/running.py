@@ -94,3 +94,11 @@ class Jobs:
             assert time.monotonic() < end, f"{what} did not happen\n{self.operator.tail()}"
             time.sleep(pause)
         return found
+
+    def ran(self, pod: dict[str, Any], *, seconds: float) -> tuple[int, str]:
+        """Run a pod of one container to its end; returns the exit code and the log."""
+        name, end = pod["metadata"]["name"], "jsonpath={.status.containerStatuses[0].state.terminated.finishedAt}"
+        self.kubectl.apply(pod)
+        self.kubectl("wait", f"pod/{name}", f"--for={end}", f"--timeout={seconds}s", seconds=2 * seconds)
+        [container] = self.kubectl.get("pod", name)["status"]["containerStatuses"]
+        return container["state"]["terminated"]["exitCode"], self.kubectl("logs", name).stdout
