@@ -25,7 +25,6 @@ BLOCKS = {
     for section in PAGE.split("\n## ")[1:]
 }
 """The code of each section."""
-ENDED = ("Succeeded", "Failed")
 
 
 @pytest.mark.timeout(900)
@@ -33,12 +32,11 @@ def test_the_page_runs(ray_jobs: Jobs, tmp_path: Path) -> None:  # E2-02, E2-04,
     kubectl = ray_jobs.kubectl
     config = client_of(kubectl, tmp_path).kubeconfig
     executor = BLOCKS["Functions"][0]
-    # Two scripts side by side: a part of a Ray cluster's start is waiting.
+    # Side by side, for a part of a Ray cluster's start is waiting.
     with ThreadPoolExecutor() as pool:
         inside = pool.submit(from_a_pod, [*BLOCKS["Containers"], *BLOCKS["Functions"]], ray_jobs)
-        for section in ("Sessions", "Errors"):
-            assert from_outside([executor, *BLOCKS[section]], config) == "", ray_jobs.operator.tail()
-        assert inside.result() == "", ray_jobs.operator.tail()
+        outside = pool.map(lambda section: from_outside([executor, *BLOCKS[section]], config), ("Sessions", "Errors"))
+        assert [inside.result(), *outside] == ["", "", ""], ray_jobs.operator.tail()
     ray_jobs.until_true("the others are removed", lambda: len(kubectl.get("sj")["items"]) == 1)
     [kept] = kubectl.get("sj")["items"]
     assert (kept["status"]["failures"], kept["status"]["preemptions"]) == (1, 0)  # E2-23: no text is searched
@@ -61,10 +59,8 @@ def from_outside(script: list[str], kubeconfig: Path) -> str:
 
 def from_a_pod(script: list[str], jobs: Jobs) -> str:
     """The same in a pod of the cluster, which calls by its own service account."""
-    jobs.kubectl.apply(pod("\n".join(script)))
-    look = ("get", "pod", "calls", "-o", "jsonpath={.status.phase}")
-    jobs.until_true("the pod's end", lambda: jobs.kubectl(*look).stdout in ENDED, seconds=500)
-    return "" if jobs.kubectl(*look).stdout == "Succeeded" else jobs.kubectl("logs", "calls").stdout
+    code, log = jobs.ran(pod("\n".join(script)), seconds=500)
+    return log if code else ""
 
 
 def pod(script: str) -> dict[str, Any]:
