@@ -191,6 +191,24 @@ async def test_an_object_of_an_earlier_job_of_this_name_has_to_go_first(bench: B
     assert (bench.now().served, bench.now().rejection) == (0, None)
 
 
+async def test_what_an_earlier_job_of_this_name_has_left_makes_way_at_once(bench: Bench) -> None:
+    job = await bench.job()
+    await bench.api.create(paths.services(bench.namespace), service(replace(job, uid="an-earlier-one")), JsonObject)
+    await bench.act(job, CreateServices(0, (service(job),)))
+    assert (bench.now().served, bench.now().rejection) == (0, None)
+    made = await bench.api.get(f"{paths.services(bench.namespace)}/train", JsonObject)
+    assert made["metadata"]["ownerReferences"][0]["uid"] == job.uid
+
+
+async def test_an_outdated_process_leaves_a_later_jobs_objects_alone(bench: Bench) -> None:
+    job = await bench.job()
+    await bench.act(job, CreateServices(0, (service(job),)))
+    outdated = replace(job, uid="an-earlier-one")
+    await bench.act(outdated, CreateServices(0, (service(outdated),)))
+    kept = await bench.api.get(f"{paths.services(bench.namespace)}/train", JsonObject)
+    assert kept["metadata"]["ownerReferences"][0]["uid"] == job.uid
+
+
 async def test_a_live_list_shows_what_the_watch_has_not(bench: Bench, kubectl: Kubectl) -> None:
     job = await bench.job(hosts=2)
     await bench.act(job, CreatePods(0, ((0, 0), (0, 1))))

@@ -70,6 +70,11 @@ class Server:
             (re.compile(r"/api/v1/nodes/([^/]+)"), "GET", self._get_node),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)"), "POST", self._create_dependent),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)/([^/]+)"), "GET", self._get_dependent),
+            (
+                re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)/([^/]+)"),
+                "DELETE",
+                self._delete_dependent,
+            ),
             (re.compile(rf"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"), "POST", self._create_event),
             (re.compile(rf"/apis/{names.API_VERSION}/slicejobs"), "GET", self._list_jobs),
             (re.compile(rf"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/slicejobs/([^/]+)"), "GET", self._get_job),
@@ -181,7 +186,18 @@ class Server:
         owner = self._store.dependents.get((resource, name))
         if owner is None:
             raise _not_found(name)
-        return _encode({"metadata": {"ownerReferences": [{"kind": names.KIND, "name": JOB_NAME, "uid": owner}]}})
+        references = [{"kind": names.KIND, "name": JOB_NAME, "uid": owner}]
+        return _encode({"metadata": {"uid": f"{resource}-of-{owner}", "ownerReferences": references}})
+
+    def _delete_dependent(self, resource: str, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        owner = self._store.dependents.get((resource, name))
+        if owner is None:
+            raise _not_found(name)
+        if body["preconditions"]["uid"] != f"{resource}-of-{owner}":
+            raise refuse(409, "Conflict", f"the UID of {name} is another")
+        assert owner not in self._store.owners(), f"{who} deletes {resource} {name} of a job that is there"
+        del self._store.dependents[(resource, name)]
+        return b"{}"
 
     def _create_event(self, *, who: str, query: Query, body: Body) -> bytes:
         name = body["metadata"]["name"]

@@ -87,6 +87,7 @@ class _OwnerReference(msgspec.Struct):
 
 class _OwnedMeta(msgspec.Struct, rename="camel"):
     owner_references: tuple[_OwnerReference, ...] = ()
+    uid: str = ""
 
 
 class _Owned(msgspec.Struct):
@@ -233,10 +234,25 @@ class Applier:
             await self._api.create(collection, body, msgspec.Raw, check=check)
         except AlreadyExists:
             path = f"{collection}/{body['metadata']['name']}"
-            owners = (await self._api.get(path, _Owned)).metadata.owner_references
-            if all(owner.uid != job.uid for owner in owners):
-                earlier = any((owner.kind, owner.name) == (names.KIND, job.name) for owner in owners)
-                raise _name_taken(body, earlier) from None
+            found = (await self._api.get(path, _Owned)).metadata
+            if any(owner.uid == job.uid for owner in found.owner_references):
+                return
+            if all((owner.kind, owner.name) != (names.KIND, job.name) for owner in found.owner_references):
+                raise _name_taken(body, earlier=False) from None
+            await self._make_way(path, found.uid, job)
+            try:
+                await self._api.create(collection, body, msgspec.Raw, check=check)
+            except AlreadyExists:
+                raise _name_taken(body, earlier=True) from None
+
+    async def _make_way(self, path: str, uid: str, job: Job) -> None:
+        """Delete what an earlier job of this name has left; the garbage collector may take half a minute.
+
+        That the job's name is its own by now shows that the earlier one is gone; an outdated cache does not.
+        """
+        if (await self._api.get(paths.job(job.namespace, job.name), _Owned)).metadata.uid == job.uid:
+            with suppress(NotFound, Conflict):
+                await self._api.delete(path, uid=uid)
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
         factory = PodFactory(job, self._cache.settings)
