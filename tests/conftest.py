@@ -224,10 +224,10 @@ def _delete_all(kubectl: Kubectl, collection: str) -> None:
     kubectl("delete", "--raw", collection)
 
 
-def jobs_of(kubectl: Kubectl, folder: Path) -> Iterator["Jobs"]:
+def jobs_of(kubectl: Kubectl, folder: Path, *, whole_cluster: bool = False) -> Iterator["Jobs"]:
     from tests.running import Jobs, Operator
 
-    operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace).start()
+    operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace, whole_cluster).start()
     try:
         yield Jobs(kubectl, operator)
     finally:

@@ -19,14 +19,17 @@ class Operator:
     kubeconfig: Path
     log: Path
     namespace: str
+    whole_cluster: bool = False
+    """Whether it serves all namespaces, and not only its own."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     def start(self) -> "Operator":
         command = [sys.executable, "-m", "slipway.cli.main", "operator", "--kubeconfig", str(self.kubeconfig)]
         # A Lease of the test's own: an operator that was killed keeps its Lease for a while.
-        lease = ["--lease-namespace", self.namespace, "--namespaces", self.namespace, "--health-port", "0"]
+        lease = ["--lease-namespace", self.namespace, "--health-port", "0"]
+        served = [] if self.whole_cluster else ["--namespaces", self.namespace]
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen([*command, *lease], stdout=output, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen([*command, *lease, *served], stdout=output, stderr=subprocess.STDOUT)
         return self
 
     def kill(self) -> None:

@@ -20,6 +20,7 @@ def pod_json(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts
             "slipway.dev/attempt": attempt,
             "slipway.dev/slice": slice_index,
             "slipway.dev/host": host,
+            "slipway.dev/node-pool": parts.get("pool", ""),
         },
     }
     if parts.get("going"):
@@ -35,15 +36,17 @@ def pod(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts: Any
     return msgspec.convert(pod_json(name, version, uid, **parts), Pod)
 
 
-def node_json(name: str = "n1", version: int = 1, uid: str = "", ready: str = "True") -> dict[str, Any]:
+def node_json(name: str = "n1", version: int = 1, uid: str = "", ready: str = "True", **parts: Any) -> dict[str, Any]:
+    labels = parts.get("labels", {"cloud.google.com/gke-nodepool": parts["pool"]} if "pool" in parts else {})
     return {
-        "metadata": {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version)},
+        "metadata": {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version), "labels": labels},
+        "spec": {"taints": parts.get("taints", [])},
         "status": {"conditions": [{"type": "Ready", "status": ready}]},
     }
 
 
-def node(name: str = "n1", version: int = 1, uid: str = "", ready: str = "True") -> Node:
-    return msgspec.convert(node_json(name, version, uid, ready), Node)
+def node(name: str = "n1", version: int = 1, uid: str = "", ready: str = "True", **parts: Any) -> Node:
+    return msgspec.convert(node_json(name, version, uid, ready, **parts), Node)
 
 
 def job_json(

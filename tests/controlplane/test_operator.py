@@ -1,14 +1,17 @@
 """The operator on a real API server with simulated nodes: what a user does, sees, and gets wrong."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import Kubectl, jobs_of
 from tests.running import Jobs, Operator
 
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2}
+POOL = "cloud.google.com/gke-nodepool"
 RUNS = {"image": "slipway.local/busybox:1", "command": ["sleep", "1000"]}
 
 
@@ -39,11 +42,59 @@ def test_each_slice_gets_a_node_pool_of_its_own(jobs: Jobs) -> None:  # E2-21
     pools: dict[str, set[str]] = {"0": set(), "1": set()}
     for pod in jobs.pods():
         node = jobs.kubectl.get("node", pod["spec"]["nodeName"])
-        pools[pod["metadata"]["labels"]["slipway.dev/slice"]].add(
-            node["metadata"]["labels"]["cloud.google.com/gke-nodepool"]
-        )
+        pools[pod["metadata"]["labels"]["slipway.dev/slice"]].add(node["metadata"]["labels"][POOL])
     assert len(pools["0"]) == len(pools["1"]) == 1
     assert pools["0"] != pools["1"]
+
+
+@pytest.fixture
+def cluster_jobs(kubectl: Kubectl, tmp_path: Path) -> Iterator[Jobs]:
+    """With an operator that serves the whole cluster."""
+    yield from jobs_of(kubectl, tmp_path, whole_cluster=True)
+
+
+def pinned(jobs: Jobs) -> set[tuple[str, str, bool]]:
+    """Of the pods of a job: slice, node pool by their label, and whether they have an affinity."""
+    pods = jobs.pods()
+    for pod in pods:
+        if pool := pod["metadata"]["labels"].get("slipway.dev/node-pool"):
+            assert jobs.kubectl.get("node", pod["spec"]["nodeName"])["metadata"]["labels"][POOL] == pool
+    labels = [pod["metadata"]["labels"] for pod in pods]
+    pools = [one.get("slipway.dev/node-pool", "") for one in labels]
+    return {
+        (one["slipway.dev/slice"], pool, "affinity" in pod["spec"])
+        for one, pool, pod in zip(labels, pools, pods, strict=True)
+    }
+
+
+def test_slices_are_pinned_to_free_pools_and_elsewhere_where_somebody_is_in_them(cluster_jobs: Jobs) -> None:  # E2-21
+    jobs = cluster_jobs
+    jobs.apply(**TPU)
+    jobs.until("Running")
+    (_, first, _), (_, second, _) = sorted(pinned(jobs))
+    assert pinned(jobs) == {("0", first, False), ("1", second, False)}
+    assert first != second
+    jobs.kubectl("delete", "sj", "train")
+    jobs.until_true("no pods", lambda: not jobs.pods())
+    # Somebody whom this operator does not know takes the first one.
+    for host in range(2):
+        jobs.kubectl.apply(occupant(f"notebook-{host}", first))
+        jobs.kubectl("wait", f"pod/notebook-{host}", "--for=condition=PodScheduled", "--timeout=20s")
+    jobs.apply(**TPU)
+    status = jobs.until("Running")
+    assert (status["attempt"], status["failures"], status["preemptions"], status["uncharged"]) == (1, 0, 0, 1)
+    assert status["attempts"][-1]["reason"] == "NodePoolTaken"
+    assert f"node pool {first}" in status["attempts"][-1]["message"]
+    assert pinned(jobs) == {("0", "", True), ("1", "", True)}
+
+
+def occupant(name: str, pool: str) -> dict[str, Any]:
+    """A pod of somebody else's on a node of that pool."""
+    chips = {"limits": {"google.com/tpu": "4"}}
+    container = {"name": "notebook", "image": "slipway.local/busybox:1", "resources": chips}
+    tolerations = [{"operator": "Exists"}]
+    spec = {"nodeSelector": {POOL: pool}, "tolerations": tolerations, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def test_a_job_waits_for_capacity_and_says_what_the_scheduler_says(jobs: Jobs) -> None:  # B-50

@@ -150,6 +150,8 @@ class World:
         self.begun_here: int | None = None
         self.served: int | None = None
         self.told: list[str] = []
+        self.free_pools: dict[int, str] = {}
+        """Node pools that slices are pinned to where the planner leaves it open."""
 
     @property
     def job(self) -> Job:
@@ -216,8 +218,9 @@ class World:
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, CreatePods):
+            pools = self.free_pools | dict(action.pools)
             for slot in action.slots:
-                self.add_pod(action.attempt, slot)
+                self.add_pod(action.attempt, slot, pool=pools.get(slot[0], ""))
         elif isinstance(action, DeletePods):
             for key, pod in list(self.pods.items()):
                 if key[0] != action.attempt or key[1] not in action.slices or key[1:] in action.spared:
@@ -232,9 +235,9 @@ class World:
             key = next(key for key, pod in self.pods.items() if pod.metadata.uid == action.uid)
             PodHandle(self, key).vanishes()
 
-    def add_pod(self, attempt: int, slot: Slot, uid: str = UID) -> None:
+    def add_pod(self, attempt: int, slot: Slot, uid: str = UID, pool: str = "") -> None:
         name = f"train-{attempt}-{slot[0]}-{slot[1]}"
-        labels = PodLabels("train", uid, str(attempt), str(slot[0]), str(slot[1]))
+        labels = PodLabels("train", uid, str(attempt), str(slot[0]), str(slot[1]), node_pool=pool)
         if slot == HEAD:
             name, labels = f"train-{attempt}-head", PodLabels("train", uid, str(attempt), role="head")
         metadata = PodMetadata(name, "ml", f"uid-{name}", creation_timestamp=self.now, labels=labels)

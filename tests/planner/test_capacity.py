@@ -6,7 +6,7 @@ import pytest
 
 from slipway.api.status import Phase
 from slipway.planner import environment
-from slipway.planner.actions import CreatePods, CreateServices, DeletePods
+from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Rejection, Settings
 
@@ -170,3 +170,76 @@ def test_a_job_of_which_every_pod_waits_stays() -> None:
     world.older_waits = True
     for _ in range(5):
         assert not actions_of(world.step(seconds=60), DeletePods)
+
+
+TPU = {"accelerator": {"type": "v5p-16"}, "slices": 2, "hosts": None}
+
+
+def pinned(**fields: object) -> World:
+    """Two slices that are pinned to node pools, of which the second has no room."""
+    world = World(**(TPU | fields))
+    world.free_pools = {0: "a", 1: "b"}
+    world.begin()
+    for handle in world.all_pods():
+        handle.unschedulable("0/4 nodes are available: Insufficient google.com/tpu") if handle.key[1] else handle.runs()
+    world.step(seconds=6)
+    return world
+
+
+def pools_of(decision: Plan) -> list[dict[int, str]]:
+    return [dict(created.pools) for created in actions_of(decision, CreatePods)]
+
+
+def test_where_slices_go_is_left_open_at_first_and_settled_by_their_pods() -> None:
+    world = World(**TPU)
+    world.free_pools = {0: "a"}
+    assert pools_of(world.step()) == [{}]
+    world.settle()
+    del world.pods[(0, 0, 1)], world.pods[(0, 1, 1)]
+    assert pools_of(world.step()) == [{0: "a", 1: ""}]
+
+
+def test_a_pool_that_only_looked_free_is_given_up_for_the_schedulers_choice() -> None:
+    world = pinned()
+    assert not actions_of(world.step(), DeletePods)
+    world.step(seconds=10)
+    first = world.status.attempts[-1]
+    assert (first.reason, first.cause) == ("NodePoolTaken", "uncharged")
+    assert "node pool b" in (first.message or "")
+    world.obey()
+    assert pools_of(world.step()) == [{0: "", 1: ""}]
+    assert (world.status.attempt, world.status.failures, world.status.preemptions) == (1, 0, 0)
+
+
+def test_an_attempt_after_that_may_be_pinned_again() -> None:
+    world = pinned()
+    world.step(seconds=10)
+    world.obey()
+    world.settle()
+    world.run()
+    world.pod(0, 0).exits(1)
+    world.settle()
+    world.obey()
+    assert pools_of(world.step()) == [{}]
+
+
+def test_a_slice_that_gave_way_is_not_pinned() -> None:
+    world = World(**TPU).begin()
+    for handle in world.all_pods():
+        handle.unschedulable() if handle.key[1] else handle.runs()
+    world.older_waits = True
+    world.step(seconds=60)
+    assert world.status.attempts[0].reason == "CapacityReleased"
+    world.obey()
+    world.settle()
+    assert pools_of(world.step(seconds=61)) == [{0: "", 1: ""}]
+
+
+def test_fewer_slices_stay_fewer_when_a_pool_is_taken() -> None:
+    world = pinned(slices=1, acceptableSlices=[1, 2])
+    world.step(seconds=10)
+    assert world.status.attempts[0].reason == "NodePoolTaken"
+    world.obey()
+    world.settle()
+    assert world.status.slices is not None
+    assert world.status.slices.granted == 2

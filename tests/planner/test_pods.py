@@ -127,6 +127,31 @@ def test_a_multi_host_slice_has_a_pool_to_itself() -> None:  # E2-21
     assert apart["namespaceSelector"] == {}
 
 
+def test_a_slice_that_is_pinned_to_a_free_pool_needs_no_affinity() -> None:  # E2-21
+    pod = PodFactory(World(slices=2, **TPU).job, Settings()).pod(0, (1, 0), "pool-7")
+    assert "affinity" not in pod["spec"]
+    assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-nodepool"] == "pool-7"
+    assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2x2"
+    assert pod["metadata"]["labels"][names.LABEL_NODE_POOL] == "pool-7"
+
+
+@pytest.mark.parametrize(
+    ("fields", "hosts"),
+    [
+        ({}, 2),
+        ({"podTemplate": {"spec": {"nodeSelector": {"zone": "a"}}}}, 2),
+        ({"podTemplate": {"spec": {"affinity": {"nodeAffinity": {}}}}}, 0),
+        ({"podTemplate": {"spec": {"schedulingGates": [{"name": "queue"}]}}}, 0),
+        ({"accelerator": {"type": "v5litepod-4"}}, 0),
+        ({"accelerator": None, "hosts": 2}, 0),
+    ],
+    ids=["TPU slice", "a selector", "an affinity of the user's", "gated", "one host", "CPU"],
+)
+def test_what_may_be_pinned(fields: dict[str, Any], hosts: int) -> None:
+    given = {key: value for key, value in (TPU | fields).items() if value is not None}
+    assert PodFactory(World(**given).job, Settings()).pool_hosts == hosts
+
+
 @pytest.mark.parametrize(
     "fields", [{}, {"accelerator": {"type": "v5litepod-4"}, "hosts": None}], ids=["CPU", "single-host TPU"]
 )

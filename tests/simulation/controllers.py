@@ -9,6 +9,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.machines import Machine
 from tests.simulation.store import PodRecord, replace
 from tests.simulation.timeline import Timer
+from tests.simulation.truth import Violation
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 TOLERATED_SECONDS: Final = 30.0
@@ -20,8 +21,10 @@ GC_QUARANTINE: Final = 40.0
 class Controllers:
     """What a cluster does with pods and nodes by itself."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, labels: dict[str, str]) -> None:
+        """`labels` are those of every node, beside its pool."""
         self._cluster = cluster
+        self._labels = labels
         self._timeline = cluster.timeline
         self._store = cluster.store
         self._rng = cluster.rng
@@ -43,7 +46,7 @@ class Controllers:
                 machine.name,
                 self._store.new_uid("node"),
                 creation_timestamp=self._store.second(),
-                labels={names.NODE_POOL: machine.pool},
+                labels=self._labels | {names.NODE_POOL: machine.pool},
             ),
             status=NodeStatus((self._condition("True", "KubeletReady"),)),
         )
@@ -159,6 +162,7 @@ class Controllers:
             machine = self._place(record)
             if machine is not None:
                 pods.bind(self._store, record, machine.name)
+                self._one_pool_for_a_slice(record)
                 self._cluster.bound(record, machine)
             elif pod.condition("PodScheduled", "False") is None:
                 said = f"0/{len(self._store.nodes)} nodes are available"
@@ -166,23 +170,43 @@ class Controllers:
                 pods.set_status(self._store, record, conditions=(missing,))
 
     def _place(self, record: PodRecord) -> Machine | None:
-        """A free host; for a slice that wants a pool to itself, in its own pool or in one without another slice."""
-        used: dict[str, str] = {}
-        pools: dict[str, str] = {}
+        """A free host that has the labels asked for; with affinity, in the pool of its slice or in one without any."""
+        used: set[str] = set()
+        mine: set[str] = set()
+        taken: set[str] = set()
         for other in self._store.pods.values():
             node = other.pod.spec.node_name
-            if node and other.pod.status.phase not in ENDED_PHASES:
-                used[node] = other.uid
-                if other.exclusive and node in self._cluster.machines:
-                    pools[self._cluster.machines[node].pool] = other.exclusive
-        mine = next((pool for pool, key in pools.items() if key == record.exclusive), None)
+            if not node or other.pod.status.phase in ENDED_PHASES:
+                continue
+            used.add(node)
+            if node in self._cluster.machines:
+                pool = self._cluster.machines[node].pool
+                if other.slice_key == record.slice_key:
+                    mine.add(pool)
+                elif other.exclusive or record.exclusive:
+                    taken.add(pool)
         for machine in self._cluster.machines.values():
-            if machine.name in used or not self._open(machine):
+            if machine.name in used or machine.pool in taken or not self._open(machine):
                 continue
-            if record.exclusive and (machine.pool != mine if mine else machine.pool in pools):
+            if record.exclusive and mine and machine.pool not in mine:
                 continue
-            return machine
+            if record.selector.items() <= self._store.nodes[machine.name].metadata.labels.items():
+                return machine
         return None
+
+    def _one_pool_for_a_slice(self, bound: PodRecord) -> None:
+        """Chips of two node pools are not connected."""
+        if self._cluster.shape.tpu is None or self._cluster.shape.hosts == 1:
+            return
+        slice_of = [
+            one.pod.spec.node_name
+            for one in self._store.pods.values()
+            if (one.slice_key, one.pod.attempt) == (bound.slice_key, bound.pod.attempt)
+            and one.pod.status.phase not in ENDED_PHASES
+        ]
+        pools = {self._cluster.machines[node].pool for node in slice_of if node in self._cluster.machines}
+        if len(pools) > 1:
+            raise Violation(f"slice {bound.pod.slot[0]} of attempt {bound.pod.attempt} is in {sorted(pools)}")
 
     def _open(self, machine: Machine) -> bool:
         node = self._store.nodes.get(machine.name)

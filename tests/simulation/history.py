@@ -4,6 +4,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from slipway.api.slicejob import SliceJobSpec
+from slipway.planner import placement
+from slipway.planner.acceptance import resolve
+from slipway.planner.snapshot import Settings
 from tests.simulation.cluster import Cluster
 from tests.simulation.connection import Weather
 from tests.simulation.controllers import Controllers
@@ -43,7 +47,7 @@ class History:
         self.cluster = Cluster(self.timeline, rng, self.store, self.truth, self.plot.shape, self._script, self._say)
         self.store.on_pod = self.cluster.observe_pod
         self.store.on_dependent = self.cluster.served
-        self.controllers = Controllers(self.cluster)
+        self.controllers = Controllers(self.cluster, self._node_labels())
         self.faults = Faults(self.cluster, self.controllers)
         self.invariants = Invariants(self.cluster, self._noticed, self._unseen)
         self.server = Server(self.store, self._status_written)
@@ -55,6 +59,11 @@ class History:
         """What was found broken inside a process, which would only log it and go on."""
         self._writes = 0
         self._ambushes: dict[int, str] = {}
+
+    def _node_labels(self) -> dict[str, str]:
+        """What the job's pods ask for."""
+        spec = SliceJobSpec.model_validate(self.plot.spec)
+        return placement.node_selector(spec, resolve(spec, Settings()))
 
     def _flaky(self) -> bool:
         return not self.calm and self.plot.weather.refuse > 0 and self.rng.random() < self.plot.weather.refuse

@@ -9,7 +9,7 @@ import msgspec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
 from slipway.planner.attempts import UNWITNESSED
-from slipway.planner.budgets import CAPACITY_RELEASED, limits
+from slipway.planner.budgets import CAPACITY_RELEASED, POOL_TAKEN, limits
 from tests.simulation.cluster import Cluster
 from tests.simulation.oracle import allowed
 from tests.simulation.store import PodRecord
@@ -126,7 +126,7 @@ class Invariants:
             _require(attempt.running_time is None, f"attempt {attempt.number} ran, and is said to be unwitnessed")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged without a witness")
             return
-        if attempt.reason == CAPACITY_RELEASED:
+        if attempt.reason in (CAPACITY_RELEASED, POOL_TAKEN):
             _require(attempt.running_time is None, f"attempt {attempt.number} ran, and let go of its capacity")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for letting go")
             return

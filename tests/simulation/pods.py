@@ -26,6 +26,7 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
                 labels[names.LABEL_ATTEMPT],
                 labels[names.LABEL_SLICE],
                 labels[names.LABEL_HOST],
+                node_pool=labels.get(names.LABEL_NODE_POOL, ""),
             ),
         )
     )
@@ -34,7 +35,8 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
         owner=metadata["ownerReferences"][0]["uid"],
         grace=spec.get("terminationGracePeriodSeconds", 30),
         selector=spec.get("nodeSelector", {}),
-        exclusive=labels[names.LABEL_SLICE_KEY] if "affinity" in spec else "",
+        slice_key=labels[names.LABEL_SLICE_KEY],
+        exclusive="affinity" in spec,
     )
     store.put_pod("ADDED", record, pod)
     return record

@@ -26,8 +26,9 @@ class PodRecord:
     owner: str
     grace: int
     selector: dict[str, str]
-    exclusive: str
-    """Slice key when the slice must have a node pool to itself."""
+    slice_key: str
+    exclusive: bool
+    """Whether affinity has to give the slice a node pool to itself."""
 
     @property
     def uid(self) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from slipway.api.status import Cause, Phase, SliceJobStatus
 from slipway.cluster import store
+from slipway.cluster.pools import Pools
 from slipway.planner import attempts, budgets, fencing
 from slipway.planner.causes import Evidence, Facts
 from slipway.planner.draft import Draft
@@ -120,6 +121,18 @@ def a_final_phase_is_taken_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Phase, "final", property(lambda phase: phase is Phase.SUCCEEDED))
 
 
+def pools_are_chosen_anew_each_time(patch: pytest.MonkeyPatch) -> None:
+    """Pods that are created later than their siblings go to another node pool."""
+    choose = Pools.choose
+
+    def broken(self: Pools, key: store.Key, *rest: Any) -> dict[int, str]:
+        self.release(key)
+        return choose(self, key, *rest)
+
+    patch.setattr(Pools, "choose", broken)
+    patch.setattr(attempts, "_pools", lambda draft: {})
+
+
 BREAKAGES: tuple[tuple[Breakage, int], ...] = (
     (no_fence, 1),
     (silent_machines_count_as_gone, 1),
@@ -133,6 +146,7 @@ BREAKAGES: tuple[tuple[Breakage, int], ...] = (
     (a_list_drops_nothing, 1),
     (an_old_leader_goes_on, 400),
     (a_final_phase_is_taken_back, 400),
+    (pools_are_chosen_anew_each_time, 1),
 )
 """Each with a seed near one that catches it: the rarer ones take thousands of histories to meet."""
 

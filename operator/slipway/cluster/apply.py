@@ -7,7 +7,7 @@ so that the next decision does not wait for the watch.
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
@@ -45,6 +45,7 @@ from slipway.planner.actions import (
 from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.snapshot import (
+    HEAD,
     NAME_TAKEN,
     POD_REJECTED,
     QUOTA_EXCEEDED,
@@ -86,8 +87,8 @@ class _OwnerReference(msgspec.Struct):
 
 
 class _OwnedMeta(msgspec.Struct, rename="camel"):
-    owner_references: tuple[_OwnerReference, ...] = ()
     uid: str = ""
+    owner_references: tuple[_OwnerReference, ...] = ()
 
 
 class _Owned(msgspec.Struct):
@@ -255,17 +256,28 @@ class Applier:
                 await self._api.delete(path, uid=uid)
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
-        factory = PodFactory(job, self._cache.settings)
+        factory, slots = PodFactory(job, self._cache.settings), action.slots[:MAX_CREATES]
+        pools = self._pools(action, slots, factory, job)
 
         async def create(slot: Slot) -> None:
             if not self._is_current(job):
                 raise _Enough
             with self._refusals(job):
-                await self._create_pod(factory.pod(action.attempt, slot), job)
+                await self._create_pod(factory.pod(action.attempt, slot, pools.get(slot[0], "")), job)
 
-        await self._lanes.run(action.slots[:MAX_CREATES], create)
+        await self._lanes.run(slots, create)
         self._cache.accepted(job)
         return NOW
+
+    def _pools(self, action: CreatePods, slots: Iterable[Slot], factory: PodFactory, job: Job) -> Mapping[int, str]:
+        """The node pools of the slices of these slots."""
+        if not (factory.pool_hosts and self._cache.settings.whole_cluster):
+            return action.pools
+        unsettled = sorted({slot[0] for slot in slots if slot != HEAD} - action.pools.keys())
+        chosen = self._cache.pools.choose(
+            _key(job), job.uid, action.attempt, unsettled, factory.pool_hosts, factory.suits
+        )
+        return {**action.pools, **chosen}
 
     async def _create_pod(self, body: Body, job: Job) -> None:
         collection = paths.pods(job.namespace)

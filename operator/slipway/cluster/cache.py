@@ -6,6 +6,7 @@ from datetime import datetime
 
 from slipway.api.status import SliceJobStatus
 from slipway.cluster.jobs import JobStore
+from slipway.cluster.pools import Pools
 from slipway.cluster.store import Key, NodeStore, PodStore
 from slipway.planner.actions import Announcement
 from slipway.planner.news import Told, news, story
@@ -35,7 +36,8 @@ class Cache:
         self.settings = settings
         self.jobs = JobStore(clock)
         self.pods = PodStore(now, clock)
-        self.nodes = NodeStore(now)
+        self.nodes = NodeStore(now, settings.topology_key)
+        self.pools = Pools(self.nodes, self.pods)
         self._memories: dict[Key, _Memory] = {}
 
     def snapshot(self, key: Key) -> Snapshot | None:
@@ -102,6 +104,8 @@ class Cache:
         """Forget what no decision on the job will ask for again."""
         key = (job.namespace, job.name)
         final = job.status.phase is not None and job.status.phase.final
+        if final or (job.status.attempts and job.status.attempts[0].end_time is not None):
+            self.pools.release(key)
         if final or job.status.attempt is not None:
             self.pods.forget(key, None if final else job.status.attempt)
 
@@ -109,6 +113,7 @@ class Cache:
         """Forget a job that is gone; its pods stay until the watch shows their end."""
         self.jobs.remove(key)
         self.pods.forget(key)
+        self.pools.release(key)
         self._memories.pop(key, None)
 
     def _memory(self, job: Job) -> _Memory:

@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from slipway.api import names
 from slipway.cluster.graveyard import Graveyard
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
-from slipway.planner.snapshot import Node, Pod, Vanished
+from slipway.planner.snapshot import ENDED_PHASES, Node, Pod, Vanished
 
 Key = tuple[str, str]
 """(namespace, name) of a SliceJob."""
@@ -37,6 +38,14 @@ def version_of(thing: Pod | Node) -> int:
     """Resource version as a number; 0 when it is none."""
     text = thing.metadata.resource_version
     return int(text) if text.isdigit() else 0
+
+
+def _places(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """What a pod that has not ended takes up: the node it is bound to, the node pool it is pinned to."""
+    if pod.status.phase in ENDED_PHASES:
+        return ()
+    held = (("node", pod.spec.node_name), ("pool", pod.metadata.labels.node_pool))
+    return tuple(place for place in held if place[1])
 
 
 def _as_first_asked(known: Pod, pod: Pod) -> Pod:
@@ -73,6 +82,7 @@ class PodStore:
         self._vanished: dict[Key, dict[str, Vanished]] = {}
         self._asked: dict[Key, dict[str, float]] = {}
         self._on_node: dict[str, dict[Key, int]] = {}
+        self._held: Counter[tuple[str, str]] = Counter()
         self._listing: dict[str, dict[str, Pod]] = {}
         self._graveyard = Graveyard(clock)
 
@@ -145,6 +155,14 @@ class PodStore:
         """The jobs that have, or had, pods on a node."""
         return self._on_node.get(node, {}).keys()
 
+    def holds_node(self, node: str) -> bool:
+        """Whether a pod that has not ended is bound to a node."""
+        return ("node", node) in self._held
+
+    def holds_pool(self, pool: str) -> bool:
+        """Whether a pod that has not ended is pinned to a node pool."""
+        return ("pool", pool) in self._held
+
     def forget(self, key: Key, below_attempt: int | None = None) -> None:
         """Forget what vanished: of attempts before one, or everything."""
         gone = self._vanished.get(key)
@@ -197,6 +215,7 @@ class PodStore:
         self._by_job.setdefault(key, {})[pod.metadata.uid] = pod
         if not pod.started:
             self._starting[key] += 1
+        self._held.update(_places(pod))
         self._join(pod.spec.node_name, key)
 
     def _unlink(self, pod: Pod) -> None:
@@ -204,6 +223,10 @@ class PodStore:
         del self._pods[pod.metadata.uid]
         if not pod.started:
             self._starting[key] -= 1
+        for place in _places(pod):
+            self._held[place] -= 1
+            if not self._held[place]:
+                del self._held[place]
         siblings = self._by_job[key]
         del siblings[pod.metadata.uid]
         if not siblings:
@@ -236,9 +259,10 @@ class PodStore:
 class NodeStore:
     """Nodes by name; `observe` returns the names of those whose change may matter to a job."""
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
-        """`now` is the wall clock in UTC."""
+    def __init__(self, now: Callable[[], datetime], pool_key: str = names.NODE_POOL) -> None:
+        """`now` is the wall clock in UTC; `pool_key` is the node label whose values are node pools."""
         self._now = now
+        self._pool_key = pool_key
         self._nodes: dict[str, Node] = {}
         self._lost: dict[str, datetime] = {}
         self.watched = True
@@ -248,6 +272,8 @@ class NodeStore:
         self._listing: dict[str, Node] | None = None
         self.view: Final[Mapping[str, Node]] = MappingProxyType(self._nodes)
         """All nodes, read-only and always current."""
+        self.pools: Final[dict[str, set[str]]] = {}
+        """Names of the nodes of each node pool."""
 
     def observe(self, event: Event[Node]) -> Collection[str]:
         """Take an event of the watch."""
@@ -274,7 +300,7 @@ class NodeStore:
 
     def went(self, name: str) -> Collection[str]:
         """Take it that a node is gone, by the watch's word or the API server's."""
-        self._nodes.pop(name, None)
+        self._regroup(self._nodes.pop(name, None), None)
         self._lost[name] = self._now()
         while len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
@@ -286,6 +312,7 @@ class NodeStore:
         if known is not None and known.metadata.uid == node.metadata.uid and version_of(node) <= version_of(known):
             return ()
         self._nodes[node.metadata.name] = node
+        self._regroup(known, node)
         self._lost.pop(node.metadata.name, None)
         same = (
             known is not None
@@ -295,3 +322,13 @@ class NodeStore:
             and known.status == node.status
         )
         return () if same else (node.metadata.name,)
+
+    def _regroup(self, before: Node | None, after: Node | None) -> None:
+        """Keep the node pools in step with a node that has changed."""
+        old, new = (node.metadata.labels.get(self._pool_key) if node is not None else None for node in (before, after))
+        if before is not None and old is not None and old != new:
+            self.pools[old].discard(before.metadata.name)
+            if not self.pools[old]:
+                del self.pools[old]
+        if after is not None and new is not None:
+            self.pools.setdefault(new, set()).add(after.metadata.name)

@@ -1,6 +1,7 @@
 """What the planner asks for. Data only: `slipway.cluster.apply` carries it out, and repeating any of it is harmless."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -49,6 +50,11 @@ class CreatePods:
 
     attempt: int
     slots: tuple[Slot, ...]
+    pools: Mapping[int, str] = field(default_factory=dict)
+    """By slice: the node pool that its other pods are pinned to, or "" for one that affinity finds.
+
+    Slices that are not named may be pinned to free node pools.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import Final
 
 from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
-from slipway.planner import budgets, environment, fencing, ray
+from slipway.planner import budgets, environment, fencing, placement, ray
 from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken
 from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
 from slipway.planner.pods import config_maps, service
-from slipway.planner.snapshot import WAITING_FOR_OLD, Pod, Rejection, Slot
+from slipway.planner.snapshot import HEAD, WAITING_FOR_OLD, Pod, Rejection, Slot
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
 UNWITNESSED: Final = "Unwitnessed"
@@ -184,7 +184,7 @@ def begin_when_possible(draft: Draft) -> None:
         reason = budgets.CAPACITY_RELEASED if released else "Backoff"
         draft.blocked = (reason, f"the next attempt begins at {rfc3339(not_before)}")
         return
-    shrunk = draft.attempt is not None and draft.attempt.reason == budgets.FEWER_SLICES
+    shrunk = draft.attempt is not None and draft.attempt.reason in (budgets.FEWER_SLICES, budgets.POOL_TAKEN)
     if draft.status.phase is Phase.SUSPENDED:
         # What was free before the pause says nothing about now.
         shrunk = False
@@ -242,7 +242,18 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
         return ()
     before = () if seen.live else _surroundings(draft, attempt.number)
-    return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent))))
+    return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))
+
+
+def _pools(draft: Draft) -> dict[int, str]:
+    """What is settled about the node pools of slices: they follow the pods they have, and trust no pool twice."""
+    if not placement.has_pool_to_itself(draft.resolved):
+        return {}
+    slices = {slot[0] for slot in draft.seen.absent if slot != HEAD}
+    before = draft.status.attempts[1:2]
+    if before and before[0].reason in (budgets.POOL_TAKEN, budgets.CAPACITY_RELEASED):
+        return dict.fromkeys(sorted(slices), "")
+    return {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot[0] in slices}
 
 
 def _surroundings(draft: Draft, number: int) -> tuple[Action, ...]:

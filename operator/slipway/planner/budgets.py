@@ -16,6 +16,9 @@ UNCHARGED_DELAY: Final = 10
 CAPACITY_RELEASED: Final = "CapacityReleased"
 """An attempt that let go of slices it could not use, for the sake of an older job."""
 
+POOL_TAKEN: Final = "NodePoolTaken"
+"""An attempt with a slice that was pinned to a node pool in which somebody else was, or which lost a node."""
+
 FEWER_SLICES: Final = "FewerSlices"
 """An attempt that ended because another acceptable number of slices fits."""
 

@@ -1,19 +1,21 @@
 """Waiting for nodes: the pods stay pending, for autoscalers need to see them, and nothing is charged."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from slipway.api.status import Attempt, Phase, Result, SliceCounts
 from slipway.planner import attempts
 from slipway.planner.attempts import end_uncharged, finish
-from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES
+from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN
 from slipway.planner.draft import Draft
 from slipway.planner.observation import waiting_for
 from slipway.planner.snapshot import HEAD
 
 UNSCHEDULABLE: Final = "Unschedulable"
 GATED: Final = "SchedulingGated"
+ROOM_APPEARS: Final = timedelta(seconds=10)
+"""Within this time the scheduler has heard of pods and nodes that Slipway has heard of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,11 @@ def wait(draft: Draft) -> None:
         if draft.reached(last + every):
             _take(draft, fewer)
         return
+    if (taken := _taken_pool(draft)) is not None:
+        message = f"node pool {taken}, which looked free, is not: the scheduler chooses for the next attempt"
+        end_uncharged(draft, POOL_TAKEN, message)
+        attempts.begin_when_possible(draft)
+        return
     if _should_let_go(draft, every):
         _let_go(draft)
         return
@@ -100,6 +107,18 @@ def _take(draft: Draft, fewer: int) -> None:
     draft.update(slices=SliceCounts(requested=draft.spec.most_slices, granted=fewer))
     end_uncharged(draft, FEWER_SLICES, message)
     attempts.begin_when_possible(draft)
+
+
+def _taken_pool(draft: Draft) -> str | None:
+    """The node pool that a slice is pinned to and in which the scheduler has found no room for a while."""
+    found: dict[str, datetime] = {}
+    for pod in draft.seen.unscheduled:
+        refused = pod.condition("PodScheduled", "False")
+        since = refused.last_transition_time if refused is not None and refused.reason == UNSCHEDULABLE else None
+        if since is not None and (pool := pod.metadata.labels.node_pool):
+            found[pool] = max(since, found.get(pool, since))
+    longest = min(found, key=found.__getitem__, default=None)
+    return longest if longest is not None and draft.reached(found[longest] + ROOM_APPEARS) else None
 
 
 def _should_let_go(draft: Draft, after: timedelta) -> bool:

@@ -11,11 +11,11 @@ from typing import Final
 from slipway.api import names
 from slipway.api.status import Cause
 from slipway.planner.actions import DeletePods, ForceDeletePod, LookAtNodes
-from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES
+from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN
 from slipway.planner.draft import Draft
 from slipway.planner.snapshot import Pod
 
-_NO_USE: Final = (CAPACITY_RELEASED, FEWER_SLICES)
+_NO_USE: Final = (CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN)
 
 OVERDUE: Final = timedelta(seconds=30)
 """How much longer than its grace a pod may take to go before people are told."""

@@ -1,11 +1,12 @@
 """Where the pods of a slice may run: selectors, tolerations, and the pool each slice has to itself."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.planner.snapshot import Job, Settings
+from slipway.planner.snapshot import Job, Node, Settings
 
 LOST_NODE_SECONDS: Final = 30
 """How long a pod stays on a node that went silent: a hung slice costs all its chips."""
@@ -50,9 +51,23 @@ def head_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
     return tolerated + given
 
 
+def has_pool_to_itself(resolved: Resolved) -> bool:
+    """Whether each slice takes a whole node pool, as multi-host TPU slices do."""
+    return resolved.type is not None and resolved.hosts > 1
+
+
+def suits(node: Node, selector: Mapping[str, str]) -> bool:
+    """Whether a node has these labels, is ready, and keeps out only those who did not ask for TPUs, or for spot."""
+    labels, ready = node.metadata.labels, node.ready
+    if any(labels.get(key) != value for key, value in selector.items()) or ready is None or ready.status != "True":
+        return False
+    asked = (names.TPU_RESOURCE, *(key for key in selector if key == names.NODE_SPOT))
+    return all(taint.key in asked for taint in node.spec.taints)
+
+
 def affinity(job: Job, slice_index: int, resolved: Resolved, settings: Settings) -> dict[str, Any] | None:
     """One node pool for each multi-host TPU slice, shared with no other slice of any job; None for other shapes."""
-    if resolved.type is None or resolved.hosts == 1:
+    if not has_pool_to_itself(resolved):
         return None
     mine = slice_key(job, slice_index)
     together = {"matchLabels": {names.LABEL_SLICE_KEY: mine}}

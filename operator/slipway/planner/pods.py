@@ -1,5 +1,6 @@
 """What the objects of a job look like: its pods, the headless Service, long host lists."""
 
+from functools import cached_property
 from typing import Any
 
 from slipway.api import names
@@ -10,7 +11,7 @@ from slipway.planner.acceptance import resolve, template_spec
 from slipway.planner.actions import Body
 from slipway.planner.merge import merged
 from slipway.planner.metadata import metadata
-from slipway.planner.snapshot import HEAD, Job, Settings, Slot
+from slipway.planner.snapshot import HEAD, Job, Node, Settings, Slot
 
 _SHM_VOLUME = "slipway-shm"
 _WORKERS_ONLY = frozenset(
@@ -66,16 +67,31 @@ class PodFactory:
         self._spec: SliceJobSpec = job.spec
         self._settings = settings
         self._resolved = resolve(job.spec, settings)
-        self._slices: dict[tuple[int, int], tuple[Body, Body]] = {}
+        self._slices: dict[tuple[int, int, str], tuple[Body, Body]] = {}
 
-    def pod(self, attempt: int, slot: Slot) -> Body:
-        """The body of one pod, ready to be posted."""
+    @property
+    def pool_hosts(self) -> int:
+        """Hosts of the node pool that a slice may be pinned to; 0 when it is to be placed otherwise."""
+        decided = template_spec(self._spec).keys() & {"affinity", "schedulingGates"}
+        return self._resolved.hosts if placement.has_pool_to_itself(self._resolved) and not decided else 0
+
+    def suits(self, node: Node) -> bool:
+        """Whether workers may run on a node, as far as selectors and taints say."""
+        return placement.suits(node, self._selector)
+
+    @cached_property
+    def _selector(self) -> dict[str, str]:
+        selector: dict[str, str] = merged(self._pod_spec(0, 0, ""), template_spec(self._spec))["nodeSelector"]
+        return selector
+
+    def pod(self, attempt: int, slot: Slot, pool: str = "") -> Body:
+        """The body of one pod, ready to be posted, pinned to a node pool unless that is empty."""
         if slot == HEAD:
             return self._head(attempt)
         slice_index, host = slot
-        key = (attempt, slice_index)
+        key = (attempt, slice_index, pool)
         if key not in self._slices:
-            self._slices[key] = self._slice_template(attempt, slice_index)
+            self._slices[key] = self._slice_template(*key)
         metadata, spec = self._slices[key]
         containers = list(spec["containers"])
         place = next(i for i, one in enumerate(containers) if one["name"] == names.WORKER_CONTAINER)
@@ -104,14 +120,16 @@ class PodFactory:
             },
         }
 
-    def _slice_template(self, attempt: int, slice_index: int) -> tuple[Body, Body]:
+    def _slice_template(self, attempt: int, slice_index: int, pool: str) -> tuple[Body, Body]:
         labels = {
             names.LABEL_ATTEMPT: str(attempt),
             names.LABEL_SLICE: str(slice_index),
             names.LABEL_ROLE: names.ROLE_WORKER,
             names.LABEL_SLICE_KEY: placement.slice_key(self._job, slice_index),
         }
-        spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
+        if pool:
+            labels[names.LABEL_NODE_POOL] = pool
+        spec = merged(self._pod_spec(attempt, slice_index, pool), template_spec(self._spec))
         return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": self._job.name}
 
     def _head(self, attempt: int) -> Body:
@@ -134,12 +152,13 @@ class PodFactory:
             body["annotations"] = body["annotations"] | template.metadata.annotations
         return body
 
-    def _pod_spec(self, attempt: int, slice_index: int) -> Body:
+    def _pod_spec(self, attempt: int, slice_index: int, pool: str) -> Body:
         spec, resolved = self._spec, self._resolved
+        pinned = {self._settings.topology_key: pool} if pool else {}
         body = self._common_spec() | {
-            "nodeSelector": placement.node_selector(spec, resolved),
+            "nodeSelector": placement.node_selector(spec, resolved) | pinned,
             "tolerations": placement.tolerations(spec),
-            "affinity": placement.affinity(self._job, slice_index, resolved, self._settings),
+            "affinity": None if pool else placement.affinity(self._job, slice_index, resolved, self._settings),
             "topologySpreadConstraints": placement.spread(self._job, resolved),
             "containers": [self._container(attempt, slice_index)],
         }

@@ -37,6 +37,7 @@ class PodLabels(
         "slice": names.LABEL_SLICE,
         "host": names.LABEL_HOST,
         "role": names.LABEL_ROLE,
+        "node_pool": names.LABEL_NODE_POOL,
     },
 ):
     """Slipway's own labels on a pod; numbers are decimal strings."""
@@ -47,6 +48,7 @@ class PodLabels(
     slice: str = "0"
     host: str = "0"
     role: str = names.ROLE_WORKER
+    node_pool: str = ""
 
 
 class PodMetadata(Part, frozen=True):
@@ -383,6 +385,8 @@ class Settings:
     coordinator_port: int = names.DEFAULT_COORDINATOR_PORT
     topology_key: str = names.NODE_POOL
     """Node label whose values are TPU slices."""
+    whole_cluster: bool = False
+    """Whether this operator serves all namespaces, so that it knows the pods of every job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,11 @@ class OperatorSettings:
     @property
     def planner(self) -> PlannerSettings:
         """The part that decisions depend on."""
-        return PlannerSettings(coordinator_port=self.coordinator_port, topology_key=self.topology_key)
+        return PlannerSettings(
+            coordinator_port=self.coordinator_port,
+            topology_key=self.topology_key,
+            whole_cluster=not self.namespaces,
+        )
 
     @property
     def logging_level(self) -> int:
