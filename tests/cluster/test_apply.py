@@ -200,6 +200,30 @@ async def test_what_an_earlier_job_of_this_name_has_left_makes_way_at_once(bench
     assert made["metadata"]["ownerReferences"][0]["uid"] == job.uid
 
 
+@pytest.mark.parametrize(
+    "owners",
+    [
+        [],
+        [{"apiVersion": "example.com/v1", "kind": "SliceJob", "name": "train", "uid": "a"}],
+        [
+            {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "name": "train", "uid": "a"},
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "b"},
+        ],
+    ],
+    ids=["nobody's", "of another SliceJob kind", "shared with somebody"],
+)
+async def test_what_is_not_only_an_earlier_jobs_is_left_alone(bench: Bench, owners: list[JsonObject]) -> None:
+    job = await bench.job()
+    # The finalizer keeps the garbage collector from taking it first.
+    left = service(job)
+    left["metadata"] |= {"ownerReferences": owners, "finalizers": ["slipway.test/held"]}
+    await bench.api.create(paths.services(bench.namespace), left, JsonObject)
+    await bench.act(job, CreateServices(0, (service(job),)))
+    rejection = bench.now().rejection
+    assert rejection is not None
+    assert rejection.reason == NAME_TAKEN
+
+
 async def test_an_outdated_process_leaves_a_later_jobs_objects_alone(bench: Bench) -> None:
     job = await bench.job()
     await bench.act(job, CreateServices(0, (service(job),)))

@@ -2,15 +2,18 @@
 
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import pytest
 
+from slipway.cluster.cache import Cache
+from slipway.cluster.jobs import read_job
 from slipway.cluster.pools import Pools
 from slipway.cluster.store import NodeStore, PodStore
 from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.placement import suits
-from slipway.planner.snapshot import Node
-from tests.cluster.things import Time, node, pod
+from slipway.planner.snapshot import Node, Settings
+from tests.cluster.things import Time, job_json, node, pod
 
 JOB, OTHER = ("ns", "train"), ("ns", "other")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -63,6 +66,55 @@ def test_two_jobs_do_not_choose_the_same(pools: Pools) -> None:
     pools.release(JOB)
     assert chosen(pools, 0, 1, job=OTHER) == ["c", ""]
     assert chosen(pools, 0, 1, job=OTHER, attempt=1) == ["a", "b"]
+
+
+def test_what_was_doubted_comes_last_until_it_served_well(pools: Pools) -> None:
+    assert chosen(pools, 0, 1) == ["a", "b"]
+    pools.release(JOB, doubted=True)
+    assert chosen(pools, 0, 1, attempt=1) == ["c", "a"]
+    pools.release(JOB)
+    assert chosen(pools, 0, 1, 2, attempt=2) == ["a", "c", "b"]
+
+
+ENDS: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("the attempt runs", {"reason": None, "endTime": None}, ["c"]),
+    ("it has ended", {"reason": "ExitCode"}, ["a"]),
+    ("its pool was taken", {"reason": "NodePoolTaken"}, ["c"]),
+    ("its hosts refused pods", {"reason": "RefusedByNode"}, ["c"]),
+]
+
+
+@pytest.mark.parametrize(("last", "next_choice"), [end[1:] for end in ENDS], ids=[end[0] for end in ENDS])
+def test_pools_are_kept_for_an_attempt_until_it_ends(
+    last: dict[str, Any], next_choice: list[str], nodes: NodeStore, time: Time
+) -> None:
+    cache = cache_with(nodes, time)
+    assert chosen(cache.pools, 0, 1) == ["a", "b"]
+    attempt = {"number": 0, "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:01:00Z"} | last
+    cache.tidy(read_job(job_json(status={"attempt": 0, "attempts": [attempt]})))
+    assert chosen(cache.pools, 0, job=OTHER) == next_choice
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_the_pools_of_a_finished_job_are_free(phase: str, nodes: NodeStore, time: Time) -> None:
+    cache = cache_with(nodes, time)
+    assert chosen(cache.pools, 0) == ["a"]
+    cache.tidy(read_job(job_json(status={"phase": phase})))
+    assert chosen(cache.pools, 0, job=OTHER) == ["a"]
+
+
+def test_the_pools_of_a_job_that_is_gone_are_free(nodes: NodeStore, time: Time) -> None:
+    cache = cache_with(nodes, time)
+    assert chosen(cache.pools, 0) == ["a"]
+    cache.forget(JOB)
+    assert chosen(cache.pools, 0, job=OTHER) == ["a"]
+
+
+def cache_with(nodes: NodeStore, time: Time) -> Cache:
+    cache = Cache(Settings(), lambda: NOW, time)
+    for node_ in nodes.view.values():
+        cache.nodes.applied(node_)
+    return cache
 
 
 NEWS: list[tuple[str, Node]] = [

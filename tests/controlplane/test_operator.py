@@ -84,7 +84,7 @@ def test_slices_are_pinned_to_free_pools_and_elsewhere_where_somebody_is_in_them
     status = jobs.until("Running")
     assert (status["attempt"], status["failures"], status["preemptions"], status["uncharged"]) == (1, 0, 0, 1)
     assert status["attempts"][-1]["reason"] == "NodePoolTaken"
-    assert f"node pool {first}" in status["attempts"][-1]["message"]
+    assert f"no room in {first}, though it looked free" in status["attempts"][-1]["message"]
     assert pinned(jobs) == {("0", "", True), ("1", "", True)}
 
 

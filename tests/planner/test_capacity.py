@@ -6,7 +6,7 @@ import pytest
 
 from slipway.api.status import Phase
 from slipway.planner import environment
-from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan
+from slipway.planner.actions import CreatePods, CreateServices, DeletePods, ListPods, Plan
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Rejection, Settings
 
@@ -205,10 +205,37 @@ def test_a_pool_that_only_looked_free_is_given_up_for_the_schedulers_choice() ->
     world.step(seconds=10)
     first = world.status.attempts[-1]
     assert (first.reason, first.cause) == ("NodePoolTaken", "uncharged")
-    assert "node pool b" in (first.message or "")
+    assert (first.message or "").startswith("no room in b, though it looked free")
+    assert "Insufficient google.com/tpu" in (first.message or "")
     world.obey()
     assert pools_of(world.step()) == [{0: "", 1: ""}]
     assert (world.status.attempt, world.status.failures, world.status.preemptions) == (1, 0, 0)
+
+
+def test_a_shortage_of_that_kind_is_no_reason_to_take_fewer_slices() -> None:
+    world = pinned(slices=1, acceptableSlices=[1, 2], retries={"capacityRetrySeconds": 1})
+    for _ in range(3):
+        world.step(seconds=1)
+    assert world.status.attempts[0].end_time is None
+    world.step(seconds=1)
+    assert world.status.attempts[0].reason == "NodePoolTaken"
+
+
+def test_a_job_that_has_no_time_to_be_wrong_is_not_pinned() -> None:
+    assert pools_of(World(**TPU, timeouts={"scheduleSeconds": 59}).step()) == [{0: "", 1: ""}]
+    assert pools_of(World(**TPU, timeouts={"scheduleSeconds": 60}).step()) == [{}]
+
+
+def test_who_takes_over_lists_the_pods_before_it_makes_those_that_are_missing() -> None:
+    world = World(**TPU)
+    world.free_pools = {0: "a", 1: "b"}
+    world.begin()
+    del world.pods[(0, 0, 1)]
+    world.begun_here = world.listed_at = None
+    world.lists = False
+    assert [type(action) for action in world.step().actions] == [ListPods]
+    world.listed_at = world.now
+    assert pools_of(world.step()) == [{0: "a"}]
 
 
 def test_an_attempt_after_that_may_be_pinned_again() -> None:

@@ -142,10 +142,12 @@ def test_a_slice_that_is_pinned_to_a_free_pool_needs_no_affinity() -> None:  # E
         ({"podTemplate": {"spec": {"nodeSelector": {"zone": "a"}}}}, 2),
         ({"podTemplate": {"spec": {"affinity": {"nodeAffinity": {}}}}}, 0),
         ({"podTemplate": {"spec": {"schedulingGates": [{"name": "queue"}]}}}, 0),
+        ({"podTemplate": {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "research"}}}}, 0),
+        ({"priorityClassName": "high"}, 0),
         ({"accelerator": {"type": "v5litepod-4"}}, 0),
         ({"accelerator": None, "hosts": 2}, 0),
     ],
-    ids=["TPU slice", "a selector", "an affinity of the user's", "gated", "one host", "CPU"],
+    ids=["TPU slice", "a selector", "an affinity of the user's", "gated", "Kueue", "a priority", "one host", "CPU"],
 )
 def test_what_may_be_pinned(fields: dict[str, Any], hosts: int) -> None:
     given = {key: value for key, value in (TPU | fields).items() if value is not None}

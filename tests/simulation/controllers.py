@@ -162,7 +162,7 @@ class Controllers:
             machine = self._place(record)
             if machine is not None:
                 pods.bind(self._store, record, machine.name)
-                self._one_pool_for_a_slice(record)
+                self._check_pools(record)
                 self._cluster.bound(record, machine)
             elif pod.condition("PodScheduled", "False") is None:
                 said = f"0/{len(self._store.nodes)} nodes are available"
@@ -194,19 +194,17 @@ class Controllers:
                 return machine
         return None
 
-    def _one_pool_for_a_slice(self, bound: PodRecord) -> None:
-        """Chips of two node pools are not connected."""
+    def _check_pools(self, bound: PodRecord) -> None:
+        """Chips of two node pools are not connected, and a slice that shares its pool keeps another from it."""
         if self._cluster.shape.tpu is None or self._cluster.shape.hosts == 1:
             return
-        slice_of = [
-            one.pod.spec.node_name
-            for one in self._store.pods.values()
-            if (one.slice_key, one.pod.attempt) == (bound.slice_key, bound.pod.attempt)
-            and one.pod.status.phase not in ENDED_PHASES
-        ]
-        pools = {self._cluster.machines[node].pool for node in slice_of if node in self._cluster.machines}
-        if len(pools) > 1:
-            raise Violation(f"slice {bound.pod.slot[0]} of attempt {bound.pod.attempt} is in {sorted(pools)}")
+        pool = self._cluster.machines[bound.pod.spec.node_name].pool
+        for other in self._store.pods.values():
+            machine = self._cluster.machines.get(other.pod.spec.node_name)
+            if machine is None or other.pod.status.phase in ENDED_PHASES or other.pod.attempt != bound.pod.attempt:
+                continue
+            if (other.slice_key == bound.slice_key) != (machine.pool == pool):
+                raise Violation(f"{bound.pod.metadata.name} is in {pool}, {other.pod.metadata.name} in {machine.pool}")
 
     def _open(self, machine: Machine) -> bool:
         node = self._store.nodes.get(machine.name)

@@ -28,6 +28,9 @@ LABEL_RAY_CLIENT: Final = "slipway.dev/ray-client"
 """On a pod of anybody's: the job whose Ray cluster its network policy lets it reach."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""On a pod that Kueue is to admit."""
+
 ROLE_WORKER: Final = "worker"
 WORKER_CONTAINER: Final = "worker"
 

@@ -80,10 +80,16 @@ class _NameTaken(Exception):
         self.reason = reason
 
 
-class _OwnerReference(msgspec.Struct):
+class _OwnerReference(msgspec.Struct, rename="camel"):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""
+
+    def had_name_of(self, job: Job) -> bool:
+        """Whether the owner is, or was, a SliceJob of that name."""
+        group = self.api_version.partition("/")[0]
+        return (group, self.kind, self.name) == (names.GROUP, names.KIND, job.name)
 
 
 class _OwnedMeta(msgspec.Struct, rename="camel"):
@@ -238,7 +244,7 @@ class Applier:
             found = (await self._api.get(path, _Owned)).metadata
             if any(owner.uid == job.uid for owner in found.owner_references):
                 return
-            if all((owner.kind, owner.name) != (names.KIND, job.name) for owner in found.owner_references):
+            if not found.owner_references or not all(owner.had_name_of(job) for owner in found.owner_references):
                 raise _name_taken(body, earlier=False) from None
             await self._make_way(path, found.uid, job)
             try:
@@ -252,7 +258,7 @@ class Applier:
         That the job's name is its own by now shows that the earlier one is gone; an outdated cache does not.
         """
         if (await self._api.get(paths.job(job.namespace, job.name), _Owned)).metadata.uid == job.uid:
-            with suppress(NotFound, Conflict):
+            with suppress(NotFound, Conflict, Forbidden):
                 await self._api.delete(path, uid=uid)
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from slipway.api.status import SliceJobStatus
+from slipway.api.status import Attempt, Cause, SliceJobStatus
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.pools import Pools
 from slipway.cluster.store import Key, NodeStore, PodStore
 from slipway.planner.actions import Announcement
+from slipway.planner.budgets import POOL_TAKEN
+from slipway.planner.causes import BY_REASON
 from slipway.planner.news import Told, news, story
 from slipway.planner.snapshot import Job, Pod, Rejection, Settings, Snapshot
 
@@ -104,8 +106,9 @@ class Cache:
         """Forget what no decision on the job will ask for again."""
         key = (job.namespace, job.name)
         final = job.status.phase is not None and job.status.phase.final
-        if final or (job.status.attempts and job.status.attempts[0].end_time is not None):
-            self.pools.release(key)
+        last = job.status.attempts[0] if job.status.attempts else None
+        if final or (last is not None and last.end_time is not None):
+            self.pools.release(key, doubted=last is not None and _did_not_take_pods(last))
         if final or job.status.attempt is not None:
             self.pods.forget(key, None if final else job.status.attempt)
 
@@ -124,6 +127,12 @@ class Cache:
         elif memory.generation != job.generation:
             memory.generation, memory.checked, memory.rejection = job.generation, False, None
         return memory
+
+
+def _did_not_take_pods(attempt: Attempt) -> bool:
+    """Whether an attempt that may not be judged yet found its nodes taken, or broken."""
+    rule = BY_REASON.get(attempt.reason or "")
+    return attempt.reason == POOL_TAKEN or (rule is not None and rule.cause is Cause.INFRASTRUCTURE)
 
 
 def _told_before(job: Job) -> Told:

@@ -31,6 +31,7 @@ class Pools:
         self._pods = pods
         self._claims: dict[Key, _Claim] = {}
         self._claimed: set[str] = set()
+        self._doubted: dict[str, None] = {}
 
     def choose(
         self, key: Key, uid: str, attempt: int, slices: Iterable[int], hosts: int, suits: Callable[[Node], bool]
@@ -56,14 +57,21 @@ class Pools:
                 self._claimed |= {pool} if pool else set()
         return {index: claim.pools[index] for index in slices}
 
-    def release(self, key: Key) -> None:
-        """The job's attempt has ended, or the job is gone."""
+    def release(self, key: Key, *, doubted: bool = False) -> None:
+        """The job's attempt has ended, or the job is gone; pools that are doubted are chosen last from then on."""
         claim = self._claims.pop(key, None)
-        if claim is not None:
-            self._claimed.difference_update(claim.pools.values())
+        if claim is None:
+            return
+        for pool in filter(None, claim.pools.values()):
+            self._claimed.discard(pool)
+            self._doubted.pop(pool, None)
+            if doubted:
+                self._doubted[pool] = None
 
     def _free(self, hosts: int, suits: Callable[[Node], bool]) -> Iterator[str]:
-        for pool, nodes in self._nodes.pools.items():
+        trusted = (pool for pool in self._nodes.pools if pool not in self._doubted)
+        for pool in (*trusted, *self._doubted):
+            nodes = self._nodes.pools.get(pool, ())
             if pool in self._claimed or self._pods.holds_pool(pool) or len(nodes) != hosts:
                 continue
             if all(not self._pods.holds_node(name) and suits(self._nodes.view[name]) for name in nodes):

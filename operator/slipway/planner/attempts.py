@@ -12,7 +12,7 @@ from typing import Final
 from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
 from slipway.planner import budgets, environment, fencing, placement, ray
-from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken
+from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken, ListPods
 from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
@@ -20,6 +20,8 @@ from slipway.planner.pods import config_maps, service
 from slipway.planner.snapshot import HEAD, WAITING_FOR_OLD, Pod, Rejection, Slot
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
+PINNING_TAKES: Final = 60
+"""Seconds: a job that is to be placed sooner has no time to find out that a node pool only looked free."""
 UNWITNESSED: Final = "Unwitnessed"
 _OLD_GO: Final = timedelta(seconds=1)
 
@@ -241,17 +243,22 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         return ()
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
         return ()
+    if placement.has_pool_to_itself(draft.resolved) and not seen.begun_here and draft.snapshot.listed_at is None:
+        # What another process has pinned and no watch has shown yet would get siblings in another pool.
+        draft.act(ListPods())
+        return ()
     before = () if seen.live else _surroundings(draft, attempt.number)
     return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))
 
 
 def _pools(draft: Draft) -> dict[int, str]:
-    """What is settled about the node pools of slices: they follow the pods they have, and trust no pool twice."""
+    """What is settled about the node pools of slices: they follow the pods they have, or the scheduler chooses."""
     if not placement.has_pool_to_itself(draft.resolved):
         return {}
     slices = {slot[0] for slot in draft.seen.absent if slot != HEAD}
     before = draft.status.attempts[1:2]
-    if before and before[0].reason in (budgets.POOL_TAKEN, budgets.CAPACITY_RELEASED):
+    doubtful = bool(before) and before[0].reason in (budgets.POOL_TAKEN, budgets.CAPACITY_RELEASED)
+    if doubtful or draft.resolved.schedule_seconds < PINNING_TAKES:
         return dict.fromkeys(sorted(slices), "")
     return {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot[0] in slices}
 

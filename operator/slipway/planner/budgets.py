@@ -22,6 +22,9 @@ POOL_TAKEN: Final = "NodePoolTaken"
 FEWER_SLICES: Final = "FewerSlices"
 """An attempt that ended because another acceptable number of slices fits."""
 
+NO_USE: Final = (CAPACITY_RELEASED, POOL_TAKEN, FEWER_SLICES)
+"""Reasons of attempts that ended because their slices were not to be had."""
+
 _NAMES: Final = {
     Cause.FAILURE: "failed",
     Cause.PREEMPTION: "preempted",
@@ -116,10 +119,12 @@ def _delay(cause: Cause | None, reason: str | None, in_a_row: int, spec: SliceJo
 
 
 def _in_a_row(status: SliceJobStatus) -> int:
-    """How many of the newest attempts ended for the same cause."""
+    """How many of the newest attempts ended for the same cause, those that never came to run left aside."""
     cause = status.attempts[0].cause
     count = 0
     for attempt in status.attempts:
+        if attempt.reason in NO_USE:
+            continue
         if attempt.cause is not cause:
             break
         count += 1

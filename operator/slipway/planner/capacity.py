@@ -1,5 +1,6 @@
 """Waiting for nodes: the pods stay pending, for autoscalers need to see them, and nothing is charged."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -59,14 +60,13 @@ def wait(draft: Draft) -> None:
         return
     every = timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
     last = draft.status.capacity_look_time
+    if refused := _refused_pools(draft, attempt):
+        if draft.reached(min(refused.values()) + ROOM_APPEARS):
+            _leave_pools(draft, refused, short)
+        return
     if last is not None and draft.now >= last + every and (fewer := _fewer(draft)):
         if draft.reached(last + every):
             _take(draft, fewer)
-        return
-    if (taken := _taken_pool(draft)) is not None:
-        message = f"node pool {taken}, which looked free, is not: the scheduler chooses for the next attempt"
-        end_uncharged(draft, POOL_TAKEN, message)
-        attempts.begin_when_possible(draft)
         return
     if _should_let_go(draft, every):
         _let_go(draft)
@@ -109,16 +109,23 @@ def _take(draft: Draft, fewer: int) -> None:
     attempts.begin_when_possible(draft)
 
 
-def _taken_pool(draft: Draft) -> str | None:
-    """The node pool that a slice is pinned to and in which the scheduler has found no room for a while."""
+def _refused_pools(draft: Draft, attempt: Attempt) -> dict[str, datetime]:
+    """The node pools that slices are pinned to and in which the scheduler finds no room, and since when."""
     found: dict[str, datetime] = {}
     for pod in draft.seen.unscheduled:
-        refused = pod.condition("PodScheduled", "False")
-        since = refused.last_transition_time if refused is not None and refused.reason == UNSCHEDULABLE else None
-        if since is not None and (pool := pod.metadata.labels.node_pool):
+        refused, pool = pod.condition("PodScheduled", "False"), pod.metadata.labels.node_pool
+        if pool and refused is not None and refused.reason == UNSCHEDULABLE:
+            since = refused.last_transition_time or attempt.start_time
             found[pool] = max(since, found.get(pool, since))
-    longest = min(found, key=found.__getitem__, default=None)
-    return longest if longest is not None and draft.reached(found[longest] + ROOM_APPEARS) else None
+    return found
+
+
+def _leave_pools(draft: Draft, refused: Iterable[str], short: Shortage) -> None:
+    """Begin anew, with pods for which the scheduler chooses."""
+    pools = ", ".join(sorted(refused)[:3])
+    message = f"no room in {pools}, though it looked free; the scheduler chooses for the next attempt: {short.message}"
+    end_uncharged(draft, POOL_TAKEN, message)
+    attempts.begin_when_possible(draft)
 
 
 def _should_let_go(draft: Draft, after: timedelta) -> bool:

@@ -11,11 +11,9 @@ from typing import Final
 from slipway.api import names
 from slipway.api.status import Cause
 from slipway.planner.actions import DeletePods, ForceDeletePod, LookAtNodes
-from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN
+from slipway.planner.budgets import NO_USE
 from slipway.planner.draft import Draft
 from slipway.planner.snapshot import Pod
-
-_NO_USE: Final = (CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN)
 
 OVERDUE: Final = timedelta(seconds=30)
 """How much longer than its grace a pod may take to go before people are told."""
@@ -81,7 +79,7 @@ def _outdated(draft: Draft) -> list[Pod]:
 def _grace(draft: Draft) -> int | None:
     """Peers of a broken attempt cannot make progress and get little time; a stop on request gets each pod's own."""
     attempt = draft.attempt
-    on_request = attempt is not None and attempt.cause is Cause.UNCHARGED and attempt.reason not in _NO_USE
+    on_request = attempt is not None and attempt.cause is Cause.UNCHARGED and attempt.reason not in NO_USE
     if attempt is None or on_request or draft.finished:
         return None
     # A job stored when 0 was still allowed may hold it; 0 would take its pods out of the API while they run.

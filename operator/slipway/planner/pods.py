@@ -72,8 +72,19 @@ class PodFactory:
     @property
     def pool_hosts(self) -> int:
         """Hosts of the node pool that a slice may be pinned to; 0 when it is to be placed otherwise."""
-        decided = template_spec(self._spec).keys() & {"affinity", "schedulingGates"}
-        return self._resolved.hosts if placement.has_pool_to_itself(self._resolved) and not decided else 0
+        may = placement.has_pool_to_itself(self._resolved) and not self._decided_elsewhere
+        return self._resolved.hosts if may else 0
+
+    @property
+    def _decided_elsewhere(self) -> bool:
+        """Whether somebody else has a say in when and where the pods go.
+
+        A queue may hold them until the pool is anybody's; for pods with a priority others would have to leave it.
+        """
+        template = self._spec.pod_template
+        labels = template.metadata.labels if template is not None and template.metadata is not None else {}
+        says = template_spec(self._spec).keys() & {"affinity", "schedulingGates", "priorityClassName", "priority"}
+        return bool(says) or self._spec.priority_class_name is not None or names.QUEUE_LABEL in labels
 
     def suits(self, node: Node) -> bool:
         """Whether workers may run on a node, as far as selectors and taints say."""
