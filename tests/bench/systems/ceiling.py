@@ -34,6 +34,7 @@ class Ceiling(System):
     async def start(self) -> None:
         self._owners: dict[str, SliceJob] = {}
         self._attempts: dict[str, int] = {}
+        self._first_pool: dict[str, int] = {}
         command = [str(programs.CEILING.ensure()), f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}"]
         pipe = asyncio.subprocess.PIPE
         with self.log.open("wb") as log:
@@ -54,7 +55,10 @@ class Ceiling(System):
     async def prepare(self, jobs: Sequence[Job]) -> None:
         """Make the owners of the pods, which nobody watches now, and hand over the bodies."""
         await super().submit(jobs)
+        pools = 0
         for job in jobs:
+            self._first_pool[job.name] = pools
+            pools += job.shape.slices
             body = await self.place.api.get(f"{self.objects}/{job.name}", JsonObject)
             self._owners[job.name] = read_job(body)
             self._attempts[job.name] = 0
@@ -99,8 +103,15 @@ class Ceiling(System):
         return {
             "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
             "service": service(owner) if self.with_service and attempt == 0 else None,
-            "pods": [factory.pod(attempt, slot) for slot in slots],
+            "pods": [factory.pod(attempt, slot, self._pool(factory, job, slot[0])) for slot in slots],
         }
+
+    def _pool(self, factory: PodFactory, job: Job, index: int) -> str:
+        """The node pool that Slipway could pin a slice to; each attempt moves on by one, away from a lost slice."""
+        if not factory.pool_hosts:
+            return ""
+        pools = sorted({one.pool for one in self.place.cluster.spec.nodes() if one.labels.get(names.NODE_TOPOLOGY)})
+        return pools[(self._first_pool[job.name] + self._attempts[job.name] + index) % len(pools)]
 
     async def _order(self, op: str, **what: object) -> None:
         assert self._process.stdin is not None

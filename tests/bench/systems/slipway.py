@@ -28,7 +28,7 @@ class Slipway(System):
 
     async def start(self) -> None:
         self.log.unlink(missing_ok=True)
-        self._operator = Operator(self.kubeconfig, self.log, self.namespace).start()
+        self._operator = Operator(self.kubeconfig, self.log, self.namespace, whole_cluster=True).start()
         end = time.monotonic() + START_SECONDS
         while "ready:" not in self._operator.tail():
             if time.monotonic() > end:
