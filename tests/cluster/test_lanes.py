@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from slipway.cluster.lanes import MAX_IN_FLIGHT, Lanes
-from slipway.cluster.removal import _part_size, _parts
+from slipway.cluster.removal import Place, _part_size, selectors
 
 
 async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
@@ -56,14 +56,53 @@ async def test_nothing_to_do_is_done_at_once() -> None:
     await Lanes().run([], work)
 
 
-def test_a_slice_is_deleted_by_one_request_and_a_large_one_by_several() -> None:
-    whole = "slipway.dev/job-uid=u,slipway.dev/attempt=1,slipway.dev/slice=2"
-    assert list(_parts("u", (1, 2), list(range(8)), 8)) == [whole]
-    assert list(_parts("u", (1, 2), [0, 1, 2, 3, 4], 2)) == [
-        f"{whole},slipway.dev/host in (0,1)",
-        f"{whole},slipway.dev/host in (2,3)",
-        f"{whole},slipway.dev/host notin (0,1,2,3)",
-    ]
+JOB = "slipway.dev/job-uid=u,slipway.dev/attempt="
+SLICES: list[tuple[str, dict[Place, list[int]], dict[Place, list[int]], list[str]]] = [
+    ("one", {(1, 2): [*range(8)]}, {}, [f"{JOB}1,slipway.dev/slice in (2)"]),
+    (
+        "a large one",
+        {(1, 2): [*range(17)]},
+        {},
+        [
+            f"{JOB}1,slipway.dev/slice=2,slipway.dev/host in (0,1,2,3,4,5,6,7)",
+            f"{JOB}1,slipway.dev/slice=2,slipway.dev/host in (8,9,10,11,12,13,14,15)",
+            f"{JOB}1,slipway.dev/slice=2,slipway.dev/host notin (0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15)",
+        ],
+    ),
+    (
+        "small ones, of two attempts",
+        {(0, 7): [0, 1], **{(1, one): [0, 1, 2] for one in range(5)}},
+        {},
+        [
+            f"{JOB}1,slipway.dev/slice in (0,1)",
+            f"{JOB}1,slipway.dev/slice in (2,3)",
+            f"{JOB}0,slipway.dev/slice in (7)",
+            f"{JOB}1,slipway.dev/slice in (4)",
+        ],
+    ),
+    (
+        "one of which a pod is spared",
+        {(0, 0): [1, 2], (0, 1): [0]},
+        {(0, 0): [0]},
+        [f"{JOB}0,slipway.dev/slice=0,slipway.dev/host notin (0)", f"{JOB}0,slipway.dev/slice in (1)"],
+    ),
+    ("one of which no pod is known", {(0, 3): []}, {}, [f"{JOB}0,slipway.dev/slice in (3)"]),
+    (
+        "a Ray cluster",
+        {(0, -1): [-1], (0, 0): [0, 1]},
+        {},
+        [f"{JOB}0,slipway.dev/role=head", f"{JOB}0,slipway.dev/slice in (0)"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "spared", "expected"), [case[1:] for case in SLICES], ids=[case[0] for case in SLICES]
+)
+def test_slices_are_deleted_by_requests_of_about_equal_size(
+    hosts: dict[Place, list[int]], spared: dict[Place, list[int]], expected: list[str]
+) -> None:
+    assert list(selectors("u", hosts, spared)) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from slipway.api import names
@@ -17,8 +18,14 @@ from slipway.planner.snapshot import HEAD, Job, Node, Pod
 
 log = logging.getLogger(__name__)
 
+Place = tuple[int, int]
+"""(attempt, slice index)."""
+
 MIN_DELETES: Final = 8
-"""Pods that are worth a request of their own: the server deletes a collection one by one, and looks for it first."""
+"""Pods that are worth a request of their own.
+
+The server looks for them among all pods of the namespace first, and then deletes them one by one.
+"""
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -32,15 +39,16 @@ class Remover:
         self._lanes = lanes
 
     async def delete_pods(self, action: DeletePods, job: Job) -> None:
-        """Delete pods by collection: one request for each slice, several for one that is a large part of the job."""
+        """Delete pods by collection: small slices share a request, a large one takes several."""
         key = (job.namespace, job.name)
-        hosts: dict[int, list[int]] = {index: [] for index in action.slices}
-        spared: dict[int, list[int]] = {index: [] for index in action.slices}
+        hosts: dict[Place, list[int]] = {(action.attempt, index): [] for index in action.slices}
+        spared: dict[Place, list[int]] = {}
         for index, host in action.spared:
-            spared[index].append(host)
+            spared.setdefault((action.attempt, index), []).append(host)
         for pod in self._cache.pods.of(key):
-            if pod.attempt == action.attempt and pod.slot[0] in hosts and pod.slot not in action.spared:
-                hosts[pod.slot[0]].append(pod.slot[1])
+            place = (pod.attempt, pod.slot[0])
+            if place in hosts and pod.slot not in action.spared:
+                hosts[place].append(pod.slot[1])
 
         async def delete(selector: str) -> None:
             gone = await self._api.delete_collection(
@@ -52,15 +60,11 @@ class Remover:
             )
             self._cache.pods.ask(key, (pod.metadata.uid for pod in gone))
 
-        size = _part_size(sum(map(len, hosts.values())))
-        await self._lanes.run(
-            [part for one in hosts for part in _parts(job.uid, (action.attempt, one), hosts[one], size, spared[one])],
-            delete,
-        )
+        await self._lanes.run(tuple(selectors(job.uid, hosts, spared)), delete)
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
         """Delete every pod of a job that is gone; the garbage collector does only twenty a second."""
-        hosts: dict[tuple[int, int], list[int]] = {}
+        hosts: dict[Place, list[int]] = {}
         for pod in self._cache.pods.of(key):
             if pod.metadata.labels.job_uid == job_uid:
                 hosts.setdefault((pod.attempt, pod.slot[0]), []).append(pod.slot[1])
@@ -68,10 +72,7 @@ class Remover:
         async def delete(selector: str) -> None:
             await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=selector)
 
-        size = _part_size(sum(map(len, hosts.values())))
-        await self._lanes.run(
-            [one for place, known in hosts.items() for one in _parts(job_uid, place, known, size)], delete
-        )
+        await self._lanes.run(tuple(selectors(job_uid, hosts, {})), delete)
         # Whatever the cache did not know of.
         await delete(f"{names.LABEL_JOB_UID}={job_uid}")
 
@@ -108,16 +109,47 @@ def _part_size(pods: int) -> int:
     return max(MIN_DELETES, math.ceil(pods / MAX_IN_FLIGHT))
 
 
-def _parts(
-    job_uid: str, place: tuple[int, int], hosts: Sequence[int], size: int, spared: Sequence[int] = ()
-) -> Iterable[str]:
-    """Label selectors that together match the pods of an attempt's slice, each at most `size` of them."""
-    attempt, index = place
-    whole = f"{names.LABEL_JOB_UID}={job_uid},{names.LABEL_ATTEMPT}={attempt},"
+def selectors(
+    job_uid: str, hosts: Mapping[Place, Sequence[int]], spared: Mapping[Place, Sequence[int]]
+) -> Iterator[str]:
+    """Label selectors that together match the pods of these slices, and about equally many each.
+
+    Args:
+        job_uid: UID of the job.
+        hosts: by attempt and slice, the hosts whose pods are known; pods that are not known are matched as well.
+        spared: hosts whose pods are not to be matched.
+    """
+    size = _part_size(sum(map(len, hosts.values())))
+    gathered: dict[int, list[int]] = {}
+    counts: Counter[int] = Counter()
+    for place, known in hosts.items():
+        attempt, index = place
+        if index == HEAD[0] or place in spared or len(known) > size:
+            yield from _of_slice(_attempt(job_uid, attempt), index, known, size, spared.get(place, ()))
+            continue
+        if counts[attempt] + len(known) > size:
+            yield _of_slices(_attempt(job_uid, attempt), gathered.pop(attempt))
+            counts[attempt] = 0
+        gathered.setdefault(attempt, []).append(index)
+        counts[attempt] += len(known)
+    for attempt, slices in gathered.items():
+        yield _of_slices(_attempt(job_uid, attempt), slices)
+
+
+def _attempt(job_uid: str, attempt: int) -> str:
+    return f"{names.LABEL_JOB_UID}={job_uid},{names.LABEL_ATTEMPT}={attempt}"
+
+
+def _of_slices(attempt: str, slices: Sequence[int]) -> str:
+    return f"{attempt},{names.LABEL_SLICE} in ({_listed(slices)})"
+
+
+def _of_slice(attempt: str, index: int, hosts: Sequence[int], size: int, spared: Sequence[int]) -> Iterator[str]:
+    """Selectors for the pods of one slice, each for at most `size` of those that are known."""
     if index == HEAD[0]:
-        yield whole + f"{names.LABEL_ROLE}={names.ROLE_HEAD}"
+        yield f"{attempt},{names.LABEL_ROLE}={names.ROLE_HEAD}"
         return
-    whole += f"{names.LABEL_SLICE}={index}"
+    whole = f"{attempt},{names.LABEL_SLICE}={index}"
     rest = max(0, len(hosts) - 1) // size * size
     for first in range(0, rest, size):
         yield f"{whole},{names.LABEL_HOST} in ({_listed(hosts[first : first + size])})"

@@ -293,19 +293,19 @@ class NodeStatus(Part, frozen=True):
     conditions: tuple[PodCondition, ...] = ()
 
 
-class Node(Part, frozen=True):
+class Node(Part, frozen=True, dict=True):
     """A node that a worker is, or was, on."""
 
     metadata: NodeMetadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
-    @property
+    @cached_property
     def ready(self) -> PodCondition | None:
         """The Ready condition, whatever its status."""
         return next((condition for condition in self.status.conditions if condition.type == "Ready"), None)
 
-    @property
+    @cached_property
     def well(self) -> bool:
         """Whether it is ready, as far as is known, and stays."""
         ready = self.ready
