@@ -129,6 +129,7 @@ def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, spec: dic
     accepted = jobs.condition("Accepted")
     assert accepted["status"] == "False"
     assert named in accepted["message"]
+    assert accepted["reason"] in jobs.kubectl("get", "sj", "train", "-o", "wide").stdout.split()
     assert jobs.pods() == []
     assert status.get("failures", 0) == 0
     assert "attempt" not in status

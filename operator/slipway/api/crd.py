@@ -33,7 +33,7 @@ PRINTER_COLUMNS: Final = (
     {
         "name": "Reason",
         "type": "string",
-        "jsonPath": ".status.conditions[?(@.type=='Reconciling')].reason",
+        "jsonPath": ".status.conditions[?(@.type=='Running')].reason",
         "priority": 1,
     },
     {"name": "Accelerator", "type": "string", "jsonPath": ".status.resolved.type", "priority": 1},
