@@ -171,7 +171,7 @@ def test_a_worker_with_another_ray_version_is_a_failure(ray_jobs: Jobs) -> None:
 
 
 CLIENT = """
-import os, sys, ray
+import sys, ray
 try:
     ray.init("ray://session-head:10001")
 except Exception as error:
@@ -187,19 +187,26 @@ ASK_FOR_JOBS = (
 )
 
 
-def client(name: str, **changes: Any) -> dict[str, Any]:
-    container = {"name": "client", "image": IMAGE, "command": ["python3", "-c", CLIENT], "imagePullPolicy": "Never"}
+def client(name: str, env: list[dict[str, Any]], tries: int = 1) -> dict[str, Any]:
+    """A pod that connects to the Ray cluster, in a new process for each try."""
+    shell = 'for _ in $(seq $TRIES); do python3 -c "$CLIENT" && exit; done; exit 1'
+    given = [{"name": "CLIENT", "value": CLIENT}, {"name": "TRIES", "value": str(tries)}, *env]
+    container = {"name": "client", "image": IMAGE, "command": ["sh", "-c", shell], "env": given}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": {"slipway.dev/ray-client": "session"}},
-        "spec": {"restartPolicy": "Never", "nodeName": "cpu-0", "containers": [container | changes]},
+        "spec": {
+            "restartPolicy": "Never",
+            "nodeName": "cpu-0",
+            "containers": [container | {"imagePullPolicy": "Never"}],
+        },
     }
 
 
-def with_token(secret: str) -> dict[str, Any]:
+def with_token(secret: str) -> list[dict[str, Any]]:
     reference = {"secretKeyRef": {"name": secret, "key": "token"}}
-    return {"env": [{"name": "RAY_AUTH_MODE", "value": "token"}, {"name": "RAY_AUTH_TOKEN", "valueFrom": reference}]}
+    return [{"name": "RAY_AUTH_MODE", "value": "token"}, {"name": "RAY_AUTH_TOKEN", "valueFrom": reference}]
 
 
 @pytest.mark.timeout(900)
@@ -211,10 +218,12 @@ def test_a_kept_cluster_serves_who_has_the_token(ray_jobs: Jobs, tmp_path: Path)
     kubectl("wait", "sj/session", "--for=condition=Ready", f"--timeout={STARTS}s", seconds=2 * STARTS)
     status = ray_jobs.status("session")
     assert (status["phase"], status["ray"]["service"]) == ("Running", "session-head")
-    code, log = ray_jobs.ran(client("knows", **with_token(status["ray"]["tokenSecret"])), seconds=STARTS)
+    # Ray forks a client's server from a process that has threads, and now and then the child dies of that
+    # (ray-project/ray#63408): who is let in may have to try again.
+    knows = client("knows", with_token(status["ray"]["tokenSecret"]), tries=3)
+    code, log = ray_jobs.ran(knows, seconds=STARTS)
     assert (code, "answer 42" in log) == (0, True), log
-    disabled = [{"name": "RAY_AUTH_MODE", "value": "disabled"}]
-    code, log = ray_jobs.ran(client("asks", env=disabled), seconds=STARTS)
+    code, log = ray_jobs.ran(client("asks", [{"name": "RAY_AUTH_MODE", "value": "disabled"}]), seconds=STARTS)
     assert (code, "refused" in log) == (1, True), log
     for header, answer in (({}, "401"), ({"Authorization": "Bearer " + "0" * 64}, "403")):
         done = kubectl("exec", "session-0-0-0", "--", "python3", "-c", ASK_FOR_JOBS, json.dumps(header), check=False)
