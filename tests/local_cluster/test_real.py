@@ -28,6 +28,9 @@ def talkers(real: NativeCluster) -> NativeCluster:
         create(real, pod(f"talk-{host}", f"echo hello from {host}; {SERVE}", 4, metadata={"labels": JOB}, **names))
     for host in (0, 1):
         await_phase(real, f"talk-{host}", "Running")
+    # Addresses are published a moment after the pods run.
+    for host in (0, 1):
+        shell(real, f"talk-{host}", f"until wget -qO- http://0-0-{1 - host}.talk:8080/; do sleep 0.2; done")
     return real
 
 

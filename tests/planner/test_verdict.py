@@ -232,6 +232,19 @@ def test_a_deletion_whose_first_date_is_lost_came_before_the_end_it_brought() ->
     assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
 
 
+def test_a_deletion_in_the_second_of_the_attempts_end_does_not_explain_an_earlier_failure() -> None:
+    """From that second on deletions look like Slipway's own, and only the attempt's record knows of this one."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).is_deleted()
+    world.now += timedelta(milliseconds=500)
+    world.step()
+    assert world.attempt.reason == "PodDeleted"
+    world.pod(0, 0).exits(2, at=world.now - timedelta(seconds=1))
+    world.pod(0, 1).exits(143)
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
+
+
 def test_a_pod_deleted_after_a_peer_had_failed_does_not_explain_that_failure() -> None:
     world = World(slices=1, hosts=2).run()
     world.pod(0, 0).exits(1)

@@ -6,6 +6,7 @@ is charged exactly once because only one that has an end and no cause can be.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -158,8 +159,17 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
     fresh = {(one.slice, one.host): one for one in draft.seen.evidence}
     if (noted := recorded(attempt)) is not None:
         place = (noted.slice, noted.host)
+        if place not in fresh and _end_reported(draft, attempt, place):
+            noted = replace(noted, confirmed=True)
         fresh[place] = combined(noted, fresh.get(place, noted))
     return first_cause(fresh.values())
+
+
+def _end_reported(draft: Draft, attempt: Attempt, place: Slot) -> bool:
+    """Whether the kubelet has told how the worker of that place ended."""
+    pods = (*draft.snapshot.own_pods(), *(lost.pod for lost in draft.snapshot.vanished))
+    ends = (pod.worker for pod in pods if (pod.attempt, pod.slot) == (attempt.number, place))
+    return any(end is not None and end.terminated is not None for end in ends)
 
 
 def begin_when_possible(draft: Draft) -> None:
