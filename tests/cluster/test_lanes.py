@@ -13,7 +13,7 @@ async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
         now -= 1
 
     await asyncio.gather(*(lanes.run(range(200), work) for _ in range(3)))
@@ -47,6 +47,17 @@ async def test_after_a_failure_nothing_further_is_begun() -> None:
     with pytest.raises(ValueError, match="no"):
         await Lanes().run(range(1000), work)
     assert len(begun) <= 2 * MAX_IN_FLIGHT
+
+
+async def test_the_first_item_may_be_alone_for_a_while() -> None:
+    begun: dict[int, float] = {}
+
+    async def work(item: int) -> None:
+        begun[item] = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.1)
+
+    await Lanes().run(range(3), work, head_start=0.05)
+    assert min(begun[1], begun[2]) - begun[0] >= 0.049
 
 
 async def test_nothing_to_do_is_done_at_once() -> None:
@@ -106,7 +117,7 @@ def test_slices_are_deleted_by_requests_of_about_equal_size(
 
 
 @pytest.mark.parametrize(
-    ("pods", "size"), [(1, 8), (256, 8), (257, 9), (8192, 256)], ids=["one", "all lanes busy", "one more", "huge"]
+    ("pods", "size"), [(1, 8), (256, 8), (257, 9), (8192, 256)], ids=["one", "as many as can be", "one more", "huge"]
 )
-def test_deletions_are_spread_over_the_lanes(pods: int, size: int) -> None:
+def test_a_job_is_deleted_by_a_bounded_number_of_requests(pods: int, size: int) -> None:
     assert _part_size(pods) == size

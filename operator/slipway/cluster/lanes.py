@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-MAX_IN_FLIGHT: Final = 32
+MAX_IN_FLIGHT: Final = 64
 """Writes of this process at once; above it the API server is the limit anyway."""
 
 
@@ -16,8 +16,14 @@ class Lanes:
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(MAX_IN_FLIGHT)
 
-    async def run(self, items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
-        """Work on all items; after a failure no further one is begun, and the first failure is raised."""
+    async def run(self, items: Sequence[T], work: Callable[[T], Awaitable[None]], *, head_start: float = 0.0) -> None:
+        """Work on all items; after a failure no further one is begun, and the first failure is raised.
+
+        Args:
+            items: what to work on, in their order.
+            work: what to do with each.
+            head_start: seconds in which only one lane is open, so that the first item has the server to itself.
+        """
         waiting = iter(items)
         failures: list[Exception] = []
 
@@ -33,9 +39,10 @@ class Lanes:
                         failures.append(error)
 
         async with asyncio.TaskGroup() as lanes:
-            for _ in range(min(MAX_IN_FLIGHT, len(items))):
+            for number in range(min(MAX_IN_FLIGHT, len(items))):
+                # Without a head start too, so that the first request is on its way before the last one is written.
+                if number:
+                    await asyncio.sleep(head_start if number == 1 else 0)
                 lanes.create_task(lane())
-                # So that the first request is on its way before the last one is written.
-                await asyncio.sleep(0)
         if failures:
             raise failures[0]

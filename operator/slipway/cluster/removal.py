@@ -11,7 +11,7 @@ from slipway.cluster import paths
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Conflict, NotFound
-from slipway.cluster.lanes import MAX_IN_FLIGHT, Lanes
+from slipway.cluster.lanes import Lanes
 from slipway.cluster.store import Key
 from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.snapshot import HEAD, Job, Node, Pod
@@ -26,6 +26,12 @@ MIN_DELETES: Final = 8
 
 The server looks for them among all pods of the namespace first, and then deletes them one by one.
 """
+
+CONCURRENT_DELETES: Final = 32
+"""Requests that the pods of a job are deleted by; more of them are in each other's way, for each lists first."""
+
+HEAD_START_SECONDS: Final = 0.02
+"""How long the first deletion of an attempt is alone: the lists of all others would be in its way."""
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -60,7 +66,8 @@ class Remover:
             )
             self._cache.pods.ask(key, (pod.metadata.uid for pod in gone))
 
-        await self._lanes.run(tuple(selectors(job.uid, hosts, spared)), delete)
+        requests = tuple(selectors(job.uid, hosts, spared))
+        await self._lanes.run(requests, delete, head_start=HEAD_START_SECONDS)
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
         """Delete every pod of a job that is gone; the garbage collector does only twenty a second."""
@@ -105,8 +112,8 @@ class Remover:
 
 
 def _part_size(pods: int) -> int:
-    """Most pods to delete by one request, so that no lane stands idle and none has more than one large request."""
-    return max(MIN_DELETES, math.ceil(pods / MAX_IN_FLIGHT))
+    """Most pods to delete by one request, so that all requests are under way at once."""
+    return max(MIN_DELETES, math.ceil(pods / CONCURRENT_DELETES))
 
 
 def selectors(
