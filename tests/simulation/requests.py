@@ -38,6 +38,11 @@ def _not_found(name: str) -> errors.ApiError:
     return refuse(404, "NotFound", f"{name} not found")
 
 
+def _reference(owner: str) -> dict[str, str]:
+    """The owner reference that objects of the job of that UID carry."""
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": JOB_NAME, "uid": owner}
+
+
 def _selector(text: str) -> Callable[[PodLabels], bool]:
     """A label selector: `key=value`, `key in (a,b)`, `key notin (a,b)`, joined by commas."""
     terms: list[tuple[str, bool, frozenset[str]]] = []
@@ -128,7 +133,7 @@ class Server:
     def _get_pod(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
         record = self._pod(name)
         shown = json.loads(_encode(record.pod))
-        shown["metadata"]["ownerReferences"] = [{"kind": names.KIND, "name": JOB_NAME, "uid": record.owner}]
+        shown["metadata"]["ownerReferences"] = [_reference(record.owner)]
         return _encode(shown)
 
     def _pod(self, name: str) -> PodRecord:
@@ -186,8 +191,7 @@ class Server:
         owner = self._store.dependents.get((resource, name))
         if owner is None:
             raise _not_found(name)
-        references = [{"kind": names.KIND, "name": JOB_NAME, "uid": owner}]
-        return _encode({"metadata": {"uid": f"{resource}-of-{owner}", "ownerReferences": references}})
+        return _encode({"metadata": {"uid": f"{resource}-of-{owner}", "ownerReferences": [_reference(owner)]}})
 
     def _delete_dependent(self, resource: str, name: str, *, who: str, query: Query, body: Body) -> bytes:
         owner = self._store.dependents.get((resource, name))

@@ -106,9 +106,8 @@ class Cache:
         """Forget what no decision on the job will ask for again."""
         key = (job.namespace, job.name)
         final = job.status.phase is not None and job.status.phase.final
-        last = job.status.attempts[0] if job.status.attempts else None
-        if final or (last is not None and last.end_time is not None):
-            self.pools.release(key, doubted=last is not None and _did_not_take_pods(last))
+        if final or job.attempt_ended:
+            self.pools.release(key, doubted=any(map(_found_bad_nodes, job.status.attempts[:1])))
         if final or job.status.attempt is not None:
             self.pods.forget(key, None if final else job.status.attempt)
 
@@ -129,7 +128,7 @@ class Cache:
         return memory
 
 
-def _did_not_take_pods(attempt: Attempt) -> bool:
+def _found_bad_nodes(attempt: Attempt) -> bool:
     """Whether an attempt that may not be judged yet found its nodes taken, or broken."""
     rule = BY_REASON.get(attempt.reason or "")
     return attempt.reason == POOL_TAKEN or (rule is not None and rule.cause is Cause.INFRASTRUCTURE)

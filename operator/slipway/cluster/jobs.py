@@ -34,7 +34,7 @@ class JobStore:
     def attempt_ended(self, key: Key) -> bool:
         """Whether the last attempt has ended, so that its pods only have to go."""
         job = self._jobs.get(key)
-        return job is not None and bool(job.status.attempts) and job.status.attempts[0].end_time is not None
+        return job is not None and job.attempt_ended
 
     def uids(self) -> dict[Key, str]:
         """UID of every job there is."""

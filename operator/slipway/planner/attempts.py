@@ -13,7 +13,7 @@ from typing import Final
 from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
 from slipway.planner import budgets, environment, fencing, placement, ray
-from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken, ListPods
+from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken
 from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
@@ -255,7 +255,7 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         return ()
     if placement.has_pool_to_itself(draft.resolved) and not seen.begun_here and draft.snapshot.listed_at is None:
         # What another process has pinned and no watch has shown yet would get siblings in another pool.
-        draft.act(ListPods())
+        draft.list_pods()
         return ()
     before = () if seen.live else _surroundings(draft, attempt.number)
     return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))

@@ -97,9 +97,13 @@ class Draft:
         listed = self.snapshot.listed_at
         if listed is not None and listed >= max(due, self.now - FRESH):
             return True
+        self.list_pods()
+        return False
+
+    def list_pods(self) -> None:
+        """Ask for the job's pods, once, for what no watch may have shown."""
         if ListPods() not in self.actions:
             self.act(ListPods())
-        return False
 
     def wake(self, at: datetime) -> None:
         """Ask to look again at that time at the latest."""

@@ -61,7 +61,7 @@ def suits(node: Node, selector: Mapping[str, str]) -> bool:
     labels, ready = node.metadata.labels, node.ready
     if any(labels.get(key) != value for key, value in selector.items()) or ready is None or ready.status != "True":
         return False
-    asked = (names.TPU_RESOURCE, *(key for key in selector if key == names.NODE_SPOT))
+    asked = {names.TPU_RESOURCE} | (selector.keys() & {names.NODE_SPOT})
     return all(taint.key in asked for taint in node.spec.taints)
 
 

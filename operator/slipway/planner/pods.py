@@ -92,7 +92,7 @@ class PodFactory:
 
     @cached_property
     def _selector(self) -> dict[str, str]:
-        selector: dict[str, str] = merged(self._pod_spec(0, 0, ""), template_spec(self._spec))["nodeSelector"]
+        selector: dict[str, str] = self._slice_template(0, 0, "")[1]["nodeSelector"]
         return selector
 
     def pod(self, attempt: int, slot: Slot, pool: str = "") -> Body:

@@ -373,6 +373,11 @@ class Job:
     deleting: bool = False
 
     @property
+    def attempt_ended(self) -> bool:
+        """Whether the last attempt has ended, so that its pods only have to go."""
+        return bool(self.status.attempts) and self.status.attempts[0].end_time is not None
+
+    @property
     def granted(self) -> int:
         """Slices of the current attempt."""
         return self.status.slices.granted if self.status.slices else self.spec.most_slices if self.spec else 0

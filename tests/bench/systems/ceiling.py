@@ -100,18 +100,18 @@ class Ceiling(System):
         owner, attempt = self._owners[job.name], self._attempts[job.name]
         factory = PodFactory(owner, Settings())
         slots = [(one, host) for one in range(job.shape.slices) for host in range(job.shape.hosts)]
+        pools = self._pools(job) if factory.pool_hosts else [""] * job.shape.slices
         return {
             "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
             "service": service(owner) if self.with_service and attempt == 0 else None,
-            "pods": [factory.pod(attempt, slot, self._pool(factory, job, slot[0])) for slot in slots],
+            "pods": [factory.pod(attempt, slot, pools[slot[0]]) for slot in slots],
         }
 
-    def _pool(self, factory: PodFactory, job: Job, index: int) -> str:
-        """The node pool that Slipway could pin a slice to; each attempt moves on by one, away from a lost slice."""
-        if not factory.pool_hosts:
-            return ""
+    def _pools(self, job: Job) -> list[str]:
+        """The node pools that Slipway could pin slices to; each attempt moves on by one, away from a lost slice."""
         pools = sorted({one.pool for one in self.place.cluster.spec.nodes() if one.labels.get(names.NODE_TOPOLOGY)})
-        return pools[(self._first_pool[job.name] + self._attempts[job.name] + index) % len(pools)]
+        first = self._first_pool[job.name] + self._attempts[job.name]
+        return [pools[(first + index) % len(pools)] for index in range(job.shape.slices)]
 
     async def _order(self, op: str, **what: object) -> None:
         assert self._process.stdin is not None
