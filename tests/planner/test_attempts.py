@@ -20,7 +20,7 @@ def test_a_new_job_asks_the_api_server_before_anything_exists() -> None:
     assert decision.status == world.status
 
 
-def test_all_pods_of_an_attempt_are_made_at_once_after_the_status_says_so() -> None:  # E1-34
+def test_all_pods_of_an_attempt_are_made_at_once_after_the_status_says_so() -> None:  # E1-34, E2-14
     world = World(slices=2, hosts=2)
     decision = world.plan()
     assert decision.status.attempt == 0
@@ -62,7 +62,7 @@ def test_an_attempt_takes_two_writes_until_it_runs() -> None:
     assert world.status.ready_slices == "2/2"
 
 
-def test_success_is_every_host_of_one_attempt_exiting_0() -> None:
+def test_success_is_every_host_of_one_attempt_exiting_0() -> None:  # E2-48
     world = World(slices=2, hosts=2).run()
     for handle in world.all_pods():
         assert world.status.phase is Phase.RUNNING
@@ -74,7 +74,7 @@ def test_success_is_every_host_of_one_attempt_exiting_0() -> None:
     assert world.status.result.exit_code == 0
 
 
-def test_a_failure_ends_the_attempt_deletes_the_peers_and_charges_once() -> None:  # B-46
+def test_a_failure_ends_the_attempt_deletes_the_peers_and_charges_once() -> None:  # B-46, E2-25, E2-44, E2-55
     world = World(slices=2, hosts=2).run()
     world.pod(1, 0).exits(3, message="boom\nValueError: bad data\n")
     decision = world.step()
@@ -96,7 +96,7 @@ def test_a_failure_ends_the_attempt_deletes_the_peers_and_charges_once() -> None
     assert actions_of(decision, CreatePods)[0].attempt == 1
 
 
-def test_no_pod_of_the_next_attempt_exists_while_one_of_the_last_may_run() -> None:  # E2-57
+def test_no_pod_of_the_next_attempt_exists_while_one_of_the_last_may_run() -> None:  # E2-57, E2-15
     world = World(slices=2, hosts=1).run()
     world.pod(0, 0).exits(1)
     world.step()
@@ -176,7 +176,7 @@ def test_a_node_that_was_lost_and_came_back_under_its_name_is_not_lost_again() -
     assert world.status.phase is Phase.RUNNING
 
 
-def test_a_silent_node_keeps_the_fence_closed_and_people_are_told() -> None:  # B-62
+def test_a_silent_node_keeps_the_fence_closed_and_people_are_told() -> None:  # B-62, E2-22
     world = World(slices=2, hosts=1).run()
     world.pod(0, 0).exits(1)
     world.step()
@@ -222,7 +222,7 @@ def test_a_limit_is_the_number_of_charged_attempts(kind: str, limit: int, attemp
     assert world.status.attempt == attempts - 1
 
 
-def test_without_retries_the_first_end_is_final() -> None:  # E2-13
+def test_without_retries_the_first_end_is_final() -> None:  # E2-13, E2-01
     world = World(retries={"enabled": False}).run()
     world.pod(0, 0).exits(1)
     world.until_restarted()
@@ -251,7 +251,7 @@ def test_capacity_lost_before_everything_ran_is_a_preemption() -> None:  # B-51
     assert {key[0] for key in world.pods} == {1}
 
 
-def test_the_loss_of_the_coordinator_gives_the_next_attempt_another_address() -> None:  # B-55
+def test_the_loss_of_the_coordinator_gives_the_next_attempt_another_address() -> None:  # B-55, E2-17
     world = World(slices=2, hosts=2).run()
     assert world.status.coordinator is not None
     assert world.status.coordinator.address == "0-0-0.train.ml.svc"
@@ -364,7 +364,7 @@ def test_a_suspended_job_gives_everything_back_and_goes_on_with_a_new_attempt() 
     assert (world.status.failures, world.status.preemptions) == (0, 0)
 
 
-def test_a_deadline_counts_anew_after_a_suspension() -> None:
+def test_a_deadline_counts_anew_after_a_suspension() -> None:  # E1-31
     world = World(activeDeadlineSeconds=3600, retries={"backoff": {"initialSeconds": 30}}).run()
     world.pod(0, 0).exits(1)
     world.step()

@@ -22,7 +22,7 @@ def waiting(*, placed: int, slices: int = 4, **fields: object) -> World:
     return world
 
 
-def test_waiting_is_a_phase_with_the_schedulers_words_and_charges_nothing() -> None:  # B-50
+def test_waiting_is_a_phase_with_the_schedulers_words_and_charges_nothing() -> None:  # B-50, E2-16, E2-24
     world = waiting(placed=1)
     assert world.status.phase is Phase.WAITING_FOR_CAPACITY
     available = world.condition("CapacityAvailable")

@@ -191,7 +191,7 @@ CASES = [
         "ExitCode",
         Cause.FAILURE,
     ),
-    case("13 failed without a word", lambda w: victim(w).fails("", ""), "UnexpectedOutcome", Cause.FAILURE),
+    case("13 E2-50 failed without a word", lambda w: victim(w).fails("", ""), "UnexpectedOutcome", Cause.FAILURE),
 ]
 
 

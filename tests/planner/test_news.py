@@ -48,7 +48,7 @@ def test_failures_are_warnings_and_preemptions_are_not() -> None:
     assert [one.warning for one in news(Told(), now, spec())] == [False, True, True]
 
 
-def test_a_whole_story_is_told_once() -> None:
+def test_a_whole_story_is_told_once() -> None:  # E2-59, E2-60
     world = World(slices=1, hosts=2).run()
     world.pod(0, 1).exits(3)
     world.until_restarted()
@@ -64,6 +64,7 @@ def test_a_whole_story_is_told_once() -> None:
         ]
     )
     assert story(world.status).phase is Phase.SUCCEEDED
+    assert [one.reason for one in world.status.attempts] == ["Succeeded", "ExitCode"]
 
 
 @pytest.mark.parametrize(

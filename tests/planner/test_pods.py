@@ -24,7 +24,7 @@ def environment(pod: Any) -> dict[str, Any]:
     return {one["name"]: one.get("value", one.get("valueFrom")) for one in worker["env"]}
 
 
-def test_a_worker_knows_who_it_is_and_where_the_others_are() -> None:  # E2-29, E2-30, E2-31, E2-39
+def test_a_worker_knows_who_it_is_and_where_the_others_are() -> None:  # E2-29, E2-30, E2-31, E2-39, E2-32, E2-37
     found = environment(make((1, 0), attempt=3, slices=2, **TPU))
     assert found == {
         "SLIPWAY_JOB": "train",

@@ -71,6 +71,7 @@ def happen(world: World, event: str, host: int) -> None:
         actions[event]()
 
 
+# E2-54, E2-56: every snapshot gives a plan, whatever a pod says of itself.
 @settings(max_examples=300)
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 2), st.integers(0, 90)), max_size=25), st.integers(0, 3))
 def test_counters_balance_and_nothing_is_charged_twice(history: list[tuple[str, int, int]], limit: int) -> None:

@@ -119,7 +119,7 @@ def condition(world: World, kind: str) -> Condition:
 # What the pods look like.
 
 
-def test_a_worker_is_any_worker_with_ray_in_it() -> None:  # E2-78
+def test_a_worker_is_any_worker_with_ray_in_it() -> None:  # E2-38, E2-64, E2-78
     pod = make((1, 0), attempt=3)
     found = environment(pod, "worker")
     assert found["MEGASCALE_COORDINATOR_ADDRESS"] == "3-0-0.train.ml.svc:8081"

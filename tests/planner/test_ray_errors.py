@@ -52,7 +52,7 @@ NOT_RAYS = {
 
 
 @pytest.mark.parametrize(("output", "said"), RAYS_OWN.values(), ids=RAYS_OWN)
-def test_rays_own_words_count(output: str, said: str) -> None:
+def test_rays_own_words_count(output: str, said: str) -> None:  # E2-53
     assert preempted(output).startswith(said)
 
 

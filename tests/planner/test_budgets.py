@@ -1,0 +1,97 @@
+"""How long a job waits before its next attempt."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from slipway.api.status import Attempt, Cause, SliceJobStatus, rfc3339
+from slipway.planner.actions import CreatePods
+from slipway.planner.budgets import INFRASTRUCTURE_DELAYS, POOL_TAKEN, next_try
+
+from .build import START, World, actions_of, spec
+
+ENDS = {
+    "failed": (Cause.FAILURE, "ExitCode"),
+    "preempted": (Cause.PREEMPTION, "NodeLost"),
+    "refused": (Cause.INFRASTRUCTURE, "RefusedByNode"),
+    "ignored": (Cause.UNCHARGED, "IgnoredExitCode"),
+    "suspended": (Cause.UNCHARGED, "Suspended"),
+    "taken": (Cause.UNCHARGED, POOL_TAKEN),
+}
+BACKOFF = {"initialSeconds": 10, "maxSeconds": 60}
+NONE: dict[str, int] = {}
+
+TABLE: list[tuple[str, dict[str, int], list[str], int]] = [
+    ("a failure is tried again at once", NONE, ["failed"] * 3, 0),  # E2-45
+    ("a preemption always is", BACKOFF, ["preempted"] * 5, 0),
+    ("the first failure waits for what was asked", BACKOFF, ["failed"], 10),
+    ("each further one twice as long", BACKOFF, ["failed"] * 3, 40),
+    ("but never longer than allowed", BACKOFF, ["failed"] * 4, 60),
+    ("however many they are", BACKOFF, ["failed"] * 20, 60),
+    ("a preemption between them begins anew", BACKOFF, ["failed", "failed", "preempted", "failed"], 10),
+    ("an attempt that never got its slices does not", BACKOFF, ["failed", "failed", "taken", "failed"], 40),
+    *(
+        (f"refusal {count} of a host under repair", NONE, ["refused"] * count, seconds)
+        for count, seconds in enumerate((10, 20, 40, 80, 160, 300, 300), start=1)
+    ),
+    ("a refusal after a failure is the first", NONE, ["refused", "refused", "failed", "refused"], 10),
+    ("an end that is not charged could come for ever", NONE, ["ignored"], 10),
+    ("a pool that was taken is left at once", NONE, ["taken"], 0),
+    ("a job that goes on goes on at once", NONE, ["suspended"], 0),
+]
+
+
+def history(ends: list[str]) -> SliceJobStatus:
+    """A status with attempts that ended so, a minute after each other; the newest is first, as in the API."""
+    attempts = [
+        Attempt(
+            number=number,
+            cause=ENDS[end][0],
+            reason=ENDS[end][1],
+            start_time=START,
+            end_time=START + timedelta(minutes=number),
+        )
+        for number, end in enumerate(ends)
+    ]
+    return SliceJobStatus(attempts=attempts[::-1])
+
+
+@pytest.mark.parametrize(("backoff", "ends", "seconds"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_the_wait_before_the_next_attempt(backoff: dict[str, int], ends: list[str], seconds: int) -> None:
+    status = history(ends)
+    due = next_try(status, spec(retries={"backoff": backoff}))
+    ended = status.attempts[0].end_time
+    assert ended is not None
+    assert (due - ended if due else timedelta()) == timedelta(seconds=seconds)
+
+
+def test_a_repair_of_ten_minutes_is_outlasted() -> None:
+    assert sum(INFRASTRUCTURE_DELAYS) >= 600
+
+
+@pytest.mark.parametrize(
+    ("fields", "happens", "seconds"),
+    [
+        pytest.param({"retries": {"backoff": BACKOFF}}, lambda pod: pod.exits(1), 10, id="a failure"),
+        pytest.param({}, lambda pod: pod.fails("UnexpectedAdmissionError", "no healthy devices"), 10, id="a refusal"),
+    ],
+)
+def test_no_pod_is_made_before_the_wait_is_over_and_people_can_read_until_when(
+    fields: dict[str, Any], happens: Any, seconds: int
+) -> None:
+    world = World(slices=1, hosts=2, **fields).run()
+    happens(world.pod(0, 0))
+    world.step()
+    ended = world.now
+    world.obey()
+    waiting = world.step(seconds=1)
+    due = ended + timedelta(seconds=seconds)
+    assert not actions_of(waiting, CreatePods)
+    assert waiting.wake_at == due
+    running = world.condition("Running")
+    assert running is not None
+    assert rfc3339(due) in running.message
+    world.now = due - timedelta(seconds=1)
+    assert not actions_of(world.step(), CreatePods)
+    assert actions_of(world.step(seconds=1), CreatePods)
