@@ -86,6 +86,29 @@ def test_slices_are_pinned_to_free_pools_and_elsewhere_where_somebody_is_in_them
     assert pinned(jobs) == {("0", "", True), ("1", "", True)}
 
 
+def test_a_slice_without_a_free_pool_leaves_its_siblings_theirs(cluster_jobs: Jobs) -> None:  # E2-21
+    jobs = cluster_jobs
+    nodes = jobs.kubectl.get("nodes", "-l", "cloud.google.com/gke-tpu-topology=2x2x2")["items"]
+    closed = nodes[0]["metadata"]
+    jobs.kubectl("cordon", closed["name"])
+    try:
+        jobs.apply(**(TPU | {"slices": 4}))
+        jobs.until("WaitingForCapacity")
+        waiting = [pod for pod in jobs.pods() if "nodeName" not in pod["spec"]]
+        assert {pod["metadata"]["labels"]["slipway.dev/slice"] for pod in waiting} == {"3"}
+        given = {pool for _, pool, _ in pinned(jobs)} - {""}
+        assert len(given) == 3
+        for pod in waiting:
+            rules = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            [rule] = rules["nodeSelectorTerms"][0]["matchExpressions"]
+            assert (rule["key"], rule["operator"], set(rule["values"])) == (POOL, "NotIn", given)
+    finally:
+        jobs.kubectl("uncordon", closed["name"])
+    assert jobs.until("Running")["attempt"] == 0
+    last = [pod["spec"]["nodeName"] for pod in jobs.pods() if pod["metadata"]["labels"]["slipway.dev/slice"] == "3"]
+    assert closed["name"] in last
+
+
 def occupant(name: str, pool: str) -> dict[str, Any]:
     """A pod of somebody else's on a node of that pool."""
     chips = {"limits": {"google.com/tpu": "4"}}

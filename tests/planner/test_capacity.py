@@ -235,7 +235,7 @@ def test_who_takes_over_lists_the_pods_before_it_makes_those_that_are_missing() 
     world.lists = False
     assert [type(action) for action in world.step().actions] == [ListPods]
     world.listed_at = world.now
-    assert pools_of(world.step()) == [{0: "a"}]
+    assert pools_of(world.step()) == [{0: "a", 1: "b"}]
 
 
 def test_an_attempt_after_that_may_be_pinned_again() -> None:

@@ -128,11 +128,23 @@ def test_a_multi_host_slice_has_a_pool_to_itself() -> None:  # E2-21
 
 
 def test_a_slice_that_is_pinned_to_a_free_pool_needs_no_affinity() -> None:  # E2-21
-    pod = PodFactory(World(slices=2, **TPU).job, Settings()).pod(0, (1, 0), "pool-7")
+    pod = PodFactory(World(slices=2, **TPU).job, Settings(), {1: "pool-7"}).pod(0, (1, 0))
     assert "affinity" not in pod["spec"]
     assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-nodepool"] == "pool-7"
     assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2x2"
     assert pod["metadata"]["labels"][names.LABEL_NODE_POOL] == "pool-7"
+
+
+def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way_to() -> None:  # E2-21
+    factory = PodFactory(World(slices=4, **TPU).job, Settings(), {0: "pool-9", 1: "", 3: "pool-7"})
+    rules = factory.pod(0, (1, 0))["spec"]["affinity"]
+    assert rules.keys() == {"podAffinity", "podAntiAffinity", "nodeAffinity"}
+    [term] = rules["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [
+        {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn", "values": ["pool-7", "pool-9"]}
+    ]
+    assert factory.pod(0, (2, 0))["spec"]["affinity"]["nodeAffinity"] == rules["nodeAffinity"]
+    assert "affinity" not in factory.pod(0, (3, 0))["spec"]
 
 
 @pytest.mark.parametrize(

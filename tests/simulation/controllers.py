@@ -155,7 +155,10 @@ class Controllers:
 
     def _schedule(self) -> None:
         self._scheduling = False
-        for record in list(self._store.pods.values()):
+        waiting = list(self._store.pods.values())
+        # Which of many new pods it hears of first is anybody's guess.
+        self._rng.shuffle(waiting)
+        for record in waiting:
             pod = record.pod
             if pod.spec.node_name or pod.going or pod.ended:
                 continue
@@ -186,7 +189,7 @@ class Controllers:
                 elif other.exclusive or record.exclusive:
                     taken.add(pool)
         for machine in self._cluster.machines.values():
-            if machine.name in used or machine.pool in taken or not self._open(machine):
+            if machine.name in used or machine.pool in taken | record.kept_out or not self._open(machine):
                 continue
             if record.exclusive and mine and machine.pool not in mine:
                 continue
@@ -195,13 +198,20 @@ class Controllers:
         return None
 
     def _check_pools(self, bound: PodRecord) -> None:
-        """Chips of two node pools are not connected, and a slice that shares its pool keeps another from it."""
+        """Chips of two node pools are not connected, and a slice that shares its pool keeps another from it.
+
+        So does one that is there before the slice that was pinned to it.
+        """
         if self._cluster.shape.tpu is None or self._cluster.shape.hosts == 1:
             return
         pool = self._cluster.machines[bound.pod.spec.node_name].pool
         for other in self._store.pods.values():
+            if other.pod.status.phase in ENDED_PHASES or other.pod.attempt != bound.pod.attempt:
+                continue
+            if other.slice_key != bound.slice_key and other.pod.metadata.labels.node_pool == pool:
+                raise Violation(f"{bound.pod.metadata.name} is in {pool}, where {other.pod.metadata.name} has to go")
             machine = self._cluster.machines.get(other.pod.spec.node_name)
-            if machine is None or other.pod.status.phase in ENDED_PHASES or other.pod.attempt != bound.pod.attempt:
+            if machine is None:
                 continue
             if (other.slice_key == bound.slice_key) != (machine.pool == pool):
                 raise Violation(f"{bound.pod.metadata.name} is in {pool}, {other.pod.metadata.name} in {machine.pool}")

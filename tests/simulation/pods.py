@@ -37,9 +37,17 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
         selector=spec.get("nodeSelector", {}),
         slice_key=labels[names.LABEL_SLICE_KEY],
         exclusive="affinity" in spec,
+        kept_out=_kept_out(spec.get("affinity", {})),
     )
     store.put_pod("ADDED", record, pod)
     return record
+
+
+def _kept_out(affinity: Mapping[str, Any]) -> frozenset[str]:
+    required = affinity.get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    rules = [rule for term in required.get("nodeSelectorTerms", []) for rule in term["matchExpressions"]]
+    assert all((rule["key"], rule["operator"]) == (names.NODE_POOL, "NotIn") for rule in rules)
+    return frozenset(pool for rule in rules for pool in rule["values"])
 
 
 def delete(store: Store, record: PodRecord, grace: int | None = None) -> None:

@@ -29,6 +29,8 @@ class PodRecord:
     slice_key: str
     exclusive: bool
     """Whether affinity has to give the slice a node pool to itself."""
+    kept_out: frozenset[str]
+    """Node pools that affinity keeps the pod out of."""
 
     @property
     def uid(self) -> str:

@@ -263,20 +263,20 @@ class Applier:
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
         factory, slots = PodFactory(job, self._cache.settings), action.slots[:MAX_CREATES]
-        pools = self._pools(action, slots, factory, job)
+        factory = factory.pinned(self._pools(action, slots, factory, job))
 
         async def create(slot: Slot) -> None:
             if not self._is_current(job):
                 raise _Enough
             with self._refusals(job):
-                await self._create_pod(factory.pod(action.attempt, slot, pools.get(slot[0], "")), job)
+                await self._create_pod(factory.pod(action.attempt, slot), job)
 
         await self._lanes.run(slots, create)
         self._cache.accepted(job)
         return NOW
 
     def _pools(self, action: CreatePods, slots: Iterable[Slot], factory: PodFactory, job: Job) -> Mapping[int, str]:
-        """The node pools of the slices of these slots."""
+        """The node pools of the slices of these slots, and of others of the attempt."""
         if not (factory.pool_hosts and self._cache.settings.whole_cluster):
             return action.pools
         unsettled = sorted({slot[0] for slot in slots if slot != HEAD} - action.pools.keys())

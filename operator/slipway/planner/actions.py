@@ -51,9 +51,10 @@ class CreatePods:
     attempt: int
     slots: tuple[Slot, ...]
     pools: Mapping[int, str] = field(default_factory=dict)
-    """By slice: the node pool that its other pods are pinned to, or "" for one that affinity finds.
+    """By slice: the node pool that the pods it has are pinned to, or "" for one that affinity finds.
 
-    Slices that are not named may be pinned to free node pools.
+    Slices that are not named may be pinned to free node pools; others than those of the slots are in the way of those
+    that are not.
     """
 
 

@@ -265,12 +265,11 @@ def _pools(draft: Draft) -> dict[int, str]:
     """What is settled about the node pools of slices: they follow the pods they have, or the scheduler chooses."""
     if not placement.has_pool_to_itself(draft.resolved):
         return {}
-    slices = {slot[0] for slot in draft.seen.absent if slot != HEAD}
     before = draft.status.attempts[1:2]
     doubtful = bool(before) and before[0].reason in (budgets.POOL_TAKEN, budgets.CAPACITY_RELEASED)
     if doubtful or draft.resolved.schedule_seconds < PINNING_TAKES:
-        return dict.fromkeys(sorted(slices), "")
-    return {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot[0] in slices}
+        return dict.fromkeys(sorted({slot[0] for slot in draft.seen.absent if slot != HEAD}), "")
+    return {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot != HEAD}
 
 
 def _surroundings(draft: Draft, number: int) -> tuple[Action, ...]:

@@ -1,6 +1,6 @@
 """Where the pods of a slice may run: selectors, tolerations, and the pool each slice has to itself."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from slipway.api import names
@@ -65,8 +65,19 @@ def suits(node: Node, selector: Mapping[str, str]) -> bool:
     return all(taint.key in asked for taint in node.spec.taints)
 
 
-def affinity(job: Job, slice_index: int, resolved: Resolved, settings: Settings) -> dict[str, Any] | None:
-    """One node pool for each multi-host TPU slice, shared with no other slice of any job; None for other shapes."""
+def affinity(
+    job: Job, slice_index: int, resolved: Resolved, settings: Settings, promised: Collection[str]
+) -> dict[str, Any] | None:
+    """One node pool for each multi-host TPU slice, shared with no other slice of any job; None for other shapes.
+
+    Args:
+        job: the job.
+        slice_index: the slice.
+        resolved: the shape of its slices.
+        settings: the operator's.
+        promised: the node pools that other slices of the attempt are pinned to. Their pods may have no nodes yet, and
+            affinity between pods sees only those that have one.
+    """
     if not has_pool_to_itself(resolved):
         return None
     mine = slice_key(job, slice_index)
@@ -79,10 +90,14 @@ def affinity(job: Job, slice_index: int, resolved: Resolved, settings: Settings)
     }
     topology = {"topologyKey": settings.topology_key}
     required = "requiredDuringSchedulingIgnoredDuringExecution"
-    return {
+    rules: dict[str, Any] = {
         "podAffinity": {required: [{"labelSelector": together, **topology}]},
         "podAntiAffinity": {required: [{"labelSelector": others, "namespaceSelector": {}, **topology}]},
     }
+    if promised:
+        elsewhere = {"key": settings.topology_key, "operator": "NotIn", "values": sorted(promised)}
+        rules["nodeAffinity"] = {required: {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}
+    return rules
 
 
 def spread(job: Job, resolved: Resolved) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What the objects of a job look like: its pods, the headless Service, long host lists."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -60,14 +61,20 @@ class PodFactory:
     What all hosts of a slice share is built once, so that a pod costs microseconds.
     """
 
-    def __init__(self, job: Job, settings: Settings) -> None:
+    def __init__(self, job: Job, settings: Settings, pools: Mapping[int, str] | None = None) -> None:
+        """`pools` are the node pools that slices are pinned to; affinity finds those of slices that have none here."""
         if job.spec is None:
             raise ValueError(f"SliceJob {job.namespace}/{job.name} has no readable spec: {job.problem}")
         self._job = job
         self._spec: SliceJobSpec = job.spec
         self._settings = settings
         self._resolved = resolve(job.spec, settings)
-        self._slices: dict[tuple[int, int, str], tuple[Body, Body]] = {}
+        self._pools = {index: pool for index, pool in (pools or {}).items() if pool}
+        self._slices: dict[tuple[int, int], tuple[Body, Body]] = {}
+
+    def pinned(self, pools: Mapping[int, str]) -> "PodFactory":
+        """One that makes the same pods, with slices pinned to these node pools where they are not empty."""
+        return PodFactory(self._job, self._settings, pools)
 
     @property
     def pool_hosts(self) -> int:
@@ -92,15 +99,15 @@ class PodFactory:
 
     @cached_property
     def _selector(self) -> dict[str, str]:
-        selector: dict[str, str] = self._slice_template(0, 0, "")[1]["nodeSelector"]
+        selector: dict[str, str] = self._slice_template(0, 0)[1]["nodeSelector"]
         return selector
 
-    def pod(self, attempt: int, slot: Slot, pool: str = "") -> Body:
-        """The body of one pod, ready to be posted, pinned to a node pool unless that is empty."""
+    def pod(self, attempt: int, slot: Slot) -> Body:
+        """The body of one pod, ready to be posted."""
         if slot == HEAD:
             return self._head(attempt)
         slice_index, host = slot
-        key = (attempt, slice_index, pool)
+        key = (attempt, slice_index)
         if key not in self._slices:
             self._slices[key] = self._slice_template(*key)
         metadata, spec = self._slices[key]
@@ -131,16 +138,16 @@ class PodFactory:
             },
         }
 
-    def _slice_template(self, attempt: int, slice_index: int, pool: str) -> tuple[Body, Body]:
+    def _slice_template(self, attempt: int, slice_index: int) -> tuple[Body, Body]:
         labels = {
             names.LABEL_ATTEMPT: str(attempt),
             names.LABEL_SLICE: str(slice_index),
             names.LABEL_ROLE: names.ROLE_WORKER,
             names.LABEL_SLICE_KEY: placement.slice_key(self._job, slice_index),
         }
-        if pool:
-            labels[names.LABEL_NODE_POOL] = pool
-        spec = merged(self._pod_spec(attempt, slice_index, pool), template_spec(self._spec))
+        if slice_index in self._pools:
+            labels[names.LABEL_NODE_POOL] = self._pools[slice_index]
+        spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
         return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": self._job.name}
 
     def _head(self, attempt: int) -> Body:
@@ -163,19 +170,27 @@ class PodFactory:
             body["annotations"] = body["annotations"] | template.metadata.annotations
         return body
 
-    def _pod_spec(self, attempt: int, slice_index: int, pool: str) -> Body:
+    def _pod_spec(self, attempt: int, slice_index: int) -> Body:
         spec, resolved = self._spec, self._resolved
-        pinned = {self._settings.topology_key: pool} if pool else {}
+        selector, affinity = self._place(slice_index)
         body = self._common_spec() | {
-            "nodeSelector": placement.node_selector(spec, resolved) | pinned,
+            "nodeSelector": selector,
             "tolerations": placement.tolerations(spec),
-            "affinity": None if pool else placement.affinity(self._job, slice_index, resolved, self._settings),
+            "affinity": affinity,
             "topologySpreadConstraints": placement.spread(self._job, resolved),
             "containers": [self._container(attempt, slice_index)],
         }
         if spec.host_network:
             body |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
         return _without_empty(body)
+
+    def _place(self, slice_index: int) -> tuple[dict[str, str], Body | None]:
+        """The node selector and the affinity of a slice's pods."""
+        selector = placement.node_selector(self._spec, self._resolved)
+        if pool := self._pools.get(slice_index):
+            return selector | {self._settings.topology_key: pool}, None
+        promised = self._pools.values()
+        return selector, placement.affinity(self._job, slice_index, self._resolved, self._settings, promised)
 
     def _common_spec(self) -> Body:
         """What is the same in every pod of the job."""

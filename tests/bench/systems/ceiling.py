@@ -100,11 +100,12 @@ class Ceiling(System):
         owner, attempt = self._owners[job.name], self._attempts[job.name]
         factory = PodFactory(owner, Settings())
         slots = [(one, host) for one in range(job.shape.slices) for host in range(job.shape.hosts)]
-        pools = self._pools(job) if factory.pool_hosts else [""] * job.shape.slices
+        if factory.pool_hosts:
+            factory = factory.pinned(dict(enumerate(self._pools(job))))
         return {
             "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
             "service": service(owner) if self.with_service and attempt == 0 else None,
-            "pods": [factory.pod(attempt, slot, pools[slot[0]]) for slot in slots],
+            "pods": [factory.pod(attempt, slot) for slot in slots],
         }
 
     def _pools(self, job: Job) -> list[str]:
