@@ -89,6 +89,13 @@ def test_slices_are_pinned_to_free_pools_and_elsewhere_where_somebody_is_in_them
 def test_a_slice_without_a_free_pool_leaves_its_siblings_theirs(cluster_jobs: Jobs) -> None:  # E2-21
     jobs = cluster_jobs
     nodes = jobs.kubectl.get("nodes", "-l", "cloud.google.com/gke-tpu-topology=2x2x2")["items"]
+    names = {node["metadata"]["name"] for node in nodes}
+
+    def free() -> bool:
+        pods = jobs.kubectl.get("pods", "--all-namespaces")["items"]
+        return names.isdisjoint(pod["spec"].get("nodeName") for pod in pods)
+
+    jobs.until_true("the pods of other tests gone", free)
     closed = nodes[0]["metadata"]
     jobs.kubectl("cordon", closed["name"])
     try:
