@@ -1,12 +1,15 @@
 """What workloads have in common."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import ClassVar
 
 import msgspec
 
 from slipway.local_cluster import Pool
+from tests.bench import audit
 from tests.bench.observer import Observer, Seen
 from tests.bench.place import Place
 from tests.bench.records import Record
@@ -14,6 +17,8 @@ from tests.bench.systems import Job, Shape, System
 
 QUIET_SECONDS = 2.0
 """Pause for the last writes of a phase; in it the Job controller also ends the batches of events that it gathers."""
+IDLE_SECONDS, PATIENCE_SECONDS = 6.0, 120.0
+"""Who has written nothing for the former is at rest; after the latter nobody waits for that any longer."""
 FILL_SECONDS, SECONDS_PER_POD = 60.0, 0.15
 """How long jobs may take to run before they are given up: something, and more for each pod."""
 
@@ -53,6 +58,14 @@ class Turn:
         """
         if not await self.fill(jobs):
             raise Unfit(f"{self.system.name}: only {self.running()} pods run")
+
+    async def until_at_rest(self) -> None:
+        """Wait for what the system still has to write of what happened before; it may never be done."""
+        for _ in range(int(PATIENCE_SECONDS / IDLE_SECONDS)):
+            begin = datetime.now(UTC)
+            await asyncio.sleep(IDLE_SECONDS)
+            if not audit.writes(audit.requests(self.place.audit_log, begin, datetime.now(UTC)), self.system.name):
+                return
 
     def running(self) -> int:
         """Pods that run and were not asked to go."""

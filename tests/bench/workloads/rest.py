@@ -8,7 +8,7 @@ from typing import ClassVar
 from slipway.local_cluster import Pool
 from tests.bench.meter import Meter
 from tests.bench.systems import Job, Shape
-from tests.bench.workloads.base import QUIET_SECONDS, Turn, Unfit, Workload, tpu_nodes
+from tests.bench.workloads.base import Turn, Unfit, Workload, tpu_nodes
 
 BATCH = 100
 """Jobs that are submitted, and ended, at a time."""
@@ -38,7 +38,7 @@ class Rest(Workload):
         for first in range(0, self.finished, BATCH):
             await self._finish(turn, done, self.jobs[first : min(first + BATCH, self.finished)])
         await turn.must_fill(self.jobs[self.finished :])
-        await asyncio.sleep(QUIET_SECONDS * 3)
+        await turn.until_at_rest()
         record, meter = turn.record(self.name, self.running * self.shape.pods), Meter(turn.place, turn.system)
         await asyncio.sleep(self.seconds)
         await meter.read(record)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from slipway.local_cluster import Pool
 from tests.bench.meter import Meter
 from tests.bench.systems import Job, Shape
-from tests.bench.workloads.base import QUIET_SECONDS, Turn, Workload, tpu_nodes
+from tests.bench.workloads.base import Turn, Workload, tpu_nodes
 from tests.bench.workloads.restart import lose
 
 LOSSES = 3
@@ -32,8 +32,7 @@ class Steady(Workload):
 
     async def run(self, turn: Turn) -> None:
         await turn.must_fill(self.jobs)
-        # Whatever a system does some seconds after a change is not idling.
-        await asyncio.sleep(QUIET_SECONDS * 3)
+        await turn.until_at_rest()
         idle = turn.record(f"idle {self.name}", self.count * self.shape.pods)
         meter = Meter(turn.place, turn.system)
         await asyncio.sleep(self.idle_seconds)
