@@ -23,13 +23,17 @@ HEAD: Final[Slot] = (-1, -1)
 """The place of the Ray head, which belongs to no slice."""
 
 
-class Part(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of a Kubernetes object."""
+class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A part of a Kubernetes object.
+
+    It never refers to what refers to it, so the garbage collector need not walk over the parts of ten thousand pods.
+    """
 
 
 class PodLabels(
     msgspec.Struct,
     frozen=True,
+    gc=False,
     rename={
         "job_name": names.LABEL_JOB_NAME,
         "job_uid": names.LABEL_JOB_UID,
@@ -133,7 +137,7 @@ class PodStatus(Part, frozen=True):
 ENDED_PHASES: Final = ("Succeeded", "Failed")
 
 
-class Pod(Part, frozen=True, dict=True):
+class Pod(Part, frozen=True, gc=True, dict=True):
     """A worker pod; what is derived from it is derived once, for decisions look at every pod of a job."""
 
     metadata: PodMetadata
@@ -293,7 +297,7 @@ class NodeStatus(Part, frozen=True):
     conditions: tuple[PodCondition, ...] = ()
 
 
-class Node(Part, frozen=True, dict=True):
+class Node(Part, frozen=True, gc=True, dict=True):
     """A node that a worker is, or was, on."""
 
     metadata: NodeMetadata
