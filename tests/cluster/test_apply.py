@@ -260,6 +260,34 @@ async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Be
     assert await bench.pods() == {}
 
 
+@pytest.mark.parametrize(("hosts", "told"), [(8, set()), (9, {"train-0-0-0"})], ids=["one request", "two requests"])
+async def test_the_first_pod_is_told_before_many_are_looked_for(
+    bench: Bench, hosts: int, told: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.job(hosts=hosts)
+    await bench.act(job, CreatePods(0, tuple((0, host) for host in range(hosts))))
+    there: list[set[str]] = []
+    delete_collection = bench.api.delete_collection
+
+    async def look_first(*given: Any, **named: Any) -> Any:
+        there.append(set(await bench.pods()))
+        return await delete_collection(*given, **named)
+
+    monkeypatch.setattr(bench.api, "delete_collection", look_first)
+    everybody = set(await bench.pods())
+    await bench.act(job, DeletePods(0, (0,), 5))
+    assert everybody - there[0] == told
+    assert await bench.pods() == {}
+
+
+async def test_the_first_pod_stays_if_it_has_ended_unnoticed(bench: Bench) -> None:
+    job = await bench.job(hosts=9)
+    await bench.act(job, CreatePods(0, tuple((0, host) for host in range(9))))
+    await bench.end("train-0-0-0", "Succeeded")
+    await bench.act(job, DeletePods(0, (0,), 5))
+    assert list(await bench.pods()) == ["train-0-0-0"]
+
+
 async def test_pods_of_other_attempts_stay(bench: Bench) -> None:
     job = await bench.job(hosts=1)
     await bench.act(job, CreatePods(0, ((0, 0),)), CreatePods(1, ((0, 0),)), DeletePods(0, (0,), 5))

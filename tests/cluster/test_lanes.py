@@ -49,17 +49,6 @@ async def test_after_a_failure_nothing_further_is_begun() -> None:
     assert len(begun) <= 2 * MAX_IN_FLIGHT
 
 
-async def test_the_first_item_may_be_alone_for_a_while() -> None:
-    begun: dict[int, float] = {}
-
-    async def work(item: int) -> None:
-        begun[item] = asyncio.get_running_loop().time()
-        await asyncio.sleep(0.1)
-
-    await Lanes().run(range(3), work, head_start=0.05)
-    assert min(begun[1], begun[2]) - begun[0] >= 0.049
-
-
 async def test_nothing_to_do_is_done_at_once() -> None:
     async def work(_: int) -> None:
         raise AssertionError

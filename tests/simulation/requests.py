@@ -155,6 +155,8 @@ class Server:
         record = self._pod(name)
         if body["preconditions"]["uid"] != record.uid:
             raise refuse(409, "Conflict", f"the UID of pod {name} is {record.uid}")
+        if int(body["preconditions"].get("resourceVersion", record.version)) != record.version:
+            raise refuse(409, "Conflict", f"pod {name} has changed")
         pods.delete(self._store, record, body.get("gracePeriodSeconds"))
         return b"{}"
 

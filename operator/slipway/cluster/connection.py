@@ -216,14 +216,22 @@ class ApiConnection:
         return answer
 
     async def delete(
-        self, path: str, *, uid: str, grace_seconds: int | None = None, propagation: str | None = None
+        self,
+        path: str,
+        *,
+        uid: str,
+        version: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
     ) -> None:
-        """Delete the object with that UID.
+        """Delete the object with that UID, and in that resource version if one is given.
 
         Raises:
-            Conflict: when another object has the name by now.
+            Conflict: when another object has the name by now, or it has changed.
         """
         body: JsonObject = {"preconditions": {"uid": uid}}
+        if version is not None:
+            body["preconditions"]["resourceVersion"] = version
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:

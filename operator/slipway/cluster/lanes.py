@@ -16,14 +16,8 @@ class Lanes:
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(MAX_IN_FLIGHT)
 
-    async def run(self, items: Sequence[T], work: Callable[[T], Awaitable[None]], *, head_start: float = 0.0) -> None:
-        """Work on all items; after a failure no further one is begun, and the first failure is raised.
-
-        Args:
-            items: what to work on, in their order.
-            work: what to do with each.
-            head_start: seconds in which only one lane is open, so that the first item has the server to itself.
-        """
+    async def run(self, items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
+        """Work on all items; after a failure no further one is begun, and the first failure is raised."""
         waiting = iter(items)
         failures: list[Exception] = []
 
@@ -39,10 +33,9 @@ class Lanes:
                         failures.append(error)
 
         async with asyncio.TaskGroup() as lanes:
-            for number in range(min(MAX_IN_FLIGHT, len(items))):
-                # Without a head start too, so that the first request is on its way before the last one is written.
-                if number:
-                    await asyncio.sleep(head_start if number == 1 else 0)
+            for _ in range(min(MAX_IN_FLIGHT, len(items))):
                 lanes.create_task(lane())
+                # So that the first request is on its way before the last one is written.
+                await asyncio.sleep(0)
         if failures:
             raise failures[0]

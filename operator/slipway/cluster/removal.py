@@ -4,6 +4,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from slipway.api import names
@@ -30,9 +31,6 @@ The server looks for them among all pods of the namespace first, and then delete
 CONCURRENT_DELETES: Final = 32
 """Requests that the pods of a job are deleted by; more of them are in each other's way, for each lists first."""
 
-HEAD_START_SECONDS: Final = 0.02
-"""How long the first deletion of an attempt is alone: the lists of all others would be in its way."""
-
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -45,16 +43,19 @@ class Remover:
         self._lanes = lanes
 
     async def delete_pods(self, action: DeletePods, job: Job) -> None:
-        """Delete pods by collection: small slices share a request, a large one takes several."""
-        key = (job.namespace, job.name)
+        """Delete pods by collection: small slices share a request, a large one takes several.
+
+        Collections are looked for among all pods of the namespace, so the job's first pod is told before that, by name.
+        """
+        key, meant = (job.namespace, job.name), set(action.slices)
+        of_attempt = (pod for pod in self._cache.pods.of(key) if _of(job, action.attempt, pod))
+        pods = [pod for pod in of_attempt if pod.slot[0] in meant and pod.slot not in action.spared]
         hosts: dict[Place, list[int]] = {(action.attempt, index): [] for index in action.slices}
+        for pod in pods:
+            hosts[(pod.attempt, pod.slot[0])].append(pod.slot[1])
         spared: dict[Place, list[int]] = {}
         for index, host in action.spared:
             spared.setdefault((action.attempt, index), []).append(host)
-        for pod in self._cache.pods.of(key):
-            place = (pod.attempt, pod.slot[0])
-            if place in hosts and pod.slot not in action.spared:
-                hosts[place].append(pod.slot[1])
 
         async def delete(selector: str) -> None:
             gone = await self._api.delete_collection(
@@ -67,7 +68,21 @@ class Remover:
             self._cache.pods.ask(key, (pod.metadata.uid for pod in gone))
 
         requests = tuple(selectors(job.uid, hosts, spared))
-        await self._lanes.run(requests, delete, head_start=HEAD_START_SECONDS)
+        staying = [pod for pod in pods if not pod.going and not pod.ended]
+        if len(requests) > 1 and staying:
+            await self._delete_first(min(staying, key=lambda pod: pod.slot), action)
+        await self._lanes.run(requests, delete)
+
+    async def _delete_first(self, pod: Pod, action: DeletePods) -> None:
+        """Delete one pod unless it has changed, for it may have ended, which a collection would look at."""
+        metadata = pod.metadata
+        with suppress(NotFound, Conflict):
+            await self._api.delete(
+                f"{paths.pods(metadata.namespace)}/{metadata.name}",
+                uid=metadata.uid,
+                version=metadata.resource_version,
+                grace_seconds=action.grace_seconds,
+            )
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
         """Delete every pod of a job that is gone; the garbage collector does only twenty a second."""
@@ -109,6 +124,10 @@ class Remover:
             await self._api.delete(paths.job(job.namespace, job.name), uid=job.uid, propagation="Background")
         except (NotFound, Conflict):
             return
+
+
+def _of(job: Job, attempt: int, pod: Pod) -> bool:
+    return pod.metadata.labels.job_uid == job.uid and pod.attempt == attempt
 
 
 def _part_size(pods: int) -> int:
