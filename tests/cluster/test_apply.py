@@ -9,7 +9,7 @@ import pytest
 from slipway.api.status import Phase, SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.apply import MAX_CREATES
-from slipway.cluster.errors import NotFound
+from slipway.cluster.errors import NotFound, ServerError
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
     Check,
@@ -262,10 +262,13 @@ async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Be
 
 @pytest.mark.parametrize(("hosts", "told"), [(8, set()), (9, {"train-0-0-0"})], ids=["one request", "two requests"])
 async def test_the_first_pod_is_told_before_many_are_looked_for(
-    bench: Bench, hosts: int, told: set[str], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, kubectl: Kubectl, hosts: int, told: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await bench.job(hosts=hosts)
     await bench.act(job, CreatePods(0, tuple((0, host) for host in range(hosts))))
+    # Until the scheduler has looked at all of them they change.
+    kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", "--timeout=30s")
+    await bench.act(job, ListPods())
     there: list[set[str]] = []
     delete_collection = bench.api.delete_collection
 
@@ -277,6 +280,18 @@ async def test_the_first_pod_is_told_before_many_are_looked_for(
     everybody = set(await bench.pods())
     await bench.act(job, DeletePods(0, (0,), 5))
     assert everybody - there[0] == told
+    assert await bench.pods() == {}
+
+
+async def test_all_others_are_told_if_the_first_cannot_be(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = await bench.job(hosts=9)
+    await bench.act(job, CreatePods(0, tuple((0, host) for host in range(9))))
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise ServerError(500, "InternalError", "a webhook has no time")
+
+    monkeypatch.setattr(bench.api, "delete", refuse)
+    await bench.act(job, DeletePods(0, (0,), 5))
     assert await bench.pods() == {}
 
 

@@ -2,12 +2,14 @@ import asyncio
 
 import pytest
 
-from slipway.cluster.lanes import MAX_IN_FLIGHT, Lanes
+from slipway.cluster.lanes import Lanes
 from slipway.cluster.removal import Place, _part_size, selectors
+
+MOST = 32
 
 
 async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
-    lanes, now, most = Lanes(), 0, 0
+    lanes, now, most = Lanes(MOST), 0, 0
 
     async def work(_: int) -> None:
         nonlocal now, most
@@ -16,12 +18,12 @@ async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
         await asyncio.sleep(0.001)
         now -= 1
 
-    await asyncio.gather(*(lanes.run(range(200), work) for _ in range(3)))
-    assert most == MAX_IN_FLIGHT
+    await asyncio.gather(*(lanes.run(range(1000), work) for _ in range(3)))
+    assert most == MOST
 
 
 async def test_a_small_job_does_not_wait_behind_a_huge_one() -> None:
-    lanes = Lanes()
+    lanes = Lanes(MOST)
     order: list[str] = []
 
     async def work(name: str) -> None:
@@ -45,15 +47,15 @@ async def test_after_a_failure_nothing_further_is_begun() -> None:
             raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await Lanes().run(range(1000), work)
-    assert len(begun) <= 2 * MAX_IN_FLIGHT
+        await Lanes(MOST).run(range(1000), work)
+    assert len(begun) <= 2 * MOST
 
 
 async def test_nothing_to_do_is_done_at_once() -> None:
     async def work(_: int) -> None:
         raise AssertionError
 
-    await Lanes().run([], work)
+    await Lanes(MOST).run([], work)
 
 
 JOB = "slipway.dev/job-uid=u,slipway.dev/attempt="
@@ -108,5 +110,5 @@ def test_slices_are_deleted_by_requests_of_about_equal_size(
 @pytest.mark.parametrize(
     ("pods", "size"), [(1, 8), (256, 8), (257, 9), (8192, 256)], ids=["one", "as many as can be", "one more", "huge"]
 )
-def test_a_job_is_deleted_by_a_bounded_number_of_requests(pods: int, size: int) -> None:
+def test_the_pods_of_a_job_are_divided_among_the_deletions_that_may_be_under_way(pods: int, size: int) -> None:
     assert _part_size(pods) == size

@@ -120,6 +120,7 @@ def cache_with(nodes: NodeStore, time: Time) -> Cache:
 NEWS: list[tuple[str, Node]] = [
     ("not ready", node("a-0", 2, ready="False", pool="a", taints=[TPU])),
     ("cordoned", node("a-0", 2, pool="a", taints=[TPU, CORDON])),
+    ("cordoned, without the taint yet", node("a-0", 2, pool="a", taints=[TPU], unschedulable=True)),
     ("for spot only", node("a-0", 2, pool="a", taints=[TPU, SPOT])),
     ("too large", node("a-2", 2, pool="a", taints=[TPU])),
     ("moved away", node("a-0", 2, pool="b", taints=[TPU])),

@@ -40,7 +40,7 @@ def node_json(name: str = "n1", version: int = 1, uid: str = "", ready: str = "T
     labels = parts.get("labels", {"cloud.google.com/gke-nodepool": parts["pool"]} if "pool" in parts else {})
     return {
         "metadata": {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version), "labels": labels},
-        "spec": {"taints": parts.get("taints", [])},
+        "spec": {"taints": parts.get("taints", []), "unschedulable": parts.get("unschedulable", False)},
         "status": {"conditions": [{"type": "Ready", "status": ready}]},
     }
 

@@ -238,6 +238,25 @@ def test_who_takes_over_lists_the_pods_before_it_makes_those_that_are_missing() 
     assert pools_of(world.step()) == [{0: "a", 1: "b"}]
 
 
+def test_slices_that_wait_settle_it_for_who_takes_over() -> None:
+    world = World(**TPU | {"slices": 3})
+    world.free_pools = {0: "a"}
+    world.begin()
+    del world.pods[(0, 2, 0)], world.pods[(0, 2, 1)]
+    world.begun_here = None
+    world.listed_at = world.now
+    assert pools_of(world.step()) == [{0: "a", 1: "", 2: ""}]
+
+
+def test_what_is_settled_stays_when_pinning_ends() -> None:
+    world = World(**TPU)
+    world.free_pools = {0: "a", 1: "b"}
+    world.begin()
+    del world.pods[(0, 0, 1)]
+    world.fields["timeouts"] = {"scheduleSeconds": 30}
+    assert pools_of(world.step()) == [{0: "a", 1: "b"}]
+
+
 def test_an_attempt_after_that_may_be_pinned_again() -> None:
     world = pinned()
     world.step(seconds=10)

@@ -7,7 +7,7 @@ so that the next decision does not wait for the watch.
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
@@ -58,6 +58,9 @@ from slipway.planner.snapshot import (
 )
 
 log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT: Final = 64
+"""Requests for creations, and looks, at once; above it the API server is the limit anyway."""
 
 MAX_CREATES: Final = 512
 """Pods created before looking at the job again: reacting never waits behind a huge create."""
@@ -112,8 +115,8 @@ class Applier:
         self._cache = cache
         self._recorder = recorder
         self._now = now
-        self._lanes = Lanes()
-        self.remover = Remover(api, cache, self._lanes)
+        self._lanes = Lanes(MAX_IN_FLIGHT)
+        self.remover = Remover(api, cache)
 
     async def apply(self, plan: Plan, job: Job) -> float | None:
         """Write the status, record the Events, act.
@@ -262,8 +265,8 @@ class Applier:
                 await self._api.delete(path, uid=uid)
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
-        factory, slots = PodFactory(job, self._cache.settings), action.slots[:MAX_CREATES]
-        factory = factory.pinned(self._pools(action, slots, factory, job))
+        unpinned = PodFactory(job, self._cache.settings)
+        factory = unpinned.pinned(self._pools(action, unpinned, job))
 
         async def create(slot: Slot) -> None:
             if not self._is_current(job):
@@ -271,15 +274,15 @@ class Applier:
             with self._refusals(job):
                 await self._create_pod(factory.pod(action.attempt, slot), job)
 
-        await self._lanes.run(slots, create)
+        await self._lanes.run(action.slots[:MAX_CREATES], create)
         self._cache.accepted(job)
         return NOW
 
-    def _pools(self, action: CreatePods, slots: Iterable[Slot], factory: PodFactory, job: Job) -> Mapping[int, str]:
-        """The node pools of the slices of these slots, and of others of the attempt."""
+    def _pools(self, action: CreatePods, factory: PodFactory, job: Job) -> Mapping[int, str]:
+        """The node pools of all slices, not only of those whose pods come first: each has to know the others'."""
         if not (factory.pool_hosts and self._cache.settings.whole_cluster):
             return action.pools
-        unsettled = sorted({slot[0] for slot in slots if slot != HEAD} - action.pools.keys())
+        unsettled = sorted({slot[0] for slot in action.slots if slot != HEAD} - action.pools.keys())
         chosen = self._cache.pools.choose(
             _key(job), job.uid, action.attempt, unsettled, factory.pool_hosts, factory.suits
         )

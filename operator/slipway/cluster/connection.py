@@ -25,7 +25,7 @@ from slipway.cluster.wire import JsonObject, Listing, Page, decode
 
 T = TypeVar("T")
 
-MAX_CONNECTIONS: Final = 96
+MAX_CONNECTIONS: Final = 128
 PAGE_SIZE: Final = 500
 
 READ_SECONDS: Final = 30.0

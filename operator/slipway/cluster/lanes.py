@@ -2,19 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
-
-MAX_IN_FLIGHT: Final = 64
-"""Writes of this process at once; above it the API server is the limit anyway."""
 
 
 class Lanes:
     """A bounded number of lanes for the whole process, shared fairly by all jobs."""
 
-    def __init__(self) -> None:
-        self._free = asyncio.Semaphore(MAX_IN_FLIGHT)
+    def __init__(self, most: int) -> None:
+        """`most` is how many requests may be under way at once."""
+        self._most = most
+        self._free = asyncio.Semaphore(most)
 
     async def run(self, items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
         """Work on all items; after a failure no further one is begun, and the first failure is raised."""
@@ -33,7 +32,7 @@ class Lanes:
                         failures.append(error)
 
         async with asyncio.TaskGroup() as lanes:
-            for _ in range(min(MAX_IN_FLIGHT, len(items))):
+            for _ in range(min(self._most, len(items))):
                 lanes.create_task(lane())
                 # So that the first request is on its way before the last one is written.
                 await asyncio.sleep(0)

@@ -1,5 +1,6 @@
 """Deletes what the planner wants gone, and nothing that merely has its name."""
 
+import asyncio
 import logging
 import math
 from collections import Counter
@@ -11,7 +12,7 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import Conflict, NotFound
+from slipway.cluster.errors import Conflict, NotFound, SlipwayClusterError
 from slipway.cluster.lanes import Lanes
 from slipway.cluster.store import Key
 from slipway.planner.actions import DeletePods, ForceDeletePod
@@ -29,7 +30,10 @@ The server looks for them among all pods of the namespace first, and then delete
 """
 
 CONCURRENT_DELETES: Final = 32
-"""Requests that the pods of a job are deleted by; more of them are in each other's way, for each lists first."""
+"""Deletions under way at once; more of them are in each other's way, for each lists first."""
+
+FIRST_SECONDS: Final = 0.25
+"""All other pods of a job wait no longer than this for the first one's deletion."""
 
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -37,10 +41,10 @@ _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 class Remover:
     """Carries out the deletions of a plan."""
 
-    def __init__(self, api: ApiConnection, cache: Cache, lanes: Lanes) -> None:
+    def __init__(self, api: ApiConnection, cache: Cache) -> None:
         self._api = api
         self._cache = cache
-        self._lanes = lanes
+        self._lanes = Lanes(CONCURRENT_DELETES)
 
     async def delete_pods(self, action: DeletePods, job: Job) -> None:
         """Delete pods by collection: small slices share a request, a large one takes several.
@@ -74,15 +78,19 @@ class Remover:
         await self._lanes.run(requests, delete)
 
     async def _delete_first(self, pod: Pod, action: DeletePods) -> None:
-        """Delete one pod unless it has changed, for it may have ended, which a collection would look at."""
+        """Delete one pod, unless it has changed since it was seen: it may have ended, and then it is to stay.
+
+        The collections that follow are for this pod as well, so an error here is none.
+        """
         metadata = pod.metadata
-        with suppress(NotFound, Conflict):
-            await self._api.delete(
-                f"{paths.pods(metadata.namespace)}/{metadata.name}",
-                uid=metadata.uid,
-                version=metadata.resource_version,
-                grace_seconds=action.grace_seconds,
-            )
+        with suppress(SlipwayClusterError, TimeoutError):
+            async with asyncio.timeout(FIRST_SECONDS):
+                await self._api.delete(
+                    f"{paths.pods(metadata.namespace)}/{metadata.name}",
+                    uid=metadata.uid,
+                    version=metadata.resource_version,
+                    grace_seconds=action.grace_seconds,
+                )
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
         """Delete every pod of a job that is gone; the garbage collector does only twenty a second."""

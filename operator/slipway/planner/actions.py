@@ -53,8 +53,8 @@ class CreatePods:
     pools: Mapping[int, str] = field(default_factory=dict)
     """By slice: the node pool that the pods it has are pinned to, or "" for one that affinity finds.
 
-    Slices that are not named may be pinned to free node pools; others than those of the slots are in the way of those
-    that are not.
+    Slices that are not named may be pinned to free node pools. Slices without a slot here are named so that those that
+    affinity places keep out of their pools.
     """
 
 

@@ -267,9 +267,12 @@ def _pools(draft: Draft) -> dict[int, str]:
         return {}
     before = draft.status.attempts[1:2]
     doubtful = bool(before) and before[0].reason in (budgets.POOL_TAKEN, budgets.CAPACITY_RELEASED)
-    if doubtful or draft.resolved.schedule_seconds < PINNING_TAKES:
-        return dict.fromkeys(sorted({slot[0] for slot in draft.seen.absent if slot != HEAD}), "")
-    return {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot != HEAD}
+    settled = {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot != HEAD}
+    # Slices that wait keep out of pools that another process has chosen; chosen anew, others might be theirs.
+    waited_for = not draft.seen.begun_here and "" in settled.values()
+    if doubtful or waited_for or draft.resolved.schedule_seconds < PINNING_TAKES:
+        return dict.fromkeys(sorted({slot[0] for slot in draft.seen.absent if slot != HEAD}), "") | settled
+    return settled
 
 
 def _surroundings(draft: Draft, number: int) -> tuple[Action, ...]:

@@ -61,6 +61,8 @@ def suits(node: Node, selector: Mapping[str, str]) -> bool:
     labels, ready = node.metadata.labels, node.ready
     if any(labels.get(key) != value for key, value in selector.items()) or ready is None or ready.status != "True":
         return False
+    if node.spec.unschedulable:
+        return False
     asked = {names.TPU_RESOURCE} | (selector.keys() & {names.NODE_SPOT})
     return all(taint.key in asked for taint in node.spec.taints)
 

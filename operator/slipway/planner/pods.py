@@ -94,7 +94,7 @@ class PodFactory:
         return bool(says) or self._spec.priority_class_name is not None or names.QUEUE_LABEL in labels
 
     def suits(self, node: Node) -> bool:
-        """Whether workers may run on a node, as far as selectors and taints say."""
+        """Whether workers of slices that are not pinned may run on a node, as far as selectors and taints say."""
         return placement.suits(node, self._selector)
 
     @cached_property

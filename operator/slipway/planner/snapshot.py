@@ -286,9 +286,11 @@ class NodeMetadata(Part, frozen=True):
 
 
 class NodeSpec(Part, frozen=True):
-    """Taints of a node."""
+    """Whom a node keeps out."""
 
     taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    """Closed by hand; the taint of that name comes a moment later."""
 
 
 class NodeStatus(Part, frozen=True):
