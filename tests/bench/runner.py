@@ -85,12 +85,12 @@ def _order(entry: Entry, repetition: int) -> list[str]:
 
 async def turn(there: Place, workload: Workload, kind: type[System], repetition: int) -> list[Record]:
     """One turn of one system; nothing of it is left."""
-    # With ten thousand pods in the observer a collection of garbage would stop the clock of what is measured.
-    gc.collect()
-    gc.disable()
     system = kind(there)
     await system.start()
     try:
+        # With ten thousand pods in the observer a collection of garbage would stop the clock of what is measured.
+        gc.collect()
+        gc.disable()
         async with Observer(there.api, system.pods, system.selector) as observer:
             await system.prepare(workload.jobs)
             one = Turn(there, system, observer, repetition)

@@ -95,25 +95,28 @@ def test_a_slice_without_a_free_pool_leaves_its_siblings_theirs(cluster_jobs: Jo
         pods = jobs.kubectl.get("pods", "--all-namespaces")["items"]
         return names.isdisjoint(pod["spec"].get("nodeName") for pod in pods)
 
+    def waiting() -> list[Any]:
+        return [pod for pod in jobs.pods() if "nodeName" not in pod["spec"]]
+
     jobs.until_true("the pods of other tests gone", free)
-    closed = nodes[0]["metadata"]
-    jobs.kubectl("cordon", closed["name"])
+    closed = nodes[0]["metadata"]["labels"][POOL]
+    jobs.kubectl("cordon", "-l", f"{POOL}={closed}")
     try:
         jobs.apply(**(TPU | {"slices": 4}))
         jobs.until("WaitingForCapacity")
-        waiting = [pod for pod in jobs.pods() if "nodeName" not in pod["spec"]]
-        assert {pod["metadata"]["labels"]["slipway.dev/slice"] for pod in waiting} == {"3"}
+        jobs.until_true("three slices on their nodes", lambda: len(waiting()) == 2)
+        assert {pod["metadata"]["labels"]["slipway.dev/slice"] for pod in waiting()} == {"3"}
         given = {pool for _, pool, _ in pinned(jobs)} - {""}
         assert len(given) == 3
-        for pod in waiting:
+        for pod in waiting():
             rules = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
             [rule] = rules["nodeSelectorTerms"][0]["matchExpressions"]
             assert (rule["key"], rule["operator"], set(rule["values"])) == (POOL, "NotIn", given)
     finally:
-        jobs.kubectl("uncordon", closed["name"])
+        jobs.kubectl("uncordon", "-l", f"{POOL}={closed}")
     assert jobs.until("Running")["attempt"] == 0
-    last = [pod["spec"]["nodeName"] for pod in jobs.pods() if pod["metadata"]["labels"]["slipway.dev/slice"] == "3"]
-    assert closed["name"] in last
+    last = {pod["spec"]["nodeName"] for pod in jobs.pods() if pod["metadata"]["labels"]["slipway.dev/slice"] == "3"}
+    assert last == {node["metadata"]["name"] for node in nodes if node["metadata"]["labels"][POOL] == closed}
 
 
 def occupant(name: str, pool: str) -> dict[str, Any]:

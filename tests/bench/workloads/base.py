@@ -60,11 +60,11 @@ class Turn:
             raise Unfit(f"{self.system.name}: only {self.running()} pods run")
 
     async def until_at_rest(self) -> None:
-        """Wait for what the system still has to write of what happened before; it may never be done."""
+        """Wait for what the system, and who works for it, still write of what happened; they may never be done."""
         for _ in range(int(PATIENCE_SECONDS / IDLE_SECONDS)):
             begin = datetime.now(UTC)
             await asyncio.sleep(IDLE_SECONDS)
-            if not audit.writes(audit.requests(self.place.audit_log, begin, datetime.now(UTC)), self.system.name):
+            if not audit.writes(audit.requests(self.place.audit_log, begin, datetime.now(UTC))):
                 return
 
     def running(self) -> int:
