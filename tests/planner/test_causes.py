@@ -249,6 +249,21 @@ def test_a_start_timeout_is_a_failure_with_the_kubelets_words() -> None:  # B-52
     assert "ImagePullBackOff Back-off pulling image busybox:1" in (ended.message or "")
 
 
+@pytest.mark.parametrize("seconds", [0, 1], ids=["in the same second", "a second later"])
+def test_what_hits_a_host_after_its_start_timeout_is_not_the_cause(seconds: int) -> None:
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
+    for handle in world.all_pods():
+        handle.binds().waits("ImagePullBackOff", "Back-off pulling image busybox:1")
+    world.step(seconds=61)
+    ended = world.status.attempts[0]
+    assert (ended.reason, ended.root and (ended.root.slice, ended.root.host)) == ("StartTimeout", (0, 0))
+    world.now += timedelta(seconds=seconds)
+    world.taint("node-0-0", "cloud.google.com/impending-node-termination")
+    world.pod(0, 0).is_deleted(1).exits(137, reason="ContainerStatusUnknown")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.attempts[1].cause) == ("StartTimeout", Cause.FAILURE)
+
+
 def test_a_machine_in_trouble_is_not_blamed_on_the_image_it_does_not_start() -> None:
     world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
     world.pod(0, 0).binds()

@@ -157,7 +157,11 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
     attempt = draft.attempt
     assert attempt is not None
     fresh = {(one.slice, one.host): one for one in draft.seen.evidence}
-    if (noted := recorded(attempt)) is not None:
+    noted = recorded(attempt)
+    if noted is not None and noted.rule is START_TIMEOUT:
+        # It is about all pods that wait; what has hit the one it names since then is another matter.
+        return first_cause((noted, *fresh.values()))
+    if noted is not None:
         place = (noted.slice, noted.host)
         if place not in fresh and _end_reported(draft, attempt, place):
             noted = replace(noted, confirmed=True)

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from slipway.api.status import Attempt, Cause, Root
-from slipway.planner.causes import BY_REASON, RULES, Evidence
+from slipway.planner.causes import BY_REASON, RULES, START_TIMEOUT, Evidence
 
-_ORDER = {rule.reason: position for position, rule in enumerate(RULES)}
+# Whatever was seen before a start timeout has ended the attempt itself, so in the second of the timeout it came later.
+_ORDER = {rule.reason: position for position, rule in enumerate((START_TIMEOUT, *RULES))}
 
 
 def first_cause(evidence: Iterable[Evidence]) -> Evidence | None:
