@@ -180,6 +180,8 @@ def namespace_of() -> Iterator[Callable[[NativeCluster], Kubectl]]:
     def make(cluster: NativeCluster) -> Kubectl:
         kubectl = kubectl_for(cluster, f"t-{uuid4().hex[:8]}")
         kubectl("create", "namespace", kubectl.namespace)
+        # Pods are refused until a controller has made it.
+        kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
         made.append(kubectl)
         return kubectl
 
