@@ -272,7 +272,7 @@ def _pools(draft: Draft) -> dict[int, str]:
     before = draft.status.attempts[1:2]
     doubtful = bool(before) and before[0].reason in (budgets.POOL_TAKEN, budgets.CAPACITY_RELEASED)
     settled = {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot != HEAD}
-    # Slices that wait keep out of pools that another process has chosen; chosen anew, others might be theirs.
+    # A slice that waits keeps out of the pools that another process chose; it may wait for what we would choose now.
     waited_for = not draft.seen.begun_here and "" in settled.values()
     if doubtful or waited_for or draft.resolved.schedule_seconds < PINNING_TAKES:
         return dict.fromkeys(sorted({slot[0] for slot in draft.seen.absent if slot != HEAD}), "") | settled
