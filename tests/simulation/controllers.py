@@ -173,7 +173,7 @@ class Controllers:
         """A free host that has the labels asked for; with affinity, in the pool of its slice or in one without any."""
         used: set[str] = set()
         mine: set[str] = set()
-        taken: set[str] = set()
+        taken = set(record.kept_out)
         for other in self._store.pods.values():
             node = other.pod.spec.node_name
             if not node or other.pod.status.phase in ENDED_PHASES:
@@ -186,7 +186,7 @@ class Controllers:
                 elif other.exclusive or record.exclusive:
                     taken.add(pool)
         for machine in self._cluster.machines.values():
-            if machine.name in used or machine.pool in taken | record.kept_out or not self._open(machine):
+            if machine.name in used or machine.pool in taken or not self._open(machine):
                 continue
             if record.exclusive and mine and machine.pool not in mine:
                 continue

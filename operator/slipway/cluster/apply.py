@@ -265,8 +265,8 @@ class Applier:
                 await self._api.delete(path, uid=uid)
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
-        unpinned = PodFactory(job, self._cache.settings)
-        factory = unpinned.pinned(self._pools(action, unpinned, job))
+        pools = self._pools(action, PodFactory(job, self._cache.settings), job)
+        factory = PodFactory(job, self._cache.settings, pools)
 
         async def create(slot: Slot) -> None:
             if not self._is_current(job):

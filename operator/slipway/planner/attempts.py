@@ -158,14 +158,15 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
     assert attempt is not None
     fresh = {(one.slice, one.host): one for one in draft.seen.evidence}
     noted = recorded(attempt)
-    if noted is not None and noted.rule is START_TIMEOUT:
+    if noted is None:
+        return first_cause(fresh.values())
+    if noted.rule is START_TIMEOUT:
         # It is about all pods that wait; what has hit the one it names since then is another matter.
         return first_cause((noted, *fresh.values()))
-    if noted is not None:
-        place = (noted.slice, noted.host)
-        if place not in fresh and _end_reported(draft, attempt, place):
-            noted = replace(noted, confirmed=True)
-        fresh[place] = combined(noted, fresh.get(place, noted))
+    place = (noted.slice, noted.host)
+    if place not in fresh and _end_reported(draft, attempt, place):
+        noted = replace(noted, confirmed=True)
+    fresh[place] = combined(noted, fresh.get(place, noted))
     return first_cause(fresh.values())
 
 

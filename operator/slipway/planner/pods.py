@@ -62,7 +62,7 @@ class PodFactory:
     """
 
     def __init__(self, job: Job, settings: Settings, pools: Mapping[int, str] | None = None) -> None:
-        """`pools` are the node pools that slices are pinned to; affinity finds those of slices that have none here."""
+        """`pools` are the node pools that slices are pinned to; affinity finds those that are missing or empty."""
         if job.spec is None:
             raise ValueError(f"SliceJob {job.namespace}/{job.name} has no readable spec: {job.problem}")
         self._job = job
@@ -71,10 +71,6 @@ class PodFactory:
         self._resolved = resolve(job.spec, settings)
         self._pools = {index: pool for index, pool in (pools or {}).items() if pool}
         self._slices: dict[tuple[int, int], tuple[Body, Body]] = {}
-
-    def pinned(self, pools: Mapping[int, str]) -> "PodFactory":
-        """One that makes the same pods, with slices pinned to these node pools where they are not empty."""
-        return PodFactory(self._job, self._settings, pools)
 
     @property
     def pool_hosts(self) -> int:

@@ -101,7 +101,7 @@ class Ceiling(System):
         factory = PodFactory(owner, Settings())
         slots = [(one, host) for one in range(job.shape.slices) for host in range(job.shape.hosts)]
         if factory.pool_hosts:
-            factory = factory.pinned(dict(enumerate(self._pools(job))))
+            factory = PodFactory(owner, Settings(), dict(enumerate(self._pools(job))))
         return {
             "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
             "service": service(owner) if self.with_service and attempt == 0 else None,
