@@ -19,6 +19,7 @@ from slipway.planner.actions import (
     DeletePods,
     ForceDeletePod,
     ListPods,
+    LookAtNodes,
     Plan,
 )
 from slipway.planner.pods import PodFactory, service
@@ -307,6 +308,15 @@ async def test_pods_of_other_attempts_stay(bench: Bench) -> None:
     job = await bench.job(hosts=1)
     await bench.act(job, CreatePods(0, ((0, 0),)), CreatePods(1, ((0, 0),)), DeletePods(0, (0,), 5))
     assert list(await bench.pods()) == ["train-1-0-0"]
+
+
+async def test_unknown_nodes_are_known_or_lost_after_a_look(bench: Bench) -> None:
+    job = await bench.job()
+    [node, *_] = (await bench.api.list(paths.NODES, JsonObject)).items
+    name = node["metadata"]["name"]
+    assert await bench.act(job, LookAtNodes((name, "no-such-node"))) == 0
+    snapshot = bench.now()
+    assert (set(snapshot.nodes), set(snapshot.lost_nodes)) == ({name}, {"no-such-node"})
 
 
 @pytest.fixture

@@ -213,14 +213,24 @@ def test_a_node_made_anew_replaces_the_old_one_and_outlives_its_deletion() -> No
     assert nodes.view["n1"].metadata.uid == "new"
 
 
-def test_a_lost_node_is_remembered_until_one_of_its_name_comes() -> None:
+def test_only_the_api_servers_word_makes_a_node_lost_and_only_until_one_of_its_name_comes() -> None:
     nodes = NodeStore(lambda: datetime(2026, 1, 1, tzinfo=UTC))
     nodes.observe(Applied(node(version=1)))
+    assert nodes.observe(Deleted(node(version=2))) == ("n1",)
+    assert "n1" not in nodes.view
     assert not nodes.lost
-    nodes.observe(Deleted(node(version=2)))
+    nodes.denied("n1")
     assert nodes.lost == {"n1": datetime(2026, 1, 1, tzinfo=UTC)}
     nodes.observe(Applied(node(version=3, uid="another")))
     assert not nodes.lost
-    nodes.went("n1")
+    nodes.denied("n1")
     assert "n1" not in nodes.view
     assert "n1" in nodes.lost
+
+
+def test_a_watch_that_lags_does_not_bring_back_the_node_that_another_has_replaced() -> None:
+    nodes = NodeStore(lambda: datetime.now(UTC))
+    nodes.observe(Applied(node(version=9, uid="old")))
+    nodes.applied(node(version=12, uid="new"))
+    assert not nodes.observe(Applied(node(version=10, uid="old", ready="Unknown")))
+    assert nodes.view["n1"].metadata.uid == "new"

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from slipway.api.status import Cause, Phase
-from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, LookAtNodes
+from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, ListPods, LookAtNodes
 from slipway.planner.snapshot import NAME_TAKEN, Rejection
 
-from .build import World, actions_of
+from .build import World, a_node, actions_of
 
 
 def test_a_new_job_asks_the_api_server_before_anything_exists() -> None:
@@ -165,6 +165,33 @@ def test_a_node_that_is_merely_unknown_is_asked_for_and_proves_nothing() -> None
     decision = world.step()
     assert actions_of(decision, LookAtNodes) == [LookAtNodes(("node-0-1",))]
     assert world.status.phase is Phase.RUNNING
+
+
+def test_nodes_of_pods_that_outlive_their_attempt_or_job_are_asked_for_too() -> None:
+    world = World(slices=1, hosts=2, retries={"maxFailures": 0}).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    del world.nodes["node-0-1"]
+    assert actions_of(world.step(), LookAtNodes) == [LookAtNodes(("node-0-1",))]
+    world.status = world.status.model_copy(update={"phase": Phase.FAILED})
+    assert actions_of(world.plan(), LookAtNodes) == [LookAtNodes(("node-0-1",))]
+
+
+@pytest.mark.parametrize("went", ["its node is gone", "another node has its name"])
+def test_a_host_whose_machine_is_gone_may_have_succeeded_before_though_no_watch_has_shown_it(went: str) -> None:
+    world = World(slices=1, hosts=1).run()
+    world.lists = False
+    if went == "its node is gone":
+        world.lose_node("node-0-0")
+    else:
+        world.nodes["node-0-0"] = a_node("node-0-0", created=world.now)
+    decision = world.step()
+    assert actions_of(decision, ListPods) == [ListPods()]
+    assert world.attempt.end_time is None
+    world.pod(0, 0).exits(0)
+    world.listed_at = world.now
+    world.step()
+    assert world.status.phase is Phase.SUCCEEDED
 
 
 def test_a_node_that_was_lost_and_came_back_under_its_name_is_not_lost_again() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slipway.api.status import Cause
-from slipway.planner.actions import DeletePods, ListPods
+from slipway.planner.actions import DeletePods, ListPods, LookAtNodes
 from slipway.planner.causes import RULES
 
 from .build import PodHandle, Scenario, World, a_node, actions_of
@@ -262,6 +262,17 @@ def test_what_hits_a_host_after_its_start_timeout_is_not_the_cause(seconds: int)
     world.pod(0, 0).is_deleted(1).exits(137, reason="ContainerStatusUnknown")
     world.until_restarted()
     assert (world.status.attempts[1].reason, world.status.attempts[1].cause) == ("StartTimeout", Cause.FAILURE)
+
+
+def test_a_start_timeout_waits_until_it_is_known_whether_the_machine_is_there() -> None:
+    world = World(slices=1, hosts=1, timeouts={"startSeconds": 60}).begin()
+    world.pod(0, 0).binds().waits("ImagePullBackOff")
+    node = world.nodes.pop("node-0-0")
+    assert actions_of(world.step(seconds=61), LookAtNodes) == [LookAtNodes(("node-0-0",))]
+    assert world.attempt.end_time is None
+    world.nodes["node-0-0"] = node
+    world.step()
+    assert world.attempt.reason == "StartTimeout"
 
 
 def test_a_machine_in_trouble_is_not_blamed_on_the_image_it_does_not_start() -> None:

@@ -208,7 +208,7 @@ class Applier:
             try:
                 self._cache.nodes.applied(await self._api.get(paths.node(name), Node))
             except NotFound:
-                self._cache.nodes.went(name)
+                self._cache.nodes.denied(name)
 
         await self._lanes.run(action.names, look)
         return NOW

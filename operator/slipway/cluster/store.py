@@ -15,7 +15,7 @@ import msgspec
 from slipway.api import names
 from slipway.cluster.graveyard import Graveyard
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
-from slipway.planner.snapshot import ENDED_PHASES, Node, Pod, Vanished
+from slipway.planner.snapshot import Node, Pod, Vanished
 
 Key = tuple[str, str]
 """(namespace, name) of a SliceJob."""
@@ -42,7 +42,7 @@ def version_of(thing: Pod | Node) -> int:
 
 def _places(pod: Pod) -> tuple[tuple[str, str], ...]:
     """What a pod that has not ended takes up: the node it is bound to, the node pool it is pinned to."""
-    if pod.status.phase in ENDED_PHASES:
+    if not pod.may_run:
         return ()
     held = (("node", pod.spec.node_name), ("pool", pod.metadata.labels.node_pool))
     return tuple(place for place in held if place[1])
@@ -268,7 +268,10 @@ class NodeStore:
         self.watched = True
         """Whether nodes may be watched at all."""
         self.lost: Final[Mapping[str, datetime]] = MappingProxyType(self._lost)
-        """Nodes that went, and when that was noticed; one that comes back is no longer among them."""
+        """Nodes that the API server denies, and since when; one that comes back is no longer among them.
+
+        The watch only makes a node unknown: it lags, and a younger one of that name may be there already.
+        """
         self._listing: dict[str, Node] | None = None
         self.view: Final[Mapping[str, Node]] = MappingProxyType(self._nodes)
         """All nodes, read-only and always current."""
@@ -287,7 +290,7 @@ class NodeStore:
                 known = self._nodes.get(node.metadata.name)
                 if known is None or known.metadata.uid != node.metadata.uid:
                     return ()
-                return self.went(node.metadata.name)
+                return self._dropped(node.metadata.name)
             case Init():
                 self._listing = {}
                 return ()
@@ -295,21 +298,24 @@ class NodeStore:
                 listed, self._listing = self._listing or {}, None
                 gone = [name for name in self._nodes if name not in listed]
                 for name in gone:
-                    self.went(name)
+                    self._dropped(name)
                 return [*gone, *(name for node in listed.values() for name in self.applied(node))]
 
-    def went(self, name: str) -> Collection[str]:
-        """Take it that a node is gone, by the watch's word or the API server's."""
-        self._regroup(self._nodes.pop(name, None), None)
+    def denied(self, name: str) -> None:
+        """Take the API server's word that there is no such node."""
+        self._dropped(name)
         self._lost[name] = self._now()
         while len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
+
+    def _dropped(self, name: str) -> Collection[str]:
+        self._regroup(self._nodes.pop(name, None), None)
         return (name,)
 
     def applied(self, node: Node) -> Collection[str]:
         """Take a node as the watch shows it, or as the server answered our own request."""
         known = self._nodes.get(node.metadata.name)
-        if known is not None and known.metadata.uid == node.metadata.uid and version_of(node) <= version_of(known):
+        if known is not None and version_of(node) <= version_of(known):
             return ()
         self._nodes[node.metadata.name] = node
         self._regroup(known, node)

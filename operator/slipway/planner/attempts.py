@@ -42,13 +42,24 @@ def _follow_active(draft: Draft) -> None:
     if seen.done:
         _succeed(draft)
     elif (cause := first_cause(seen.evidence)) is not None:
-        _end(draft, cause)
+        if _is_sure(draft, cause):
+            _end(draft, cause)
     elif seen.unwitnessed:
         _give_up_unwitnessed(draft)
     elif draft.active and draft.active.running_time is None and seen.all_started:
         _record_running(draft)
     elif draft.active and draft.active.running_time is None and (late := _start_timeout(draft)) is not None:
         _end(draft, late)
+
+
+def _is_sure(draft: Draft, cause: Evidence) -> bool:
+    """Whether the pod that explains it was really hit; one on a machine that is gone may have succeeded unseen.
+
+    Pods and nodes come through different watches, and that of the pods may be the one that lags.
+    """
+    pod = draft.seen.live.get((cause.slice, cause.host))
+    gone = draft.snapshot.machine_gone_since(pod) if pod is not None and not (pod.going or pod.ended) else None
+    return gone is None or draft.reached(gone)
 
 
 def _give_up_unwitnessed(draft: Draft) -> None:

@@ -6,6 +6,7 @@ forced, and a node that merely fell silent keeps the fence closed: its container
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import Final
 
 from slipway.api import names
@@ -25,8 +26,11 @@ def closed(draft: Draft) -> bool:
 
 
 def unknown_nodes(draft: Draft) -> tuple[str, ...]:
-    """Nodes of the attempt's pods of which it is not known whether they are there; they may explain how it ended."""
-    return draft.snapshot.unknown_nodes(draft.seen.live.values()) if not draft.finished else ()
+    """Nodes of which it is not known whether they are there, of pods whose end they may explain, or that may run."""
+    if draft.finished:
+        return draft.snapshot.unknown_nodes(draft.seen.may_run)
+    strays = (pod for pod in draft.seen.strays if pod.may_run)
+    return draft.snapshot.unknown_nodes(chain(draft.seen.live.values(), strays))
 
 
 def clear(draft: Draft) -> None:

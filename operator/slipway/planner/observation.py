@@ -11,7 +11,7 @@ from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, HostState, Resolved
 from slipway.planner.causes import BY_REASON, Evidence, Facts, judge, ours_from
-from slipway.planner.snapshot import ENDED_PHASES, HEAD, Pod, Slot, Snapshot, Vanished
+from slipway.planner.snapshot import HEAD, Pod, Slot, Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
@@ -109,7 +109,7 @@ def observe(
         wanted=wanted,
         live=live,
         succeeded=succeeded,
-        may_run=tuple(pod for pod in (*live.values(), *strays) if _may_run(pod)),
+        may_run=tuple(pod for pod in (*live.values(), *strays) if pod.may_run),
         started=succeeded | {slot for slot, pod in live.items() if pod.started},
         begun_here=snapshot.begun_here == number,
         evidence=tuple(judging.evidence),
@@ -193,15 +193,6 @@ def _untraced(snapshot: Snapshot, number: int, slot: Slot, now: datetime) -> Evi
         pod=name,
         confirmed=False,
     )
-
-
-def _may_run(pod: Pod) -> bool:
-    """Whether a container of the pod may run, or be started anew.
-
-    A machine that comes back with an empty disk starts every pod of its node whose phase does not say that it has
-    ended, whatever is said of its containers.
-    """
-    return pod.status.phase not in ENDED_PHASES
 
 
 def _counts(

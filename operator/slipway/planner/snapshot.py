@@ -167,6 +167,15 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         return self.status.phase in ENDED_PHASES or self.ending
 
     @cached_property
+    def may_run(self) -> bool:
+        """Whether a container of the pod may run, or be started anew.
+
+        A machine that comes back with an empty disk starts every pod of its node whose phase does not say that it has
+        ended, whatever is said of its containers.
+        """
+        return self.status.phase not in ENDED_PHASES
+
+    @cached_property
     def ending(self) -> bool:
         """Whether all containers have ended although the phase does not say so yet: kubelets report that later."""
         containers = self.status.container_statuses
@@ -412,7 +421,7 @@ class Snapshot:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     """Known nodes by name; may hold more than this job's."""
     lost_nodes: Mapping[str, datetime] = field(default_factory=dict)
-    """Nodes that are known to be gone, and since when."""
+    """Nodes that the API server denies, and since when."""
     nodes_watched: bool = True
     """Whether nodes can be seen at all."""
     checked: bool = False
@@ -434,25 +443,31 @@ class Snapshot:
     settings: Settings = Settings()
 
     def machine_gone(self, pod: Pod) -> bool:
-        """Whether the machine a pod was bound to is gone: its node was lost, or a younger one has its name.
+        """Whether the machine a pod was bound to is gone: its node was lost, or a younger one has its name."""
+        return self.machine_gone_since(pod) is not None
+
+    def machine_gone_since(self, pod: Pod) -> datetime | None:
+        """By when the machine a pod was bound to was gone; None when it may be there.
 
         A node that is merely unknown proves nothing: pods and nodes come through different watches, and a pod may
         be seen on a new node before the node itself.
         """
         name, since = pod.spec.node_name, pod.bound_at
         if not name:
-            return False
+            return None
         node = self.nodes.get(name)
         if node is None:
             lost = self.lost_nodes.get(name)
-            return lost is not None and (since is None or since <= lost)
+            return lost if lost is not None and (since is None or since <= lost) else None
         created = node.metadata.creation_timestamp
-        return created is not None and since is not None and created > since
+        return created if created is not None and since is not None and created > since else None
 
     def machine_well(self, pod: Pod) -> bool:
-        """Whether nothing is known to be wrong with the machine a pod was bound to."""
+        """Whether nothing is wrong with the machine a pod was bound to, as far as nodes can be seen."""
         node = self.nodes.get(pod.spec.node_name)
-        if node is not None and node.ready is not None and node.ready.status != "True":
+        if node is None:
+            return not self.nodes_watched
+        if node.ready is not None and node.ready.status != "True":
             return False
         return not self.machine_gone(pod)
 
