@@ -252,3 +252,35 @@ def test_a_pod_deleted_after_a_peer_had_failed_does_not_explain_that_failure() -
     world.pod(0, 1).is_deleted()
     world.until_restarted()
     assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("EvictionByEvictionAPI", Cause.FAILURE),
+        ("PreemptionByScheduler", Cause.FAILURE),
+        ("TerminationByKubelet", Cause.FAILURE),
+        ("DeletionByTaintManager", Cause.PREEMPTION),
+        ("DeletionByPodGC", Cause.PREEMPTION),
+    ],
+)
+def test_a_disruption_explains_an_earlier_failure_only_when_it_tells_of_a_machine_that_died_before(
+    reason: str, cause: Cause
+) -> None:
+    world = World(slices=2, hosts=1).run()
+    world.pod(1, 0).exits(1)
+    world.now += timedelta(seconds=1)
+    # Nobody saw how its container ended.
+    world.pod(0, 0).has("DisruptionTarget", reason).is_deleted().vanishes()
+    world.until_restarted()
+    assert world.status.attempts[1].cause is cause
+
+
+def test_a_disruption_on_a_machine_in_trouble_says_nothing_about_when_that_began() -> None:
+    world = World(slices=2, hosts=1).run()
+    world.pod(1, 0).exits(1)
+    world.now += timedelta(seconds=1)
+    world.pod(0, 0).has("DisruptionTarget", "EvictionByEvictionAPI").is_deleted().vanishes()
+    world.lose_node("node-0-0")
+    world.until_restarted()
+    assert world.status.attempts[1].cause is Cause.PREEMPTION

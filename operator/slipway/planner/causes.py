@@ -27,6 +27,9 @@ SKEW: Final = timedelta(seconds=5)
 
 _NODE_REASONS: Final = ("Shutdown", "Terminated", "NodeShutdown", "NodeLost", "Preempting", "Preempted")
 _ADMISSION_REASONS: Final = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
+_AFTER_A_MACHINE: Final = ("DeletionByTaintManager", "DeletionByPodGC")
+"""Reasons of a disruption that comes long after the machine's own."""
+
 _RESTARTED: Final = (255, "Unknown")
 """Exit code and reason that containerd gives for containers that a restart of the machine took."""
 
@@ -98,6 +101,12 @@ class Facts:
     def disruption(self) -> PodCondition | None:
         """The disruption that reached the pod before its container ended by itself."""
         return self._before_end(self.pod.condition("DisruptionTarget"))
+
+    @property
+    def disrupted_by_machine(self) -> bool:
+        """Whether the disruption only followed from what its machine had suffered before."""
+        found = self.disruption
+        return bool(self.node_trouble) or (found is not None and found.reason in _AFTER_A_MACHINE)
 
     @property
     def queue_eviction(self) -> PodCondition | None:
@@ -392,10 +401,6 @@ def _evidence(rule: Rule, seen: str, facts: Facts) -> Evidence:
     where = f"{names.place_of(pod.slot)} (pod {pod.metadata.name}"
     where += f" on node {pod.spec.node_name})" if pod.spec.node_name else ")"
     line = last_line(log) if rule.outranked else ""
-    # When a machine died nobody knows, though another in its place may refuse its pods; a deletion says when it was
-    # asked for.
-    dated = rule.reason == "PodDeleted" and pod.going_since is not None
-    taken = rule.cause is Cause.PREEMPTION or (rule.reason == "RefusedByNode" and facts.node_replaced)
     return Evidence(
         rule=rule,
         time=_time(rule, facts),
@@ -406,8 +411,22 @@ def _evidence(rule: Rule, seen: str, facts: Facts) -> Evidence:
         node=pod.spec.node_name or None,
         exit_code=end.exit_code if end else None,
         log=log,
-        confirmed=dated or not (facts.lost and taken),
+        confirmed=_confirmed(rule, facts),
     )
+
+
+def _confirmed(rule: Rule, facts: Facts) -> bool:
+    """Whether it is known when it happened: nobody knows when a machine died.
+
+    Another in its place may refuse its pods, and be the first to tell.
+    """
+    taken = rule.cause is Cause.PREEMPTION or (rule.reason == "RefusedByNode" and facts.node_replaced)
+    if not (facts.lost and taken):
+        return True
+    # Whoever asked for the pod's end dated that, unless it was because of its machine.
+    if rule.reason == "Disrupted":
+        return not facts.disrupted_by_machine
+    return rule.reason == "PodDeleted" and facts.pod.going_since is not None
 
 
 def _time(rule: Rule, facts: Facts) -> datetime:
