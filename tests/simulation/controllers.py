@@ -155,7 +155,10 @@ class Controllers:
 
     def _schedule(self) -> None:
         self._scheduling = False
-        for record in list(self._store.pods.values()):
+        waiting = list(self._store.pods.values())
+        # Which of many new pods it hears of first is anybody's guess.
+        self._rng.shuffle(waiting)
+        for record in waiting:
             pod = record.pod
             if pod.spec.node_name or pod.going or pod.ended:
                 continue

@@ -128,7 +128,11 @@ class Faults:
         )
         for record in list(self._store.pods.values()):
             container = machine.containers.get(record.uid)
-            if container is None or not container.running or record.pod.ended:
+            if record.pod.spec.node_name != machine.name or record.pod.ended:
+                continue
+            if container is None or not container.running:
+                if container is None or container.ending is None:
+                    self._cluster.silent(record)
                 continue
             if not container.stopping:
                 pods.disrupt(self._store, record, "TerminationByKubelet", NODE_SHUTDOWN[1])

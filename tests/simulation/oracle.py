@@ -14,15 +14,19 @@ OOM (design 5.4). Allowances, each for a case that the rules or the evidence lea
 5. A pod of which, when the attempt ended or was charged, the judging process had not been shown the newest version
    (its watch was cut) while something is wrong with its node: it looks lost, and preemption is right.
 6. A machine that only fell silent: its peers crash, and when it comes back its kubelet confirms an end that looks
-   like any other. Preemption and failure are both right.
+   like any other. Or one that was about to go before its pod ran: nobody ever confirms an end. Preemption and failure
+   are both right.
 7. A program that ended by itself in the same second in which its pod was asked to go: it may have been told to.
 8. A program that exits 137 or 143 by itself on a machine that is in trouble within two minutes: the rule takes it for
    killed with its machine.
 9. A start timeout is noticed by whoever looks after it, not when it passes: anything else that has hit the attempt by
    then may be named.
+10. A program that runs out of memory after its pod was asked to go: of what hit one pod the table's order decides, and
+   there OOM comes first; by time it was the other. Both are right.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import combinations
 
 from slipway.api.status import Cause
@@ -50,7 +54,7 @@ def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool]) -> set[Cause
 
 def _verdict(blows: list[Blow], peers: list[Blow]) -> set[Cause]:
     lost = [blow for blow in blows if blow.kind is Kind.LOST]
-    dated = [blow for blow in blows if blow.kind not in (Kind.LOST, Kind.SILENT, Kind.STUCK)]
+    dated = _dated([blow for blow in blows if blow.kind not in (Kind.LOST, Kind.SILENT, Kind.STUCK)])
     right: set[Cause] = set()
     if any(blow.kind is Kind.SILENT for blow in blows):
         right |= {Cause.PREEMPTION, Cause.FAILURE}
@@ -61,6 +65,12 @@ def _verdict(blows: list[Blow], peers: list[Blow]) -> set[Cause]:
     elif peers and not right:
         right.add(Cause.FAILURE)
     return right | {blow.cause for blow in blows if blow.kind is Kind.STUCK and _first_or_as_early(blow, dated)}
+
+
+def _dated(blows: list[Blow]) -> list[Blow]:
+    """With an OOM as early as the first that hit its pod."""
+    first = {blow.uid: blow.time for blow in sorted(blows, key=lambda one: one.time, reverse=True)}
+    return [replace(blow, time=first[blow.uid]) if blow.kind is Kind.OOM else blow for blow in blows]
 
 
 def _first_or_as_early(stuck: Blow, dated: list[Blow]) -> bool:
