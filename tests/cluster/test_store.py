@@ -6,7 +6,7 @@ import pytest
 from slipway.cluster.store import ASKED_SECONDS, NodeStore, PodStore
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
 from slipway.planner.snapshot import Node, Pod
-from tests.cluster.things import Time, node, pod, pod_json
+from tests.cluster.things import Time, node, node_json, pod, pod_json
 
 KEY = ("ns", "train")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -203,6 +203,18 @@ def test_a_node_that_only_reports_itself_again_is_no_news() -> None:
     assert nodes.observe(Applied(node(version=1)))
     assert not nodes.observe(Applied(node(version=2)))
     assert nodes.observe(Applied(node(version=3, ready="Unknown")))
+
+
+def test_conditions_that_nobody_asks_about_are_neither_kept_nor_news() -> None:
+    def seen(version: int, pressure: str) -> Node:
+        body = node_json(version=version)
+        body["status"]["conditions"].append({"type": "MemoryPressure", "status": pressure})
+        return msgspec.convert(body, Node)
+
+    nodes = NodeStore(lambda: datetime.now(UTC))
+    nodes.observe(Applied(seen(1, "False")))
+    assert [one.type for one in nodes.view["n1"].status.conditions] == ["Ready"]
+    assert not nodes.observe(Applied(seen(2, "True")))
 
 
 def test_a_node_made_anew_replaces_the_old_one_and_outlives_its_deletion() -> None:

@@ -84,6 +84,12 @@ TPU = {"accelerator": {"type": "v5litepod-1"}, "hosts": None}
 
 CASES = [
     case("2 own container OOMKilled", lambda w: victim(w).exits(137, reason="OOMKilled"), "OOMKilled", Cause.FAILURE),
+    case(
+        "2 OOMKilled on the way out after a disruption",
+        lambda w: victim(w).has("DisruptionTarget", "TerminationByKubelet").exits(137, reason="OOMKilled"),
+        "OOMKilled",
+        Cause.FAILURE,
+    ),
     *[
         case(f"3 {reason}", disrupted(reason), "Disrupted", Cause.PREEMPTION)
         for reason in (

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
@@ -123,6 +124,10 @@ class ContainerStatus(Part, frozen=True):
     """How it was before the kubelet started it anew."""
 
 
+POD_CONDITIONS: Final = frozenset(("PodScheduled", "Ready", "DisruptionTarget", "TerminationTarget"))
+NODE_CONDITIONS: Final = frozenset(("Ready",))
+
+
 class PodStatus(Part, frozen=True):
     """A pod as the control plane and the kubelet last reported it."""
 
@@ -132,6 +137,10 @@ class PodStatus(Part, frozen=True):
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Keep only the conditions that decisions ask for: the others were a third of what pods and nodes take."""
+        force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in POD_CONDITIONS))
 
 
 ENDED_PHASES: Final = ("Succeeded", "Failed")
@@ -306,6 +315,10 @@ class NodeStatus(Part, frozen=True):
     """Conditions of a node."""
 
     conditions: tuple[PodCondition, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Keep only the conditions that decisions ask for."""
+        force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in NODE_CONDITIONS))
 
 
 class Node(Part, frozen=True, gc=True, dict=True):
