@@ -151,11 +151,6 @@ def a_watch_makes_nodes_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(store.NodeStore, "_dropped", broken)
 
 
-def a_lost_machine_ends_an_attempt_unseen(patch: pytest.MonkeyPatch) -> None:
-    """Whether the pods on it had succeeded before is not asked."""
-    patch.setattr(attempts, "_is_sure", lambda draft, cause: True)
-
-
 BREAKAGES: tuple[tuple[Breakage, int], ...] = (
     (no_fence, 1),
     (silent_machines_count_as_gone, 1),
@@ -172,7 +167,6 @@ BREAKAGES: tuple[tuple[Breakage, int], ...] = (
     (pools_are_chosen_anew_each_time, 1),
     (slices_that_wait_take_what_was_promised, 770),
     (a_watch_makes_nodes_lost, 207921),
-    (a_lost_machine_ends_an_attempt_unseen, 108563),
 )
 """Each with a seed near one that catches it: the rarer ones take thousands of histories to meet."""
 
