@@ -120,6 +120,20 @@ def test_a_deleted_pod_leaves_the_final_object_behind(pods: PodStore) -> None:
     assert [(one.pod.status.phase, one.at) for one in gone] == [("Failed", NOW)]
 
 
+def test_a_watch_behind_a_list_still_tells_how_a_pod_ended_that_the_list_lacked(pods: PodStore) -> None:
+    listed(pods, 10, pod(version=5))
+    pods.relisted(KEY, "job-1", [], "30")
+    assert list(pods.observe(Applied(pod(version=20, node="n1", phase="Running")))) == [KEY]
+    assert list(pods.observe(Deleted(pod(version=29, node="n1", phase="Failed")))) == [KEY]
+    assert not pods.observe(Applied(pod(version=21, node="n1", phase="Running")))
+    gone = pods.vanished_of(KEY, "job-1")
+    assert [(one.pod.status.phase, one.at) for one in gone] == [("Failed", NOW)]
+    assert list(pods.jobs_on("n1")) == [KEY]
+    pods.forget(KEY)
+    assert not pods.jobs_on("n1")
+    assert known(pods) == []
+
+
 def test_the_deletion_keeps_its_first_date_when_the_kubelet_deletes_once_more(pods: PodStore) -> None:
     known = pod(version=2, going=True)
     pods.applied(pod(version=1))

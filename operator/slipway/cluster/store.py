@@ -110,7 +110,9 @@ class PodStore:
         """Take a pod as the watch shows it, or as the server answered one of our own requests."""
         uid = pod.metadata.uid
         known = self._pods.get(uid)
-        if uid in self._graveyard or (known is not None and version_of(pod) <= version_of(known)):
+        if uid in self._graveyard:
+            return self._recalled(pod)
+        if known is not None and version_of(pod) <= version_of(known):
             return ()
         key = key_of(pod)
         woken = [key]
@@ -180,11 +182,22 @@ class PodStore:
         known = self._pods.get(uid)
         self._graveyard.bury(uid)
         if known is None:
-            return ()
+            return self._recalled(pod)
         self._unlink(known)
         # The event carries the object as it was last; only a watch that lags behind our own answers knows less.
         self._mourn(_as_first_asked(known, pod) if version_of(pod) >= version_of(known) else known)
         return (key_of(known),)
+
+    def _recalled(self, pod: Pod) -> Collection[Key]:
+        """Take what a watch that lags behind a list still tells of a pod that is gone: it may say why."""
+        key, uid = key_of(pod), pod.metadata.uid
+        gone = self._vanished.get(key, {}).get(uid)
+        if gone is None or version_of(pod) <= version_of(gone.pod):
+            return ()
+        self._leave(gone.pod.spec.node_name, key)
+        self._join(pod.spec.node_name, key)
+        self._vanished[key][uid] = Vanished(_as_first_asked(gone.pod, pod), gone.at)
+        return (key,)
 
     def relisted(self, key: Key, job_uid: str, pods: Iterable[Pod], version: str) -> None:
         """Take a complete list of one job's pods, as of a resource version."""
