@@ -317,6 +317,9 @@ async def test_unknown_nodes_are_known_or_lost_after_a_look(bench: Bench) -> Non
     assert await bench.act(job, LookAtNodes((name, "no-such-node"))) == 0
     snapshot = bench.now()
     assert (set(snapshot.nodes), set(snapshot.lost_nodes)) == ({name}, {"no-such-node"})
+    assert snapshot.nodes_asked is None
+    await bench.act(job, LookAtNodes((name,), attempt=3))
+    assert bench.now().nodes_asked == 3
 
 
 @pytest.fixture

@@ -16,7 +16,16 @@ import msgspec
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Condition, SliceJobStatus
-from slipway.planner.actions import Action, CreatePods, CreateServices, DeletePods, ForceDeletePod, ListPods, Plan
+from slipway.planner.actions import (
+    Action,
+    CreatePods,
+    CreateServices,
+    DeletePods,
+    ForceDeletePod,
+    ListPods,
+    LookAtNodes,
+    Plan,
+)
 from slipway.planner.news import news, story
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import (
@@ -149,6 +158,7 @@ class World:
         self.listed_at: datetime | None = None
         self.begun_here: int | None = None
         self.served: int | None = None
+        self.nodes_asked: int | None = None
         self.told: list[str] = []
         self.free_pools: dict[int, str] = {}
         """Node pools that slices are pinned to where the planner leaves it open."""
@@ -182,6 +192,7 @@ class World:
             listed_at=self.listed_at,
             begun_here=self.begun_here,
             served=self.served,
+            nodes_asked=self.nodes_asked,
         )
 
     @property
@@ -200,6 +211,10 @@ class World:
         if self.lists and actions_of(decision, ListPods):
             self.listed_at = self.now
             return self.step()
+        for look in actions_of(decision, LookAtNodes):
+            if look.attempt is not None:
+                self.nodes_asked = look.attempt
+                return self.step()
         return decision
 
     def apply(self, decision: Plan) -> None:

@@ -6,8 +6,9 @@ from itertools import product
 import pytest
 
 from slipway.api.status import Cause
+from slipway.planner.actions import LookAtNodes
 
-from .build import PodHandle, World, a_node
+from .build import PodHandle, World, a_node, actions_of
 
 EndOf = dict[str, tuple[Cause, bool]]
 
@@ -188,6 +189,37 @@ def test_peers_killed_on_our_word_are_no_evidence() -> None:
         world.pod(0, host).exits(137)
     world.until_restarted()
     assert (world.status.failures, world.status.preemptions) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("found", "cause"),
+    [("the same node", Cause.FAILURE), ("a younger one", Cause.PREEMPTION), ("none", Cause.PREEMPTION)],
+)
+def test_before_a_failure_is_charged_the_nodes_are_asked_about_ends_that_no_kubelet_saw(
+    found: str, cause: Cause
+) -> None:
+    """The watch of the nodes may lag behind a machine that died, and its place may have been taken."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
+    decision = world.plan()
+    assert actions_of(decision, LookAtNodes) == [LookAtNodes(("node-0-1",), attempt=0)]
+    assert decision.status.failures == decision.status.preemptions == 0
+    if found == "a younger one":
+        world.nodes["node-0-1"] = a_node("node-0-1", created=world.now)
+    elif found == "none":
+        world.lose_node("node-0-1")
+    world.until_restarted()
+    assert world.status.attempts[1].cause is cause
+
+
+def test_nobody_is_asked_about_unseen_ends_that_could_not_change_the_verdict() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(137, reason="OOMKilled")
+    world.step()
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
+    assert not actions_of(world.plan(), LookAtNodes)
 
 
 def test_the_verdict_survives_a_crash_of_the_operator_and_the_loss_of_every_pod() -> None:

@@ -194,7 +194,7 @@ class Applier:
                 await self.remover.delete_pods(action, job)
                 return ASKED_SECONDS + 1.0
             case LookAtNodes():
-                return await self._look_at_nodes(action)
+                return await self._look_at_nodes(action, job)
             case ListPods():
                 return await self._list_pods(job)
             case ForceDeletePod():
@@ -203,7 +203,7 @@ class Applier:
                 await self.remover.delete_job(job)
         return None
 
-    async def _look_at_nodes(self, action: LookAtNodes) -> float:
+    async def _look_at_nodes(self, action: LookAtNodes, job: Job) -> float:
         async def look(name: str) -> None:
             try:
                 self._cache.nodes.applied(await self._api.get(paths.node(name), Node))
@@ -211,6 +211,8 @@ class Applier:
                 self._cache.nodes.denied(name)
 
         await self._lanes.run(action.names, look)
+        if action.attempt is not None:
+            self._cache.nodes_asked(job, action.attempt)
         return NOW
 
     async def _list_pods(self, job: Job) -> float:

@@ -25,6 +25,7 @@ class _Memory:
     checked: bool = False
     rejection: Rejection | None = None
     served: int | None = None
+    nodes_asked: int | None = None
     begun: int | None = None
     status_written: datetime | None = None
     listed_at: datetime | None = None
@@ -61,6 +62,7 @@ class Cache:
             older_waits=self.jobs.older_waits(job),
             asked_to_go=self.pods.asked_of(key),
             served=memory.served,
+            nodes_asked=memory.nodes_asked,
             begun_here=memory.begun,
             status_written=memory.status_written,
             settings=self.settings,
@@ -90,6 +92,10 @@ class Cache:
         memory.served = attempt
         if memory.rejection is not None and memory.rejection.of_names:
             memory.rejection = None
+
+    def nodes_asked(self, job: Job, attempt: int) -> None:
+        """The nodes were asked for that may explain ends of that attempt which no kubelet saw."""
+        self._memory(job).nodes_asked = attempt
 
     def pods_listed(self, job: Job, pods: Iterable[Pod], version: str, at: datetime) -> None:
         """All pods of the job were asked for at that time, and these are they."""

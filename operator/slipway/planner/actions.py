@@ -85,9 +85,11 @@ class ForceDeletePod:
 
 @dataclass(frozen=True, slots=True)
 class LookAtNodes:
-    """Ask for nodes that pods are bound to and that no watch has shown: they are new, or gone."""
+    """Ask for nodes of which no watch has shown whether they are there, or that they are others by now."""
 
     names: tuple[str, ...]
+    attempt: int | None = None
+    """The ended attempt of which this was the last open question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
 from slipway.planner import budgets, environment, fencing, placement, ray
-from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken
+from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken, LookAtNodes
 from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.observation import intervals, waiting_for
@@ -150,7 +150,12 @@ def _in_vain(draft: Draft, late: Iterable[tuple[Slot, Pod]], since: datetime) ->
 
 def judge(draft: Draft) -> None:
     """Name the cause of the ended attempt for good, charge it, and see whether the job may try again."""
-    cause = _cause_so_far(draft)
+    attempt, cause = draft.attempt, _cause_so_far(draft)
+    assert attempt is not None
+    may_be_explained = cause is None or cause.rule.outranked
+    if may_be_explained and (nodes := fencing.doubtful_nodes(draft, attempt)):
+        draft.act(LookAtNodes(nodes, attempt.number))
+        return
     if cause is None:
         draft.update_attempt(cause=Cause.FAILURE)
     else:

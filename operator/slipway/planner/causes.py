@@ -80,7 +80,7 @@ class Facts:
     def lost(self) -> bool:
         """Whether the container's end was never seen by the kubelet that started it."""
         end = self.end
-        if end is None or end.reason == "ContainerStatusUnknown" or self.machine_restarted:
+        if end is None or self.pod.end_unseen or self.machine_restarted:
             return True
         created = self.node.metadata.creation_timestamp if self.node is not None else None
         return self.node_replaced and bool(created and end.finished_at and end.finished_at >= created)

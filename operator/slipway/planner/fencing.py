@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final
 
 from slipway.api import names
-from slipway.api.status import Cause
+from slipway.api.status import Attempt, Cause
 from slipway.planner.actions import DeletePods, ForceDeletePod, LookAtNodes
 from slipway.planner.budgets import NO_USE
 from slipway.planner.draft import Draft
@@ -18,6 +18,10 @@ from slipway.planner.snapshot import Pod
 
 OVERDUE: Final = timedelta(seconds=30)
 """How much longer than its grace a pod may take to go before people are told."""
+
+
+MOST_DOUBTED: Final = 64
+"""Nodes asked for before a judgement: one that died takes few hosts along, and more would only cost time."""
 
 
 def closed(draft: Draft) -> bool:
@@ -31,6 +35,21 @@ def unknown_nodes(draft: Draft) -> tuple[str, ...]:
         return draft.snapshot.unknown_nodes(draft.seen.may_run)
     strays = (pod for pod in draft.seen.strays if pod.may_run)
     return draft.snapshot.unknown_nodes(chain(draft.seen.live.values(), strays))
+
+
+def doubtful_nodes(draft: Draft, attempt: Attempt) -> tuple[str, ...]:
+    """Nodes to be asked for, once, before an attempt is judged: their kubelets did not see how pods of it ended.
+
+    A machine that was replaced explains that, and the watch of the nodes may not have told yet.
+    """
+    snapshot = draft.snapshot
+    if snapshot.nodes_asked == attempt.number or not snapshot.nodes_watched:
+        return ()
+    pods = chain(
+        draft.seen.live.values(), (lost.pod for lost in snapshot.vanished if lost.pod.attempt == attempt.number)
+    )
+    unseen = {pod.spec.node_name for pod in pods if pod.end_unseen and not snapshot.machine_gone(pod)}
+    return tuple(sorted(unseen)[:MOST_DOUBTED])
 
 
 def clear(draft: Draft) -> None:

@@ -230,6 +230,12 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         return None
 
     @cached_property
+    def end_unseen(self) -> bool:
+        """Whether its kubelet only found that the worker was not there any more."""
+        end = self.worker.terminated if self.worker is not None else None
+        return end is not None and end.reason == "ContainerStatusUnknown"
+
+    @cached_property
     def crashed(self) -> bool:
         """Whether it is a head pod whose driver still runs, or waits, although Ray has ended."""
         containers = self.status.container_statuses
@@ -449,6 +455,8 @@ class Snapshot:
     """UIDs of pods whose deletion the API server has confirmed but the watch has not shown yet."""
     served: int | None = None
     """The last attempt whose Services this process has seen to."""
+    nodes_asked: int | None = None
+    """The last attempt about whose unseen ends this process has asked the nodes."""
     begun_here: int | None = None
     """The last attempt that this process has begun, or tried to."""
     status_written: datetime | None = None
