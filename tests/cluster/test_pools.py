@@ -26,7 +26,7 @@ TPU, SPOT, CORDON = (
 @pytest.fixture
 def nodes() -> NodeStore:
     """Three node pools of two nodes."""
-    store = NodeStore(lambda: NOW)
+    store = NodeStore(lambda: NOW, lambda: 0.0)
     for pool in "abc":
         for host in range(2):
             store.applied(node(f"{pool}-{host}", pool=pool, taints=[TPU]))

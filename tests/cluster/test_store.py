@@ -206,14 +206,14 @@ def relisted(store: NodeStore, *things: Node) -> list[str]:
 
 
 def test_a_relist_of_nodes_names_what_is_new_and_what_is_gone() -> None:
-    nodes = NodeStore(lambda: datetime.now(UTC))
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
     relisted(nodes, node("a"), node("b"))
     assert relisted(nodes, node("b"), node("c")) == ["a", "c"]
     assert sorted(nodes.view) == ["b", "c"]
 
 
 def test_a_node_that_only_reports_itself_again_is_no_news() -> None:
-    nodes = NodeStore(lambda: datetime.now(UTC))
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
     assert nodes.observe(Applied(node(version=1)))
     assert not nodes.observe(Applied(node(version=2)))
     assert nodes.observe(Applied(node(version=3, ready="Unknown")))
@@ -225,28 +225,28 @@ def test_conditions_that_nobody_asks_about_are_neither_kept_nor_news() -> None:
         body["status"]["conditions"].append({"type": "MemoryPressure", "status": pressure})
         return msgspec.convert(body, Node)
 
-    nodes = NodeStore(lambda: datetime.now(UTC))
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
     nodes.observe(Applied(seen(1, "False")))
     assert [one.type for one in nodes.view["n1"].status.conditions] == ["Ready"]
     assert not nodes.observe(Applied(seen(2, "True")))
 
 
 def test_a_node_made_anew_replaces_the_old_one_and_outlives_its_deletion() -> None:
-    nodes = NodeStore(lambda: datetime.now(UTC))
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
     nodes.observe(Applied(node(version=9, uid="old")))
     assert nodes.observe(Applied(node(version=12, uid="new")))
-    assert not nodes.observe(Deleted(node(version=11, uid="old")))
+    nodes.observe(Deleted(node(version=11, uid="old")))
     assert nodes.view["n1"].metadata.uid == "new"
 
 
 def test_only_the_api_servers_word_makes_a_node_lost_and_only_until_one_of_its_name_comes() -> None:
-    nodes = NodeStore(lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
     nodes.observe(Applied(node(version=1)))
     assert nodes.observe(Deleted(node(version=2))) == ("n1",)
     assert "n1" not in nodes.view
     assert not nodes.lost
     nodes.denied("n1")
-    assert nodes.lost == {"n1": datetime(2026, 1, 1, tzinfo=UTC)}
+    assert nodes.lost == {"n1": NOW}
     nodes.observe(Applied(node(version=3, uid="another")))
     assert not nodes.lost
     nodes.denied("n1")
@@ -254,8 +254,33 @@ def test_only_the_api_servers_word_makes_a_node_lost_and_only_until_one_of_its_n
     assert "n1" in nodes.lost
 
 
+def test_a_watch_that_lags_does_not_bring_back_what_the_api_server_denied() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=5)))
+    nodes.denied("n1")
+    assert not nodes.observe(Applied(node(version=6)))
+    assert (list(nodes.view), list(nodes.lost)) == ([], ["n1"])
+
+
+def test_a_late_answer_does_not_bring_back_what_the_watch_has_shown_going() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=5)))
+    nodes.observe(Deleted(node(version=6)))
+    nodes.applied(node(version=5))
+    assert not nodes.view
+
+
+def test_what_a_look_for_one_job_has_shown_the_watch_still_tells_the_others() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=5, uid="old")))
+    nodes.applied(node(version=9, uid="new"))
+    assert nodes.observe(Applied(node(version=9, uid="new"))) == ("n1",)
+    nodes.denied("n1")
+    assert nodes.observe(Deleted(node(version=10, uid="new"))) == ("n1",)
+
+
 def test_a_watch_that_lags_does_not_bring_back_the_node_that_another_has_replaced() -> None:
-    nodes = NodeStore(lambda: datetime.now(UTC))
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
     nodes.observe(Applied(node(version=9, uid="old")))
     nodes.applied(node(version=12, uid="new"))
     assert not nodes.observe(Applied(node(version=10, uid="old", ready="Unknown")))

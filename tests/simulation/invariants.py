@@ -207,7 +207,8 @@ def _counters(new: SliceJobStatus, charges: dict[int, Cause]) -> None:
     _require(new.preemptions == lost, f"preemptions {new.preemptions}, charged {charges}")
     _require(new.infrastructure_failures == counted[Cause.INFRASTRUCTURE], f"infrastructure, charged {charges}")
     _require(new.uncharged == counted[Cause.UNCHARGED], f"uncharged {new.uncharged}, charged {charges}")
-    missing = set(range(new.attempt or 0)) - charges.keys()
+    over = new.phase is not None and new.phase.final and new.phase is not Phase.SUCCEEDED and new.attempt is not None
+    missing = set(range((new.attempt or 0) + over)) - charges.keys()
     _require(not missing, f"attempts {missing} were never charged")
 
 

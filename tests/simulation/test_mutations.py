@@ -1,6 +1,6 @@
 """The simulation can fail: each of these rules, broken on purpose, is caught."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -143,10 +143,9 @@ def a_watch_makes_nodes_lost(patch: pytest.MonkeyPatch) -> None:
     """A node that the watch shows as deleted is gone, though a younger one may have its name."""
     dropped = store.NodeStore._dropped
 
-    def broken(self: store.NodeStore, name: str) -> Collection[str]:
-        gone = dropped(self, name)
+    def broken(self: store.NodeStore, name: str) -> None:
+        dropped(self, name)
         self._lost[name] = self._now()
-        return gone
 
     patch.setattr(store.NodeStore, "_dropped", broken)
 

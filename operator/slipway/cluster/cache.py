@@ -39,7 +39,7 @@ class Cache:
         self.settings = settings
         self.jobs = JobStore(clock)
         self.pods = PodStore(now, clock)
-        self.nodes = NodeStore(now, settings.topology_key)
+        self.nodes = NodeStore(now, clock, settings.topology_key)
         self.pools = Pools(self.nodes, self.pods)
         self._memories: dict[Key, _Memory] = {}
 

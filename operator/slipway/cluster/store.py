@@ -272,9 +272,15 @@ class PodStore:
 class NodeStore:
     """Nodes by name; `observe` returns the names of those whose change may matter to a job."""
 
-    def __init__(self, now: Callable[[], datetime], pool_key: str = names.NODE_POOL) -> None:
-        """`now` is the wall clock in UTC; `pool_key` is the node label whose values are node pools."""
+    def __init__(
+        self, now: Callable[[], datetime], clock: Callable[[], float], pool_key: str = names.NODE_POOL
+    ) -> None:
+        """`now` is the wall clock in UTC; `clock` is monotonic, in seconds.
+
+        `pool_key` is the node label whose values are node pools.
+        """
         self._now = now
+        self._graveyard = Graveyard(clock)
         self._pool_key = pool_key
         self._nodes: dict[str, Node] = {}
         self._lost: dict[str, datetime] = {}
@@ -298,12 +304,16 @@ class NodeStore:
                 if self._listing is not None:
                     self._listing[node.metadata.name] = node
                     return ()
-                return self.applied(node)
-            case Deleted(node):
+                # Whoever asked for it may know this version, and the jobs on it have not heard.
                 known = self._nodes.get(node.metadata.name)
-                if known is None or known.metadata.uid != node.metadata.uid:
-                    return ()
-                return self._dropped(node.metadata.name)
+                asked_for = known is not None and version_of(known) == version_of(node)
+                return (node.metadata.name,) if asked_for else self.applied(node)
+            case Deleted(node):
+                self._graveyard.bury(node.metadata.uid)
+                known = self._nodes.get(node.metadata.name)
+                if known is None or known.metadata.uid == node.metadata.uid:
+                    self._dropped(node.metadata.name)
+                return (node.metadata.name,)
             case Init():
                 self._listing = {}
                 return ()
@@ -321,14 +331,16 @@ class NodeStore:
         while len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
 
-    def _dropped(self, name: str) -> Collection[str]:
-        self._regroup(self._nodes.pop(name, None), None)
-        return (name,)
+    def _dropped(self, name: str) -> None:
+        known = self._nodes.pop(name, None)
+        if known is not None:
+            self._graveyard.bury(known.metadata.uid)
+            self._regroup(known, None)
 
     def applied(self, node: Node) -> Collection[str]:
         """Take a node as the watch shows it, or as the server answered our own request."""
         known = self._nodes.get(node.metadata.name)
-        if known is not None and version_of(node) <= version_of(known):
+        if node.metadata.uid in self._graveyard or (known is not None and version_of(node) <= version_of(known)):
             return ()
         self._nodes[node.metadata.name] = node
         self._regroup(known, node)
