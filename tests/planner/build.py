@@ -159,6 +159,7 @@ class World:
         self.begun_here: int | None = None
         self.served: int | None = None
         self.nodes_asked: int | None = None
+        self.nodes_watched = True
         self.told: list[str] = []
         self.free_pools: dict[int, str] = {}
         """Node pools that slices are pinned to where the planner leaves it open."""
@@ -193,6 +194,7 @@ class World:
             begun_here=self.begun_here,
             served=self.served,
             nodes_asked=self.nodes_asked,
+            nodes_watched=self.nodes_watched,
         )
 
     @property

@@ -177,6 +177,31 @@ def test_nodes_of_pods_that_outlive_their_attempt_or_job_are_asked_for_too() -> 
     assert actions_of(world.plan(), LookAtNodes) == [LookAtNodes(("node-0-1",))]
 
 
+def test_machines_that_go_one_after_another_do_not_put_off_the_end_of_the_attempt() -> None:
+    world = World(slices=1, hosts=3).run()
+    world.lists = False
+    world.lose_node("node-0-2")
+    assert actions_of(world.step(), ListPods)
+    world.listed_at = world.now
+    world.now += timedelta(seconds=1)
+    world.lose_node("node-0-0")
+    world.step()
+    assert world.attempt.reason == "NodeLost"
+
+
+def test_where_nodes_cannot_be_seen_nobody_asks_for_them() -> None:
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
+    world.nodes_watched = False
+    world.pod(0, 0).binds().waits("ImagePullBackOff")
+    world.pod(0, 1).runs()
+    world.nodes.clear()
+    world.step(seconds=61)
+    assert world.attempt.reason == "StartTimeout"
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
+    world.until_restarted()
+    assert world.status.failures == 1
+
+
 @pytest.mark.parametrize("went", ["its node is gone", "another node has its name"])
 def test_a_host_whose_machine_is_gone_may_have_succeeded_before_though_no_watch_has_shown_it(went: str) -> None:
     world = World(slices=1, hosts=1).run()

@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 from itertools import product
+from typing import Any
 
 import pytest
 
-from slipway.api.status import Cause
+from slipway.api.status import Cause, Phase
 from slipway.planner.actions import LookAtNodes
 
 from .build import PodHandle, World, a_node, actions_of
@@ -191,6 +192,32 @@ def test_peers_killed_on_our_word_are_no_evidence() -> None:
     assert (world.status.failures, world.status.preemptions) == (0, 1)
 
 
+def test_a_pod_that_vanished_has_its_node_asked_for_too_when_no_watch_shows_that() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.pod(0, 1).vanishes()
+    del world.nodes["node-0-1"]
+    decision = world.plan()
+    assert actions_of(decision, LookAtNodes) == [LookAtNodes(("node-0-1",))]
+    assert decision.status.failures == 0
+    world.lost["node-0-1"] = world.now
+    world.until_restarted()
+    assert world.status.attempts[1].cause is Cause.PREEMPTION
+
+
+@pytest.mark.parametrize("stop", [{"cancel": True}, {"activeDeadlineSeconds": 30}], ids=["cancelled", "out of time"])
+def test_a_job_that_is_stopped_is_charged_by_what_is_known_then(stop: dict[str, Any]) -> None:
+    world = World(slices=1, hosts=2, retries={"maxFailures": 1}).run()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
+    world.fields |= stop
+    world.plan()
+    world.step()
+    assert (world.status.phase, world.attempt.cause) == (Phase.FAILED, Cause.FAILURE)
+
+
 @pytest.mark.parametrize(
     ("found", "cause"),
     [("the same node", Cause.FAILURE), ("a younger one", Cause.PREEMPTION), ("none", Cause.PREEMPTION)],
@@ -287,23 +314,25 @@ def test_a_pod_deleted_after_a_peer_had_failed_does_not_explain_that_failure() -
 
 
 @pytest.mark.parametrize(
-    ("reason", "cause"),
+    ("kind", "reason", "cause"),
     [
-        ("EvictionByEvictionAPI", Cause.FAILURE),
-        ("PreemptionByScheduler", Cause.FAILURE),
-        ("TerminationByKubelet", Cause.FAILURE),
-        ("DeletionByTaintManager", Cause.PREEMPTION),
-        ("DeletionByPodGC", Cause.PREEMPTION),
+        ("DisruptionTarget", "EvictionByEvictionAPI", Cause.FAILURE),
+        ("DisruptionTarget", "PreemptionByScheduler", Cause.FAILURE),
+        ("DisruptionTarget", "TerminationByKubelet", Cause.FAILURE),
+        ("DisruptionTarget", "DeletionByTaintManager", Cause.PREEMPTION),
+        ("DisruptionTarget", "DeletionByPodGC", Cause.PREEMPTION),
+        ("TerminationTarget", "WorkloadEvictedDueToPreempted", Cause.FAILURE),
+        ("TerminationTarget", "WorkloadEvictedDueToNodeFailures", Cause.PREEMPTION),
     ],
 )
 def test_a_disruption_explains_an_earlier_failure_only_when_it_tells_of_a_machine_that_died_before(
-    reason: str, cause: Cause
+    kind: str, reason: str, cause: Cause
 ) -> None:
     world = World(slices=2, hosts=1).run()
     world.pod(1, 0).exits(1)
     world.now += timedelta(seconds=1)
     # Nobody saw how its container ended.
-    world.pod(0, 0).has("DisruptionTarget", reason).is_deleted().vanishes()
+    world.pod(0, 0).has(kind, reason).is_deleted().vanishes()
     world.until_restarted()
     assert world.status.attempts[1].cause is cause
 

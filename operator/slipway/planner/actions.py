@@ -89,7 +89,7 @@ class LookAtNodes:
 
     names: tuple[str, ...]
     attempt: int | None = None
-    """The ended attempt of which this was the last open question."""
+    """The ended attempt about whose unseen ends this asks; that it was asked is remembered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ from slipway.planner.verdict import combined, first_cause, recorded, root_of
 PINNING_TAKES: Final = 60
 """Seconds: a job that is to be placed sooner has no time to find out that a node pool only looked free."""
 UNWITNESSED: Final = "Unwitnessed"
+MOST_DOUBTED: Final = 64
+"""Nodes asked for before a judgement, the first by name: one that died takes few along, and more would cost time."""
 _OLD_GO: Final = timedelta(seconds=1)
 
 
@@ -32,7 +34,10 @@ def follow(draft: Draft) -> None:
     if draft.active is not None:
         _follow_active(draft)
     if draft.unjudged is not None and fencing.closed(draft) and not fencing.unknown_nodes(draft):
-        judge(draft)
+        if nodes := _doubtful_nodes(draft, draft.unjudged):
+            draft.act(LookAtNodes(nodes, draft.unjudged.number))
+        else:
+            judge(draft)
     if draft.active is None and draft.unjudged is None and not draft.finished:
         begin_when_possible(draft)
 
@@ -41,9 +46,8 @@ def _follow_active(draft: Draft) -> None:
     seen = draft.seen
     if seen.done:
         _succeed(draft)
-    elif (cause := first_cause(seen.evidence)) is not None:
-        if _is_sure(draft, cause):
-            _end(draft, cause)
+    elif seen.evidence:
+        _end_once_sure(draft)
     elif seen.unwitnessed:
         _give_up_unwitnessed(draft)
     elif draft.active and draft.active.running_time is None and seen.all_started:
@@ -52,14 +56,23 @@ def _follow_active(draft: Draft) -> None:
         _end(draft, late)
 
 
-def _is_sure(draft: Draft, cause: Evidence) -> bool:
-    """Whether the pod that explains it was really hit; one on a machine that is gone may have succeeded unseen.
+def _end_once_sure(draft: Draft) -> None:
+    """End the attempt for what surely hit it, and list the pods if there is nothing that surely did.
 
-    Pods and nodes come through different watches, and that of the pods may be the one that lags.
+    A pod on a machine that is gone may have succeeded before: pods and nodes come through different watches, and that
+    of the pods may be the one that lags.
     """
-    pod = draft.seen.live.get((cause.slice, cause.host))
+    cause = first_cause(one for one in draft.seen.evidence if _is_sure(draft, one))
+    if cause is not None:
+        _end(draft, cause)
+    else:
+        draft.list_pods()
+
+
+def _is_sure(draft: Draft, one: Evidence) -> bool:
+    pod = draft.seen.live.get((one.slice, one.host))
     gone = draft.snapshot.machine_gone_since(pod) if pod is not None and not (pod.going or pod.ended) else None
-    return gone is None or draft.reached(gone)
+    return gone is None or draft.listed_since(gone)
 
 
 def _give_up_unwitnessed(draft: Draft) -> None:
@@ -148,14 +161,23 @@ def _in_vain(draft: Draft, late: Iterable[tuple[Slot, Pod]], since: datetime) ->
     return draft.reached(max(since, back) + allowed)
 
 
+def _doubtful_nodes(draft: Draft, attempt: Attempt) -> tuple[str, ...]:
+    """Nodes to be asked for, once, before a failure is charged: their kubelets did not tell how pods of it ended.
+
+    A machine that was replaced explains that, and the watch of the nodes may not have told yet.
+    """
+    snapshot, cause = draft.snapshot, _cause_so_far(draft)
+    if snapshot.nodes_asked == attempt.number or not snapshot.nodes_watched or not (cause and cause.rule.outranked):
+        return ()
+    unseen = [pod for pod in draft.seen.live.values() if pod.end_unseen]
+    unseen += [pod for pod in snapshot.vanished_of(attempt.number) if pod.end_unseen or not pod.ended]
+    nodes = {pod.spec.node_name for pod in unseen if not snapshot.machine_gone(pod)} - {""}
+    return tuple(sorted(nodes)[:MOST_DOUBTED])
+
+
 def judge(draft: Draft) -> None:
     """Name the cause of the ended attempt for good, charge it, and see whether the job may try again."""
-    attempt, cause = draft.attempt, _cause_so_far(draft)
-    assert attempt is not None
-    may_be_explained = cause is None or cause.rule.outranked
-    if may_be_explained and (nodes := fencing.doubtful_nodes(draft, attempt)):
-        draft.act(LookAtNodes(nodes, attempt.number))
-        return
+    cause = _cause_so_far(draft)
     if cause is None:
         draft.update_attempt(cause=Cause.FAILURE)
     else:

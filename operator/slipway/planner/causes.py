@@ -27,8 +27,8 @@ SKEW: Final = timedelta(seconds=5)
 
 _NODE_REASONS: Final = ("Shutdown", "Terminated", "NodeShutdown", "NodeLost", "Preempting", "Preempted")
 _ADMISSION_REASONS: Final = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
-_AFTER_A_MACHINE: Final = ("DeletionByTaintManager", "DeletionByPodGC")
-"""Reasons of a disruption that comes long after the machine's own."""
+_AFTER_A_MACHINE: Final = ("DeletionByTaintManager", "DeletionByPodGC", "NodeFailures")
+"""How the reasons of disruptions end that come long after the machine's own."""
 
 _RESTARTED: Final = (255, "Unknown")
 """Exit code and reason that containerd gives for containers that a restart of the machine took."""
@@ -103,15 +103,15 @@ class Facts:
         return self._before_end(self.pod.condition("DisruptionTarget"))
 
     @property
-    def disrupted_by_machine(self) -> bool:
-        """Whether the disruption only followed from what its machine had suffered before."""
-        found = self.disruption
-        return bool(self.node_trouble) or (found is not None and found.reason in _AFTER_A_MACHINE)
-
-    @property
     def queue_eviction(self) -> PodCondition | None:
         """An eviction by a queue, such as Kueue's, that came before the container ended by itself."""
         return self._before_end(self.pod.condition("TerminationTarget"))
+
+    @property
+    def disrupted_by_machine(self) -> bool:
+        """Whether the disruption only followed from what its machine had suffered before."""
+        found = self.disruption or self.queue_eviction
+        return bool(self.node_trouble) or (found is not None and found.reason.endswith(_AFTER_A_MACHINE))
 
     @property
     def deleted_by_others(self) -> datetime | None:
@@ -424,7 +424,7 @@ def _confirmed(rule: Rule, facts: Facts) -> bool:
     if not (facts.lost and taken):
         return True
     # Whoever asked for the pod's end dated that, unless it was because of its machine.
-    if rule.reason == "Disrupted":
+    if rule.reason in ("Disrupted", "PreemptedByQueue"):
         return not facts.disrupted_by_machine
     return rule.reason == "PodDeleted" and facts.pod.going_since is not None
 

@@ -94,11 +94,14 @@ class Draft:
         if self.now < due:
             self.wake(due)
             return False
-        listed = self.snapshot.listed_at
-        if listed is not None and listed >= max(due, self.now - FRESH):
+        if self.listed_since(max(due, self.now - FRESH)):
             return True
         self.list_pods()
         return False
+
+    def listed_since(self, moment: datetime) -> bool:
+        """Whether the pods were listed then, or later."""
+        return self.snapshot.listed_at is not None and self.snapshot.listed_at >= moment
 
     def list_pods(self) -> None:
         """Ask for the job's pods, once, for what no watch may have shown."""

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final
 
 from slipway.api import names
-from slipway.api.status import Attempt, Cause
+from slipway.api.status import Cause
 from slipway.planner.actions import DeletePods, ForceDeletePod, LookAtNodes
 from slipway.planner.budgets import NO_USE
 from slipway.planner.draft import Draft
@@ -18,10 +18,6 @@ from slipway.planner.snapshot import Pod
 
 OVERDUE: Final = timedelta(seconds=30)
 """How much longer than its grace a pod may take to go before people are told."""
-
-
-MOST_DOUBTED: Final = 64
-"""Nodes asked for before a judgement: one that died takes few hosts along, and more would only cost time."""
 
 
 def closed(draft: Draft) -> bool:
@@ -34,30 +30,14 @@ def unknown_nodes(draft: Draft) -> tuple[str, ...]:
     if draft.finished:
         return draft.snapshot.unknown_nodes(draft.seen.may_run)
     strays = (pod for pod in draft.seen.strays if pod.may_run)
-    return draft.snapshot.unknown_nodes(chain(draft.seen.live.values(), strays))
-
-
-def doubtful_nodes(draft: Draft, attempt: Attempt) -> tuple[str, ...]:
-    """Nodes to be asked for, once, before an attempt is judged: their kubelets did not see how pods of it ended.
-
-    A machine that was replaced explains that, and the watch of the nodes may not have told yet.
-    """
-    snapshot = draft.snapshot
-    if snapshot.nodes_asked == attempt.number or not snapshot.nodes_watched:
-        return ()
-    pods = chain(
-        draft.seen.live.values(), (lost.pod for lost in snapshot.vanished if lost.pod.attempt == attempt.number)
-    )
-    unseen = {pod.spec.node_name for pod in pods if pod.end_unseen and not snapshot.machine_gone(pod)}
-    return tuple(sorted(unseen)[:MOST_DOUBTED])
+    gone = draft.snapshot.vanished_of(draft.unjudged.number) if draft.unjudged is not None else ()
+    return draft.snapshot.unknown_nodes(chain(draft.seen.live.values(), strays, gone))
 
 
 def clear(draft: Draft) -> None:
     """Ask for the deletion of every pod that has no place in the current attempt."""
     wanted = set() if draft.active is None else {pod.metadata.uid for pod in draft.seen.live.values()}
     unwanted = [pod for pod in draft.seen.may_run if pod.metadata.uid not in wanted]
-    if unknown := unknown_nodes(draft):
-        draft.act(LookAtNodes(unknown))
     draft.act(*(_force(pod) for pod in unwanted if _machine_gone(draft, pod)))
     if draft.spec.timeouts.unsafe_silent_node_seconds is not None:
         draft.act(*(_force(pod, silent=True) for pod in unwanted if _given_up(draft, pod)))
@@ -69,6 +49,8 @@ def clear(draft: Draft) -> None:
     ending = [pod for pod in unwanted if pod.ending and pod.metadata.uid not in stopped]
     draft.act(*_deletions(waiting, _grace(draft), ended_too=False, ending=ending))
     draft.act(*_deletions(_outdated(draft), None, ended_too=True))
+    if unknown := unknown_nodes(draft):
+        draft.act(LookAtNodes(unknown))
 
 
 def _ends_by_itself(draft: Draft, pod: Pod) -> bool:

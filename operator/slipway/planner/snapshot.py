@@ -504,6 +504,10 @@ class Snapshot:
         unseen = [pod for pod in pods if pod.spec.node_name and pod.spec.node_name not in self.nodes]
         return tuple(sorted({pod.spec.node_name for pod in unseen if not self.machine_gone(pod)}))
 
+    def vanished_of(self, attempt: int) -> Iterator[Pod]:
+        """The pods of an attempt that are gone, as they were last seen."""
+        return (lost.pod for lost in self.vanished if lost.pod.attempt == attempt)
+
     def own_pods(self) -> Iterator[Pod]:
         """Pods of this very job, not of an earlier one of the same name."""
         return (pod for pod in self.pods if pod.metadata.labels.job_uid == self.job.uid)
