@@ -39,6 +39,21 @@ def test_a_process_that_takes_over_sees_to_the_services_of_what_it_finds() -> No
     assert actions_of(world.step(), CreateServices) == []
 
 
+@pytest.mark.parametrize(
+    ("age", "pause"), [(0, 1), (1, 1), (8, 8), (3600, 60)], ids=["made just now", "1 s old", "8 s old", "an hour old"]
+)
+def test_a_refused_job_is_checked_again_the_sooner_the_younger_it_is(age: int, pause: int) -> None:
+    world = World(slices=1, hosts=1)
+    world.checked = False
+    world.now += timedelta(seconds=age)
+    world.rejection = Rejection("service account default not found", world.now)
+    decision = world.step()
+    assert decision.wake_at == world.now + timedelta(seconds=pause)
+    assert world.status.phase is Phase.INVALID
+    assert not actions_of(world.step(seconds=pause - 0.1), Check)
+    assert actions_of(world.step(seconds=0.2), Check)
+
+
 def test_after_a_refusal_the_services_come_first_for_their_name_may_be_taken() -> None:
     world = World(slices=1, hosts=2)
     world.rejection = Rejection("Service train is somebody else's", world.now, NAME_TAKEN)

@@ -15,10 +15,13 @@ from slipway.planner.acceptance import Unacceptable, changed_since, resolve
 from slipway.planner.actions import Check, DeletePods, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import HEAD, POD_REJECTED, Snapshot
+from slipway.planner.snapshot import HEAD, POD_REJECTED, Job, Rejection, Snapshot
 
 CHECK_AGAIN: Final = timedelta(seconds=60)
-"""How long a refusal of the pods stands: what was missing, such as a ServiceAccount, may be there by then."""
+"""How long a refusal of the pods stands at most: what was missing, such as a ServiceAccount, may be there by then."""
+
+CHECK_SOON: Final = timedelta(seconds=1)
+"""How long it stands at least."""
 
 _SPEC_CHANGED: Final = Unacceptable(
     "SpecChanged",
@@ -82,7 +85,7 @@ def _check(draft: Draft) -> Plan | None:
     if job.status.attempt is not None:
         return None
     rejection = snapshot.rejection
-    if rejection is not None and rejection.final and draft.now < rejection.at + CHECK_AGAIN:
+    if rejection is not None and rejection.final and draft.now < _checked_again(job, rejection):
         raise Unacceptable(POD_REJECTED, f"the API server refuses the pods: {rejection.message}")
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
@@ -99,7 +102,12 @@ def _refusal(snapshot: Snapshot, problem: Unacceptable, now: datetime) -> Plan:
     if summary.only_progress(job.status, status):
         status = job.status
     refused = snapshot.rejection if problem.reason == POD_REJECTED else None
-    return Plan(status, wake_at=refused.at + CHECK_AGAIN if refused else None)
+    return Plan(status, wake_at=_checked_again(job, refused) if refused else None)
+
+
+def _checked_again(job: Job, refused: Rejection) -> datetime:
+    """When to ask again: ever later, for what came together with the job, its namespace say, is there in a moment."""
+    return refused.at + min(max(refused.at - job.created, CHECK_SOON), CHECK_AGAIN)
 
 
 def _remove_pods(snapshot: Snapshot) -> tuple[DeletePods, ...]:
