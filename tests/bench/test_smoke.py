@@ -9,6 +9,7 @@ import pytest
 from tests.bench import tables
 from tests.bench.figures import Figures
 from tests.bench.records import Record, Run, load
+from tests.bench.suites import SUITES
 from tests.conftest import ROOT
 
 PODS = 8
@@ -31,6 +32,12 @@ def one(run: Run, workload: str, system: str) -> Record:
 
 def count(record: Record, what: str) -> int:
     return record.requests.get(f"{record.system} {what}", 0)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_there_are_nodes_for_every_workload(suite: str) -> None:
+    for entry in SUITES[suite]():
+        assert entry.workload.pools
 
 
 def test_each_pod_is_created_once(run: Run) -> None:

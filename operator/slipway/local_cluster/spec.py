@@ -29,7 +29,7 @@ class Pool(BaseModel):
 
     kind: Kind
     type: str = CPU
-    count: Annotated[int, Field(ge=1, le=10_000)] = 1
+    count: Annotated[int, Field(ge=1, le=20_000)] = 1
     spot: bool = False
     chips_per_host: int | None = None
     """Needed only where the type leaves it open (v5e and v6e 2x4)."""

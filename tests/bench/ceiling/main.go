@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -206,7 +207,13 @@ func (c *ceiling) end(going map[string]bool, machineGone []string, grace int64) 
 func (c *ceiling) delete(keys []string) error {
 	for _, key := range keys {
 		selector := metav1.ListOptions{LabelSelector: c.batches[key].Selector}
-		if err := c.client.CoreV1().Pods(c.namespace).DeleteCollection(context.Background(), metav1.DeleteOptions{}, selector); err != nil {
+		pods := c.client.CoreV1().Pods(c.namespace)
+		err := pods.DeleteCollection(context.Background(), metav1.DeleteOptions{}, selector)
+		// The API server ends a request after a minute; what it has not deleted by then is asked for again.
+		for apierrors.IsTimeout(err) {
+			err = pods.DeleteCollection(context.Background(), metav1.DeleteOptions{}, selector)
+		}
+		if err != nil {
 			return err
 		}
 	}
