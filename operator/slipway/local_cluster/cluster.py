@@ -170,20 +170,20 @@ class NativeCluster:
 
     def pause(self, process: str) -> None:
         """Stop a process where it stands (`kube-apiserver`, `kubelet/NODE` ...): it hangs, and answers nobody."""
-        self._signal(process, signal.SIGSTOP)
+        processes.pause(self._running(process))
 
     def resume(self, process: str) -> None:
         """Undo `pause`."""
-        self._signal(process, signal.SIGCONT)
+        processes.signal_group(self._running(process), signal.SIGCONT)
 
-    def _signal(self, process: str, number: signal.Signals) -> None:
+    def _running(self, process: str) -> processes.ProcessRecord:
         record = self.state.processes.get(process)
         if record is None or not record.alive():
             known = ", ".join(self.state.processes)
             raise LocalClusterError(
                 f"{process} is not running in the cluster {self.name!r}.", hint=f"Running: {known}."
             )
-        processes.signal_group(record, number)
+        return record
 
     def load_images(self, archives: Sequence[Path]) -> None:
         """Load image archives into every real node."""

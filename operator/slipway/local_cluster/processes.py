@@ -117,6 +117,20 @@ def signal_group(record: ProcessRecord, number: signal.Signals) -> None:
             os.killpg(record.pid, number)
 
 
+def pause(record: ProcessRecord) -> None:
+    """Stop a process and its group; a thread that is at work may go on for a moment, and is waited for."""
+    signal_group(record, signal.SIGSTOP)
+    wait_until(lambda: all(state == "T" for state in _thread_states(record.pid)), 5.0, 0.002)
+
+
+def _thread_states(pid: int) -> list[str]:
+    states = []
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.append(stat.read_text().rpartition(")")[2].split()[0])
+    return states
+
+
 def wait_gone(records: Iterable[ProcessRecord], timeout: float) -> bool:
     """Wait until none of the processes runs; False when the time is over."""
     return wait_until(lambda: not any(record.alive() for record in records), timeout, 0.02)
