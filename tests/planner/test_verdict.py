@@ -213,7 +213,6 @@ def test_a_job_that_is_stopped_is_charged_by_what_is_known_then(stop: dict[str, 
     world.step()
     world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
     world.fields |= stop
-    world.plan()
     world.step()
     assert (world.status.phase, world.attempt.cause) == (Phase.FAILED, Cause.FAILURE)
 

@@ -311,7 +311,7 @@ class NodeStore:
             case Deleted(node):
                 self._graveyard.bury(node.metadata.uid)
                 known = self._nodes.get(node.metadata.name)
-                if known is None or known.metadata.uid == node.metadata.uid:
+                if known is not None and known.metadata.uid == node.metadata.uid:
                     self._dropped(node.metadata.name)
                 return (node.metadata.name,)
             case Init():

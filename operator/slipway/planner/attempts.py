@@ -166,13 +166,14 @@ def _doubtful_nodes(draft: Draft, attempt: Attempt) -> tuple[str, ...]:
 
     A machine that was replaced explains that, and the watch of the nodes may not have told yet.
     """
-    snapshot, cause = draft.snapshot, _cause_so_far(draft)
-    if snapshot.nodes_asked == attempt.number or not snapshot.nodes_watched or not (cause and cause.rule.outranked):
+    snapshot = draft.snapshot
+    if snapshot.nodes_asked == attempt.number or not snapshot.nodes_watched:
         return ()
     unseen = [pod for pod in draft.seen.live.values() if pod.end_unseen]
     unseen += [pod for pod in snapshot.vanished_of(attempt.number) if pod.end_unseen or not pod.ended]
     nodes = {pod.spec.node_name for pod in unseen if not snapshot.machine_gone(pod)} - {""}
-    return tuple(sorted(nodes)[:MOST_DOUBTED])
+    cause = _cause_so_far(draft) if nodes else None
+    return tuple(sorted(nodes)[:MOST_DOUBTED]) if cause is not None and cause.rule.outranked else ()
 
 
 def judge(draft: Draft) -> None:
