@@ -1,5 +1,6 @@
 """What people are told of in Events, and that nothing is left out or told twice."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -70,8 +71,9 @@ def test_a_whole_story_is_told_once() -> None:  # E2-59, E2-60
 @pytest.mark.parametrize(
     ("slices", "seconds", "writes"),
     [
-        pytest.param(1, 4, 1, id="a small job that runs within 5 s: only that it runs"),
-        pytest.param(1, 12, 3, id="a small job that takes longer: every 5 s how far it is"),
+        pytest.param(1, 4, 1, id="a small job that runs within 4 s: only that it runs"),
+        pytest.param(1, 29, 1, id="a small job that runs within 30 s: only that it runs"),
+        pytest.param(1, 70, 3, id="a small job that takes longer: every 30 s how far it is"),
         pytest.param(16, 24, 1, id="256 hosts within 25 s: only that they run"),
         pytest.param(64, 59, 1, id="1,024 hosts within a minute: only that they run"),
         pytest.param(64, 130, 3, id="1,024 hosts: every minute"),
@@ -88,3 +90,25 @@ def test_how_often_the_start_of_an_attempt_is_written(slices: int, seconds: int,
         if world.status != seen[-1]:
             seen.append(world.status)
     assert (world.status.phase, len(seen) - 1) == (Phase.RUNNING, writes)
+
+
+@pytest.mark.parametrize(
+    ("happens", "seconds"),
+    [
+        pytest.param(lambda pod: pod.waits("ImagePullBackOff"), 5, id="an image that cannot be pulled"),
+        pytest.param(lambda pod: pod.unschedulable(), 5, id="no node"),
+        pytest.param(lambda pod: pod.exits(0), 5, id="a host that is done"),
+        pytest.param(lambda pod: pod.binds(), 30, id="a node was found"),
+        pytest.param(lambda pod: pod.runs(), 30, id="one of several hosts runs"),
+    ],
+)
+def test_what_holds_a_start_up_is_written_sooner_than_counts(
+    happens: Callable[[PodHandle], PodHandle], seconds: int
+) -> None:
+    world = World(hosts=4).begin()
+    happens(world.pod(0, 1))
+    before = world.status
+    world.step(seconds=seconds - 1)
+    assert world.status == before
+    world.step(seconds=1)
+    assert world.status != before

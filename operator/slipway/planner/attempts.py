@@ -16,7 +16,7 @@ from slipway.planner import budgets, environment, fencing, placement, ray
 from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken, LookAtNodes
 from slipway.planner.causes import START_TIMEOUT, Evidence
 from slipway.planner.draft import Draft
-from slipway.planner.observation import intervals, waiting_for
+from slipway.planner.observation import CREATING, intervals, waiting_for
 from slipway.planner.pods import config_maps, service
 from slipway.planner.snapshot import HEAD, WAITING_FOR_OLD, Pod, Rejection, Slot
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
@@ -134,7 +134,7 @@ def _start_timeout(draft: Draft) -> Evidence | None:
     since = max((pod.bound_at for _, pod in late if pod.bound_at), default=None)
     if since is None or not _in_vain(draft, late, since):
         return None
-    slot, pod = next((entry for entry in late if waiting_for(entry[1])[0] != "ContainerCreating"), late[0])
+    slot, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
     reason, words = waiting_for(pod)
     return Evidence(
         rule=START_TIMEOUT,

@@ -14,6 +14,10 @@ from slipway.planner.causes import BY_REASON, Evidence, Facts, judge, ours_from
 from slipway.planner.snapshot import HEAD, Pod, Slot, Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
+PENDING: Final = "Pending"
+CREATING: Final = "ContainerCreating"
+NOTHING_WRONG: Final = frozenset({PENDING, CREATING})
+"""What pods wait for that nothing holds up."""
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
 
 
@@ -230,11 +234,11 @@ def waiting_for(pod: Pod) -> tuple[str, str]:
         return unscheduled.reason or "Unschedulable", unscheduled.message
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         waiting = status.state.waiting
-        if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
+        if waiting is not None and waiting.reason not in ("", CREATING, "PodInitializing"):
             return waiting.reason, waiting.message
     if pod.is_head and pod.worker is not None and pod.worker.running is not None:
         return "WaitingForWorkers", "not all workers have joined the Ray head"
-    return ("ContainerCreating" if pod.spec.node_name else "Pending"), pod.status.message
+    return (CREATING if pod.spec.node_name else PENDING), pod.status.message
 
 
 def intervals(slots: Iterable[Slot]) -> tuple[str, ...]:

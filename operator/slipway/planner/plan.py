@@ -134,7 +134,7 @@ def _settled(draft: Draft) -> Plan:
     before, status = draft.job.status, draft.status
     written = draft.snapshot.status_written
     if before != status and written is not None and summary.only_progress(before, status):
-        due = written + summary.progress_interval(len(draft.seen.wanted))
+        due = written + summary.progress_interval(before, status, len(draft.seen.wanted))
         if draft.now < due:
             draft.wake(due)
             status = before

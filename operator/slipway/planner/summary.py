@@ -14,11 +14,14 @@ from slipway.api.status import (
 )
 from slipway.planner import budgets, capacity, fencing
 from slipway.planner.draft import Draft
-from slipway.planner.observation import blocked_hosts, intervals
+from slipway.planner.observation import NOTHING_WRONG, blocked_hosts, intervals
 from slipway.planner.snapshot import HEAD
 
 _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
 """kstatus wants these present only while they are true."""
+REASONS_AFTER: Final = timedelta(seconds=5)
+COUNTS_AFTER: Final = timedelta(seconds=30)
+LARGE_JOBS_AFTER: Final = timedelta(seconds=60)
 
 
 def summarise(draft: Draft) -> None:
@@ -192,12 +195,18 @@ def refuse(status: SliceJobStatus, generation: int, reason: str, message: str, n
     )
 
 
-def progress_interval(hosts: int) -> timedelta:
-    """How often mere progress (hosts started, hosts waiting, hosts done) of a job of so many hosts is written.
+def progress_interval(before: SliceJobStatus, after: SliceJobStatus, hosts: int) -> timedelta:
+    """How long after a write mere progress (hosts started, hosts waiting, hosts done) of a job of so many hosts waits.
 
-    A large job takes longer to start, and everybody who watches it gets its large status each time.
+    A large job takes longer to start, and everybody who watches it gets its large status each time. What holds the job
+    up, and which hosts are done, is told sooner than how many have started.
     """
-    return timedelta(seconds=min(max(5.0, hosts / 10), 60.0))
+    least = COUNTS_AFTER if _hold_up(before) == _hold_up(after) else REASONS_AFTER
+    return min(max(least, timedelta(seconds=hosts / 10)), LARGE_JOBS_AFTER)
+
+
+def _hold_up(status: SliceJobStatus) -> tuple[Phase | None, frozenset[str], tuple[str, ...]]:
+    return status.phase, frozenset(host.reason for host in status.hosts) - NOTHING_WRONG, status.succeeded_hosts
 
 
 def only_progress(before: SliceJobStatus, after: SliceJobStatus) -> bool:
