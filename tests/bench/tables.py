@@ -27,6 +27,12 @@ def markdown(run: Run) -> str:
             parts.append(_table(("work", "system", *moments), rows))
     parts += ["## Slipway's peers", "How many times Slipway's time they took.", _peers(figures)]
     parts += ["## What it costs", _table(_COST_HEAD, _cost_rows(figures))]
+    if rows := list(_growth_rows(figures)):
+        parts += [
+            "## As the cluster grows",
+            "One pod of one job is lost while so many run.",
+            _table(_GROWTH_HEAD, rows),
+        ]
     parts += ["## Idle", _table(_IDLE_HEAD, _idle_rows(figures))]
     parts += ["## Requests", _table(("work", "system", "user verb resource: count"), _request_rows(figures))]
     return "\n\n".join(parts) + "\n"
@@ -95,6 +101,22 @@ def _cost_rows(figures: Figures) -> Iterator[tuple[str, ...]]:
                 _said(figures.value(workload, system, cpu_per_pod(*_ALL)), 1),
                 _said(figures.value(workload, system, lambda one: one.peak_mib), 0),
                 _said(figures.value(workload, system, lambda one: one.cpu.get("foreign", 0.0) / one.span)),
+            )
+
+
+_GROWTH_HEAD = ("pods running", "system", "pods replaced", "react", "controller ms/pod", "+ API server ms/pod")
+
+
+def _growth_rows(figures: Figures) -> Iterator[tuple[str, ...]]:
+    for workload in figures.workloads("loss "):
+        for system in figures.systems(workload):
+            yield (
+                _shown(workload).removeprefix("loss "),
+                system,
+                f"{figures.records(workload, system)[-1].pods}",
+                _said(figures.value(workload, system, moment("react")), 3),
+                _said(figures.value(workload, system, cpu_per_pod("controller"))),
+                _said(figures.value(workload, system, cpu_per_pod("controller", "kube-apiserver")), 1),
             )
 
 
