@@ -226,6 +226,14 @@ def test_a_job_that_has_no_time_to_be_wrong_is_not_pinned() -> None:
     assert pools_of(World(**TPU, timeouts={"scheduleSeconds": 60}).step()) == [{}]
 
 
+def test_who_begins_an_attempt_makes_its_pods_at_once() -> None:
+    world = World(**TPU)
+    world.listed_at, world.lists = None, False
+    decision = world.step()
+    assert (decision.status.attempt, actions_of(decision, ListPods)) == (0, [])
+    assert len(actions_of(decision, CreatePods)) == 1
+
+
 def test_who_takes_over_lists_the_pods_before_it_makes_those_that_are_missing() -> None:
     world = World(**TPU)
     world.free_pools = {0: "a", 1: "b"}

@@ -43,7 +43,7 @@ class Observation:
     started: frozenset[Slot] = frozenset()
     """Slots whose worker runs, or has run."""
     begun_here: bool = True
-    """Whether this process saw the attempt begin."""
+    """Whether this process began the attempt, or this very decision begins it."""
 
     @property
     def absent(self) -> frozenset[Slot]:
@@ -115,7 +115,7 @@ def observe(
         succeeded=succeeded,
         may_run=tuple(pod for pod in (*live.values(), *strays) if pod.may_run),
         started=succeeded | {slot for slot, pod in live.items() if pod.started},
-        begun_here=snapshot.begun_here == number,
+        begun_here=number == snapshot.begun_here or number != snapshot.job.status.attempt,
         evidence=tuple(judging.evidence),
         strays=tuple(strays),
         foreign=tuple(foreign),
