@@ -33,7 +33,7 @@ class Spread:
 
 def moment(name: str) -> Measure:
     """Seconds until something; None where it never came, or not for all."""
-    return lambda record: None if record.problem else record.times.get(name)
+    return lambda record: record.times.get(name)
 
 
 def cpu_per_pod(*parts: str) -> Measure:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from slipway.local_cluster import Pool
 from tests.bench.meter import Meter
-from tests.bench.observer import last
+from tests.bench.observer import first, last
 from tests.bench.systems import Job, Shape
 from tests.bench.workloads.base import QUIET_SECONDS, Turn, Workload, tpu_nodes
 
@@ -31,10 +31,10 @@ class Create(Workload):
         if not await turn.fill(self.jobs):
             record.problem = f"only {turn.running()} of {record.pods} pods run"
         seen = turn.observer.seen.values()
-        record.times = meter.times(
-            first=min((one.created for one in seen), default=None),
-            exist=last(one.created for one in seen),
-            running=last(one.running for one in seen),
-        )
+        record.times = meter.times(first=first(one.created for one in seen))
+        if len(seen) >= record.pods:
+            record.times |= meter.times(
+                exist=last(one.created for one in seen), running=last(one.running for one in seen)
+            )
         await asyncio.sleep(QUIET_SECONDS)
         await meter.read(record)

@@ -59,17 +59,21 @@ async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float
     def new() -> list[Seen]:
         return [one for uid, one in turn.observer.seen.items() if uid not in known and one.gone is None]
 
-    if not await turn.observer.until(lambda: sum(one.running is not None for one in new()) >= record.pods, patience):
-        record.problem = f"{len(new())} of {record.pods} pods were replaced within {patience:.0f} s"
+    def running() -> int:
+        return sum(one.running is not None for one in new())
+
+    if not await turn.observer.until(lambda: running() >= record.pods, patience):
+        record.problem = f"{running()} of {record.pods} new pods ran within {patience:.0f} s"
     touched = [one for one in old if one.going is not None]
-    record.times = meter.times(
-        react=first(one.going for one in touched),
-        all_deleting=last(one.going for one in touched),
-        old_gone=last(one.stopped for one in touched),
-        first_new=first(one.created for one in new()),
-        exist=last(one.created for one in new()),
-        running=last(one.running for one in new()),
-    )
+    record.times = meter.times(react=first(one.going for one in touched))
+    if len(new()) >= record.pods:
+        record.times |= meter.times(
+            all_deleting=last(one.going for one in touched),
+            old_gone=last(one.stopped for one in touched),
+            first_new=first(one.created for one in new()),
+            exist=last(one.created for one in new()),
+            running=last(one.running for one in new()),
+        )
     await asyncio.sleep(QUIET_SECONDS)
     await meter.read(record)
     await (repair or _restore_nodes(turn.place, loss))
