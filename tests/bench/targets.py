@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.bench.figures import Figures, Measure, cpu_per_pod, moment
+from tests.bench.figures import Figures, Measure, Spread, cpu_per_pod, moment
 from tests.bench.records import Record
 
 US = "slipway"
 CREATE_LIMITS = {64: 1.5, 512: 1.3, 2048: 1.2, 8192: 1.2}
 PLAN_SECONDS = 0.020
-RSS_MB = 200.0
+RSS_MB, RSS_PODS = 200.0, 10_000
+"""Memory wanted up to so many pods."""
 STATUS_WRITES = 3
 WRITERS = cpu_per_pod("controller", "kube-apiserver")
 
@@ -88,7 +89,8 @@ def _peak_mb(record: Record) -> float:
 
 
 def _memory(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
-    if (found := figures.value(workload, US, _peak_mb)) is not None:
+    asked = [one for one in figures.records(workload, US) if one.pods <= RSS_PODS]
+    if (found := Spread.of(map(_peak_mb, asked))) is not None:
         yield Verdict(f"{workload[0]}: memory", f"< {RSS_MB:.0f} MB", f"{found.text(0)} MB", found.middle < RSS_MB)
 
 
