@@ -12,6 +12,8 @@ from slipway.planner import attempts, budgets, fencing, placement
 from slipway.planner.causes import Evidence, Facts
 from slipway.planner.draft import Draft
 from slipway.planner.snapshot import Pod
+from tests.simulation.faults import Faults
+from tests.simulation.machines import Machine
 from tests.simulation.process import ModelLease
 from tests.simulation.run import run_seed
 
@@ -150,6 +152,19 @@ def a_watch_makes_nodes_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(store.NodeStore, "_dropped", broken)
 
 
+def machines_are_replaced_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Another VM comes a moment after the Node of the last one went, before a lagging watch has told of that."""
+
+    def replace(self: Faults, machine: Machine) -> None:
+        if machine.alive or self._cluster.machines.get(machine.name) is not machine:
+            return
+        machine.down_for_good = True
+        self._controllers.forget_node(machine.name)
+        self._timeline.after(0.2, lambda: self._come_anew(machine))
+
+    patch.setattr(Faults, "_replace", replace)
+
+
 BREAKAGES: tuple[tuple[Breakage, int], ...] = (
     (no_fence, 1),
     (silent_machines_count_as_gone, 1),
@@ -165,15 +180,17 @@ BREAKAGES: tuple[tuple[Breakage, int], ...] = (
     (a_final_phase_is_taken_back, 400),
     (pools_are_chosen_anew_each_time, 1),
     (slices_that_wait_take_what_was_promised, 770),
-    (a_watch_makes_nodes_lost, 207921),
+    (a_watch_makes_nodes_lost, 300),
 )
 """Each with a seed near one that catches it: the rarer ones take thousands of histories to meet."""
+PROVOKED_BY: dict[Breakage, Breakage] = {a_watch_makes_nodes_lost: machines_are_replaced_at_once}
+"""What makes the rarest of them common enough to be met; nothing is wrong with it."""
 
 
 @pytest.mark.parametrize(("breakage", "first"), BREAKAGES, ids=[breakage.__name__ for breakage, _ in BREAKAGES])
 def test_a_broken_rule_is_caught(breakage: Breakage, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = range(first, first + MOST_SEEDS)
-    breakage(monkeypatch)
-    caught = next(seed for seed in seeds if run_seed(seed) is not None)
-    monkeypatch.undo()
+    PROVOKED_BY.get(breakage, lambda _: None)(monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        breakage(patch)
+        caught = next(seed for seed in range(first, first + MOST_SEEDS) if run_seed(seed) is not None)
     assert run_seed(caught) is None
