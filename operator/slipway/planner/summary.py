@@ -22,6 +22,7 @@ _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
 REASONS_AFTER: Final = timedelta(seconds=5)
 COUNTS_AFTER: Final = timedelta(seconds=30)
 LARGE_JOBS_AFTER: Final = timedelta(seconds=60)
+"""How long mere progress waits for being written: what holds a start up, how many hosts run, and that at most."""
 
 
 def summarise(draft: Draft) -> None:
