@@ -92,8 +92,12 @@ class Faults:
             return
         machine.down_for_good = True
         self._controllers.forget_node(machine.name)
+        self._timeline.after(self._vacancy(), lambda: self._come_anew(machine))
+
+    def _vacancy(self) -> float:
+        """Seconds without a VM after a Node has gone."""
         wait = self._rng.choice((self._rng.uniform(1.0, 30.0), self._rng.uniform(30.0, 300.0)))
-        self._timeline.after(min(wait, 20.0) if self.calm else wait, lambda: self._come_anew(machine))
+        return min(wait, 20.0) if self.calm else wait
 
     def _come_anew(self, old: Machine) -> None:
         """Another VM, under the old name or a new one."""

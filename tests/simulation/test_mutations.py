@@ -13,7 +13,6 @@ from slipway.planner.causes import Evidence, Facts
 from slipway.planner.draft import Draft
 from slipway.planner.snapshot import Pod
 from tests.simulation.faults import Faults
-from tests.simulation.machines import Machine
 from tests.simulation.process import ModelLease
 from tests.simulation.run import run_seed
 
@@ -154,15 +153,7 @@ def a_watch_makes_nodes_lost(patch: pytest.MonkeyPatch) -> None:
 
 def machines_are_replaced_at_once(patch: pytest.MonkeyPatch) -> None:
     """Another VM comes a moment after the Node of the last one went, before a lagging watch has told of that."""
-
-    def replace(self: Faults, machine: Machine) -> None:
-        if machine.alive or self._cluster.machines.get(machine.name) is not machine:
-            return
-        machine.down_for_good = True
-        self._controllers.forget_node(machine.name)
-        self._timeline.after(0.2, lambda: self._come_anew(machine))
-
-    patch.setattr(Faults, "_replace", replace)
+    patch.setattr(Faults, "_vacancy", lambda _: 0.2)
 
 
 BREAKAGES: tuple[tuple[Breakage, int], ...] = (
