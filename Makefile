@@ -20,8 +20,8 @@ test-ray: $(READY)  ## The Ray runtime with a real Ray on real nodes
 
 N ?= 1000
 SEED ?= 0
-simulate: $(READY)  ## N random histories of faults from SEED on; a seed that breaks a rule prints its history
-	$(PYTHON) -m tests.simulation --count $(N) --seed $(SEED) --jobs 2
+simulate: $(READY)  ## N random histories of faults from SEED on; or, with REPLAY=FILE, what an operator recorded
+	$(PYTHON) -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),--count $(N) --seed $(SEED) --jobs 2)
 
 bench: $(DRAWING)  ## Slipway beside JobSet, KubeRay and a bare client, in full: hours; writes docs/performance
 	$(PYTHON) -m tests.bench run full --out bench.json
@@ -35,11 +35,12 @@ check: $(READY)  ## Style, types, layers, generated files
 	ruff format --check .
 	mypy
 	lint-imports
-	$(PYTHON) -m pytest -q -k generated tests/api tests/chart
+	$(PYTHON) -m pytest -q -k generated tests/api tests/chart tests/docs
 
-generate: $(READY)  ## Write again what is generated from the models
+generate: $(READY)  ## Write again what is generated from the models and the planner's tables
 	$(PYTHON) -m slipway.api.crd > crds/slipway.dev_slicejobs.yaml
 	cp crds/slipway.dev_slicejobs.yaml charts/slipway/files/
+	$(PYTHON) -m docs.generate
 
 format: $(READY)
 	ruff check --fix .

@@ -1,8 +1,7 @@
 """What is generated from the models is as the models say."""
 
-from tests.conftest import CRD, ROOT
-
 from slipway.api import crd
+from tests.conftest import CRD, ROOT
 
 
 def test_the_generated_crd_is_up_to_date() -> None:

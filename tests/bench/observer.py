@@ -59,7 +59,7 @@ class Seen:
     gone: float | None = None
 
     @property
-    def going(self) -> float | None:
+    def terminating(self) -> float | None:
         """When it was told to go, or was gone without a word."""
         return self.deleting or self.gone
 

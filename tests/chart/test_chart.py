@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
+from slipway.api.names import MAX_PODS
 from slipway.local_cluster import NativeCluster
 from slipway.shell.settings import OperatorSettings
 from tests.chart.conftest import CHART, Helm
@@ -27,6 +28,7 @@ EVERYTHING: dict[str, Any] = {
     "priorityClassName": "system-cluster-critical",
     "coordinatorPort": 9000,
     "topologyKey": "example.com/slice",
+    "maxPods": 500,
     "global": {"anything": True},
 }
 
@@ -58,6 +60,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "port 70000": ({"coordinatorPort": 70000}, "/coordinatorPort"),
     "port as text": ({"coordinatorPort": "8081"}, "/coordinatorPort"),
     "two slashes in a label": ({"topologyKey": "a/b/c"}, "/topologyKey"),
+    "maxPods 0": ({"maxPods": 0}, "/maxPods"),
     "install maybe": ({"crds": {"install": "maybe"}}, "/crds/install"),
 }
 
@@ -69,6 +72,12 @@ def one(objects: Sequence[Any], kind: str) -> Any:
 
 def test_generated_crd_is_the_same_in_the_chart() -> None:
     assert (CHART / "files" / CRD.name).read_bytes() == CRD.read_bytes(), "run `make generate`"
+
+
+def test_the_bound_on_pods_is_the_only_such_number_in_the_crd() -> None:
+    # The chart puts its own in place of it.
+    assert CRD.read_text().count(str(MAX_PODS)) == 2
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["maxPods"] == MAX_PODS
 
 
 def test_versions_agree() -> None:
@@ -95,10 +104,15 @@ def test_api_server_takes_every_object(helm: Helm, kubectl: Kubectl, values: dic
     # Pod Security does not refuse a Deployment, but it warns of one whose pods it would refuse.
     kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/warn=restricted")
     objects = helm.template(values, namespace=kubectl.namespace)
-    stream = "\n---\n".join(map(json.dumps, objects))
-    done = kubectl("apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-", stdin=stream)
-    assert len(done.stdout.splitlines()) == len(objects)
-    assert "Warning" not in done.stderr
+    by_namespace: dict[str, list[Any]] = {}
+    for one in objects:
+        by_namespace.setdefault(one["metadata"].get("namespace", kubectl.namespace), []).append(one)
+    for namespace, some in by_namespace.items():
+        stream = "\n---\n".join(map(json.dumps, some))
+        where = ("--namespace", namespace, "-f", "-")
+        done = kubectl("apply", "--server-side", "--dry-run=server", "--force-conflicts", *where, stdin=stream)
+        assert len(done.stdout.splitlines()) == len(some)
+        assert "Warning" not in done.stderr
 
 
 @pytest.mark.parametrize(("values", "said"), REFUSED.values(), ids=REFUSED)
@@ -114,7 +128,7 @@ def test_default_objects(helm: Helm) -> None:
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert deployment["spec"]["replicas"] == 1
-    assert container["args"] == [f"--health-port={container['ports'][0]['containerPort']}"]
+    assert container["args"] == [f"--health-port={container['ports'][0]['containerPort']}", f"--max-pods={MAX_PODS}"]
     assert "env" not in container
     assert "priorityClassName" not in pod
     assert "PodDisruptionBudget" not in {body["kind"] for body in objects}
@@ -128,6 +142,8 @@ def test_every_value_arrives(helm: Helm) -> None:
     assert container["resources"]["limits"] == {"cpu": 1.5, "memory": "1.5Gi"}
     assert container["env"] == [{"name": "COORD_PORT", "value": "9000"}]
     assert "--topology-key=example.com/slice" in container["args"]
+    assert "--max-pods=500" in container["args"]
+    assert "<= 500" in json.dumps(one(objects, "CustomResourceDefinition"))
     assert pod["priorityClassName"] == "system-cluster-critical"
     assert one(objects, "Deployment")["spec"]["replicas"] == 2
     budget = one(objects, "PodDisruptionBudget")["spec"]
@@ -163,10 +179,10 @@ NEEDED: Needs = {
     "any slipway.dev/slicejobs/finalizers": ("update",),
     "any /pods": ("get", "list", "watch", "create", "delete", "deletecollection"),
     "any /services": ("get", "create", "delete"),
-    "any /configmaps": ("get", "create", "delete"),
+    "any /configmaps": ("get", "create", "patch", "delete"),
     "any /secrets": ("create",),
     "any networking.k8s.io/networkpolicies": ("get", "create", "delete"),
-    "any events.k8s.io/events": ("create",),
+    "any /events": ("create",),
     "all /nodes": ("get", "list", "watch"),
     "all /pods": ("list", "watch"),
     "all slipway.dev/slicejobs": ("list", "watch"),
@@ -186,11 +202,11 @@ NOT_NEEDED: Needs = {
     "any /pods/eviction": ("create",),
     "any /pods/ephemeralcontainers": ("patch",),
     "any /services": ("list", "update", "patch", "deletecollection"),
-    "any /configmaps": ("list", "update", "patch", "deletecollection"),
+    "any /configmaps": ("list", "update", "deletecollection"),
     "any /serviceaccounts": ("get", "impersonate"),
     "any /serviceaccounts/token": ("create",),
     "any apps/deployments": ("get", "create"),
-    "any events.k8s.io/events": ("list", "delete"),
+    "any /events": ("list", "delete"),
     "any coordination.k8s.io/leases": ("create", "get", "update"),
     "own coordination.k8s.io/leases:another": ("get", "update", "delete"),
     "own coordination.k8s.io/leases": ("list", "delete"),

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from slipway.api.status import Phase, SliceJobStatus
+from slipway.api.status import Attempt, Phase, SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.apply import MAX_CREATES
-from slipway.cluster.errors import NotFound, ServerError
+from slipway.cluster.connection import WRITE_SECONDS
+from slipway.cluster.errors import ConnectionLost, NotFound, ServerError
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
     Check,
@@ -18,9 +20,8 @@ from slipway.planner.actions import (
     DeleteJob,
     DeletePods,
     ForceDeletePod,
-    ListPods,
-    LookAtNodes,
     Plan,
+    Refresh,
 )
 from slipway.planner.pods import PodFactory, service
 from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Settings
@@ -77,6 +78,22 @@ async def test_pods_are_made_once_and_known_at_once(bench: Bench) -> None:
         assert await bench.act(job, CreatePods(0, slots)) == 0
     assert sorted(await bench.pods()) == sorted(f"train-0-{s}-{h}" for s, h in slots)
     assert {pod.slot for pod in bench.now().own_pods()} == set(slots)
+
+
+async def test_a_create_without_an_answer_may_still_be_carried_out_for_a_while(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.job(hosts=1)
+
+    async def lose(*_: Any, **__: Any) -> None:
+        raise ConnectionLost("no answer")
+
+    asked = now()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.api, "create", lose)
+        with pytest.raises(ConnectionLost):
+            await bench.act(job, CreatePods(0, ((0, 0),)))
+    assert bench.now().known.creates_end >= asked + timedelta(seconds=WRITE_SECONDS)
 
 
 async def test_a_pod_of_an_earlier_job_blocks_its_name(bench: Bench) -> None:
@@ -201,6 +218,26 @@ async def test_what_an_earlier_job_of_this_name_has_left_makes_way_at_once(bench
     assert made["metadata"]["ownerReferences"][0]["uid"] == job.uid
 
 
+async def test_what_the_garbage_collector_deletes_first_is_in_nobodys_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, path = await bench.job(), f"{paths.services(bench.namespace)}/train"
+    left = service(replace(job, uid="an-earlier-one"))
+    made = await bench.api.create(paths.services(bench.namespace), left, JsonObject)
+    get, uid = bench.api.get, made["metadata"]["uid"]
+
+    async def too_late(*asked: Any) -> Any:
+        monkeypatch.undo()
+        await bench.api.delete(path, uid=uid)
+        return await get(*asked)
+
+    monkeypatch.setattr(bench.api, "get", too_late)
+    await bench.act(job, CreateServices(0, (service(job),)))
+    assert (bench.now().served, bench.now().rejection) == (0, None)
+    made = await get(path, JsonObject)
+    assert made["metadata"]["ownerReferences"][0]["uid"] == job.uid
+
+
 @pytest.mark.parametrize(
     "owners",
     [
@@ -240,12 +277,12 @@ async def test_a_live_list_shows_what_the_watch_has_not(bench: Bench, kubectl: K
     await bench.end("train-0-0-0", "Failed")
     kubectl("delete", "pod", "train-0-0-1", "--force", "--grace-period=0")
     before = now()
-    assert await bench.act(job, ListPods()) == 0
+    assert await bench.act(job, Refresh(pods=True)) == 0
     snapshot = bench.now()
     assert [(pod.metadata.name, pod.status.phase) for pod in snapshot.pods] == [("train-0-0-0", "Failed")]
     assert [gone.pod.metadata.name for gone in snapshot.vanished] == ["train-0-0-1"]
-    assert snapshot.listed_at is not None
-    assert snapshot.listed_at >= before
+    assert snapshot.known.pods_as_of is not None
+    assert snapshot.known.pods_as_of >= before
 
 
 async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Bench) -> None:
@@ -253,7 +290,7 @@ async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Be
     await bench.act(job, CreatePods(0, tuple((s, h) for s in range(2) for h in range(2))))
     await bench.end("train-0-0-0", "Failed")
     await bench.act(job, DeletePods(0, (0,), 5))
-    assert bench.now().asked_to_go == {
+    assert bench.now().pending_deletions == {
         pod.metadata.uid for pod in bench.now().pods if pod.metadata.name == "train-0-0-1"
     }
     assert sorted(await bench.pods()) == ["train-0-0-0", "train-0-1-0", "train-0-1-1"]
@@ -269,7 +306,7 @@ async def test_the_first_pod_is_told_before_many_are_looked_for(
     await bench.act(job, CreatePods(0, tuple((0, host) for host in range(hosts))))
     # Until the scheduler has looked at all of them they change.
     kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", "--timeout=30s")
-    await bench.act(job, ListPods())
+    await bench.act(job, Refresh(pods=True))
     there: list[set[str]] = []
     delete_collection = bench.api.delete_collection
 
@@ -304,6 +341,14 @@ async def test_the_first_pod_stays_if_it_has_ended_unnoticed(bench: Bench) -> No
     assert list(await bench.pods()) == ["train-0-0-0"]
 
 
+async def test_a_pod_whose_labels_were_edited_is_deleted_by_its_name(bench: Bench, kubectl: Kubectl) -> None:
+    job = await bench.job(hosts=2)
+    await bench.act(job, CreatePods(0, ((0, 0), (0, 1))))
+    kubectl("label", "pod", "train-0-0-1", "--overwrite", "slipway.dev/attempt=7")
+    await bench.act(job, Refresh(pods=True), DeletePods(0, (0,), 5))
+    assert await bench.pods() == {}
+
+
 async def test_pods_of_other_attempts_stay(bench: Bench) -> None:
     job = await bench.job(hosts=1)
     await bench.act(job, CreatePods(0, ((0, 0),)), CreatePods(1, ((0, 0),)), DeletePods(0, (0,), 5))
@@ -314,12 +359,41 @@ async def test_unknown_nodes_are_known_or_lost_after_a_look(bench: Bench) -> Non
     job = await bench.job()
     [node, *_] = (await bench.api.list(paths.NODES, JsonObject)).items
     name = node["metadata"]["name"]
-    assert await bench.act(job, LookAtNodes((name, "no-such-node"))) == 0
+    assert await bench.act(job, Refresh(nodes=(name, "no-such-node"))) == 0
     snapshot = bench.now()
     assert (set(snapshot.nodes), set(snapshot.lost_nodes)) == ({name}, {"no-such-node"})
-    assert snapshot.nodes_asked is None
-    await bench.act(job, LookAtNodes((name,), attempt=3))
-    assert bench.now().nodes_asked == 3
+    assert snapshot.known.nodes_as_of.keys() == {name, "no-such-node"}
+
+
+async def test_the_lease_of_a_kubelet_tells_when_it_was_renewed_and_since_when_it_is_as_it_is(bench: Bench) -> None:
+    job = await bench.job()
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": f"node-{bench.namespace}"}}
+    body["spec"] = {"renewTime": "2026-11-22T10:00:00.000000Z"}
+    name = body["metadata"]["name"]
+    await bench.api.create(paths.leases("kube-node-lease"), body, JsonObject)
+    await bench.act(job, Refresh(kubelets=(name, "no-such-node")))
+    first = bench.now().kubelets[name]
+    await bench.act(job, Refresh(kubelets=(name,)))
+    again = bench.now().kubelets[name]
+    assert again.renewed_at == first.renewed_at == datetime(2026, 11, 22, 10, tzinfo=UTC)
+    assert again.read_at > first.read_at == again.same_since
+    assert bench.now().kubelets["no-such-node"].renewed_at is None
+
+
+async def test_it_is_known_which_pods_were_deleted_here(bench: Bench, kubectl: Kubectl) -> None:
+    job = await bench.job(hosts=2)
+    await bench.act(job, CreatePods(0, ((0, 0), (0, 1))))
+    attempt = Attempt(number=0, start_time=now())
+    begun = job.status.model_copy(update={"attempt": 0, "attempts": (attempt,)})
+    await bench.applier.apply(Plan(begun), job)
+    assert bench.now().deleted_here is None
+    over = begun.model_copy(update={"attempts": (attempt.model_copy(update={"end_time": now()}),)})
+    await bench.applier.apply(Plan(over), bench.now().job)
+    assert bench.now().deleted_here == frozenset()
+    [mine] = [pod.metadata.uid for pod in bench.now().pods if pod.metadata.name == "train-0-0-1"]
+    kubectl("delete", "pod", "train-0-0-0", "--force", "--grace-period=0")
+    await bench.act(bench.now().job, DeletePods(0, (0,), 5))
+    assert bench.now().deleted_here == {mine}
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from slipway.planner.actions import (
     CreateToken,
     DeletePods,
 )
+from slipway.planner.objects import HEAD
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import HEAD, Settings
+from slipway.planner.snapshot import Settings
 from tests.cluster.bench import Bench
 
 RUN = {"entrypoint": "python3 train.py"}
@@ -55,11 +56,11 @@ async def test_the_head_is_created_and_deleted_like_any_pod(bench: Bench) -> Non
 
 @pytest.mark.parametrize("part", ["head", "worker"])
 async def test_each_kind_of_pod_is_checked(bench: Bench, part: str) -> None:
-    bad = {"resources": {"requests": {"cpu": "much"}}}
+    bad = {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
     job = await bench.job(hosts=1, **({"ray": RUN | {"head": bad}} if part == "head" else {"ray": RUN} | bad))
     factory = PodFactory(job, Settings())
     assert await bench.act(job, Check((factory.pod(0, (0, 0)), factory.pod(0, HEAD)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
-    assert "much" in rejection.message or "quantities" in rejection.message
+    assert "must be less than or equal to cpu limit" in rejection.message
     assert not bench.now().checked

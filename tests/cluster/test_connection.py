@@ -1,9 +1,11 @@
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
-from slipway.cluster import errors
+from slipway.cluster import errors, sessions
 from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.wire import JsonObject
@@ -45,13 +47,6 @@ async def test_a_quota_is_told_apart_from_other_prohibitions(replay: Replay, api
             await api.create(PATH, {}, JsonObject)
         found.append(caught.value.quota)
     assert found == [True, False]
-
-
-async def test_the_fields_at_fault_are_named(replay: Replay, api: ApiConnection) -> None:
-    replay.then(refusal(422, "Invalid", "no", causes=[{"field": "spec.image", "message": "required", "reason": "x"}]))
-    with pytest.raises(errors.Invalid) as caught:
-        await api.create(PATH, {}, JsonObject)
-    assert [(one.field, one.message) for one in caught.value.causes] == [("spec.image", "required")]
 
 
 async def test_an_answer_of_a_proxy_is_an_error_too(replay: Replay, api: ApiConnection) -> None:
@@ -124,7 +119,7 @@ async def test_a_collection_is_never_deleted_without_a_selector(api: ApiConnecti
 
 
 async def test_a_guard_stops_every_write_and_no_read(replay: Replay) -> None:
-    def guard() -> None:
+    def guard() -> float:
         raise PermissionError("not the leader")
 
     async with ApiConnection(open_access(replay.url), guard) as api:
@@ -145,16 +140,63 @@ async def test_a_guard_stops_every_write_and_no_read(replay: Replay) -> None:
 async def test_a_guard_is_asked_before_each_retry(replay: Replay) -> None:
     asked = 0
 
-    def guard() -> None:
+    def guard() -> float:
         nonlocal asked
         asked += 1
         if asked == 2:
             raise PermissionError("lost meanwhile")
+        return 1.0
 
     async with ApiConnection(open_access(replay.url), guard) as api:
         replay.then(broken())
         with pytest.raises(PermissionError):
             await api.create(PATH, {}, JsonObject)
+
+
+async def test_a_write_ends_before_the_time_that_its_guard_leaves_it(replay: Replay) -> None:
+    left = iter((0.2,))
+
+    def guard() -> float:
+        for seconds in left:
+            return seconds
+        raise PermissionError("lost meanwhile")
+
+    async with ApiConnection(open_access(replay.url), guard) as api, asyncio.timeout(1.0):
+        with pytest.raises(PermissionError):
+            await api.create(PATH, {}, JsonObject)
+    assert [one.query["timeout"] for one in replay.requests] == ["0.200s"]
+
+
+async def test_a_write_whose_caller_was_cancelled_can_be_waited_for(replay: Replay, api: ApiConnection) -> None:
+    done: list[str] = []
+
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.2)
+        done.append(request.method)
+        return web.json_response({})
+
+    replay.then(slow)
+    writing = asyncio.create_task(api.create(PATH, {}, JsonObject))
+    await asyncio.sleep(0.1)
+    writing.cancel()
+    await asyncio.wait((writing,))
+    assert writing.cancelled()
+    await api.settle()
+    assert done == ["POST"]
+
+
+async def test_watches_leave_the_connections_of_requests_alone(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_CONNECTIONS", 2)
+    async with ApiConnection(open_access(replay.url)) as api:
+        watches = [asyncio.create_task(anext(api.watch(PATH, resource_version="1"))) for _ in range(5)]
+        async with asyncio.timeout(2):
+            while len(replay.requests) < len(watches):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            replay.then(answer({"ok": 1}))
+            assert await api.get(PATH, JsonObject) == {"ok": 1}
+        for one in watches:
+            one.cancel()
+        await asyncio.wait(watches)
 
 
 async def test_a_session_for_others_shares_the_pool_and_leaves_it_open(replay: Replay, api: ApiConnection) -> None:

@@ -1,16 +1,20 @@
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import msgspec
 import pytest
 
+from slipway.cluster import events, paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import BURST, EventRecorder
 from slipway.cluster.jobs import JobStore
-from slipway.planner.actions import Announcement
+from slipway.cluster.wire import JsonObject
+from slipway.planner.actions import EventRecord
 from slipway.planner.snapshot import Job
+from tests.cluster.bench import Bench
 from tests.cluster.replay import Replay, answer, refusal
 from tests.cluster.things import Time, job_json
 
@@ -40,12 +44,13 @@ async def test_an_announcement_becomes_an_event_about_the_job(
     replay: Replay, recorder: EventRecorder, job: Job
 ) -> None:
     replay.otherwise = answer({})
-    recorder.record(job, Announcement("Preempted", "slice 1 was preempted", warning=True))
+    recorder.record(job, EventRecord("Preempted", "slice 1 was preempted", warning=True))
     await recorder.flush()
     (event,) = bodies(replay)
-    assert replay.requests[0].path == "/apis/events.k8s.io/v1/namespaces/ns/events"
-    assert (event["reason"], event["note"], event["type"]) == ("Preempted", "slice 1 was preempted", "Warning")
-    assert event["regarding"]["uid"] == "job-1"
+    assert replay.requests[0].path == "/api/v1/namespaces/ns/events"
+    assert (event["reason"], event["message"], event["type"]) == ("Preempted", "slice 1 was preempted", "Warning")
+    assert event["involvedObject"]["uid"] == "job-1"
+    assert (event["firstTimestamp"], event["lastTimestamp"], event["count"]) == (*["2026-01-01T00:00:00Z"] * 2, 1)
 
 
 async def test_telling_twice_has_the_same_name_and_is_no_error(
@@ -53,7 +58,7 @@ async def test_telling_twice_has_the_same_name_and_is_no_error(
 ) -> None:
     replay.then(answer({}), refusal(409, "AlreadyExists"))
     for _ in range(2):
-        recorder.record(job, Announcement("Running", "all run"))
+        recorder.record(job, EventRecord("Running", "all run"))
     await recorder.flush()
     first, second = bodies(replay)
     assert first["metadata"] == second["metadata"]
@@ -62,9 +67,9 @@ async def test_telling_twice_has_the_same_name_and_is_no_error(
 
 async def test_a_note_is_cut_to_what_the_server_takes(replay: Replay, recorder: EventRecorder, job: Job) -> None:
     replay.otherwise = answer({})
-    recorder.record(job, Announcement("Failed", "é" * 2000))
+    recorder.record(job, EventRecord("Failed", "é" * 2000))
     await recorder.flush()
-    assert len(bodies(replay)[0]["note"].encode()) == 1000
+    assert len(bodies(replay)[0]["message"].encode()) == 1000
 
 
 async def test_a_refused_event_is_logged_and_forgotten(
@@ -72,7 +77,7 @@ async def test_a_refused_event_is_logged_and_forgotten(
 ) -> None:
     replay.then(refusal(403, "Forbidden", "no role"), answer({}))
     for message in ("one", "two"):
-        recorder.record(job, Announcement("Running", message))
+        recorder.record(job, EventRecord("Running", message))
     await recorder.flush()
     assert len(replay.requests) == 2
     assert "Event Running was not recorded: no role" in caplog.text
@@ -83,8 +88,40 @@ async def test_a_job_that_talks_too_much_is_cut_short_until_later(
 ) -> None:
     replay.otherwise = answer({})
     for number in range(BURST + 10):
-        recorder.record(job, Announcement("Running", str(number)))
+        recorder.record(job, EventRecord("Running", str(number)))
     time.now += 60
-    recorder.record(job, Announcement("Running", "later"))
+    recorder.record(job, EventRecord("Running", "later"))
     await recorder.flush()
     assert len(replay.requests) == BURST + 1
+
+
+async def test_fresh_news_takes_the_place_of_the_oldest(
+    replay: Replay, api: ApiConnection, time: Time, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MAX_WAITING", 3)
+    replay.otherwise = answer({})
+    recorder = EventRecorder(api, "me", now=lambda: datetime(2026, 1, 1, tzinfo=UTC), clock=time)
+    for number in range(5):
+        recorder.record(job, EventRecord("Running", str(number)))
+    running = asyncio.create_task(recorder.run())
+    await recorder.flush()
+    running.cancel()
+    assert [one["message"] for one in bodies(replay)] == ["2", "3", "4"]
+
+
+async def test_events_are_described_in_the_order_in_which_they_happened(bench: Bench) -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    times = iter(moment + timedelta(seconds=number) for number in range(8))
+    recorder = EventRecorder(bench.api, "me", now=lambda: next(times), clock=monotonic)
+    running = asyncio.create_task(recorder.run())
+    jobs = JobStore(monotonic)
+    jobs.upsert(job_json() | {"metadata": job_json()["metadata"] | {"namespace": bench.namespace}})
+    job = jobs.get((bench.namespace, "train"))
+    assert job is not None
+    for number in range(8):
+        recorder.record(job, EventRecord("Running", str(number)))
+    await recorder.flush()
+    running.cancel()
+    found = (await bench.api.list(paths.events(bench.namespace), JsonObject)).items
+    said = [one["message"] for one in sorted(found, key=lambda one: str(one["lastTimestamp"]))]
+    assert said == [str(number) for number in range(8)]

@@ -1,12 +1,17 @@
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from slipway.api.status import Phase
-from slipway.cluster.jobs import JobStore, read_spec, read_status
-from tests.cluster.things import Time, job_json
+from slipway.cluster.cache import Cache
+from slipway.cluster.jobs import JobStore, read_spec
+from slipway.cluster.watch import Deleted
+from slipway.planner.snapshot import Settings
+from tests.cluster.things import Time, job_json, pod
 
 KEY = ("ns", "train")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -55,19 +60,22 @@ def test_the_deletion_of_an_earlier_job_leaves_its_namesake_alone(jobs: JobStore
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a number out of range": ({"image": "a", "slices": 0}, "spec.slices 0: input should be greater than or equal to 1"),
     "a wrong type": ({"image": "a", "slices": "two"}, "spec.slices 'two': input should be a valid integer"),
-    "an unknown field": ({"image": "a", "slcies": 2}, "spec.slcies is not a known field"),
+    "an unknown field": ({"image": "a", "slcies": 2}, "spec.slcies is not a known field of this version of Slipway"),
+    "an unknown field below": ({"image": "a", "retries": {"x": 2}}, "spec.retries.x is not a known field"),
+    "no quantity": ({"image": "a", "shmSize": "x"}, "spec.shmSize 'x': must be a quantity such as 16Gi, 500m or 2"),
     "several faults": ({"image": "a", "slices": 0, "x": 1}, "(and 1 more)"),
     "a fault in env keeps the value to itself": (
         {"image": "a", "env": [{"name": "A", "value": 5}]},
-        "spec.env[0].value:",
+        "spec.env[A].value:",
     ),
 }
 
 
 @pytest.mark.parametrize(("content", "line"), BAD.values(), ids=BAD.keys())
-def test_a_spec_that_cannot_be_read_is_described_in_one_line(content: dict[str, Any], line: str) -> None:
+def test_what_cannot_be_read_of_a_spec_is_described_in_one_line(content: dict[str, Any], line: str) -> None:
     spec, problem = read_spec(content)
-    assert spec is None
+    assert spec is not None
+    assert spec.image == "a"
     assert line in problem
     assert "\n" not in problem
 
@@ -76,29 +84,88 @@ def test_a_bad_spec_leaves_a_job_with_a_problem(jobs: JobStore) -> None:
     jobs.upsert(job_json(spec={"image": "a", "slices": 0}))
     job = jobs.get(KEY)
     assert job is not None
-    assert job.spec is None
+    assert job.spec is not None
     assert job.problem.startswith("spec.slices 0")
+    jobs.upsert(job_json(version=2, spec={"image": "a", "slices": 0}))
+    again = jobs.get(KEY)
+    assert again is not None
+    assert again.problem == job.problem
 
 
-def test_status_fields_of_a_newer_slipway_are_left_alone() -> None:
-    status, problem = read_status(
-        {"failures": 3, "new": 1, "attempts": [{"number": 0, "startTime": "2026-01-01T00:00:00Z", "newer": {"x": 1}}]}
-    )
-    assert (problem, status.failures, len(status.attempts)) == ("", 3, 1)
+LISTED: dict[str, tuple[dict[tuple[str, str], tuple[str, str]], str, list[tuple[str, str]], list[Any]]] = {
+    "nothing has changed": ({KEY: ("job-1", "10")}, "20", [], []),
+    "a change that no event told of": ({KEY: ("job-1", "11")}, "20", [KEY], []),
+    "a job that no event told of": ({KEY: ("job-1", "10"), ("ns", "b"): ("x", "1")}, "20", [("ns", "b")], []),
+    "a job that is gone": ({}, "20", [], [(KEY, "job-1")]),
+    "a job made anew under its name": ({KEY: ("job-2", "12")}, "20", [KEY], [(KEY, "job-1")]),
+    "a list older than what is known": ({}, "9", [], []),
+}
 
 
-def test_a_status_that_makes_no_sense_is_a_problem_and_not_a_fresh_start(jobs: JobStore) -> None:
-    jobs.upsert(job_json(status={"failures": "many"}))
-    job = jobs.get(KEY)
-    assert job is not None
-    assert job.spec is None
-    assert job.problem.startswith("status.failures 'many'")
+@pytest.mark.parametrize(("found", "version", "newer", "missing"), LISTED.values(), ids=LISTED.keys())
+def test_a_list_of_versions_tells_what_to_read_and_what_is_gone(
+    jobs: JobStore, found: Any, version: str, newer: list[Any], missing: list[Any]
+) -> None:
+    jobs.upsert(job_json(version=10))
+    assert (jobs.newer(found), jobs.missing(found, version)) == (newer, missing)
+    assert jobs.missing({}, "20", namespace="elsewhere") == []
+
+
+def test_a_job_that_is_known_to_be_gone_is_not_read_again(jobs: JobStore) -> None:
+    jobs.upsert(job_json(version=10))
+    jobs.remove(KEY, "job-1")
+    assert jobs.newer({KEY: ("job-1", "11")}) == []
+
+
+NEEDS: dict[str, tuple[dict[str, Any], str, bool | None]] = {
+    "of the current attempt": ({"attempt": 1}, "train-1-0-0", True),
+    "of an earlier attempt": ({"attempt": 1}, "train-0-0-0", False),
+    "of a job that has ended": ({"attempt": 1, "phase": "Failed"}, "train-1-0-0", False),
+    "of a job without attempts": ({}, "train-0-0-0", True),
+}
+
+
+@pytest.mark.parametrize(("status", "name", "needed"), NEEDS.values(), ids=NEEDS.keys())
+def test_which_pods_that_are_gone_a_decision_may_rest_on(
+    jobs: JobStore, status: dict[str, Any], name: str, needed: bool
+) -> None:
+    jobs.upsert(job_json(status=status))
+    assert jobs.needs(pod(name)) is needed
+
+
+def test_pods_of_a_job_that_is_gone_are_needed_no_more_and_of_one_not_seen_yet_nobody_knows(jobs: JobStore) -> None:
+    assert jobs.needs(pod()) is None
+    jobs.upsert(job_json())
+    jobs.remove(KEY, "job-1")
+    assert jobs.needs(pod()) is False
+
+
+def test_a_process_that_only_watches_keeps_nothing_of_jobs_that_are_gone_or_done(time: Time) -> None:
+    cache = Cache(Settings(), lambda: NOW, time)
+    for number in range(100):
+        name, uid = f"j{number}", f"job-{number}"
+        cache.jobs.upsert(job_json(uid=uid, name=name))
+        hosts = [f"{name}-0-0-{host}" for host in range(10)]
+        for host in hosts:
+            cache.pods.applied(pod(host, version=1, job=name, job_uid=uid, node="n1"))
+        for host in hosts[:5]:
+            cache.pods.observe(Deleted(pod(host, version=2, job=name, job_uid=uid, node="n1")))
+        if number % 2:
+            cache.jobs.upsert(job_json(version=2, uid=uid, name=name, status={"phase": "Succeeded"}))
+        else:
+            cache.jobs.remove(("ns", name), uid)
+        for host in hosts[5:]:
+            cache.pods.observe(Deleted(pod(host, version=2, job=name, job_uid=uid, node="n1")))
+    assert (len(cache.pods), len(cache.jobs)) == (0, 50)
+    assert [cache.pods.vanished_of(("ns", f"j{number}"), f"job-{number}") for number in range(100)] == [()] * 100
+    assert not cache.pods.jobs_on("n1")
 
 
 @pytest.mark.parametrize(
-    ("reason", "counts"), [("Unschedulable", True), ("CapacityReleased", True), ("QuotaExceeded", False)]
+    ("reason", "counts"),
+    [("Unschedulable", True), ("CapacityReleased", True), ("QuotaExceeded", True), ("PodRejected", False)],
 )
-def test_only_an_older_job_that_waits_for_nodes_comes_first(jobs: JobStore, reason: str, counts: bool) -> None:
+def test_only_an_older_job_that_waits_for_nodes_or_quota_comes_first(jobs: JobStore, reason: str, counts: bool) -> None:
     def waiting(reason: str) -> dict[str, Any]:
         since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
         condition = {"type": "CapacityAvailable", "status": "False", "reason": reason} | since
@@ -108,4 +175,4 @@ def test_only_an_older_job_that_waits_for_nodes_comes_first(jobs: JobStore, reas
     jobs.upsert(job_json(uid="younger", name="b", status=waiting("Unschedulable")))
     younger = jobs.get(("ns", "b"))
     assert younger is not None
-    assert jobs.older_waits(younger) is counts
+    assert [job.name for job in jobs.rivals(younger)] == (["a"] if counts else [])

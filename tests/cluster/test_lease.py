@@ -1,16 +1,29 @@
 """Leadership against a server that keeps one Lease and its versions."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
+from slipway.cluster import lease as lease_module
+from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.lease import DEADLINE_SECONDS, DURATION_SECONDS, Lease, LostLeadership
-from tests.cluster.replay import Replay
+from slipway.cluster.lease import (
+    DEADLINE_SECONDS,
+    DURATION_SECONDS,
+    REQUEST_SECONDS,
+    RETRY_SECONDS,
+    Lease,
+    LostLeadership,
+)
+from tests.cluster.replay import Replay, replaying
 from tests.cluster.things import Time
 
 
@@ -21,8 +34,16 @@ class LeaseServer:
         self.stored: dict[str, Any] | None = None
         self.version = 0
         self.down = False
+        self.asked: list[str] = []
+        self.hanging: list[str] = []
+        self.delay = 0.0
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.method)
+        await asyncio.sleep(self.delay)
+        if request.method in self.hanging:
+            self.hanging.remove(request.method)
+            await asyncio.sleep(60)
         if self.down:
             return web.json_response({"message": "down"}, status=403)
         if request.method == "GET":
@@ -36,6 +57,12 @@ class LeaseServer:
         body["metadata"]["resourceVersion"] = str(self.version)
         self.stored = body
         return web.json_response(body)
+
+    def change(self) -> None:
+        """A version that the holder has not heard of, as after a lost answer."""
+        assert self.stored is not None
+        self.version += 1
+        self.stored["metadata"]["resourceVersion"] = str(self.version)
 
     @property
     def holder(self) -> str | None:
@@ -151,6 +178,7 @@ async def test_a_holder_that_finds_another_in_its_place_stops_at_once(
     await soon(lease.acquire())
     assert server.stored is not None
     server.stored["spec"]["holderIdentity"] = "b"
+    server.change()
     with pytest.raises(LostLeadership, match="b has Lease ns/slipway now"):
         await soon(lease.keep())
     assert not lease.held
@@ -169,3 +197,133 @@ async def test_only_one_of_two_that_claim_together_wins(claim: Callable[[str], L
     leases = [claim(name) for name in "abcd"]
     await asyncio.gather(*(is_waiting(one.acquire()) for one in leases))
     assert sum(one.held for one in leases) == 1
+
+
+async def test_a_renewal_is_one_write_without_a_read(claim: Callable[[str], Lease], server: LeaseServer) -> None:
+    lease = claim("a")
+    await soon(lease.acquire())
+    server.asked.clear()
+    await is_waiting(lease.keep())
+    assert set(server.asked) == {"PUT"}
+
+
+async def test_a_renewal_after_a_lost_answer_reads_and_goes_on(
+    claim: Callable[[str], Lease], server: LeaseServer, time: Time
+) -> None:
+    lease = claim("a")
+    await soon(lease.acquire())
+    server.change()
+    time.now += DEADLINE_SECONDS - 1
+    server.asked.clear()
+    await is_waiting(lease.keep())
+    assert server.asked[:3] == ["PUT", "GET", "PUT"]
+    time.now += DEADLINE_SECONDS - 1
+    lease.check()
+
+
+@pytest.mark.parametrize("method", ["PUT", "GET"])
+async def test_a_request_that_is_never_answered_does_not_cost_the_lease(
+    server: LeaseServer, replay: Replay, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "REQUEST_SECONDS", 0.25)
+    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 0.7)
+    async with leasing(replay.url, "a", retry=0.05) as lease:
+        await soon(lease.acquire())
+        if method == "GET":
+            server.change()
+        server.hanging.append(method)
+        keeping = asyncio.create_task(lease.keep())
+        await asyncio.sleep(1.5)
+        assert not server.hanging
+        assert not keeping.done()
+        assert lease.held
+        keeping.cancel()
+
+
+async def test_a_server_that_never_answers_ends_leadership_at_the_deadline(
+    server: LeaseServer, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 0.5)
+    async with leasing(replay.url, "a", retry=0.05) as lease:
+        await soon(lease.acquire())
+        server.delay = 60.0
+        began = monotonic()
+        with pytest.raises(LostLeadership):
+            await lease.keep()
+        assert monotonic() - began < 0.8
+
+
+async def test_a_lease_whose_last_renewal_was_not_answered_is_released_all_the_same(
+    claim: Callable[[str], Lease], server: LeaseServer
+) -> None:
+    lease = claim("a")
+    await soon(lease.acquire())
+    server.change()
+    await lease.release()
+    assert server.holder == ""
+
+
+@given(
+    sent=st.floats(0, 100),
+    way=st.floats(0, 60),
+    look=st.floats(0, 60),
+    begins=st.floats(0, DEADLINE_SECONDS, exclude_max=True),
+    drift=st.floats(-0.01, 0.01),
+)
+def test_the_old_leaders_last_write_ends_before_another_may_lead(
+    sent: float, way: float, look: float, begins: float, drift: float
+) -> None:
+    """The standby's clock runs faster or slower than the leader's by up to one in a hundred."""
+    time = Time(sent)
+    old, new = (Lease(None, "ns", "l", name, now=lambda: NOW, clock=time) for name in "ab")  # type: ignore[arg-type]
+    old._renewed = sent
+    time.now = sent + begins
+    with suppress(LostLeadership):
+        ends = time.now + old.check()
+        assert ends <= sent + DEADLINE_SECONDS + 1e-6
+        time.now = seen = sent + way + look
+        record = lease_module._Record(
+            lease_module._Meta("7"), lease_module._Spec("a", lease_duration_seconds=DURATION_SECONDS)
+        )
+        assert new._other_holder(record) == "a"
+        time.now = seen + (ends + 0.9 - seen) * (1 + drift)
+        assert time.now < seen or new._other_holder(record) == "a"
+
+
+def test_the_numbers_keep_what_they_promise() -> None:
+    assert DURATION_SECONDS - DEADLINE_SECONDS >= 1.0, "between the last write of one and the first of the next"
+    assert RETRY_SECONDS + DURATION_SECONDS + 1.0 <= 10.0, "a takeover, requests included"
+    assert RETRY_SECONDS + 2 * REQUEST_SECONDS < DEADLINE_SECONDS, "two requests that hang, and a third"
+
+
+async def test_a_standby_leads_within_ten_seconds_of_the_leaders_sudden_death() -> None:
+    """Measured with the real numbers: the leader's process is killed right after a renewal."""
+    async with (
+        replaying() as replay,
+        leasing(replay.url, "old") as old,
+        leasing(replay.url, "new") as new,
+    ):
+        replay.otherwise = LeaseServer()
+        await old.acquire()
+        keeping = asyncio.create_task(old.keep())
+        standing_by = asyncio.create_task(new.acquire())
+        await asyncio.sleep(1.5 * RETRY_SECONDS)
+        keeping.cancel()
+        died = monotonic()
+        while not new.held:
+            assert not (old.held and new.held)
+            await asyncio.sleep(0.01)
+        took = monotonic() - died
+        await standing_by
+    assert not old.held
+    assert DURATION_SECONDS - RETRY_SECONDS <= took <= 10.0
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@asynccontextmanager
+async def leasing(url: str, identity: str, retry: float = RETRY_SECONDS) -> AsyncIterator[Lease]:
+    """A Lease of its own connection, on the real clock."""
+    async with ApiConnection(open_access(url)) as api:
+        yield Lease(api, "ns", "slipway", identity, now=lambda: NOW, clock=monotonic, retry_seconds=retry)

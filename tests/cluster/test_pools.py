@@ -8,11 +8,13 @@ import pytest
 
 from slipway.cluster.cache import Cache
 from slipway.cluster.jobs import read_job
+from slipway.cluster.nodes import NodeStore
 from slipway.cluster.pools import Pools
-from slipway.cluster.store import NodeStore, PodStore
+from slipway.cluster.store import PodStore
 from slipway.cluster.watch import Applied, Deleted
+from slipway.planner.nodes import Node
 from slipway.planner.placement import suits
-from slipway.planner.snapshot import Node, Settings
+from slipway.planner.snapshot import Settings
 from tests.cluster.things import Time, job_json, node, pod
 
 JOB, OTHER = ("ns", "train"), ("ns", "other")

@@ -1,20 +1,38 @@
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
 
-from slipway.cluster.store import ASKED_SECONDS, NodeStore, PodStore
+from slipway.cluster.store import ASKED_SECONDS, UNCLAIMED_SECONDS, PodStore
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
-from slipway.planner.snapshot import Node, Pod
-from tests.cluster.things import Time, node, node_json, pod, pod_json
+from slipway.planner.objects import Pod
+from tests.cluster.things import Time, pod, pod_json
 
 KEY = ("ns", "train")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+class Jobs:
+    """What a decision may rest on: nothing of a finished job, or of attempts before the current one."""
+
+    def __init__(self) -> None:
+        self.known = True
+        self.finished = False
+        self.attempt = 0
+
+    def needs(self, gone: Pod) -> bool | None:
+        return (not self.finished and gone.attempt >= self.attempt) if self.known else None
+
+
 @pytest.fixture
-def pods(time: Time) -> PodStore:
-    return PodStore(lambda: NOW, time)
+def jobs() -> Jobs:
+    return Jobs()
+
+
+@pytest.fixture
+def pods(time: Time, jobs: Jobs) -> PodStore:
+    return PodStore(lambda: NOW, time, jobs.needs)
 
 
 def listed(store: PodStore, version: int, *things: Pod, scope: str = "") -> set[tuple[str, str]]:
@@ -120,7 +138,7 @@ def test_a_deleted_pod_leaves_the_final_object_behind(pods: PodStore) -> None:
     assert [(one.pod.status.phase, one.at) for one in gone] == [("Failed", NOW)]
 
 
-def test_a_watch_behind_a_list_still_tells_how_a_pod_ended_that_the_list_lacked(pods: PodStore) -> None:
+def test_a_watch_behind_a_list_still_tells_how_a_pod_ended_that_the_list_lacked(pods: PodStore, jobs: Jobs) -> None:
     listed(pods, 10, pod(version=5))
     pods.relisted(KEY, "job-1", [], "30")
     assert list(pods.observe(Applied(pod(version=20, node="n1", phase="Running")))) == [KEY]
@@ -129,7 +147,8 @@ def test_a_watch_behind_a_list_still_tells_how_a_pod_ended_that_the_list_lacked(
     gone = pods.vanished_of(KEY, "job-1")
     assert [(one.pod.status.phase, one.at) for one in gone] == [("Failed", NOW)]
     assert list(pods.jobs_on("n1")) == [KEY]
-    pods.forget(KEY)
+    jobs.finished = True
+    pods.forget_unneeded(KEY)
     assert not pods.jobs_on("n1")
     assert known(pods) == []
 
@@ -144,7 +163,7 @@ def test_the_deletion_keeps_its_first_date_when_the_kubelet_deletes_once_more(po
     pods.observe(Deleted(msgspec.convert(body, Pod)))
     [gone] = pods.vanished_of(("ns", "train"), "job-1")
     assert gone.pod.status.phase == "Failed"
-    assert gone.pod.going_since == known.going_since
+    assert gone.pod.deletion_requested_at == known.deletion_requested_at
 
 
 def test_an_answer_that_comes_after_the_deletion_does_not_bring_a_pod_back(pods: PodStore) -> None:
@@ -154,17 +173,128 @@ def test_an_answer_that_comes_after_the_deletion_does_not_bring_a_pod_back(pods:
     assert known(pods) == []
 
 
-def test_tombstones_of_earlier_attempts_are_forgotten(pods: PodStore) -> None:
+def test_pods_of_earlier_attempts_are_forgotten(pods: PodStore, jobs: Jobs) -> None:
     for name in ("train-0-0-0", "train-1-0-0"):
         pods.applied(pod(name))
         pods.observe(Deleted(pod(name, 2)))
-    pods.forget(KEY, below_attempt=1)
+    jobs.attempt = 1
+    pods.forget_unneeded(KEY)
     assert lost(pods) == ["train-1-0-0"]
-    pods.forget(KEY)
+    jobs.finished = True
+    pods.forget_unneeded(KEY)
     assert lost(pods) == []
 
 
-def test_tombstones_of_another_job_of_the_same_name_are_not_ours(pods: PodStore) -> None:
+def test_what_vanishes_from_a_finished_job_is_not_kept(pods: PodStore, jobs: Jobs) -> None:
+    jobs.finished = True
+    pods.applied(pod(version=1))
+    pods.observe(Deleted(pod(version=2)))
+    assert lost(pods) == []
+
+
+def test_what_vanishes_before_its_job_is_known_is_kept_for_some_minutes(pods: PodStore, jobs: Jobs, time: Time) -> None:
+    jobs.known = False
+    pods.applied(pod(version=1))
+    pods.observe(Deleted(pod(version=2)))
+    time.now += UNCLAIMED_SECONDS - 1
+    pods.applied(pod("other-0-0-0", version=3, job="other"))
+    assert lost(pods) == ["train-0-0-0"]
+    time.now += 1
+    pods.applied(pod("other-0-0-1", version=4, job="other"))
+    assert lost(pods) == []
+
+
+def test_a_job_that_becomes_known_in_time_has_what_vanished_before(pods: PodStore, jobs: Jobs, time: Time) -> None:
+    jobs.known = False
+    pods.applied(pod(version=1))
+    pods.observe(Deleted(pod(version=2)))
+    jobs.known = True
+    time.now += UNCLAIMED_SECONDS
+    pods.applied(pod("other-0-0-0", version=3, job="other"))
+    assert lost(pods) == ["train-0-0-0"]
+
+
+def test_nothing_is_left_of_pods_whose_job_nobody_has_shown(pods: PodStore, jobs: Jobs, time: Time) -> None:
+    jobs.known = False
+    for number in range(200):
+        name, job = f"j{number}-0-0-0", f"j{number}"
+        one = pod(name, version=number * 3 + 1, job=job, job_uid=job, node="n1", pool="p", runs=bool(number % 2))
+        pods.applied(one)
+        pods.expect_deletion([one.metadata.uid])
+        pods.observe(Deleted(pod(name, version=number * 3 + 3, job=job, job_uid=job, node="n1")))
+        time.now += UNCLAIMED_SECONDS / 10
+    time.now += UNCLAIMED_SECONDS
+    pods.applied(pod(version=1000, node="n2"))
+    held = {name: len(value) for name, value in vars(pods).items() if hasattr(value, "__len__")}
+    assert held == {
+        "_objects": 1,
+        "_by_job": 1,
+        "_owners": 1,
+        "_starting": 1,
+        "_on_node": 1,
+        "_held": 1,
+        "_vanished": 0,
+        "_unclaimed": 0,
+        "_deletions": 0,
+        "_tombstones": 0,
+        "_listing": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("grace", "removed_at"), [(0, datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC)), (30, None)], ids=["at once", "with grace"]
+)
+@pytest.mark.parametrize("listed_before", [False, True])
+def test_a_pod_deleted_without_grace_left_the_api_when_that_was_requested(
+    pods: PodStore, listed_before: bool, grace: int, removed_at: datetime | None
+) -> None:
+    pods.applied(pod(version=1, going=True))
+    if listed_before:
+        listed(pods, 5)
+        assert [one.removed_at for one in pods.vanished_of(KEY, "job-1")] == [None]
+    body = pod_json(version=3)
+    body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:07Z", "deletionGracePeriodSeconds": grace}
+    pods.observe(Deleted(msgspec.convert(body, Pod)))
+    assert [one.removed_at for one in pods.vanished_of(KEY, "job-1")] == [removed_at]
+
+
+FIRST, AGAIN = ({"running": {"startedAt": f"2026-01-01T00:00:0{second}Z"}} for second in (1, 9))
+CREATING: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
+DONE: dict[str, Any] = {"terminated": {"exitCode": 0}}
+LIVES: dict[str, tuple[list[dict[str, Any]], bool]] = {
+    "starts": ([CREATING, FIRST], False),
+    "is known before its state": ([{}, CREATING, {}, FIRST], False),
+    "runs on": ([FIRST, FIRST], False),
+    "ends": ([FIRST, DONE], False),
+    "runs since another time": ([FIRST, AGAIN], True),
+    "waits after it ran": ([FIRST, CREATING], True),
+    "waits after it ended": ([DONE, CREATING], True),
+    "runs after it ended": ([FIRST, DONE, AGAIN], True),
+    "stays so": ([FIRST, CREATING, AGAIN, AGAIN, DONE], True),
+}
+
+
+@pytest.mark.parametrize(("states", "restarted"), LIVES.values(), ids=LIVES.keys())
+def test_a_worker_that_starts_anew_is_seen_to(pods: PodStore, states: list[dict[str, Any]], restarted: bool) -> None:
+    for version, state in enumerate(states, 1):
+        body = pod_json(version=version)
+        body["status"]["containerStatuses"] = [{"name": "worker", "state": state}]
+        pods.applied(msgspec.convert(body, Pod))
+    assert [one.restarted for one in pods.of(KEY)] == [restarted]
+    pods.observe(Deleted(pod(version=len(states) + 1)))
+    assert [one.pod.restarted for one in pods.vanished_of(KEY, "job-1")] == [restarted]
+
+
+def test_the_owners_of_all_pods_are_known(pods: PodStore) -> None:
+    for name, job, uid in (("a-0-0-0", "a", "1"), ("a-0-0-1", "a", "1"), ("a-1-0-0", "a", "2"), ("b-0-0-0", "b", "3")):
+        pods.applied(pod(name, job=job, job_uid=uid))
+    assert pods.owners() == {(("ns", "a"), "1"), (("ns", "a"), "2"), (("ns", "b"), "3")}
+    for name in ("a-0-0-0", "a-0-0-1"):
+        pods.observe(Deleted(pod(name, 2)))
+    assert pods.owners() == {(("ns", "a"), "2"), (("ns", "b"), "3")}
+
+
+def test_pods_of_another_job_of_the_same_name_are_not_ours(pods: PodStore) -> None:
     pods.applied(pod(job_uid="old"))
     pods.observe(Deleted(pod(version=2, job_uid="old")))
     assert (lost(pods), lost(pods, "old")) == ([], ["train-0-0-0"])
@@ -173,115 +303,27 @@ def test_tombstones_of_another_job_of_the_same_name_are_not_ours(pods: PodStore)
 def test_a_pod_asked_to_go_is_remembered_until_the_watch_shows_it(pods: PodStore) -> None:
     one = pod()
     pods.applied(one)
-    pods.ask(KEY, [one.metadata.uid, "unknown"])
-    assert pods.asked_of(KEY) == {one.metadata.uid}
+    pods.expect_deletion([one.metadata.uid, "unknown"])
+    assert pods.pending_deletions(KEY) == {one.metadata.uid}
     pods.applied(pod(version=2, going=True))
-    assert pods.asked_of(KEY) == set()
+    assert pods.pending_deletions(KEY) == set()
 
 
 def test_a_pod_asked_to_go_is_asked_again_when_nothing_shows(pods: PodStore, time: Time) -> None:
     one = pod()
     pods.applied(one)
-    pods.ask(KEY, [one.metadata.uid])
+    pods.expect_deletion([one.metadata.uid])
     time.now += ASKED_SECONDS
-    assert pods.asked_of(KEY) == set()
+    assert pods.pending_deletions(KEY) == set()
 
 
-def test_a_node_knows_the_jobs_of_its_pods_and_of_those_that_were_lost_there(pods: PodStore) -> None:
+def test_a_node_knows_the_jobs_of_its_pods_and_of_those_that_were_lost_there(pods: PodStore, jobs: Jobs) -> None:
     pods.applied(pod(version=1))
     assert not pods.jobs_on("n1")
     pods.applied(pod(version=2, node="n1"))
     assert list(pods.jobs_on("n1")) == [KEY]
     pods.observe(Deleted(pod(version=3, node="n1")))
     assert list(pods.jobs_on("n1")) == [KEY]
-    pods.forget(KEY)
+    jobs.finished = True
+    pods.forget_unneeded(KEY)
     assert not pods.jobs_on("n1")
-
-
-def relisted(store: NodeStore, *things: Node) -> list[str]:
-    store.observe(Init())
-    for one in things:
-        store.observe(Applied(one))
-    return sorted(store.observe(InitDone("1")))
-
-
-def test_a_relist_of_nodes_names_what_is_new_and_what_is_gone() -> None:
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    relisted(nodes, node("a"), node("b"))
-    assert relisted(nodes, node("b"), node("c")) == ["a", "c"]
-    assert sorted(nodes.view) == ["b", "c"]
-
-
-def test_a_node_that_only_reports_itself_again_is_no_news() -> None:
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    assert nodes.observe(Applied(node(version=1)))
-    assert not nodes.observe(Applied(node(version=2)))
-    assert nodes.observe(Applied(node(version=3, ready="Unknown")))
-
-
-def test_conditions_that_nobody_asks_about_are_neither_kept_nor_news() -> None:
-    def seen(version: int, pressure: str) -> Node:
-        body = node_json(version=version)
-        body["status"]["conditions"].append({"type": "MemoryPressure", "status": pressure})
-        return msgspec.convert(body, Node)
-
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    nodes.observe(Applied(seen(1, "False")))
-    assert [one.type for one in nodes.view["n1"].status.conditions] == ["Ready"]
-    assert not nodes.observe(Applied(seen(2, "True")))
-
-
-def test_a_node_made_anew_replaces_the_old_one_and_outlives_its_deletion() -> None:
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    nodes.observe(Applied(node(version=9, uid="old")))
-    assert nodes.observe(Applied(node(version=12, uid="new")))
-    nodes.observe(Deleted(node(version=11, uid="old")))
-    assert nodes.view["n1"].metadata.uid == "new"
-
-
-def test_only_the_api_servers_word_makes_a_node_lost_and_only_until_one_of_its_name_comes() -> None:
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    nodes.observe(Applied(node(version=1)))
-    assert nodes.observe(Deleted(node(version=2))) == ("n1",)
-    assert "n1" not in nodes.view
-    assert not nodes.lost
-    nodes.denied("n1")
-    assert nodes.lost == {"n1": NOW}
-    nodes.observe(Applied(node(version=3, uid="another")))
-    assert not nodes.lost
-    nodes.denied("n1")
-    assert "n1" not in nodes.view
-    assert "n1" in nodes.lost
-
-
-def test_a_watch_that_lags_does_not_bring_back_what_the_api_server_denied() -> None:
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    nodes.observe(Applied(node(version=5)))
-    nodes.denied("n1")
-    assert not nodes.observe(Applied(node(version=6)))
-    assert (list(nodes.view), list(nodes.lost)) == ([], ["n1"])
-
-
-def test_a_late_answer_does_not_bring_back_what_the_watch_has_shown_going() -> None:
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    nodes.observe(Applied(node(version=5)))
-    nodes.observe(Deleted(node(version=6)))
-    nodes.applied(node(version=5))
-    assert not nodes.view
-
-
-def test_what_a_look_for_one_job_has_shown_the_watch_still_tells_the_others() -> None:
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    nodes.observe(Applied(node(version=5, uid="old")))
-    nodes.applied(node(version=9, uid="new"))
-    assert nodes.observe(Applied(node(version=9, uid="new"))) == ("n1",)
-    nodes.denied("n1")
-    assert nodes.observe(Deleted(node(version=10, uid="new"))) == ("n1",)
-
-
-def test_a_watch_that_lags_does_not_bring_back_the_node_that_another_has_replaced() -> None:
-    nodes = NodeStore(lambda: NOW, lambda: 0.0)
-    nodes.observe(Applied(node(version=9, uid="old")))
-    nodes.applied(node(version=12, uid="new"))
-    assert not nodes.observe(Applied(node(version=10, uid="old", ready="Unknown")))
-    assert nodes.view["n1"].metadata.uid == "new"

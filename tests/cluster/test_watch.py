@@ -10,7 +10,7 @@ from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden, NotFound
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone, Watcher
-from slipway.planner.snapshot import Pod
+from slipway.planner.objects import Pod
 from tests.cluster.replay import Replay, answer, broken, listing, refusal, watching
 from tests.cluster.things import pod_json
 
@@ -167,3 +167,42 @@ async def test_an_event_is_not_skipped_when_its_reader_stops_in_the_middle(
     replay.then(listing("10"), watching(added(A, 11), added(B, 12)), watching(added(B, 12)))
     assert (await heard(watcher, 3))[-1] == f"+{A}"
     assert watcher._version in ("10", "11")
+
+
+SHORT_LIVES = {
+    "expired at once": (refusal(410, "Gone"),),
+    "expired in the stream": (watching(gone()),),
+    "expired after an event": (watching(added(A, 11), gone()),),
+    "garbled after an event": (watching(added(A, 11), b"{not json\n"),),
+}
+
+
+@pytest.mark.parametrize("watch", SHORT_LIVES.values(), ids=SHORT_LIVES.keys())
+async def test_lists_whose_watches_die_at_once_come_ever_more_seldom(
+    replay: Replay, watcher: Watcher[Pod], monkeypatch: pytest.MonkeyPatch, watch: Any
+) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(round(seconds * 1000))
+        await sleep(0)
+
+    monkeypatch.setattr("slipway.cluster.watch.asyncio.sleep", noted)
+    monkeypatch.setattr("slipway.cluster.watch.random.uniform", lambda *_: 1.0)
+    replay.then(*(listing("10"), *watch) * 5, listing("99"))
+    await heard(watcher, until="done 99")
+    assert [pause for pause in pauses if pause] == [1, 2, 4, 8, 16]
+
+
+async def test_a_watch_that_lived_for_a_while_makes_the_next_pause_short_again(
+    replay: Replay, watcher: Watcher[Pod], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay.then(*(listing("10"), watching(gone())) * 4, listing("10"), watching(gone()), listing("99"))
+    async with asyncio.timeout(5), aclosing(watcher.events()) as events:
+        async for event in events:
+            if len(replay.requests) == 8:
+                monkeypatch.setattr("slipway.cluster.watch._PROOF_OF_HEALTH", -1.0)
+            if isinstance(event, InitDone) and event.resource_version == "99":
+                break
+    assert watcher._short_lives == 0

@@ -84,6 +84,16 @@ def test_the_age_is_that_of_the_key_that_has_been_due_longest(queue: WorkQueue[s
     assert (queue.oldest_age(), queue.longest_turn()) == (1, 1)
 
 
+def test_a_long_queue_that_is_worked_on_has_no_age(queue: WorkQueue[str], time: Time) -> None:
+    for key in "abcd":
+        queue.add(key)
+    for _ in range(3):
+        time.now += 50
+        queue.take()
+    time.now += 1
+    assert queue.oldest_age() == 1
+
+
 def test_times_that_were_overtaken_do_not_pile_up(queue: WorkQueue[str], time: Time) -> None:
     for _ in range(10_000):
         queue.add_at("a", time.now + 3600)

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from slipway.planner.snapshot import Node, Pod
+from slipway.planner.nodes import Node
+from slipway.planner.objects import Pod
 
 
 def pod_json(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts: Any) -> dict[str, Any]:
@@ -14,6 +15,7 @@ def pod_json(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts
         "namespace": parts.get("namespace", "ns"),
         "uid": uid or f"uid-{name}",
         "resourceVersion": str(version),
+        "ownerReferences": [{"uid": parts.get("owner", parts.get("job_uid", "job-1"))}],
         "labels": {
             "slipway.dev/job-name": parts.get("job", "train"),
             "slipway.dev/job-uid": parts.get("job_uid", "job-1"),

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from slipway.api.status import SliceJobStatus
+from slipway.cluster.jobs import read_status
 from tests.conftest import Kubectl
 
 GOOD: dict[str, Any] = {
@@ -24,11 +26,19 @@ def env(*names: str) -> list[dict[str, str]]:
     return [{"name": name, "value": "x"} for name in names]
 
 
+def template(**fields: Any) -> dict[str, Any]:
+    return {"podTemplate": {"spec": fields}}
+
+
+def worker(**fields: Any) -> dict[str, Any]:
+    return template(containers=[{"name": "worker", **fields}])
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-01 no image": ({"image": None}, "no image: set spec.image"),
     "B-02 image is a number": ({"image": 7}, "spec.image"),
     "B-02 image is a list": ({"image": ["a"]}, "spec.image"),
-    "B-02 image is blank": ({"image": "  "}, "is not an image reference"),
+    "B-02 N-35 image is blank": ({"image": "  "}, "image is empty: set spec.image"),
     "B-03 upper-case repository": ({"image": "gcr.io/Acme/train"}, "image gcr.io/Acme/train is not an image reference"),
     "B-03 image with spaces": ({"image": "a b"}, "image a b is not an image reference"),
     "B-05 command is empty text": ({"command": [""]}, "command[0] is empty"),
@@ -77,11 +87,53 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "pull policy": ({"imagePullPolicy": "Sometimes"}, "Unsupported value"),
     "no grace for peers": ({"retries": {"gracePeriodSeconds": 0}}, "spec.retries.gracePeriodSeconds"),
     "no grace": ({"terminationGracePeriodSeconds": 0}, "spec.terminationGracePeriodSeconds"),
+    "B-26 shmSize x": ({"shmSize": "x"}, "spec.shmSize"),
+    "B-26 shmSize 2x": ({"shmSize": "2x"}, "spec.shmSize"),
+    "B-26 shmSize -1g": ({"shmSize": "-1g"}, "spec.shmSize"),
+    "shmSize -1": ({"shmSize": -1}, "spec.shmSize"),
+    "memory lots": ({"resources": {"limits": {"memory": "lots"}}}, "spec.resources.limits.memory"),
+    "too many pods": ({"accelerator": None, "hosts": 4096, "slices": 5}, "hosts x slices is above 16384"),
+    "too many pods of the most slices": (
+        {"accelerator": None, "hosts": 4096, "slices": None, "acceptableSlices": [1, 5]},
+        "hosts x slices is above 16384",
+    ),
+    "containers is text": (template(containers="x"), "spec.podTemplate.spec.containers"),
+    "a container is text": (template(containers=["x"]), "spec.podTemplate.spec.containers[0]"),
+    "a container is null": (template(containers=[None]), "spec.podTemplate.spec.containers[0]"),
+    "a container without a name": (template(containers=[{"image": "a"}]), "spec.podTemplate.spec.containers[0].name"),
+    "a container's name is a list": (
+        template(containers=[{"name": ["a"]}]),
+        "spec.podTemplate.spec.containers[0].name",
+    ),
+    "two containers of one name": (template(containers=[{"name": "a"}, {"name": "a"}]), "Duplicate value"),
+    "ports is text": (worker(ports="8081"), "spec.podTemplate.spec.containers[0].ports"),
+    "a port is a number": (worker(ports=[8081]), "spec.podTemplate.spec.containers[0].ports[0]"),
+    "env of the template is an object": (worker(env={}), "spec.podTemplate.spec.containers[0].env"),
+    "a variable of the template is null": (worker(env=[None]), "spec.podTemplate.spec.containers[0].env[0]"),
     "no time at all": ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
 }
 
 
 @pytest.mark.parametrize(("changes", "said"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.row(
+    "B-01",
+    "B-02",
+    "B-03",
+    "B-05",
+    "B-07",
+    "B-08",
+    "B-09",
+    "B-10",
+    "B-12",
+    "B-14",
+    "B-16",
+    "B-17",
+    "B-19",
+    "B-20",
+    "B-26",
+    "N-35",
+    "E2-35",
+)
 def test_bad_input_is_refused_by_the_api_server(kubectl_ro: Kubectl, changes: dict[str, Any], said: str) -> None:
     done = kubectl_ro("create", "--dry-run=server", "-f", "-", stdin=job(**changes), check=False)
     assert done.returncode != 0, "accepted"
@@ -103,11 +155,14 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "generation and topology": {"accelerator": {"generation": "v5p", "topology": "2x2x2"}},
     "quantities": {"shmSize": "16Gi", "resources": {"limits": {"cpu": 4, "memory": "1.5Gi"}}},
     "template": {"podTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"dnsPolicy": "Default"}}},
+    "16,384 pods": {"accelerator": None, "hosts": 4096, "slices": 4},
+    "a sidecar": template(containers=[{"name": "log", "image": "a", "ports": [{"containerPort": 1, "name": "p"}]}]),
     "volume": {"volumes": [{"name": "v", "emptyDir": {}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
 }
 
 
 @pytest.mark.parametrize("changes", ACCEPTED.values(), ids=ACCEPTED.keys())
+@pytest.mark.row("B-13", "B-18")
 def test_good_input_is_taken(kubectl_ro: Kubectl, changes: dict[str, Any]) -> None:
     kubectl_ro("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=job(**changes))
 
@@ -136,12 +191,16 @@ def test_what_a_user_reads(kubectl: Kubectl) -> None:
     assert table[7:13] == ["train", "Running", "2/2", "3", "1", "2"]
     assert "slicejob.slipway.dev/train" in kubectl("get", "all", "-o", "name").stdout
     explained = kubectl("explain", "sj.spec.retries.maxFailures").stdout
-    assert "The job ends when this many attempts have failed" in explained
+    assert "Number of failed attempts that ends the job. Default 10. 0 means 1." in explained
 
 
-def test_status_is_a_subresource(kubectl: Kubectl) -> None:
+def test_a_job_that_no_operator_has_seen_is_not_settled_for_kstatus(kubectl: Kubectl) -> None:
+    # Status is a subresource: what the user says of it counts for nothing.
     kubectl.apply(job() | {"status": {"phase": "Succeeded"}})
-    assert "status" not in kubectl.get("sj", "train")
+    stored = kubectl.get("sj", "train")
+    assert stored["status"] == {"observedGeneration": -1}
+    status, problem = read_status(stored["status"])
+    assert (status, problem) == (SliceJobStatus(), "")
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
@@ -154,6 +213,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "said"), CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.row("B-60")
 def test_what_may_not_change_is_refused(kubectl: Kubectl, changes: dict[str, Any], said: str) -> None:
     kubectl.apply(job())
     assert said in kubectl("replace", "-f", "-", stdin=job(**changes), check=False).stderr
@@ -168,6 +228,12 @@ def test_what_may_not_change_is_refused(kubectl: Kubectl, changes: dict[str, Any
 def test_what_may_change_is_taken(kubectl: Kubectl, changes: dict[str, Any]) -> None:
     kubectl.apply(job())
     kubectl.apply(job(**changes))
+
+
+def test_a_suspended_job_that_never_began_may_be_corrected(kubectl: Kubectl) -> None:
+    kubectl.apply(job(suspend=True, accelerator={"type": "v9-8"}))
+    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Suspended"}}')
+    kubectl.apply(job(suspend=True, accelerator={"type": "v5p-8"}))
 
 
 def test_queues_may_place_a_suspended_job_and_let_it_go(kubectl: Kubectl) -> None:

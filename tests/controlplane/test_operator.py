@@ -128,7 +128,8 @@ def occupant(name: str, pool: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def test_a_job_waits_for_capacity_and_says_what_the_scheduler_says(jobs: Jobs) -> None:  # B-50
+@pytest.mark.row("B-50")
+def test_a_job_waits_for_capacity_and_says_what_the_scheduler_says(jobs: Jobs) -> None:
     jobs.apply(accelerator={"type": "v4-16"}, slices=1)
     status = jobs.until("WaitingForCapacity")
     assert status["capacityWaits"] >= 1
@@ -149,11 +150,13 @@ INVALID = {
     ),
     "B-20 a mount without its volume": ({"volumeMounts": [{"name": "nowhere", "mountPath": "/v"}]}, "nowhere"),
     "a template the API server refuses": ({"podTemplate": {"spec": {"dnsPolicy": "Sometimes"}}}, "Sometimes"),
+    "a malformed template": ({"podTemplate": {"spec": {"initContainers": "x"}}}, 'initContainers "x"'),
     "an unknown field in the template": ({"podTemplate": {"spec": {"dnsPolicies": "x"}}}, "dnsPolicies"),
 }
 
 
 @pytest.mark.parametrize(("spec", "named"), INVALID.values(), ids=INVALID.keys())
+@pytest.mark.row("B-10", "B-15", "B-20")
 def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, spec: dict[str, Any], named: str) -> None:
     jobs.apply(**spec)
     status = jobs.until("Invalid", seconds=20)
@@ -164,6 +167,15 @@ def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, spec: dic
     assert jobs.pods() == []
     assert status.get("failures", 0) == 0
     assert "attempt" not in status
+
+
+@pytest.mark.parametrize(("field", "phase"), [("suspend", "Suspended"), ("cancel", "Cancelled")])
+def test_an_invalid_job_can_be_stopped(jobs: Jobs, field: str, phase: str) -> None:
+    malformed = {"podTemplate": {"spec": {"initContainers": "x"}}}
+    jobs.apply(**malformed)
+    jobs.until("Invalid")
+    jobs.apply(**malformed, **{field: True})
+    jobs.until(phase)
 
 
 def test_an_invalid_job_runs_once_it_is_corrected(jobs: Jobs) -> None:
@@ -190,7 +202,8 @@ def test_a_quota_is_waited_for(jobs: Jobs) -> None:
     assert status["attempt"] == 0
 
 
-def test_a_deleted_job_takes_everything_along(jobs: Jobs) -> None:  # B-59
+@pytest.mark.row("B-59")
+def test_a_deleted_job_takes_everything_along(jobs: Jobs) -> None:
     jobs.apply(accelerator={"type": "v5litepod-256"}, slices=2)
     jobs.until_true("all pods", lambda: len(jobs.pods()) == 128)
     assert len(jobs.kubectl.get("configmaps", "-l", "slipway.dev/job-name=train")["items"]) == 2
@@ -211,7 +224,8 @@ def test_the_same_name_again_waits_for_the_old_pods(jobs: Jobs) -> None:
     assert all(pod["metadata"]["labels"]["slipway.dev/job-uid"] != old for pod in jobs.pods())
 
 
-def test_a_killed_operator_goes_on_where_it_was(jobs: Jobs) -> None:  # B-57, N-10
+@pytest.mark.row("B-57", "N-10")
+def test_a_killed_operator_goes_on_where_it_was(jobs: Jobs) -> None:
     jobs.apply(**TPU)
     before = jobs.until("Running")
     pods = sorted(pod["metadata"]["uid"] for pod in jobs.pods())
@@ -242,7 +256,8 @@ def test_a_finished_job_is_deleted_when_its_time_is_over(jobs: Jobs) -> None:
     jobs.kubectl("wait", "sj/train", "--for=delete", "--timeout=20s")
 
 
-def test_applying_the_same_manifest_again_changes_nothing(jobs: Jobs) -> None:  # B-61
+@pytest.mark.row("B-61")
+def test_applying_the_same_manifest_again_changes_nothing(jobs: Jobs) -> None:
     jobs.apply(**TPU)
     jobs.until("Running")
     before = jobs.kubectl.get("sj", "train")["metadata"]
@@ -253,7 +268,8 @@ def test_applying_the_same_manifest_again_changes_nothing(jobs: Jobs) -> None:  
 
 
 @pytest.mark.parametrize("port", ["abc", "0", "70000"])
-def test_the_operator_refuses_a_senseless_port(port: str) -> None:  # B-14
+@pytest.mark.row("B-14")
+def test_the_operator_refuses_a_senseless_port(port: str) -> None:
     import os
     import subprocess
     import sys
@@ -271,7 +287,8 @@ def test_the_operator_refuses_a_senseless_port(port: str) -> None:  # B-14
     assert "Traceback" not in done.stderr
 
 
-def test_of_two_operators_one_stands_by(jobs: Jobs, tmp_path: Path) -> None:  # B-58, N-03
+@pytest.mark.row("B-58", "N-03")
+def test_of_two_operators_one_stands_by(jobs: Jobs, tmp_path: Path) -> None:
     jobs.until_true("the first leads", lambda: "ready:" in jobs.operator.tail())
     second = Operator(jobs.kubectl.kubeconfig, tmp_path / "second.log", jobs.kubectl.namespace).start()
     try:
@@ -289,7 +306,8 @@ def test_of_two_operators_one_stands_by(jobs: Jobs, tmp_path: Path) -> None:  # 
 
 
 @pytest.mark.timeout(1300)
-def test_a_thousand_jobs_at_once_all_come_to_their_end(jobs: Jobs) -> None:  # B-66, E1-52
+@pytest.mark.row("B-66", "E1-52")
+def test_a_thousand_jobs_at_once_all_come_to_their_end(jobs: Jobs) -> None:
     template = {"metadata": {"annotations": {"slipway.dev/simulated-exit-code": "0"}}}
     body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "spec": RUNS | {"podTemplate": template}}
     listed = [body | {"metadata": {"name": f"job-{number:04}"}} for number in range(1000)]

@@ -59,7 +59,6 @@ def test_dry_run(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-# E1-46, E1-50, B-38
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
@@ -76,6 +75,7 @@ def test_dry_run(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["push", "127.0.0.1:9/none"], 1, "does not exist locally"),
     ],
 )
+@pytest.mark.row("E1-46", "E1-50", "B-38")
 def test_what_goes_wrong_is_told(source: Path, engine: Engine, arguments: list[str], code: int, sentence: str) -> None:
     result = slipway(*arguments)
     assert result.exit_code == code, result.output
@@ -83,7 +83,8 @@ def test_what_goes_wrong_is_told(source: Path, engine: Engine, arguments: list[s
     assert result.stdout == ""
 
 
-# E1-50, B-38: the job stays as it was when its image could not be pushed.
+# the job stays as it was when its image could not be pushed.
+@pytest.mark.row("E1-50", "B-38")
 def test_a_denied_push_leaves_the_job_alone(source: Path, engine: Engine, locked_registry: str, tmp_path: Path) -> None:
     job = source / "job.yaml"
     job.write_text("{kind: SliceJob, spec: {image: old}}")
@@ -97,7 +98,6 @@ def test_a_denied_push_leaves_the_job_alone(source: Path, engine: Engine, locked
     assert yaml.safe_load(job.read_text())["spec"]["image"].startswith(f"{locked_registry}/app@sha256:")
 
 
-# B-44
 @pytest.mark.parametrize(
     ("host", "sentence"),
     [
@@ -107,6 +107,7 @@ def test_a_denied_push_leaves_the_job_alone(source: Path, engine: Engine, locked
     ],
 )
 @pytest.mark.usefixtures("forgiving")
+@pytest.mark.row("B-44")
 def test_no_engine(source: Path, monkeypatch: pytest.MonkeyPatch, host: str, sentence: str) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     for command in (["build", "--image", "app"], ["push", "app"]):
@@ -117,8 +118,8 @@ def test_no_engine(source: Path, monkeypatch: pytest.MonkeyPatch, host: str, sen
         assert "DOCKER_HOST" in result.stderr
 
 
-# B-44
 @pytest.mark.usefixtures("forgiving")
+@pytest.mark.row("B-44")
 def test_an_engine_that_one_may_not_use(source: Path, engine: Engine) -> None:
     socket = Path(engine.host.removeprefix("unix://"))
     assert slipway("build", "--image", "app").exit_code == 0
@@ -134,7 +135,7 @@ def test_an_engine_that_one_may_not_use(source: Path, engine: Engine) -> None:
     assert "group `docker`" in result.stderr
 
 
-# B-44
+@pytest.mark.row("B-44")
 def test_without_the_sdk_everything_else_works(source: Path) -> None:
     code = "import sys; sys.modules['docker'] = None; from slipway.cli.main import main; main(sys.argv[1:])"
 

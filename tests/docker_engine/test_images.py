@@ -82,7 +82,7 @@ def test_what_dockerignore_names_is_left_out(source: Path, client: Any) -> None:
     assert output_of(client, name, ["/bin/busybox", "ls", "/all"]).split() == ["Dockerfile", "busybox", "data.txt"]
 
 
-# E1-49, E1-50, B-38
+@pytest.mark.row("E1-49", "E1-50", "B-38")
 def test_a_failed_step_is_told_with_its_code_and_its_last_lines_and_nothing_is_pushed(
     source: Path, engine: Engine, registry: str, contents: Contents
 ) -> None:
@@ -99,7 +99,6 @@ def test_a_failed_step_is_told_with_its_code_and_its_last_lines_and_nothing_is_p
     assert contents.tags(name) == []
 
 
-# E1-50, B-38
 @pytest.mark.parametrize(
     ("dockerfile", "sentence"),
     [
@@ -109,6 +108,7 @@ def test_a_failed_step_is_told_with_its_code_and_its_last_lines_and_nothing_is_p
         ("FROM scratch\nCOPY nothing /\n", "(?s)in step 2/2: COPY nothing /.*nothing: no such file|not found"),
     ],
 )
+@pytest.mark.row("E1-50", "B-38")
 def test_a_dockerfile_that_makes_no_sense(source: Path, engine: Engine, dockerfile: str, sentence: str) -> None:
     (source / "Dockerfile").write_text(dockerfile)
     with pytest.raises(ImageBuildError, match=sentence) as caught:
@@ -116,7 +116,7 @@ def test_a_dockerfile_that_makes_no_sense(source: Path, engine: Engine, dockerfi
     assert caught.value.stage == "build"
 
 
-# E1-50, B-38
+@pytest.mark.row("E1-50", "B-38")
 def test_a_push_that_the_registry_denies(source: Path, engine: Engine, locked_registry: str, tmp_path: Path) -> None:
     name = fresh()
     with pytest.raises(ImageBuildError) as caught:

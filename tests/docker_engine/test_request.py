@@ -32,7 +32,6 @@ def test_the_full_name(image: str, registry: str | None, full: str) -> None:
     assert full_name(image, registry) == full
 
 
-# E1-46, B-38
 @pytest.mark.parametrize(
     ("image", "registry", "sentence"),
     [
@@ -49,6 +48,7 @@ def test_the_full_name(image: str, registry: str | None, full: str) -> None:
         ("app@sha256:" + "a" * 64, None, "has a digest"),
     ],
 )
+@pytest.mark.row("E1-46", "B-38")
 def test_a_wrong_name_is_refused_before_any_build(image: str, registry: str | None, sentence: str) -> None:
     with pytest.raises(ImageBuildError, match=sentence) as caught:
         build_and_push_docker_image("Dockerfile", image, registry)
@@ -80,7 +80,7 @@ def test_another_context(folder: Path) -> None:
         build_request("Dockerfile", "app", context="nowhere")
 
 
-# B-38
+@pytest.mark.row("B-38")
 def test_a_dockerfile_that_is_not_there(folder: Path) -> None:
     with pytest.raises(ImageBuildError, match=r"There is no Dockerfile sub/Dockerfile\."):
         build_and_push_docker_image("sub/Dockerfile", "app")

@@ -1,17 +1,49 @@
-"""Each bad input and fault that Slipway promises to survive names the test that shows it."""
+"""Each bad input and fault that Slipway promises to survive has a test that is marked with it."""
 
-import re
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.conftest import ROOT
 
-BAD_INPUTS = {*range(1, 6), *range(7, 11), *range(12, 21), 38, 44}
-"""B-06 and B-11 are about fields of the SDK and the command line."""
-FAULTS = {*range(46, 64), 65, 66, 67}
-"""B-64 is about functions and classes handed to the SDK."""
+ROWS = {f"B-{number:02}" for number in range(1, 69)}
+
+NOT_BUILT_YET = {
+    "B-06": "not built yet: pythonModule",
+    "B-11": "not built yet: aliases of one field",
+    "B-21": "not built yet: site policy",
+    "B-22": "not built yet: mount strings",
+    "B-23": "not built yet: devices",
+    "B-24": "not built yet: conditions for user objects that are missing",
+    "B-25": "not built yet: refusal of the engine's socket",
+    "B-28": "not built yet: site defaults",
+    "B-30": "not built yet: workspaces",
+    "B-31": "not built yet: workspaces",
+    "B-32": "not built yet: workspaces",
+    "B-33": "not built yet: profiles",
+    "B-34": "not built yet: profiles",
+    "B-35": "not built yet: python paths",
+    "B-36": "not built yet: names made fit",
+    "B-37": "not built yet: studies and data sets",
+    "B-39": "not built yet: refusal of local image ids",
+    "B-40": "not built yet: log filters",
+    "B-41": "not built yet: wait, cancel and logs as commands",
+    "B-43": "not built yet: the start of an execution",
+    "B-45": "not built yet: Docker networks",
+}
 
 
-def test_every_promised_row_has_a_test() -> None:
+def rows_of(file: Path) -> Iterator[str]:
+    """The rows with which the tests of a file are marked."""
+    for test in ast.walk(ast.parse(file.read_text())):
+        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test_"):
+            for mark in test.decorator_list:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.row":
+                    yield from (ast.literal_eval(row) for row in mark.args)
+
+
+def test_every_row_has_a_test_or_is_not_built_yet() -> None:
     here = ROOT / "tests/docs"
-    text = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py") if file.parent != here)
-    proved = {int(number) for number in re.findall(r"\bB-(\d\d)\b", text)}
-    assert (BAD_INPUTS | FAULTS) - proved == set()
+    proved = {row for file in (ROOT / "tests").rglob("test_*.py") if file.parent != here for row in rows_of(file)}
+    assert ROWS - proved - NOT_BUILT_YET.keys() == set(), "no test is marked with these"
+    assert NOT_BUILT_YET.keys() & proved == set(), "built: these lines can go"

@@ -2,6 +2,8 @@
 
 import json
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +28,8 @@ def counters(status: Any) -> tuple[int, int]:
     return status["failures"], status["preemptions"]
 
 
-def test_a_preempted_node_restarts_the_whole_job(real_jobs: Jobs, real_nodes: NativeCluster) -> None:  # B-48
+@pytest.mark.row("B-48")
+def test_a_preempted_node_restarts_the_whole_job(real_jobs: Jobs, real_nodes: NativeCluster) -> None:
     real_jobs.apply(**TPU, command=program())
     real_jobs.until("Running")
     node = pod_of(real_jobs, 1, 0)["spec"]["nodeName"]
@@ -42,7 +45,38 @@ def test_a_preempted_node_restarts_the_whole_job(real_jobs: Jobs, real_nodes: Na
     assert (ended["cause"], ended["root"]["node"], ended["root"]["slice"]) == ("preemption", node, 1)
 
 
-def test_an_exit_code_on_one_host_is_a_failure_with_its_last_words(real_jobs: Jobs) -> None:  # B-46
+def processes(marker: str) -> list[str]:
+    """Command lines of this machine, and so of every container on its nodes, in which the marker stands."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += [words] if marker in (words := one.read_bytes().replace(b"\0", b" ").decode()) else []
+    return [words for words in found if words.startswith("sleep ")]
+
+
+def test_a_node_object_deleted_by_hand_lets_no_two_attempts_run_at_once(
+    real_jobs: Jobs, real_nodes: NativeCluster
+) -> None:
+    """The machine lives, and its kubelet takes 3 s to terminate a container that cleans up."""
+    until_term = "trap 'sleep 3.4711; exit 143' TERM; sleep 600.4711 & wait"
+    real_jobs.apply(**TPU, command=["sh", "-c", f'[ "$SLIPWAY_ATTEMPT" -gt 0 ] && exit 0; {until_term}'])
+    real_jobs.until("Running")
+    real_jobs.until_true("four programs", lambda: len(processes(".4711")) == 4)
+    node = pod_of(real_jobs, 1, 0)["spec"]["nodeName"]
+    real_jobs.kubectl("delete", "node", node)
+    try:
+        real_jobs.until_true("pods of attempt 1", lambda: real_jobs.pods(attempt=1))
+        assert processes(".4711") == []
+    finally:
+        real_nodes.stop_kubelet(node)
+        real_nodes.start_kubelet(node)
+    status = real_jobs.until("Succeeded")
+    assert counters(status) == (0, 1)
+    assert status["attempts"][1]["reason"] == "NodeLost"
+
+
+@pytest.mark.row("B-46")
+def test_an_exit_code_on_one_host_is_a_failure_with_its_last_words(real_jobs: Jobs) -> None:
     last_words = 'echo "token=s3cr3t-value"; echo "ValueError: NaN"'  # one stream: two may be logged in any order
     fault = f'if [ "$SLIPWAY_RANK" = 3 ]; then sleep 2; {last_words}; exit 7; fi'
     real_jobs.apply(**TPU, command=program(fault, later="sleep 5; exit 0"))
@@ -57,7 +91,8 @@ def test_an_exit_code_on_one_host_is_a_failure_with_its_last_words(real_jobs: Jo
     assert "s3cr3t" not in json.dumps(status)
 
 
-def test_running_out_of_memory_is_a_failure(real_jobs: Jobs) -> None:  # B-47
+@pytest.mark.row("B-47")
+def test_running_out_of_memory_is_a_failure(real_jobs: Jobs) -> None:
     fault = 'if [ "$SLIPWAY_RANK" = 0 ]; then sleep 1; exec tail /dev/zero; fi'
     real_jobs.apply(**TPU, command=program(fault), resources={"limits": {"memory": "64Mi"}})
     status = real_jobs.until("Succeeded")
@@ -66,7 +101,8 @@ def test_running_out_of_memory_is_a_failure(real_jobs: Jobs) -> None:  # B-47
     assert "limit 64Mi" in status["attempts"][1]["message"]
 
 
-def test_a_program_that_says_it_was_preempted_was_not(real_jobs: Jobs) -> None:  # B-49
+@pytest.mark.row("B-49")
+def test_a_program_that_says_it_was_preempted_was_not(real_jobs: Jobs) -> None:
     fault = 'if [ "$SLIPWAY_RANK" = 1 ]; then sleep 1; echo "the worker was preempted"; exit 1; fi'
     real_jobs.apply(**TPU, command=program(fault))
     assert counters(real_jobs.until("Succeeded")) == (1, 0)
@@ -95,6 +131,7 @@ def taint(jobs: Jobs, _: NativeCluster) -> None:
     [(evict, "Disrupted"), (delete_pod, "PodDeleted"), (taint, "Disrupted")],
     ids=["eviction API", "B-53 kubectl delete pod", "NoExecute taint"],
 )
+@pytest.mark.row("B-53")
 def test_what_others_do_to_a_pod_is_a_preemption(
     real_jobs: Jobs, real_nodes: NativeCluster, disturb: Any, reason: str
 ) -> None:
@@ -106,7 +143,8 @@ def test_what_others_do_to_a_pod_is_a_preemption(
     assert status["attempts"][1]["reason"] == reason
 
 
-def test_an_operator_killed_at_any_point_loses_and_doubles_nothing(real_jobs: Jobs) -> None:  # B-57
+@pytest.mark.row("B-57")
+def test_an_operator_killed_at_any_point_loses_and_doubles_nothing(real_jobs: Jobs) -> None:
     fault = 'if [ "$SLIPWAY_RANK" = 2 ]; then sleep 3; exit 1; fi'
 
     def again() -> None:
@@ -129,7 +167,8 @@ def test_an_operator_killed_at_any_point_loses_and_doubles_nothing(real_jobs: Jo
     assert status["attempt"] == 1
 
 
-def test_the_api_server_may_be_away_for_a_while(real_jobs: Jobs, real_nodes: NativeCluster) -> None:  # B-56
+@pytest.mark.row("B-56")
+def test_the_api_server_may_be_away_for_a_while(real_jobs: Jobs, real_nodes: NativeCluster) -> None:
     fault = 'if [ "$SLIPWAY_RANK" = 0 ]; then sleep 10; exit 5; fi'
     real_jobs.apply(**TPU, command=program(fault))
     real_jobs.until("Running")
@@ -168,7 +207,8 @@ def test_twenty_jobs_at_once_share_two_slices(real_jobs: Jobs) -> None:
         assert counters(status) == (0, 0)
 
 
-def test_any_value_reaches_the_program_byte_for_byte(real_jobs: Jobs) -> None:  # B-18
+@pytest.mark.row("B-18")
+def test_any_value_reaches_the_program_byte_for_byte(real_jobs: Jobs) -> None:
     value = "ümlaut\n\ttab $(X) 'quote' " + "x" * 10_000
     check = 'printf %s "$GIVEN" | md5sum'
     real_jobs.apply(env=[{"name": "GIVEN", "value": value}], command=["sh", "-c", check])

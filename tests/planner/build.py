@@ -8,7 +8,7 @@ plan = world.plan()
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,34 +22,29 @@ from slipway.planner.actions import (
     CreateServices,
     DeletePods,
     ForceDeletePod,
-    ListPods,
-    LookAtNodes,
     Plan,
+    Refresh,
 )
-from slipway.planner.news import news, story
-from slipway.planner.plan import plan
-from slipway.planner.snapshot import (
+from slipway.planner.freshness import EVER, Horizon
+from slipway.planner.news import cursor_of, news
+from slipway.planner.nodes import Node, NodeMetadata, Taint
+from slipway.planner.objects import (
     ENDED_PHASES,
     HEAD,
     ContainerState,
     ContainerStatus,
-    Job,
-    Node,
-    NodeMetadata,
     Pod,
     PodCondition,
     PodLabels,
     PodMetadata,
     PodSpec,
-    Rejection,
     Running,
     Slot,
-    Snapshot,
-    Taint,
     Terminated,
-    Vanished,
     Waiting,
 )
+from slipway.planner.plan import plan
+from slipway.planner.snapshot import Job, KubeletLease, LostNode, Rejection, Snapshot, Vanished
 
 START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 UID = "11111111-2222-3333-4444-555555555555"
@@ -86,10 +81,10 @@ class PodHandle:
         self.world.pods[self.key] = msgspec.structs.replace(self.now, spec=PodSpec(node_name=name))
         return self.has("PodScheduled", reason="")
 
-    def runs(self) -> "PodHandle":
+    def runs(self, since: datetime | None = None) -> "PodHandle":
         if not self.now.spec.node_name:
             self.binds()
-        return self._worker(ContainerState(running=Running(self.world.now)), "Running")
+        return self._worker(ContainerState(running=Running(since or self.world.now)), "Running")
 
     def waits(self, reason: str, message: str = "") -> "PodHandle":
         return self._worker(ContainerState(waiting=Waiting(reason, message)), "Pending")
@@ -141,24 +136,31 @@ def a_node(name: str, *, created: datetime = START - timedelta(days=1)) -> Node:
 class World:
     """One job, its pods and nodes, and a clock that moves when told."""
 
-    def __init__(self, *, slices: int = 1, hosts: int = 1, **fields: Any) -> None:
+    def __init__(self, *, slices: int = 1, hosts: int | None = 1, **fields: Any) -> None:
         self.fields: dict[str, Any] = {"slices": slices, "hosts": hosts} | fields
+        self.read: tuple[SliceJobSpec | None, str] | None = None
+        """The spec and the problem as they were read, where that is not what `fields` say."""
         self.now = START
         self.status = SliceJobStatus()
         self.pods: dict[tuple[int, int, int], Pod] = {}
         self.vanished: list[Vanished] = []
         self.nodes: dict[str, Node] = {}
-        self.lost: dict[str, datetime] = {}
+        self.lost: dict[str, LostNode] = {}
+        self.kubelets: dict[str, KubeletLease] = {}
         self.foreign: tuple[Pod, ...] = ()
         self.rejection: Rejection | None = None
-        self.checked, self.deleting, self.older_waits = True, False, False
+        self.checked, self.deleting = True, False
+        self.rivals: tuple[Job, ...] = ()
         self.written: datetime | None = None
-        self.lists = True
-        """Whether the API server lets the pods be listed."""
-        self.listed_at: datetime | None = None
-        self.begun_here: int | None = None
+        self.answers = True
+        """Whether the API server answers what a plan asks to be read."""
+        self.leading_since = START
+        self.pods_as_of: datetime | None = None
+        self.creates_end = EVER
+        self.nodes_as_of: dict[str, datetime] = {}
+        self.begun_by_this_process: int | None = None
         self.served: int | None = None
-        self.nodes_asked: int | None = None
+        self.deleted_here: frozenset[str] | None = None
         self.nodes_watched = True
         self.told: list[str] = []
         self.free_pools: dict[int, str] = {}
@@ -166,6 +168,7 @@ class World:
 
     @property
     def job(self) -> Job:
+        given, problem = self.read or (spec(**self.fields), "")
         return Job(
             namespace="ml",
             name="train",
@@ -173,8 +176,9 @@ class World:
             generation=1,
             resource_version="1",
             created=START,
-            spec=spec(**self.fields),
+            spec=given,
             status=self.status,
+            problem=problem,
             deleting=self.deleting,
         )
 
@@ -189,11 +193,12 @@ class World:
             checked=self.checked,
             rejection=self.rejection,
             status_written=self.written,
-            older_waits=self.older_waits,
-            listed_at=self.listed_at,
-            begun_here=self.begun_here,
+            rivals=self.rivals,
+            kubelets=dict(self.kubelets),
+            known=Horizon(self.leading_since, self.pods_as_of, None, self.creates_end, dict(self.nodes_as_of)),
+            begun_by_this_process=self.begun_by_this_process,
             served=self.served,
-            nodes_asked=self.nodes_asked,
+            deleted_here=self.deleted_here,
             nodes_watched=self.nodes_watched,
         )
 
@@ -210,21 +215,34 @@ class World:
         self.now += timedelta(seconds=seconds)
         decision = self.plan()
         self.apply(decision)
-        if self.lists and actions_of(decision, ListPods):
-            self.listed_at = self.now
-            return self.step()
-        for look in actions_of(decision, LookAtNodes):
-            if look.attempt is not None:
-                self.nodes_asked = look.attempt
+        for asked in actions_of(decision, Refresh) if self.answers else ():
+            if asked.pods or asked.kubelets or self._answerable(asked):
+                self.answer(asked)
                 return self.step()
         return decision
 
+    def answer(self, asked: Refresh) -> None:
+        """The API server answers: pods and nodes are as this world says."""
+        if asked.pods:
+            self.pods_as_of = self.now
+        for node in self._answerable(asked):
+            self.nodes_as_of[node] = self.now
+            if node in self.lost:
+                self.lost[node] = replace(self.lost[node], at=self.now)
+        for node in asked.kubelets:
+            self.kubelets[node] = KubeletLease(
+                self.now, None, self.kubelets[node].same_since if node in self.kubelets else self.now
+            )
+
+    def _answerable(self, asked: Refresh) -> set[str]:
+        return {*asked.nodes} & {*self.nodes, *self.lost}
+
     def apply(self, decision: Plan) -> None:
-        before = story(self.status)
+        before = cursor_of(self.status)
         if decision.status != self.status:
             self.written = self.now
         if decision.status.attempt != self.status.attempt:
-            self.begun_here = decision.status.attempt
+            self.begun_by_this_process = decision.status.attempt
         # As through the API: what is written is what is read.
         self.status = SliceJobStatus.model_validate_json(
             decision.status.model_dump_json(by_alias=True, exclude_none=True)
@@ -240,7 +258,7 @@ class World:
                 self.add_pod(action.attempt, slot, pool=pools.get(slot[0], ""))
         elif isinstance(action, DeletePods):
             for key, pod in list(self.pods.items()):
-                if key[0] != action.attempt or key[1] not in action.slices or key[1:] in action.spared:
+                if key[0] != action.attempt or key[1] not in action.slices or key[1:] in action.except_slots:
                     continue
                 if action.ended_too or pod.status.phase not in ENDED_PHASES:
                     PodHandle(self, key).is_deleted(30 if action.grace_seconds is None else action.grace_seconds)
@@ -257,7 +275,7 @@ class World:
         labels = PodLabels("train", uid, str(attempt), str(slot[0]), str(slot[1]), node_pool=pool)
         if slot == HEAD:
             name, labels = f"train-{attempt}-head", PodLabels("train", uid, str(attempt), role="head")
-        metadata = PodMetadata(name, "ml", f"uid-{name}", creation_timestamp=self.now, labels=labels)
+        metadata = PodMetadata(name, "ml", f"uid-{name}", labels=labels)
         self.pods[(attempt, *slot)] = Pod(metadata)
 
     def settle(self, limit: int = 10) -> None:
@@ -296,7 +314,7 @@ class World:
     def obey(self) -> None:
         """Kubelets carry out deletions: what was asked to go is killed and goes."""
         for handle in self.all_pods():
-            if handle.now.going:
+            if handle.now.terminating:
                 if handle.now.started and not handle.now.ended:
                     handle.exits(143)
                 handle.vanishes()
@@ -309,7 +327,7 @@ class World:
 
     def lose_node(self, name: str) -> None:
         if self.nodes.pop(name, None) is not None:
-            self.lost[name] = self.now
+            self.lost[name] = LostNode(self.now, silent=True)
 
     def taint(self, name: str, key: str) -> None:
         node = self.nodes[name]

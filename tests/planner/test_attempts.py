@@ -1,12 +1,12 @@
-"""The life of a job: attempts begin, run, end, are charged once, and the next one waits for the fence."""
+"""The life of a job: attempts begin, run, end, are charged once, and the next one waits until it is clear to start."""
 
 from datetime import timedelta
 
 import pytest
 
-from slipway.api.status import Cause, Phase
-from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, ListPods, LookAtNodes
-from slipway.planner.snapshot import NAME_TAKEN, Rejection
+from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase
+from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, KeepHistory, Refresh
+from slipway.planner.snapshot import NAME_TAKEN, LostNode, Rejection
 
 from .build import World, a_node, actions_of
 
@@ -54,6 +54,31 @@ def test_a_refused_job_is_checked_again_the_sooner_the_younger_it_is(age: int, p
     assert actions_of(world.step(seconds=0.2), Check)
 
 
+def test_an_invalid_job_has_failed_until_it_is_corrected() -> None:
+    world = World(slices=1, hosts=1)
+    world.checked = False
+    world.rejection = Rejection("service account default not found", world.now)
+    failed = []
+    for _ in range(2):
+        world.step()
+        condition = world.condition("Failed")
+        assert condition is not None
+        failed.append((world.status.phase, condition.status))
+        world.checked, world.rejection = True, None
+    assert failed == [(Phase.INVALID, "True"), (Phase.STARTING, "False")]
+
+
+def test_a_job_that_is_refused_for_another_reason_says_so() -> None:
+    world = World(slices=1, hosts=1)
+    world.checked = False
+    for reason in ("service account default not found", "no PriorityClass with name high was found"):
+        world.rejection = Rejection(reason, world.now)
+        world.step()
+        accepted = world.condition("Accepted")
+        assert accepted is not None
+        assert reason in accepted.message
+
+
 def test_after_a_refusal_the_services_come_first_for_their_name_may_be_taken() -> None:
     world = World(slices=1, hosts=2)
     world.rejection = Rejection("Service train is somebody else's", world.now, NAME_TAKEN)
@@ -89,7 +114,8 @@ def test_success_is_every_host_of_one_attempt_exiting_0() -> None:  # E2-48
     assert world.status.result.exit_code == 0
 
 
-def test_a_failure_ends_the_attempt_deletes_the_peers_and_charges_once() -> None:  # B-46, E2-25, E2-44, E2-55
+@pytest.mark.row("B-46", "E2-25", "E2-44", "E2-55")
+def test_a_failure_ends_the_attempt_deletes_the_peers_and_charges_once() -> None:
     world = World(slices=2, hosts=2).run()
     world.pod(1, 0).exits(3, message="boom\nValueError: bad data\n")
     decision = world.step()
@@ -139,7 +165,7 @@ def test_a_pod_whose_kubelet_has_not_changed_its_phase_yet_is_kept_too() -> None
     world = World(slices=1, hosts=2).run()
     world.pod(0, 0).exits(1).ends_as("Running")
     decision = world.step()
-    assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), 5, spared=((0, 0),))]
+    assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), 5, except_slots=((0, 0),))]
     world.obey()
     world.settle()
     assert world.status.attempt == 0
@@ -159,7 +185,8 @@ def test_a_pod_whose_kubelet_never_changes_its_phase_is_asked_to_go() -> None:
     assert world.status.attempt == 0
 
 
-def test_a_deleted_node_is_a_preemption_and_its_pod_is_forced_away_at_once() -> None:  # B-48
+@pytest.mark.row("B-48")
+def test_a_deleted_node_is_a_preemption_and_its_pod_is_forced_away_at_once() -> None:
     world = World(slices=2, hosts=2).run()
     world.lose_node("node-1-1")
     decision = world.step()
@@ -178,7 +205,7 @@ def test_a_node_that_is_merely_unknown_is_asked_for_and_proves_nothing() -> None
     world.pod(0, 1).runs()
     del world.nodes["node-0-1"]
     decision = world.step()
-    assert actions_of(decision, LookAtNodes) == [LookAtNodes(("node-0-1",))]
+    assert actions_of(decision, Refresh) == [Refresh(nodes=("node-0-1",))]
     assert world.status.phase is Phase.RUNNING
 
 
@@ -187,21 +214,30 @@ def test_nodes_of_pods_that_outlive_their_attempt_or_job_are_asked_for_too() -> 
     world.pod(0, 0).exits(1)
     world.step()
     del world.nodes["node-0-1"]
-    assert actions_of(world.step(), LookAtNodes) == [LookAtNodes(("node-0-1",))]
+    assert actions_of(world.step(), Refresh) == [Refresh(nodes=("node-0-1",))]
     world.status = world.status.model_copy(update={"phase": Phase.FAILED})
-    assert actions_of(world.plan(), LookAtNodes) == [LookAtNodes(("node-0-1",))]
+    assert actions_of(world.plan(), Refresh) == [Refresh(nodes=("node-0-1",))]
 
 
 def test_machines_that_go_one_after_another_do_not_put_off_the_end_of_the_attempt() -> None:
     world = World(slices=1, hosts=3).run()
-    world.lists = False
+    world.answers = False
     world.lose_node("node-0-2")
-    assert actions_of(world.step(), ListPods)
-    world.listed_at = world.now
+    assert actions_of(world.step(), Refresh)
+    world.pods_as_of = world.now
     world.now += timedelta(seconds=1)
     world.lose_node("node-0-0")
     world.step()
     assert world.attempt.reason == "NodeLost"
+
+
+def test_a_container_found_dead_after_a_reboot_says_so_where_nodes_cannot_be_seen() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.nodes_watched = False
+    world.nodes.clear()
+    world.pod(0, 1).exits(255, reason="Unknown")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("NodeLost", 1)
 
 
 def test_where_nodes_cannot_be_seen_nobody_asks_for_them() -> None:
@@ -220,30 +256,42 @@ def test_where_nodes_cannot_be_seen_nobody_asks_for_them() -> None:
 @pytest.mark.parametrize("went", ["its node is gone", "another node has its name"])
 def test_a_host_whose_machine_is_gone_may_have_succeeded_before_though_no_watch_has_shown_it(went: str) -> None:
     world = World(slices=1, hosts=1).run()
-    world.lists = False
+    world.answers = False
     if went == "its node is gone":
         world.lose_node("node-0-0")
     else:
         world.nodes["node-0-0"] = a_node("node-0-0", created=world.now)
     decision = world.step()
-    assert actions_of(decision, ListPods) == [ListPods()]
+    assert actions_of(decision, Refresh) == [Refresh(pods=True)]
     assert world.attempt.end_time is None
     world.pod(0, 0).exits(0)
-    world.listed_at = world.now
+    world.pods_as_of = world.now
     world.step()
     assert world.status.phase is Phase.SUCCEEDED
 
 
+def test_a_pod_bound_in_the_second_in_which_its_node_was_denied_may_be_on_the_next_one_of_that_name() -> None:
+    world = World(slices=1, hosts=1).begin()
+    world.pod(0, 0).runs()
+    del world.nodes["node-0-0"]
+    world.lost["node-0-0"] = LostNode(world.now + timedelta(milliseconds=600))
+    world.answers = False
+    world.now += timedelta(seconds=1)
+    assert actions_of(world.step(), Refresh) == [Refresh(nodes=("node-0-0",))]
+    assert world.attempt.end_time is None
+
+
 def test_a_node_that_was_lost_and_came_back_under_its_name_is_not_lost_again() -> None:
     world = World(slices=1, hosts=1).begin()
-    world.lost["node-0-0"] = world.now - timedelta(seconds=30)
+    world.lost["node-0-0"] = LostNode(world.now - timedelta(seconds=30))
     world.pod(0, 0).runs()
     del world.nodes["node-0-0"]
     world.step()
     assert world.status.phase is Phase.RUNNING
 
 
-def test_a_silent_node_keeps_the_fence_closed_and_people_are_told() -> None:  # B-62, E2-22
+@pytest.mark.row("B-62", "E2-22")
+def test_pods_on_a_silent_node_keep_the_job_from_being_clear_to_start_and_a_condition_says_so() -> None:
     world = World(slices=2, hosts=1).run()
     world.pod(0, 0).exits(1)
     world.step()
@@ -307,7 +355,8 @@ def test_a_final_phase_never_changes() -> None:
     assert world.status == before
 
 
-def test_capacity_lost_before_everything_ran_is_a_preemption() -> None:  # B-51
+@pytest.mark.row("B-51")
+def test_capacity_lost_before_everything_ran_is_a_preemption() -> None:
     world = World(slices=2, hosts=1).begin()
     world.pod(0, 0).runs()
     world.pod(1, 0).binds().has("DisruptionTarget", "PreemptionByScheduler").is_deleted()
@@ -318,7 +367,8 @@ def test_capacity_lost_before_everything_ran_is_a_preemption() -> None:  # B-51
     assert {key[0] for key in world.pods} == {1}
 
 
-def test_the_loss_of_the_coordinator_gives_the_next_attempt_another_address() -> None:  # B-55, E2-17
+@pytest.mark.row("B-55", "E2-17")
+def test_the_loss_of_the_coordinator_gives_the_next_attempt_another_address() -> None:
     world = World(slices=2, hosts=2).run()
     assert world.status.coordinator is not None
     assert world.status.coordinator.address == "0-0-0.train.ml.svc"
@@ -341,7 +391,7 @@ def test_a_pod_missing_beside_one_that_is_done_has_vanished_as_far_as_a_new_proc
     world.pod(0, 0).exits(0)
     del world.pods[(0, 0, 1)]
     assert actions_of(world.step(), CreatePods) == [CreatePods(0, ((0, 1),))]
-    world.begun_here = None
+    world.begun_by_this_process = None
     del world.pods[(0, 0, 1)]
     world.until_restarted()
     assert (world.status.attempt, world.status.uncharged, world.status.preemptions) == (1, 1, 0)
@@ -368,7 +418,8 @@ def test_a_pod_that_went_from_a_running_attempt_has_vanished_although_its_node_w
     assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
 
 
-def test_a_pod_missing_after_everything_ran_has_vanished() -> None:  # B-54
+@pytest.mark.row("B-54")
+def test_a_pod_missing_after_everything_ran_has_vanished() -> None:
     world = World(slices=1, hosts=2).run()
     del world.pods[(0, 0, 1)]
     world.until_restarted()
@@ -466,3 +517,35 @@ def test_a_change_of_phase_is_told_once() -> None:
     world.pod(0, 0).exits(0)
     world.settle()
     assert world.told == ["Starting", "Running", "AttemptFailed", "Starting", "Running", "Succeeded"]
+
+
+RAN = ["ExitCode"]
+WAITED = ["CapacityReleased"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "leaving"),
+    [
+        pytest.param(19 * RAN, [], id="there is room"),
+        pytest.param(20 * RAN, [0], id="all have run"),
+        pytest.param(WAITED + 19 * RAN, [0], id="the newest only waited, and says why the next is placed as it is"),
+        pytest.param(10 * RAN + WAITED + 9 * RAN, [], id="one that only waited makes room"),
+        pytest.param(19 * RAN + WAITED, [], id="the oldest only waited"),
+    ],
+)
+def test_the_oldest_attempt_that_ran_is_kept_by_the_decision_that_drops_it(ends: list[str], leaving: list[int]) -> None:
+    world = World(slices=1, hosts=1, retries={"maxFailures": 100}).begin()
+    world.pods.clear()
+    times = {"start_time": world.now, "end_time": world.now}
+    numbered = [
+        Attempt(number=len(ends) - 1 - index, reason=reason, cause=Cause.UNCHARGED, **times)
+        for index, reason in enumerate(ends)
+    ]
+    world.status = world.status.model_copy(update={"attempt": len(ends) - 1, "attempts": tuple(numbered)})
+    decision = world.step(seconds=3600)
+    kept = tuple(one for one in numbered if one.number in leaving)
+    assert decision.status.attempt == len(ends)
+    assert decision.before == ((KeepHistory(kept),) if kept else ())
+    ran = {one.number for one in numbered if one.reason in RAN}
+    assert ran - {one.number for one in decision.status.attempts} == set(leaving)
+    assert len(decision.status.attempts) <= MAX_ATTEMPTS

@@ -7,24 +7,30 @@ import pytest
 
 from slipway.api.status import Attempt, Cause, SliceJobStatus, rfc3339
 from slipway.planner.actions import CreatePods
-from slipway.planner.budgets import INFRASTRUCTURE_DELAYS, POOL_TAKEN, next_try
+from slipway.planner.budgets import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, next_try, verdict
 
 from .build import START, World, actions_of, spec
 
 ENDS = {
     "failed": (Cause.FAILURE, "ExitCode"),
     "preempted": (Cause.PREEMPTION, "NodeLost"),
+    "preempted before it ran": (Cause.PREEMPTION, "PodDeleted"),
     "refused": (Cause.INFRASTRUCTURE, "RefusedByNode"),
     "ignored": (Cause.UNCHARGED, "IgnoredExitCode"),
     "suspended": (Cause.UNCHARGED, "Suspended"),
-    "taken": (Cause.UNCHARGED, POOL_TAKEN),
+    "taken": (Cause.UNCHARGED, "NodePoolTaken"),
 }
 BACKOFF = {"initialSeconds": 10, "maxSeconds": 60}
 NONE: dict[str, int] = {}
 
 TABLE: list[tuple[str, dict[str, int], list[str], int]] = [
     ("a failure is tried again at once", NONE, ["failed"] * 3, 0),  # E2-45
-    ("a preemption always is", BACKOFF, ["preempted"] * 5, 0),
+    ("a preemption of an attempt that ran always is", BACKOFF, ["preempted"] * 5, 0),
+    *(
+        (f"preemption {count} in a row before anything ran", NONE, ["preempted before it ran"] * count, seconds)
+        for count, seconds in enumerate((0, 10, 20, 40, 80, 160, 300, 300), start=1)
+    ),
+    ("an attempt that ran begins that row anew", NONE, ["preempted before it ran", "preempted"] * 3, 0),
     ("the first failure waits for what was asked", BACKOFF, ["failed"], 10),
     ("each further one twice as long", BACKOFF, ["failed"] * 3, 40),
     ("but never longer than allowed", BACKOFF, ["failed"] * 4, 60),
@@ -39,6 +45,7 @@ TABLE: list[tuple[str, dict[str, int], list[str], int]] = [
     ("an end that is not charged could come for ever", NONE, ["ignored"], 10),
     ("a pool that was taken is left at once", NONE, ["taken"], 0),
     ("a job that goes on goes on at once", NONE, ["suspended"], 0),
+    ("a record that makes no sense is no reason to wait", NONE, ["taken", "failed"], 0),
 ]
 
 
@@ -50,6 +57,7 @@ def history(ends: list[str]) -> SliceJobStatus:
             cause=ENDS[end][0],
             reason=ENDS[end][1],
             start_time=START,
+            running_time=None if end == "preempted before it ran" else START,
             end_time=START + timedelta(minutes=number),
         )
         for number, end in enumerate(ends)
@@ -64,6 +72,38 @@ def test_the_wait_before_the_next_attempt(backoff: dict[str, int], ends: list[st
     ended = status.attempts[0].end_time
     assert ended is not None
     assert (due - ended if due else timedelta()) == timedelta(seconds=seconds)
+
+
+def test_what_deletes_pods_at_once_costs_no_attempt_a_second() -> None:
+    assert sum(UNSTARTED_DELAYS) >= 600
+
+
+LIMITS: dict[str, tuple[dict[str, int], dict[str, int], tuple[str, str] | None]] = {
+    "below both": ({"failures": 1, "preemptions": 1}, {"maxFailures": 2, "maxPreemptions": 2}, None),
+    "failures": ({"failures": 2}, {"maxFailures": 2}, ("Failed", "FailureLimitExceeded")),
+    "preemptions": ({"preemptions": 2}, {"maxPreemptions": 2}, ("Preempted", "PreemptionLimitExceeded")),
+    "preemptions first": (
+        {"failures": 2, "preemptions": 2},
+        {"maxFailures": 2, "maxPreemptions": 2},
+        ("Preempted", "PreemptionLimitExceeded"),
+    ),
+}
+
+
+@pytest.mark.row("E2-51")
+@pytest.mark.parametrize(("counts", "limits", "end"), LIMITS.values(), ids=LIMITS.keys())
+def test_the_preemption_limit_is_looked_at_before_the_failure_limit(
+    counts: dict[str, int], limits: dict[str, int], end: tuple[str, str] | None
+) -> None:
+    status = history(["preempted", "failed"])
+    last = status.attempts[0].model_copy(update={"message": "host 0 of slice 0 exited with code 1"})
+    status = status.model_copy(update={"attempts": (last, *status.attempts[1:]), **counts})
+    found = verdict(status, spec(retries=limits))
+    assert (found and (found[0], found[1].reason)) == end
+    if found is not None:
+        limit = limits["maxPreemptions" if end == LIMITS["preemptions"][2] else "maxFailures"]
+        assert f" {limit} used up by attempts" in found[1].message
+        assert found[1].message.endswith("last cause: host 0 of slice 0 exited with code 1")
 
 
 def test_a_repair_of_ten_minutes_is_outlasted() -> None:

@@ -1,28 +1,35 @@
 """Waiting for nodes: nothing is charged, fewer slices may do, and two jobs never block each other for ever."""
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
-from slipway.api.status import Phase
+from slipway.api.names import NODE_ACCELERATOR, NODE_CHIPS, NODE_TOPOLOGY
+from slipway.api.status import Condition, Phase, SliceJobStatus
 from slipway.planner import environment
-from slipway.planner.actions import CreatePods, CreateServices, DeletePods, ListPods, Plan
+from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan, Refresh
+from slipway.planner.nodes import NodeStatus
+from slipway.planner.objects import PodCondition
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Rejection, Settings
+from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Rejection, Settings
 
-from .build import World, actions_of
+from .build import START, World, actions_of, spec
 
 
-def waiting(*, placed: int, slices: int = 4, **fields: object) -> World:
+def waiting(*, placed: int, slices: int = 4, hosts: int | None = 2, **fields: Any) -> World:
     """An attempt of which the first slices have nodes and run, and the others have none."""
-    world = World(slices=slices, hosts=2, **fields).begin()
+    world = World(slices=slices, hosts=hosts, **fields).begin()
     for handle in world.all_pods():
         handle.runs() if handle.key[1] < placed else handle.unschedulable()
     world.step(seconds=6)
     return world
 
 
-def test_waiting_is_a_phase_with_the_schedulers_words_and_charges_nothing() -> None:  # B-50, E2-16, E2-24
+@pytest.mark.row("B-50", "E2-16", "E2-24")
+def test_waiting_is_a_phase_with_the_schedulers_words_and_charges_nothing() -> None:
     world = waiting(placed=1)
     assert world.status.phase is Phase.WAITING_FOR_CAPACITY
     available = world.condition("CapacityAvailable")
@@ -33,14 +40,27 @@ def test_waiting_is_a_phase_with_the_schedulers_words_and_charges_nothing() -> N
     assert (world.status.failures, world.status.preemptions, world.status.uncharged) == (0, 0, 0)
 
 
-def test_each_look_in_vain_is_counted() -> None:  # E2-52
+def test_capacity_is_available_once_every_pod_has_a_node() -> None:
+    world = World(slices=1, hosts=2).begin()
+    seen = []
+    for handle in world.all_pods():
+        handle.binds()
+        world.step(seconds=31)
+        available = world.condition("CapacityAvailable")
+        assert available is not None
+        seen.append((available.status, available.reason))
+    assert seen == [("False", "NotScheduledYet"), ("True", "Scheduled")]
+
+
+def test_looks_in_vain_are_counted_and_written_every_ten_minutes() -> None:  # E2-52
     world = waiting(placed=0)
-    looks = [world.status.capacity_waits]
-    for _ in range(3):
+    writes, looks = [], []
+    for _ in range(30):
+        before = world.status
         world.step(seconds=60)
+        writes.append(world.status != before)
         looks.append(world.status.capacity_waits)
-    assert looks == [1, 2, 3, 4]
-    assert world.plan().wake_at == world.now + timedelta(seconds=60)
+    assert (sum(writes), looks[0], looks[-1]) == (3, 1, 31)
 
 
 def test_a_gated_pod_is_queued() -> None:
@@ -144,9 +164,20 @@ def test_after_a_pause_the_most_is_asked_for_again() -> None:
     assert (world.status.phase, world.status.slices.granted) == ("Starting", 4)
 
 
+def older(world: World, **fields: Any) -> Job:
+    """An older job that waits, and nodes of this world that are ready and have the labels a TPU job asks for."""
+    job = replace(world.job, name="older", uid="older", created=START - timedelta(hours=1))
+    labels = {NODE_ACCELERATOR: "tpu-v5p-slice", NODE_TOPOLOGY: "2x2x2", NODE_CHIPS: "4"}
+    ready = NodeStatus((PodCondition("Ready", "True"),))
+    for name, node in world.nodes.items():
+        metadata = msgspec.structs.replace(node.metadata, labels=labels)
+        world.nodes[name] = msgspec.structs.replace(node, metadata=metadata, status=ready)
+    return replace(job, spec=spec(**(world.fields | fields)))
+
+
 def test_a_younger_job_lets_go_of_what_an_older_one_needs() -> None:
     world = waiting(placed=1, slices=2)
-    world.older_waits = True
+    world.rivals = (older(world),)
     assert not actions_of(world.step(seconds=50), DeletePods)
     [deleted] = actions_of(world.step(seconds=10), DeletePods)
     assert deleted == DeletePods(0, (0, 1), 5)
@@ -155,8 +186,107 @@ def test_a_younger_job_lets_go_of_what_an_older_one_needs() -> None:
     assert world.status.phase is Phase.WAITING_FOR_CAPACITY
     assert not [key for key in world.pods if key[0] == 1]
     assert world.status.uncharged == 1
-    world.step(seconds=61)
+    assert not actions_of(world.step(seconds=61), CreatePods)
+    world.step(seconds=60)
     assert [key for key in world.pods if key[0] == 1]
+
+
+@pytest.mark.parametrize(
+    ("mine", "older_asks"),
+    [
+        pytest.param({}, {"nodeSelector": {"disk": "sdd"}}, id="selects a label that no node has"),
+        pytest.param(
+            {"accelerator": {"type": "v5p-16"}, "hosts": None},
+            {"accelerator": {"type": "v5p-16", "spot": True}, "hosts": None},
+            id="needs spot nodes, and these are not",
+        ),
+        pytest.param(
+            {"accelerator": {"type": "v5p-16"}, "hosts": None},
+            {"accelerator": {"type": "v5p-16"}, "hosts": None, "slices": 100},
+            id="needs more nodes than there are",
+        ),
+    ],
+)
+def test_a_job_keeps_its_nodes_when_the_older_one_could_not_use_them(mine: Any, older_asks: Any) -> None:
+    world = waiting(placed=1, slices=2, **mine)
+    world.rivals = (older(world, **older_asks),)
+    for _ in range(5):
+        assert not actions_of(world.step(seconds=60), DeletePods)
+
+
+def test_a_younger_job_lets_go_where_nodes_cannot_be_seen() -> None:
+    world = waiting(placed=1, slices=2)
+    world.rivals = (older(world),)
+    world.nodes_watched = False
+    world.nodes.clear()
+    world.step(seconds=61)
+    assert world.status.attempts[0].reason == "CapacityReleased"
+
+
+def test_the_longest_wait_counts_through_the_attempts_that_only_waited() -> None:
+    world = waiting(placed=1, slices=2, timeouts={"scheduleSeconds": 600})
+    world.rivals = (older(world),)
+    while world.status.phase is not Phase.FAILED and world.now < START + timedelta(hours=1):
+        world.step(seconds=10)
+        world.obey()
+        for handle in world.all_pods():
+            if not handle.now.spec.node_name:
+                handle.runs() if handle.key[1] == 0 else handle.unschedulable()
+    assert world.now - START <= timedelta(seconds=640)
+    assert world.status.result is not None
+    assert world.status.result.reason == "ScheduleTimeout"
+
+
+def test_attempts_that_only_waited_do_not_wash_out_the_history() -> None:
+    world = World(slices=2, hosts=2).run()
+    world.pod(0, 0).exits(1, message="ValueError: the bug")
+    world.until_restarted()
+    world.rivals = (older(world),)
+    for _ in range(3000):
+        for handle in world.all_pods():
+            if handle.key[0] == world.status.attempt and not handle.now.terminating and not handle.now.spec.node_name:
+                handle.binds() if handle.key[1] == 0 else handle.unschedulable()
+        world.step(seconds=10)
+        world.obey()
+    assert world.status.uncharged > 10
+    assert [one.reason for one in world.status.attempts if one.cause] == ["CapacityReleased", "ExitCode"]
+
+
+def waits_for_quota(job: Job, namespace: str = "ml") -> Job:
+    condition = Condition(type="CapacityAvailable", status="False", reason=QUOTA_EXCEEDED, last_transition_time=START)
+    status = SliceJobStatus(phase=Phase.WAITING_FOR_CAPACITY, conditions=(condition,))
+    return replace(job, status=status, namespace=namespace)
+
+
+@pytest.mark.parametrize(("namespace", "released"), [("ml", True), ("other", False)])
+def test_a_younger_job_releases_the_quota_that_an_older_one_waits_for(namespace: str, released: bool) -> None:
+    world = World(slices=2, hosts=2).begin()
+    for handle in world.all_pods():
+        handle.unschedulable()
+    del world.pods[(0, 1, 1)]
+    world.rejection = Rejection("exceeded quota: pods", world.now, QUOTA_EXCEEDED)
+    world.rivals = (waits_for_quota(older(world), namespace),)
+    world.step(seconds=61)
+    assert (world.status.attempts[0].reason == "CapacityReleased") is released
+
+
+def test_a_job_that_released_its_nodes_in_vain_holds_them_longer_each_time() -> None:
+    world = World(slices=2, hosts=2, timeouts={"scheduleSeconds": 100000}).begin()
+    held = []
+    world.rivals = (older(world),)
+    for _ in range(3):
+        for handle in world.all_pods():
+            handle.runs() if handle.key[1] == 0 else handle.unschedulable()
+        world.rivals = (older(world),)
+        begun, attempt = world.now, world.status.attempt
+        while world.status.attempts[0].end_time is None:
+            world.step(seconds=10)
+        held.append((world.now - begun).total_seconds())
+        world.obey()
+        while world.status.attempt == attempt:
+            world.step(seconds=10)
+        world.settle()
+    assert held == [60, 120, 240]
 
 
 def test_a_job_keeps_what_it_holds_while_no_older_one_waits() -> None:
@@ -167,7 +297,7 @@ def test_a_job_keeps_what_it_holds_while_no_older_one_waits() -> None:
 
 def test_a_job_of_which_every_pod_waits_stays() -> None:
     world = waiting(placed=0, slices=2)
-    world.older_waits = True
+    world.rivals = (older(world),)
     for _ in range(5):
         assert not actions_of(world.step(seconds=60), DeletePods)
 
@@ -228,9 +358,9 @@ def test_a_job_that_has_no_time_to_be_wrong_is_not_pinned() -> None:
 
 def test_who_begins_an_attempt_makes_its_pods_at_once() -> None:
     world = World(**TPU)
-    world.listed_at, world.lists = None, False
+    world.pods_as_of, world.answers = None, False
     decision = world.step()
-    assert (decision.status.attempt, actions_of(decision, ListPods)) == (0, [])
+    assert (decision.status.attempt, actions_of(decision, Refresh)) == (0, [])
     assert len(actions_of(decision, CreatePods)) == 1
 
 
@@ -239,10 +369,10 @@ def test_who_takes_over_lists_the_pods_before_it_makes_those_that_are_missing() 
     world.free_pools = {0: "a", 1: "b"}
     world.begin()
     del world.pods[(0, 0, 1)]
-    world.begun_here = world.listed_at = None
-    world.lists = False
-    assert [type(action) for action in world.step().actions] == [ListPods]
-    world.listed_at = world.now
+    world.begun_by_this_process = world.pods_as_of = None
+    world.answers = False
+    assert [type(action) for action in world.step().actions] == [Refresh]
+    world.pods_as_of = world.now
     assert pools_of(world.step()) == [{0: "a", 1: "b"}]
 
 
@@ -251,8 +381,8 @@ def test_slices_that_wait_settle_it_for_who_takes_over() -> None:
     world.free_pools = {0: "a"}
     world.begin()
     del world.pods[(0, 2, 0)], world.pods[(0, 2, 1)]
-    world.begun_here = None
-    world.listed_at = world.now
+    world.begun_by_this_process = None
+    world.pods_as_of = world.now
     assert pools_of(world.step()) == [{0: "a", 1: "", 2: ""}]
 
 
@@ -281,12 +411,12 @@ def test_a_slice_that_gave_way_is_not_pinned() -> None:
     world = World(**TPU).begin()
     for handle in world.all_pods():
         handle.unschedulable() if handle.key[1] else handle.runs()
-    world.older_waits = True
+    world.rivals = (older(world, slices=1),)
     world.step(seconds=60)
     assert world.status.attempts[0].reason == "CapacityReleased"
     world.obey()
     world.settle()
-    assert pools_of(world.step(seconds=61)) == [{0: "", 1: ""}]
+    assert pools_of(world.step(seconds=121)) == [{0: "", 1: ""}]
 
 
 def test_fewer_slices_stay_fewer_when_a_pool_is_taken() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slipway.api.status import Cause
-from slipway.planner.actions import DeletePods, ListPods, LookAtNodes
+from slipway.planner.actions import DeletePods, Refresh
 from slipway.planner.causes import RULES
 
 from .build import PodHandle, Scenario, World, a_node, actions_of
@@ -202,6 +202,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("fixture", "fields", "reason", "cause"), CASES)
+@pytest.mark.row("B-49")
 def test_evidence_of_one_pod(fixture: Scenario, fields: dict[str, Any], reason: str, cause: Cause) -> None:
     world = World(**({"slices": 1, "hosts": 1} | fields)).run()
     fixture(world)
@@ -213,7 +214,7 @@ def test_evidence_of_one_pod(fixture: Scenario, fields: dict[str, Any], reason: 
 
 def test_every_row_of_the_table_has_a_case() -> None:
     rays = {"RayNodeLost"}  # its cases are in test_ray.py
-    assert {rule.reason for rule in RULES} - {entry.values[2] for entry in CASES} - rays == set()
+    assert {rule.ending.reason for rule in RULES} - {entry.values[2] for entry in CASES} - rays == set()
 
 
 def test_a_success_stays_one_when_a_disruption_comes_later() -> None:
@@ -231,18 +232,19 @@ def test_time_alone_ends_no_attempt_before_the_pods_have_been_asked_for() -> Non
     world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}, activeDeadlineSeconds=100).begin()
     world.pod(0, 0).binds()
     world.pod(0, 1).binds()
-    world.lists = False
+    world.answers = False
     decision = world.step(seconds=600)
     assert world.status.phase == "Starting"
-    assert actions_of(decision, ListPods) == [ListPods()]
-    world.lists = True
+    assert actions_of(decision, Refresh) == [Refresh(pods=True)]
+    world.answers = True
     for handle in world.all_pods():
         handle.exits(0)
     world.settle()
     assert world.status.phase == "Succeeded"
 
 
-def test_a_start_timeout_is_a_failure_with_the_kubelets_words() -> None:  # B-52, B-04
+@pytest.mark.row("B-52", "B-04")
+def test_a_start_timeout_is_a_failure_with_the_kubelets_words() -> None:
     world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
     world.pod(0, 0).binds().waits("ImagePullBackOff", "Back-off pulling image busybox:1")
     world.pod(0, 1).runs()
@@ -253,6 +255,17 @@ def test_a_start_timeout_is_a_failure_with_the_kubelets_words() -> None:  # B-52
     ended = world.status.attempts[1]
     assert (ended.reason, ended.cause) == ("StartTimeout", Cause.FAILURE)
     assert "ImagePullBackOff Back-off pulling image busybox:1" in (ended.message or "")
+
+
+def test_the_time_to_start_counts_from_when_the_last_pod_was_scheduled() -> None:
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
+    world.pod(0, 0).binds().waits("WaitingForItsPeer")
+    world.now += timedelta(seconds=100)
+    world.pod(0, 1).runs()
+    world.step(seconds=59)
+    assert world.status.phase == "Starting"
+    world.step(seconds=2)
+    assert world.attempt.reason == "StartTimeout"
 
 
 @pytest.mark.parametrize("seconds", [0, 1], ids=["in the same second", "a second later"])
@@ -274,7 +287,7 @@ def test_a_start_timeout_waits_until_it_is_known_whether_the_machine_is_there() 
     world = World(slices=1, hosts=1, timeouts={"startSeconds": 60}).begin()
     world.pod(0, 0).binds().waits("ImagePullBackOff")
     node = world.nodes.pop("node-0-0")
-    assert actions_of(world.step(seconds=61), LookAtNodes) == [LookAtNodes(("node-0-0",))]
+    assert actions_of(world.step(seconds=61), Refresh) == [Refresh(nodes=("node-0-0",))]
     assert world.attempt.end_time is None
     world.nodes["node-0-0"] = node
     world.step()
@@ -307,10 +320,10 @@ def test_a_machine_that_breaks_after_a_pod_has_gone_did_not_take_it() -> None:
 
 @pytest.mark.parametrize(
     ("peer", "reason"),
-    [("OOMKilled", "OOMKilled"), ("Error", "RefusedByNode")],
+    [("OOMKilled", "OOMKilled"), ("Error", "NodeLost")],
     ids=["after the peer ran out of memory", "after the peer had crashed for want of the old machine"],
 )
-def test_a_new_machine_that_refuses_an_old_pod_does_so_when_it_is_there(peer: str, reason: str) -> None:
+def test_a_new_machine_that_refuses_an_old_pod_tells_that_the_old_one_was_lost(peer: str, reason: str) -> None:
     world = World(slices=1, hosts=2).run()
     world.pod(0, 0).exits(137, reason=peer)
     world.now += timedelta(seconds=30)

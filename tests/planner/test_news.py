@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
-from slipway.planner.news import Told, news, story
+from slipway.planner.news import EventCursor, cursor_of, news
 
 from .build import START, PodHandle, World, spec
 
@@ -22,31 +22,33 @@ def status(phase: Phase, *attempts: Attempt) -> SliceJobStatus:
 @pytest.mark.parametrize(
     ("told", "now", "expected"),
     [
-        pytest.param(Told(), status(Phase.PENDING), ["Pending"], id="the first phase"),
-        pytest.param(Told(Phase.RUNNING), status(Phase.RUNNING), [], id="nothing new"),
-        pytest.param(Told(Phase.RUNNING), status(Phase.RUNNING, ended(0, None)), [], id="an end without a cause yet"),
+        pytest.param(EventCursor(), status(Phase.PENDING), ["Pending"], id="the first phase"),
+        pytest.param(EventCursor(Phase.RUNNING), status(Phase.RUNNING), [], id="nothing new"),
         pytest.param(
-            Told(Phase.RESTARTING),
+            EventCursor(Phase.RUNNING), status(Phase.RUNNING, ended(0, None)), [], id="an end without a cause yet"
+        ),
+        pytest.param(
+            EventCursor(Phase.RESTARTING),
             status(Phase.STARTING, ended(0, Cause.PREEMPTION)),
             ["AttemptPreempted: attempt 0 (preemption 2 of 1000000): gone", "Starting"],
             id="a charge, then the phase it led to",
         ),
         pytest.param(
-            Told(Phase.RUNNING, judged=0),
+            EventCursor(Phase.RUNNING, judged=0),
             status(Phase.RUNNING, ended(2, Cause.FAILURE), ended(1, Cause.UNCHARGED), ended(0, Cause.FAILURE)),
             ["AttemptEnded: attempt 1 (not charged): gone", "AttemptFailed: attempt 2 (failure 1 of 10): gone"],
             id="two attempts that nobody was told of, oldest first",
         ),
     ],
 )
-def test_news(told: Told, now: SliceJobStatus, expected: list[str]) -> None:
+def test_news(told: EventCursor, now: SliceJobStatus, expected: list[str]) -> None:
     found = [f"{one.reason}: {one.message}" if one.message else one.reason for one in news(told, now, spec())]
     assert found == expected
 
 
 def test_failures_are_warnings_and_preemptions_are_not() -> None:
     now = status(Phase.FAILED, ended(1, Cause.FAILURE), ended(0, Cause.PREEMPTION))
-    assert [one.warning for one in news(Told(), now, spec())] == [False, True, True]
+    assert [one.warning for one in news(EventCursor(), now, spec())] == [False, True, True]
 
 
 def test_a_whole_story_is_told_once() -> None:  # E2-59, E2-60
@@ -64,7 +66,7 @@ def test_a_whole_story_is_told_once() -> None:  # E2-59, E2-60
             -len(world.told) :
         ]
     )
-    assert story(world.status).phase is Phase.SUCCEEDED
+    assert cursor_of(world.status).phase is Phase.SUCCEEDED
     assert [one.reason for one in world.status.attempts] == ["Succeeded", "ExitCode"]
 
 

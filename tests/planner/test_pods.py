@@ -6,7 +6,7 @@ import pytest
 
 from slipway.api import names
 from slipway.planner import pods
-from slipway.planner.acceptance import Unacceptable, resolve
+from slipway.planner.acceptance import InvalidSpec, resolve
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 
@@ -206,6 +206,17 @@ def test_shm_size_is_a_memory_volume() -> None:  # E1-13
     assert (mount["name"], mount["mountPath"]) == (volume["name"], "/dev/shm")
 
 
+@pytest.mark.row("N-19")
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [({}, 30), ({"terminationGracePeriodSeconds": 120}, 120),
+     ({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 9}}}, 9)],
+    ids=["by default", "from the spec", "from the template"],
+)  # fmt: skip
+def test_the_grace_of_a_pod(fields: dict[str, Any], seconds: int) -> None:
+    assert make(**fields)["spec"]["terminationGracePeriodSeconds"] == seconds
+
+
 def test_host_network_resolves_cluster_names() -> None:
     spec = make(hostNetwork=True)["spec"]
     assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
@@ -244,9 +255,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("fields", "named"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@pytest.mark.row("B-10", "B-15", "B-16")
 def test_what_cannot_run_is_refused_with_the_value_named(fields: dict[str, Any], named: str) -> None:
     world = World(**fields)
-    with pytest.raises(Unacceptable, match=named):
+    with pytest.raises(InvalidSpec, match=named):
         resolve(world.job.spec, Settings())  # type: ignore[arg-type]
     decision = world.step()
     assert world.status.phase == "Invalid"

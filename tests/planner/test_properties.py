@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from slipway.api.names import TAINT_IMPENDING_TERMINATION
 from slipway.api.status import Cause, Phase
 from slipway.planner.actions import CreatePods
+from slipway.planner.objects import Pod, PodStatus
 from slipway.planner.observation import _Judging, intervals, parse_intervals
-from slipway.planner.snapshot import Pod, PodStatus
 
 from .build import World, actions_of
 
@@ -27,10 +27,11 @@ def test_intervals_are_read_back_as_written(places: frozenset[tuple[int, int]]) 
     assert len(written) <= len(places)
 
 
-EVENTS = st.sampled_from(
-    ["exit 0", "exit 1", "oom", "evict", "delete", "vanish", "kubelet", "node gone", "not ready", "tainted", "refused",
-     "restart", "suspend", "resume", "senseless"]
+HAPPENINGS = (
+    "exit 0", "exit 1", "oom", "evict", "delete", "vanish", "kubelet", "node gone", "not ready", "tainted", "refused",
+    "restart", "suspend", "resume", "senseless",
 )  # fmt: skip
+EVENTS = st.sampled_from(HAPPENINGS)
 
 
 def happen(world: World, event: str, host: int) -> None:
@@ -46,7 +47,7 @@ def happen(world: World, event: str, host: int) -> None:
         world.written = None
     elif event == "kubelet":
         for handle in world.all_pods():
-            if not handle.now.ended and not handle.now.going:
+            if not handle.now.ended and not handle.now.terminating:
                 handle.runs()
         world.obey()
     elif key in world.pods:
@@ -148,7 +149,7 @@ def test_a_job_left_alone_comes_to_an_end(history: list[tuple[str, int]]) -> Non
         world.obey()
         world.settle(limit=30)
         for handle in world.all_pods():
-            if handle.key[0] == world.status.attempt and not handle.now.ended and not handle.now.going:
+            if handle.key[0] == world.status.attempt and not handle.now.ended and not handle.now.terminating:
                 handle.binds(f"fresh-{handle.key[1]}-{handle.key[2]}-{world.now:%H%M%S}")
                 handle.exits(0)
         world.settle(limit=30)

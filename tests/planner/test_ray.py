@@ -9,7 +9,7 @@ import pytest
 
 from slipway.api.status import Cause, Condition
 from slipway.planner import ray
-from slipway.planner.acceptance import Unacceptable, resolve
+from slipway.planner.acceptance import InvalidSpec, resolve
 from slipway.planner.actions import (
     Check,
     CreateObjects,
@@ -18,8 +18,9 @@ from slipway.planner.actions import (
     CreateToken,
     DeletePods,
 )
+from slipway.planner.objects import HEAD, ContainerState, ContainerStatus, Running, Terminated
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import HEAD, ContainerState, ContainerStatus, Running, Settings, Terminated
+from slipway.planner.snapshot import Settings
 
 from .build import UID, PodHandle, World, actions_of
 
@@ -292,7 +293,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_no_schema_can_see_is_refused(fields: dict[str, Any], said: str) -> None:
     spec = World(**(RUN | fields)).job.spec
     assert spec is not None
-    with pytest.raises(Unacceptable) as caught:
+    with pytest.raises(InvalidSpec) as caught:
         resolve(spec, Settings())
     assert said in caught.value.message
 
@@ -459,6 +460,7 @@ LOSSES: dict[str, tuple[Any, str, Cause]] = {
 
 
 @pytest.mark.parametrize(("happens", "reason", "cause"), LOSSES.values(), ids=LOSSES)
+@pytest.mark.row("B-49", "B-65")
 def test_what_ends_an_attempt(happens: Any, reason: str, cause: Cause) -> None:
     world = running()
     happens(world)

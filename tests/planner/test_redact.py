@@ -1,22 +1,45 @@
-"""What a program printed last stands in the status: readable, short, and without secrets."""
+"""What other programs wrote reaches status and Events short, on one line, and without secrets."""
+
+import json
+import string
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slipway.api.status import MAX_LOG_CHARACTERS
-from slipway.planner.redact import HIDDEN, log_tail, redacted
+from slipway.planner.redact import HIDDEN, foreign, log_tail, named, printable, redacted
 
 from .build import World, spec
 
 SECRET = "s3cr3t-value-0123456789abcdef"
+ONE_WORD = SECRET.replace("-", "") * 2
 
 PRINTED = {
     "name and value": f"API_TOKEN={SECRET}",
+    "several words in quotes": f'secret="two words {SECRET}"',
+    "several words in single quotes": f"password: 'two words {SECRET}'",
+    "an escaped quote": f'password="a\\" {SECRET}"',
     "JSON": f'{{"password": "{SECRET}"}}',
     "header": f"Authorization: Bearer {SECRET}",
-    "GitHub": "ghp_" + SECRET.replace("-", "") * 2,
-    "Hugging Face": "hf_" + SECRET.replace("-", "") * 2,
+    "basic header": f"Authorization: Basic {SECRET}",
+    "header in JSON": f'{{"authorization": "Basic {SECRET}"}}',
+    "header of an unknown scheme": f"Proxy-Authorization: Custom {SECRET}",
+    "bearer alone": f"bearer {SECRET}",
+    "database": f"postgres://user:{SECRET}@db/name",
+    "database with a slash": f"amqp://user:a/b{SECRET}@mq:5672",
+    "token in an address": f"https://{SECRET}@github.com/acme/train",
+    "option": f"--hf-token {SECRET}",
+    "option with =": f"--api-key={SECRET}",
+    "option in quotes": f'--password "two words {SECRET}"',
+    "GitHub": "ghp_" + ONE_WORD,
+    "GitHub, fine-grained": "github_pat_" + ONE_WORD,
+    "GitLab": f"glpat-{SECRET}",
+    "Slack": f"xoxb-{SECRET}",
+    "Hugging Face": "hf_" + ONE_WORD,
     "AWS": "AKIA0123456789ABCDEF",
     "Google": f"ya29.{SECRET}",
+    "Google's API key": f"AIza{ONE_WORD}",
     "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
     "private key": f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
 }
@@ -26,27 +49,92 @@ PRINTED = {
 def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
     shown = redacted(f"before {text} after", None)
     assert HIDDEN in shown
-    assert SECRET not in shown
+    assert not any(part in shown for part in (SECRET, ONE_WORD, "two words", "0123456789ABCDEF", "c2lnbmF0dXJl"))
     assert shown.startswith("before ")
     assert shown.endswith(" after")
+
+
+@given(
+    form=st.sampled_from([form for form in PRINTED.values() if SECRET in form]),
+    secret=st.text(string.ascii_letters + string.digits + "-_./+=", min_size=16).filter(lambda text: text[0].isalnum()),
+    before=st.text(string.printable, max_size=20),
+)
+def test_no_secret_survives_behind_any_form(form: str, secret: str, before: str) -> None:
+    if form.startswith(("glpat-", "xoxb-", "ya29.", "https:")):
+        secret = "".join(char for char in secret if char.isalnum()) + "x" * 16
+    printed = f"{before.replace('Zq9', '')} {form}".replace(SECRET, f"Zq9{secret}")
+    assert "Zq9" not in redacted(printed, None)
 
 
 def test_the_value_of_a_variable_from_a_secret_is_hidden() -> None:
     source = {"secretKeyRef": {"name": "s", "key": "k"}}
     given = spec(env=[{"name": "WANDB", "valueFrom": source}, {"name": "OPEN", "value": "x"}])
     assert redacted(f"WANDB={SECRET} OPEN=x", given) == f"WANDB={HIDDEN} OPEN=x"
+    assert redacted(f'WANDB="a b {SECRET}" OPEN=x', given) == f'WANDB="{HIDDEN}" OPEN=x'
 
 
-def test_ordinary_lines_are_left_alone() -> None:
-    text = "step 12: loss 0.3, 512 tokens/s\nFileNotFoundError: /data/tokenizer.json"
+def test_the_value_of_a_variable_with_a_secret_name_is_hidden_wherever_it_appears() -> None:
+    sidecar = {"name": "log", "env": [{"name": "DB_PASSWORD", "value": "hunter22"}]}
+    job = spec(env=[{"name": "MY_API_KEY", "value": 'say "x"'}], podTemplate={"spec": {"containers": [sidecar]}})
+    assert redacted("hunter22 and " + json.dumps('say "x"'), job) == f'{HIDDEN} and "{HIDDEN}"'
+
+
+def test_the_api_server_repeats_no_value_of_the_environment() -> None:
+    refused = 'Pod "train-0-0-0" is invalid: spec.containers[0].env[16].value: Invalid value: "hunter22": too short'
+    assert "hunter22" not in redacted(refused, None)
+    assert redacted(refused, None).endswith(": too short")
+
+
+def test_containers_and_variables_are_named_rather_than_numbered() -> None:
+    pod = {
+        "metadata": {"name": "train-0-0-0"},
+        "spec": {"containers": [{"name": "worker", "env": [{"name": "A"}, {"name": "B"}]}]},
+    }
+    refused = 'Pod "train-0-0-0" is invalid: spec.containers[0].env[1].valueFrom: bad, spec.containers[7].image: bad'
+    assert named(refused, [pod]) == (
+        'Pod "train-0-0-0" is invalid: spec.containers[worker].env[B].valueFrom: bad, spec.containers[7].image: bad'
+    )
+    assert named(refused, []) == refused
+
+
+ORDINARY = {
+    "training": "step 12: loss 0.3, 512 tokens/s",
+    "a file": "FileNotFoundError: /data/tokenizer.json",
+    "an option with a number": "--max-tokens 512",
+    "an address": "GET https://example.com:8080/a/b@main 200",
+    "a requirement": "git+https://github.com/acme/train@main",
+}
+
+
+@pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY.keys())
+def test_ordinary_lines_are_left_alone(text: str) -> None:
     assert redacted(text, None) == text
 
 
+@given(st.text())
+def test_a_message_is_one_line_whatever_other_programs_write(text: str) -> None:
+    assert printable(text).isprintable()
+
+
+def test_a_forged_line_and_colours_are_seen_for_what_they_are() -> None:
+    assert foreign("no\n2026-11-22 INFO all \x1b[32mwell", None) == "no\\n2026-11-22 INFO all \\x1b[32mwell"
+
+
+def test_what_ray_said_of_the_end_is_redacted_in_the_message_as_in_the_log() -> None:
+    world = World(ray={"entrypoint": "python a.py"}).run()
+    line = f"ray.exceptions.NodeDiedError: node was preempted, token={SECRET}"
+    head = world.pod(-1, -1)
+    head.exits(1, message=line)
+    world.settle()
+    assert SECRET not in world.status.model_dump_json()
+
+
+@pytest.mark.row("B-63")
 @pytest.mark.parametrize(
     "text", ["x" * 10**6, "ü" * 10**5, "\x00\x01\x1b[31m" * 1000, "\r".join(map(str, range(10**5)))],
     ids=["long", "wide", "binary", "progress"],
 )  # fmt: skip
-def test_any_output_becomes_a_small_readable_tail(text: str) -> None:  # B-63
+def test_any_output_becomes_a_small_readable_tail(text: str) -> None:
     tail = log_tail(text, None)
     assert tail is not None
     assert len(tail.encode()) <= MAX_LOG_CHARACTERS

@@ -1,15 +1,19 @@
 """Why an attempt ended: the first cause among its pods, for every pair that can meet."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
+import msgspec
 import pytest
 
 from slipway.api.status import Cause, Phase
-from slipway.planner.actions import LookAtNodes
+from slipway.planner.actions import Refresh
+from slipway.planner.objects import Pod
+from slipway.planner.snapshot import LostNode
 
-from .build import PodHandle, World, a_node, actions_of
+from .build import START, PodHandle, World, a_node, actions_of
 
 EndOf = dict[str, tuple[Cause, bool]]
 
@@ -93,7 +97,7 @@ def test_the_first_cause_wins_although_it_is_seen_last(first: str, second: str) 
     happen(first, world, 0)
     hidden = world.pods.pop((0, 0, 0))
     world.add_pod(0, (0, 0))
-    world.pod(0, 0).runs()
+    world.pod(0, 0).runs(since=START)
     world.now += timedelta(seconds=2)
     happen(second, world, 1)
     world.step()
@@ -128,7 +132,7 @@ def test_a_machine_that_restarted_explains_its_peers_crash() -> None:
     assert (world.status.failures, world.status.preemptions) == (0, 1)
 
 
-def test_a_node_that_fell_silent_long_before_the_fence_closed_is_the_cause() -> None:
+def test_a_node_that_fell_silent_long_before_the_job_was_clear_to_start_is_the_cause() -> None:
     world = World(slices=1, hosts=2, timeouts={"unsafeSilentNodeSeconds": 300}).run()
     world.pod(0, 0).exits(1)
     world.step()
@@ -199,9 +203,9 @@ def test_a_pod_that_vanished_has_its_node_asked_for_too_when_no_watch_shows_that
     world.pod(0, 1).vanishes()
     del world.nodes["node-0-1"]
     decision = world.plan()
-    assert actions_of(decision, LookAtNodes) == [LookAtNodes(("node-0-1",))]
+    assert actions_of(decision, Refresh) == [Refresh(nodes=("node-0-1",))]
     assert decision.status.failures == 0
-    world.lost["node-0-1"] = world.now
+    world.lost["node-0-1"] = LostNode(world.now)
     world.until_restarted()
     assert world.status.attempts[1].cause is Cause.PREEMPTION
 
@@ -230,7 +234,7 @@ def test_before_a_failure_is_charged_the_nodes_are_asked_about_ends_that_no_kube
     world.step()
     world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
     decision = world.plan()
-    assert actions_of(decision, LookAtNodes) == [LookAtNodes(("node-0-1",), attempt=0)]
+    assert actions_of(decision, Refresh) == [Refresh(nodes=("node-0-1",))]
     assert decision.status.failures == decision.status.preemptions == 0
     if found == "a younger one":
         world.nodes["node-0-1"] = a_node("node-0-1", created=world.now)
@@ -245,7 +249,7 @@ def test_nobody_is_asked_about_unseen_ends_that_could_not_change_the_verdict() -
     world.pod(0, 0).exits(137, reason="OOMKilled")
     world.step()
     world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
-    assert not actions_of(world.plan(), LookAtNodes)
+    assert not actions_of(world.plan(), Refresh)
 
 
 def test_the_verdict_survives_a_crash_of_the_operator_and_the_loss_of_every_pod() -> None:
@@ -344,3 +348,108 @@ def test_a_disruption_on_a_machine_in_trouble_says_nothing_about_when_that_began
     world.lose_node("node-0-0")
     world.until_restarted()
     assert world.status.attempts[1].cause is Cause.PREEMPTION
+
+
+def test_a_machine_that_started_a_pod_anew_is_the_cause_although_its_node_looks_as_ever() -> None:
+    """The watch of the nodes may lag; the container's second start shows that its machine lost the first."""
+    world = World(slices=2, hosts=1).run()
+    world.pod(1, 0).runs(since=world.now)
+    world.now += timedelta(seconds=8)
+    world.pod(1, 0).exits(139)
+    world.pods[(0, 1, 0)] = with_start(world.pods[(0, 1, 0)], world.now - timedelta(seconds=8))
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("NodeLost", 1)
+
+
+def with_start(pod: Pod, started: datetime) -> Pod:
+    [container] = pod.status.container_statuses
+    assert container.state.terminated is not None
+    ended = msgspec.structs.replace(container.state.terminated, started_at=started)
+    state = msgspec.structs.replace(container.state, terminated=ended)
+    status = msgspec.structs.replace(pod.status, container_statuses=(msgspec.structs.replace(container, state=state),))
+    return msgspec.structs.replace(pod, status=status)
+
+
+def test_a_pod_that_waits_although_it_ran_has_lost_its_machine() -> None:
+    """After a reboot with an empty disk the kubelet pulls the image anew."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).waits("ImagePullBackOff").ends_as("Running")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("NodeLost", 1)
+
+
+def test_a_host_that_succeeds_on_a_machine_that_came_in_place_of_its_own_explains_its_peers_crash() -> None:
+    world = World(slices=1, hosts=2).begin()
+    world.pod(0, 0).binds()
+    world.pod(0, 1).runs()
+    world.now += timedelta(seconds=30)
+    world.nodes["node-0-0"] = a_node("node-0-0", created=world.now)
+    world.pod(0, 1).exits(1)
+    world.now += timedelta(seconds=30)
+    world.pod(0, 0).exits(0)
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("NodeLost", 1)
+
+
+@pytest.mark.parametrize(
+    ("ours", "cause"),
+    [(frozenset({"uid-train-0-0-1"}), Cause.FAILURE), (frozenset(), Cause.PREEMPTION), (None, Cause.FAILURE)],
+    ids=["Slipway deleted it", "somebody else did", "only the dates say who did"],
+)
+def test_who_deleted_a_pod_is_known_and_not_guessed_from_dates(ours: frozenset[str] | None, cause: Cause) -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).is_deleted(grace=2)
+    hidden = world.pods.pop((0, 0, 1))
+    world.add_pod(0, (0, 1))
+    world.pod(0, 1).runs(since=START)
+    world.now += timedelta(seconds=3)
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.pods[(0, 0, 1)] = hidden
+    world.deleted_here = ours
+    world.pod(0, 1).exits(1).vanishes()
+    world.until_restarted()
+    assert world.status.attempts[1].cause is cause
+
+
+def test_a_machine_that_goes_after_its_kubelet_had_removed_the_pod_did_not_take_it() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(2)
+    world.step()
+    world.now += timedelta(seconds=1)
+    removed = world.now
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown").vanishes()
+    world.vanished[-1] = replace(world.vanished[-1], at=removed + timedelta(seconds=50), removed_at=removed)
+    world.now += timedelta(seconds=50)
+    world.lose_node("node-0-1")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
+
+
+def test_trouble_of_a_node_from_before_the_pod_was_bound_is_that_of_another_machine_of_its_name() -> None:
+    """The watch of the nodes lags behind a machine that was replaced."""
+    world = World(slices=1, hosts=2).begin()
+    world.pod(0, 1).binds()
+    world.not_ready("node-0-1")
+    del world.pods[(0, 0, 1)]
+    world.add_pod(0, (0, 1))
+    world.now += timedelta(seconds=17)
+    world.pod(0, 1).binds()
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
+
+
+def test_of_two_failures_in_one_second_the_pod_that_is_kept_is_blamed() -> None:
+    """The other one was deleted before its end was known, and its log went with it."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).exits(1, message="ValueError: seen first")
+    world.step()
+    world.pod(0, 0).exits(1, at=world.now)
+    world.obey()
+    world.settle()
+    root = world.status.attempts[1].root
+    assert root is not None
+    assert (root.pod, (0, 0, 1) in world.pods) == ("train-0-0-1", True)

@@ -103,9 +103,10 @@ KILL_GCS = (
 )
 
 
+@pytest.mark.row("B-65", "E2-80", "E2-81")
 def test_a_preempted_host_and_then_a_killed_head_each_mean_a_new_cluster(
     ray_jobs: Jobs, ray_nodes: NativeCluster, capsys: pytest.CaptureFixture[str]
-) -> None:  # B-65, E2-80, E2-81
+) -> None:
     ray_jobs.apply(**TPU, **running("wait_or_place.py"))
     until_begun(ray_jobs, 0)
     node = ray_jobs.kubectl.get("pod", "train-0-1-1")["spec"]["nodeName"]
@@ -142,7 +143,8 @@ def entrypoint(command: str, **fields: Any) -> dict[str, Any]:
     return CPU | {"ray": {"entrypoint": command, "head": SMALL}} | fields
 
 
-def test_an_entrypoint_that_fails_or_is_missing_is_charged_with_its_last_words(ray_jobs: Jobs) -> None:  # B-65, E2-23
+@pytest.mark.row("B-65", "E2-23")
+def test_an_entrypoint_that_fails_or_is_missing_is_charged_with_its_last_words(ray_jobs: Jobs) -> None:
     says = 'echo "RuntimeError: worker was preempted, owner died" >&2; exit 7'
     command = f"if [ $SLIPWAY_ATTEMPT = 0 ]; then {says}; fi; python3 /no/such.py"
     ray_jobs.apply(**entrypoint(command, retries={"maxFailures": 2}))
@@ -158,7 +160,8 @@ def test_an_entrypoint_that_fails_or_is_missing_is_charged_with_its_last_words(r
     assert "No such file" in printed(ray_jobs, 1)
 
 
-def test_a_worker_with_another_ray_version_is_a_failure(ray_jobs: Jobs) -> None:  # B-65
+@pytest.mark.row("B-65")
+def test_a_worker_with_another_ray_version_is_a_failure(ray_jobs: Jobs) -> None:
     other = {"name": "PYTHONPATH", "value": "/other_version"}
     template = {"spec": {"containers": [{"name": "worker", "env": [other]}]}}
     ray_jobs.apply(**entrypoint("true", podTemplate=template, retries={"maxFailures": 1}))

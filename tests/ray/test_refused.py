@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.conftest import Kubectl
 
 ENTRYPOINT = {"entrypoint": "python3 train.py"}
@@ -64,6 +66,7 @@ def job(changes: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": spec}
 
 
+@pytest.mark.row("B-19", "B-65")
 def test_it_refuses(kubectl: Kubectl) -> None:
     said = {name: kubectl.refuses(job(changes), "--dry-run=server") for name, (changes, _) in REFUSED.items()}
     assert {name: text for name, text in said.items() if REFUSED[name][1] not in text} == {}

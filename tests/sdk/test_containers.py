@@ -114,9 +114,10 @@ run_docker_on_pod(config, CPU(), name="long", client=client, on_interrupt="{how}
     ("detach", "goes on by itself", "Running"),
     ("cancel", "was cancelled", "Cancelled"),
 ])  # fmt: skip
+@pytest.mark.row("E1-24", "B-68")
 def test_an_interrupt_does_what_was_asked_and_says_so(
     ray_jobs: Jobs, client: Client, how: str, said: str, phase: str
-) -> None:  # E1-24, B-68
+) -> None:
     text = PROGRAM.format(image=IMAGE, kubeconfig=client.kubeconfig, how=how)
     process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
     ray_jobs.until_true("the job", lambda: ray_jobs.kubectl.get("sj")["items"], seconds=30)

@@ -82,6 +82,7 @@ def test_it_is_converted(given: dict[str, Any], expected: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize(("given", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.row("B-19", "B-27", "B-29")
 def test_it_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         config(given).to_spec()

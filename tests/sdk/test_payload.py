@@ -81,7 +81,8 @@ def test_other_versions_are_refused_by_name() -> None:
         unpack(host_program.document([], "Python is 3.12.1 where …"), INFO, flatten=True)
 
 
-def test_what_cannot_be_pickled_is_named_before_anything_starts() -> None:  # E2-70
+@pytest.mark.row("B-64", "E2-70")
+def test_what_cannot_be_pickled_is_named_before_anything_starts() -> None:
     lock = threading.Lock()
 
     def train(data: Any = None) -> Any:
@@ -151,7 +152,8 @@ def test_devices_take_functions_and_classes() -> None:  # E2-72, E2-74, E2-76
         device_remote(executor=NOWHERE)(7)
 
 
-def test_a_nested_variable_is_refused_before_anything_starts() -> None:  # E2-36, B-19
+@pytest.mark.row("E2-36", "B-19")
+def test_a_nested_variable_is_refused_before_anything_starts() -> None:
     nested = replace(NOWHERE, env={"env_vars": {"A": "1"}})
     for call in (lambda: nested.execute(len, ("",)), lambda: Session(nested)):
         with pytest.raises(ValueError, match=r"'env_vars' is a dict and .* belongs into Ray's runtime_env"):

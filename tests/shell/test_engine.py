@@ -19,7 +19,7 @@ from slipway.shell.clock import Clock
 from slipway.shell.engine import CALM_SECONDS_PER_POD, Engine, EngineFailed
 from slipway.shell.settings import OperatorSettings
 from tests.cluster.replay import Replay, replaying
-from tests.cluster.things import job_json, pod, pod_json
+from tests.cluster.things import job_json, node_json, pod, pod_json
 
 KEY = ("ns", "train")
 
@@ -29,12 +29,26 @@ class Server:
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
-        self.lists: dict[str, list[Any]] = {}
+        self.lists: dict[str, list[Any]] = {"slicejobs": [job_json()]}
+        self.objects: dict[str, Any] = {}
         self.refused: set[str] = set()
         self.deleted: list[str] = []
+        self.slow: dict[str, float] = {}
+        self.begun: list[tuple[str, str]] = []
+        self.done: list[tuple[str, str]] = []
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         what = request.path.rsplit("/", 1)[-1]
+        self.begun.append((request.method, what))
+        if request.method == "POST":
+            await asyncio.sleep(self.slow.get(what, 0.0))
+        answer = await self.answer(request, what)
+        self.done.append((request.method, what))
+        return answer
+
+    async def answer(self, request: web.Request, what: str) -> web.StreamResponse:
+        if what in self.objects:
+            return web.json_response(self.objects[what])
         if what in self.refused:
             return web.json_response({"reason": "Forbidden", "message": f"may not list {what}"}, status=403)
         if "watch" in request.query:
@@ -61,6 +75,14 @@ async def resting(server: Server, clock: Clock) -> AsyncIterator[Engine]:
     async with ApiConnection(open_access(server.replay.url)) as api:
         lease = Lease(api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
         yield Engine(api, lease, OperatorSettings(), clock)
+
+
+@asynccontextmanager
+async def leading(server: Server, clock: Clock) -> AsyncIterator[Engine]:
+    """An engine that leads as far as it knows, and does nothing by itself."""
+    async with resting(server, clock) as engine:
+        engine._ready.set()
+        yield engine
 
 
 @asynccontextmanager
@@ -155,12 +177,137 @@ async def test_a_job_that_went_unnoticed_is_dropped_by_the_slow_look_at_names(
     async with running(server) as (engine, _):
         engine.observe(None, job_json())
         await until(lambda: planned)
+        server.lists["slicejobs"] = []
         await engine._resync_namespace("")
         assert engine.cache.snapshot(KEY) is None
 
 
+async def test_an_edit_that_went_unnoticed_is_found_by_the_slow_look(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "BEHIND_SECONDS", 0.0)
+    async with leading(server, Clock()) as engine:
+        engine.observe(None, job_json(version=1))
+        server.lists["slicejobs"] = [job_json(version=9)]
+        server.objects["train"] = job_json(version=9, generation=2, spec={"image": "b", "hosts": 2, "cancel": True})
+        await engine._resync_namespace("")
+        job = engine.cache.jobs.get(KEY)
+        assert job is not None
+        assert job.resource_version == "9"
+
+
+async def test_a_job_that_is_known_as_listed_is_not_fetched(server: Server) -> None:
+    async with leading(server, Clock()) as engine:
+        engine.observe(None, job_json(version=9))
+        server.lists["slicejobs"] = [job_json(version=9)]
+        await engine._resync_namespace("")
+        assert [one.path for one in server.replay.requests if one.path.endswith("/train")] == []
+
+
+async def test_a_standby_keeps_nothing_of_jobs_that_come_and_go(server: Server) -> None:
+    async with resting(server, Clock()) as engine:
+        for number in range(50):
+            engine.observe("ADDED", job_json(name=f"j{number}", uid=f"u{number}"))
+            engine._see_pod(Applied(pod(f"j{number}-0-0-0", job=f"j{number}")), "")
+            engine.observe("DELETED", job_json(2, name=f"j{number}", uid=f"u{number}"))
+        assert not engine._orphans
+        assert not engine.queue
+
+
+async def test_a_new_leader_deletes_the_pods_of_jobs_that_went_before_and_no_others(
+    server: Server, planned: list[Snapshot]
+) -> None:
+    server.lists["pods"] = [pod_json("gone-0-0-0", job="gone", job_uid="gone-1"), pod_json("train-0-0-0")]
+    async with running(server) as (engine, _):
+        await until(lambda: server.deleted)
+        engine.observe(None, job_json())
+        await until(lambda: planned)
+        assert all("job-uid=gone-1" in selector for selector in server.deleted)
+
+
+async def test_the_wait_of_jobs_counts_from_when_this_process_leads(server: Server) -> None:
+    seconds = 0.0
+    async with resting(server, Clock(monotonic=lambda: seconds)) as engine:
+        engine.observe(None, job_json())
+        await engine._lease.acquire()
+        seconds = 6.0
+        engine._unsynced.clear()
+        engine._maybe_ready()
+        engine.queue.add_at(KEY, -7200.0)
+        seconds = 7.0
+        assert engine.health()["oldestWait"] == "1.000"
+
+
+async def test_a_uid_that_comes_while_another_is_deleted_is_not_lost(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leading(server, Clock()) as engine:
+        deleted: list[str] = []
+
+        async def delete(key: Any, uid: str) -> None:
+            deleted.append(uid)
+            if uid == "a":
+                engine._gone(KEY, "b")
+
+        monkeypatch.setattr(engine._applier.remover, "delete_orphans", delete)
+        engine._gone(KEY, "a")
+        await engine._reconcile(KEY)
+        assert (deleted, engine._orphans) == (["a", "b"], {})
+
+
+@pytest.mark.parametrize("known", ["as it was deleted", "by its pods only"])
+async def test_pods_that_were_orphaned_on_purpose_stay(server: Server, known: str) -> None:
+    async with leading(server, Clock()) as engine:
+        owner = "" if known == "by its pods only" else "job-1"
+        engine._see_pod(Applied(pod(owner=owner)), "")
+        body = job_json()
+        body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["orphan"]}
+        if known == "as it was deleted":
+            engine.observe(None, body)
+        engine.observe("DELETED", body)
+        await engine._reconcile(KEY)
+        assert server.deleted == []
+
+
+async def test_nodes_that_may_be_listed_later_are_watched_from_then_on(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(engine_module, "FORBIDDEN_SECONDS", (0.02, 0.05))
+    server.refused.add("nodes")
+    async with running(server) as (engine, _):
+        await until(lambda: not engine.cache.nodes.watched)
+        assert engine.health()["nodesWatched"] == "false"
+        await asyncio.sleep(0.2)
+        server.lists["nodes"] = [node_json("n1")]
+        server.refused.clear()
+        await until(lambda: engine.cache.nodes.watched)
+        assert engine.health()["nodesWatched"] == "true"
+        assert "n1" in engine.cache.nodes.view
+    assert caplog.text.count("nodes cannot be watched") == 1
+    assert caplog.text.count("nodes are watched from now on") == 1
+
+
+async def test_the_lease_is_released_only_when_no_write_can_land_any_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.slow["pods"] = 0.3
+    async with running(server) as (engine, _):
+        await until(engine._ready.is_set)
+
+        async def write() -> None:
+            await engine._api.create("/api/v1/namespaces/ns/pods", {}, object)
+
+        engine._tasks.append(asyncio.create_task(write()))
+        await until(lambda: ("POST", "pods") in server.begun)
+        await engine.stop()
+    assert server.done.index(("POST", "pods")) < max(
+        index for index, (method, what) in enumerate(server.done) if (method, what) == ("PUT", "slipway")
+    )
+
+
 async def test_progress_waits_for_its_siblings_and_trouble_for_nobody(server: Server) -> None:
-    async with resting(server, Clock(monotonic=lambda: 100.0)) as engine:
+    async with leading(server, Clock(monotonic=lambda: 100.0)) as engine:
         for host in range(1000):
             engine.cache.pods.applied(pod(f"train-0-0-{host}"))
         engine._see_pod(Applied(pod("train-0-0-7", version=2, phase="Running")), "")
@@ -170,7 +317,7 @@ async def test_progress_waits_for_its_siblings_and_trouble_for_nobody(server: Se
 
 
 async def test_the_last_pod_to_start_waits_for_nobody(server: Server) -> None:
-    async with resting(server, Clock(monotonic=lambda: 100.0)) as engine:
+    async with leading(server, Clock(monotonic=lambda: 100.0)) as engine:
         for host in range(3):
             engine.cache.pods.applied(pod(f"train-0-0-{host}"))
         due = []
@@ -182,7 +329,7 @@ async def test_the_last_pod_to_start_waits_for_nobody(server: Server) -> None:
 
 
 async def test_pods_of_an_attempt_that_has_ended_go_without_hurry(server: Server) -> None:
-    async with resting(server, Clock(monotonic=lambda: 100.0)) as engine:
+    async with leading(server, Clock(monotonic=lambda: 100.0)) as engine:
         for host in range(1000):
             engine.cache.pods.applied(pod(f"train-0-0-{host}"))
         ended = {"number": 0, "startTime": "2026-11-05T10:00:00Z", "endTime": "2026-11-05T10:15:00Z"}

@@ -1,12 +1,14 @@
 import asyncio
 import logging
+import sys
 import time
 from typing import Any
 
+import aiohttp
 import pytest
 
 from slipway.shell.clock import Clock
-from slipway.shell.health import Health, LoopLag, Unhealthy, silence
+from slipway.shell.health import Health, LoopLag, Probes, Unhealthy, silence
 from slipway.shell.logs import Lines
 
 GOOD: dict[str, Any] = {
@@ -15,6 +17,7 @@ GOOD: dict[str, Any] = {
     "silence": 10.0,
     "loop_lag": 0.0,
     "leader": True,
+    "nodes_watched": True,
 }
 
 
@@ -69,3 +72,39 @@ def test_a_log_line_says_when_how_serious_which_job_and_what() -> None:
     assert Lines().format(record) == "1970-01-01T00:00:00.000Z INFO - says it"
     record.job = "ns/train"
     assert Lines().format(record) == "1970-01-01T00:00:00.000Z INFO ns/train says it"
+
+
+def test_nobody_can_forge_a_line_of_the_log() -> None:
+    said = ("evil\n2026-01-01T00:00:00.000Z INFO ns/other Succeeded\x1b[2J\r\u2028\u202e",)
+    record = logging.LogRecord("slipway", logging.INFO, "", 0, "pod said %s", said, None)
+    line = Lines().format(record)
+    assert len(line.splitlines()) == 1
+    assert line.endswith(r"evil\n2026-01-01T00:00:00.000Z INFO ns/other Succeeded\x1b[2J\r\u2028\u202e")
+
+
+def test_a_traceback_keeps_its_lines_and_escapes_the_rest() -> None:
+    try:
+        raise ValueError("\x1b[31mred\n2026-01-01T00:00:00.000Z INFO ns/other Succeeded")
+    except ValueError:
+        record = logging.LogRecord("slipway", logging.ERROR, "", 0, "a mistake", (), sys.exc_info())
+    lines = Lines().format(record).splitlines()
+    assert len(lines) > 2
+    assert lines[-2:] == [r"  ValueError: \x1b[31mred", "  2026-01-01T00:00:00.000Z INFO ns/other Succeeded"]
+
+
+async def asked(port: int, path: str) -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
+        return response.status, await response.json()
+
+
+async def test_a_process_that_waits_is_healthy_and_not_ready(unused_tcp_port: int) -> None:
+    probes = Probes()
+    async with probes.serving(unused_tcp_port):
+        waits = {"waitingFor": "the API server"}
+        assert await asked(unused_tcp_port, "/healthz") == (200, waits)
+        assert await asked(unused_tcp_port, "/readyz") == (503, waits)
+        probes.figures = Health(**GOOD).check
+        assert (await asked(unused_tcp_port, "/readyz"))[0] == 200
+        probes.figures = Health(**GOOD | {"loop_lag": 11.0}).check
+        status, said = await asked(unused_tcp_port, "/healthz")
+        assert (status, "held up" in said["error"]) == (500, True)

@@ -6,16 +6,19 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from slipway.local_cluster import NativeCluster
+from slipway.shell import logs
 from slipway.shell.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, run
 from slipway.shell.settings import OperatorSettings
-from tests.conftest import Kubectl
+from tests.conftest import CRD, Kubectl
 
 
 def job(name: str = "train", **spec: Any) -> dict[str, Any]:
@@ -111,6 +114,28 @@ async def test_a_second_operator_stands_by_until_the_first_one_goes(
     assert f"standing by for {first}" in said.decode()
 
 
+async def test_a_second_operator_leads_within_ten_seconds_of_the_first_ones_sudden_death(
+    control_plane: NativeCluster, kubectl: Kubectl
+) -> None:
+    given = str(control_plane.kubeconfig), kubectl.namespace
+    first = await started(*given)
+    led = await until(lambda: holder(kubectl), "a leader")
+    second = await started(*given)
+    await asyncio.sleep(2.5)
+    await asyncio.to_thread(kubectl.apply, job())
+    await until(lambda: len(pods(kubectl)) == 2, "two pods")
+    began = monotonic()
+    first.kill()
+    await first.communicate()
+    await asyncio.to_thread(kubectl.apply, job("after"))
+    await until(lambda: holder(kubectl) != led, "another leader", 12)
+    await until(lambda: len(pods(kubectl)) == 4, "pods of the job that came after", 12)
+    took = monotonic() - began
+    second.terminate()
+    await second.communicate()
+    assert took <= 10.5
+
+
 async def test_an_operator_that_loses_its_lease_ends_and_fails(control_plane: NativeCluster, kubectl: Kubectl) -> None:
     async with operating(settings(control_plane, kubectl)) as running:
         await until(lambda: kubectl("get", "lease", "slipway-operator", check=False).returncode == 0, "a Lease")
@@ -134,6 +159,63 @@ async def test_health_is_served(control_plane: NativeCluster, kubectl: Kubectl, 
                 await asyncio.sleep(0.1)
     assert response.status == 200
     assert {"oldestWait", "silence", "loopLag"} <= body["engine"].keys()
+
+
+async def test_a_server_that_is_away_is_waited_for_while_probes_are_answered(
+    kubeconfig_of: Callable[[str], Path], unused_tcp_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = OperatorSettings(kubeconfig=kubeconfig_of("http://127.0.0.1:9"), health_port=unused_tcp_port)
+    async with operating(given) as running:
+        await asyncio.sleep(1.5)
+        assert await asked(unused_tcp_port, "/healthz") == 200
+        assert await asked(unused_tcp_port, "/readyz") == 503
+        assert not running.done()
+    assert running.result() == EXIT_OK
+    assert caplog.text.count("the API server does not answer") == 1
+
+
+async def asked(port: int, path: str) -> int:
+    url = f"http://127.0.0.1:{port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status
+
+
+@pytest.fixture
+def kubeconfig_of(tmp_path: Path) -> Callable[[str], Path]:
+    def make(server: str) -> Path:
+        parts = {
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config"} | parts))
+        return path
+
+    return make
+
+
+async def test_a_crd_that_is_deleted_and_comes_back_is_waited_for(  # N-02
+    control_plane: NativeCluster, kubectl: Kubectl, unused_tcp_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = unused_tcp_port
+    logs.hush_kopf()
+    async with operating(settings(control_plane, kubectl, health_port=port)) as running:
+        await until(lambda: holder(kubectl), "a leader")
+        try:
+            await asyncio.to_thread(kubectl, "delete", "crd", "slicejobs.slipway.dev")
+            await until(lambda: "does not know SliceJobs" in caplog.text, "a sentence", 60)
+            assert (await asked(port, "/healthz"), await asked(port, "/readyz")) == (200, 503)
+            assert not running.done()
+        finally:
+            await asyncio.to_thread(kubectl.apply, yaml.safe_load(CRD.read_text()))
+            await asyncio.to_thread(kubectl.until_established)
+        await asyncio.to_thread(kubectl.apply, job())
+        await until(lambda: len(pods(kubectl)) == 2, "two pods", 60)
+        assert await asked(port, "/readyz") == 200
+    assert caplog.text.count("does not know SliceJobs") == 1
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_cluster_that_cannot_be_reached_is_said_and_refused(

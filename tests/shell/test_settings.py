@@ -23,6 +23,10 @@ def test_a_flag_goes_before_the_environment() -> None:
     assert (settings.coordinator_port, settings.health_port) == (9000, 0)
 
 
+def test_the_bound_on_pods_reaches_the_planner() -> None:
+    assert (read().planner.max_pods, read(SLIPWAY_MAX_PODS="500").planner.max_pods) == (16384, 500)
+
+
 def test_namespaces_are_separated_by_commas() -> None:
     assert read(SLIPWAY_NAMESPACES="a, b,").namespaces == ("a", "b")
 
@@ -51,6 +55,8 @@ REFUSED = [
     ("SLIPWAY_LOG_LEVEL", "loud", "SLIPWAY_LOG_LEVEL 'loud' is not a log level: debug, info, warning, error"),
     ("SLIPWAY_NAMESPACES", "a,B", "SLIPWAY_NAMESPACES 'B' is not a Kubernetes name"),
     ("SLIPWAY_LEASE_NAME", "a/b", "SLIPWAY_LEASE_NAME 'a/b' is not a Kubernetes name"),
+    ("SLIPWAY_MAX_PODS", "0", "SLIPWAY_MAX_PODS '0' is not a number of pods: a whole number from 1 to 9999999"),
+    ("SLIPWAY_MAX_PODS", "many", "SLIPWAY_MAX_PODS 'many' is not a number of pods"),
     ("SLIPWAY_TOPOLOGY_KEY", "a b", "SLIPWAY_TOPOLOGY_KEY 'a b' is not a label key"),
 ]
 
@@ -60,3 +66,8 @@ def test_what_cannot_be_used_is_refused_by_name(name: str, value: str, sentence:
     with pytest.raises(SettingsError) as caught:
         read_settings(None, {name: value}, NOWHERE)
     assert sentence in str(caught.value)
+
+
+def test_decisions_are_recorded_on_request_only() -> None:
+    assert read().record is None
+    assert read(SLIPWAY_RECORD="/tmp/records").record == Path("/tmp/records")

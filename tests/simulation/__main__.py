@@ -1,10 +1,16 @@
-"""`python -m tests.simulation --count N --seed S`: run histories; the exit code says whether all held."""
+"""`python -m tests.simulation --count N --seed S`: run histories; the exit code says whether all held.
+
+`--replay FILE` makes the decisions that an operator recorded once more, and prints them.
+"""
 
 import argparse
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
+from tests.simulation.grounds import WEIGHTS
+from tests.simulation.replay import replayed
 from tests.simulation.run import run_many, told
 
 
@@ -20,13 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
     parser.add_argument("--show", type=int, default=3, help="how many failing histories to print in full")
     parser.add_argument("--trace", action="store_true", help="print the history of --seed, whether or not it fails")
+    parser.add_argument("--record", type=Path, metavar="DIR", help="with --trace: record there what decisions rest on")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="make the decisions of a record once more")
+    parser.add_argument("--ground", choices=WEIGHTS, action="append", default=[], help="put every history on it")
     asked = parser.parse_args(arguments)
+    if asked.replay:
+        print(*replayed(asked.replay), sep="\n")
+        return 0
     if asked.trace:
-        broken, lines = told(asked.seed)
+        broken, lines = told(asked.seed, asked.record, asked.ground)
         _show(asked.seed, broken or "no invariant broke", lines)
         return 1 if broken else 0
     began = time.monotonic()
-    done, failures = run_many(asked.seed, asked.count, asked.jobs)
+    done, failures = run_many(asked.seed, asked.count, asked.jobs, only=asked.ground)
     seconds = time.monotonic() - began
     for failure in failures[: asked.show]:
         _show(failure.seed, failure.message, failure.lines)

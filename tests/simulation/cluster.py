@@ -3,14 +3,20 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from slipway.api.status import Cause
+from slipway.planner.objects import HEAD, Slot
 from tests.simulation import pods
 from tests.simulation.machines import Container, Machine
 from tests.simulation.program import AttemptKey, Ending, Program, Script
+from tests.simulation.ray import RayProgram
 from tests.simulation.store import PodRecord, Store
 from tests.simulation.timeline import Timeline
 from tests.simulation.truth import Blow, Kind, Truth
+
+LONGEST_START: Final = 5.0
+"""Seconds within which a pod whose image is there is seen to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,13 @@ class Shape:
     start_seconds: float
     codes: dict[int, Cause]
     """Exit codes with a meaning of their own."""
+    ray: bool = False
+    """Whether there is a Ray head beside the workers."""
+
+    @property
+    def pods(self) -> int:
+        """How many pods an attempt has."""
+        return self.slices * self.hosts + self.ray
 
 
 @dataclass(slots=True)
@@ -34,7 +47,8 @@ class Cluster:
     rng: random.Random
     store: Store
     truth: Truth
-    shape: Shape
+    shapes: dict[str, Shape]
+    """By name of the job."""
     script: Callable[[AttemptKey], Script]
     """The fate of an attempt, asked for once."""
     say: Callable[..., None]
@@ -43,8 +57,16 @@ class Cluster:
     by_uid: dict[str, PodRecord] = field(default_factory=dict)
     programs: dict[AttemptKey, Program] = field(default_factory=dict)
     images_missing_until: float = 0.0
+    slack: float = 0.0
+    """By how many seconds two dates that the API servers wrote may be wrong against each other."""
     wake_scheduler: Callable[[], None] = lambda: None
     on_orphan: Callable[[], None] = lambda: None
+    asked_to_go: dict[str, float] = field(default_factory=dict)
+    """When each job that somebody deleted was first asked to go, by UID."""
+
+    def shape_of(self, uid: str) -> Shape:
+        """What the job of that UID asks for."""
+        return self.shapes[self.store.job_names[uid]]
 
     def observe_pod(self, kind: str, record: PodRecord) -> None:
         """The store has a new version of a pod; kubelet, scheduler and garbage collector find out."""
@@ -55,7 +77,7 @@ class Cluster:
             self.by_uid[record.uid] = record
         self._say_pod(kind, record)
         machine = self.machines.get(pod.spec.node_name)
-        if machine is not None and (kind == "DELETED" or pod.going or not pod.status.container_statuses):
+        if machine is not None and (kind == "DELETED" or pod.terminating or not pod.status.container_statuses):
             machine.notice(record.uid)
         if kind in ("ADDED", "DELETED") or pod.ended:
             self.wake_scheduler()
@@ -82,18 +104,30 @@ class Cluster:
     def program(self, key: AttemptKey) -> Program:
         """The program of an attempt, begun with its first container."""
         if key not in self.programs:
-            script = self.script(key)
+            script, shape = self.script(key), self.shape_of(key[0])
             self.say("attempt %d is going to %s (%s)", key[1], script.will.value, script)
-            self.programs[key] = Program(
+            self.programs[key] = (RayProgram if shape.ray else Program)(
                 key,
-                self.shape.slices * self.shape.hosts,
+                shape.pods,
                 script,
                 self.timeline,
                 self.rng,
                 self._will,
-                lambda: key[0] in self.store.dependents.values(),
+                lambda: self._named(key[0]),
+                self._joined,
             )
         return self.programs[key]
+
+    def _named(self, owner: str) -> bool:
+        """Whether a job has its Service."""
+        return any(kind == "services" and uid == owner for (kind, _), uid in self.store.dependents.items())
+
+    def _joined(self, head: Container) -> None:
+        """The driver of a Ray head is ready: all workers have joined."""
+        machine = self.machines.get(self.node_of(head.uid))
+        if machine is not None and machine.containers.get(head.uid) is head:
+            head.ready = True
+            machine.show_soon(head)
 
     def served(self, owner: str) -> None:
         """A job has its Service: hosts that waited for each other's names go on."""
@@ -105,6 +139,13 @@ class Cluster:
         machine = self.machines.get(self.node_of(container.uid))
         if machine is not None and machine.containers.get(container.uid) is container:
             machine.end(container, ending, why)
+
+    def renewed_at(self, node: str) -> float | None:
+        """When the kubelet of a node last renewed its Lease; it is collected soon after its Node is gone."""
+        machine, gone = self.machines.get(node), self.store.nodes_gone_at.get(node)
+        if machine is None or (node not in self.store.nodes and gone is not None and gone + 3.0 < self.timeline.now):
+            return None
+        return machine.renewed_at
 
     def node_of(self, uid: str) -> str:
         record = self.by_uid.get(uid) or self.store.final.get(uid)
@@ -120,7 +161,7 @@ class Cluster:
         if clean:
             self.truth.done.setdefault(container.key, set()).add(container.slot)
         elif why in ("will", "peer"):
-            kind, cause = self._meaning(ending, why)
+            kind, cause = self._meaning(container.key, container.slot, ending, why)
             container.blow = self.truth.hit(
                 container.key, Blow(self.timeline.now, kind, cause, container.slot, container.uid, code=ending.code)
             )
@@ -129,13 +170,16 @@ class Cluster:
         if container.program is not None:
             container.program.ended(container, clean)
 
-    def _meaning(self, ending: Ending, why: str) -> tuple[Kind, Cause]:
+    def _meaning(self, key: AttemptKey, slot: Slot, ending: Ending, why: str) -> tuple[Kind, Cause]:
         if ending.reason == "OOMKilled":
             return Kind.OOM, Cause.FAILURE
+        shape = self.shape_of(key[0])
         kind = Kind.PEER if why == "peer" else Kind.EXIT
-        if "vfio" in ending.message and self.shape.tpu is not None:
+        if "vfio" in ending.message and shape.tpu is not None:
             return Kind.NO_TPU, Cause.INFRASTRUCTURE
-        return kind, self.shape.codes.get(ending.code, Cause.FAILURE)
+        # A Ray worker runs nothing of the user's: what its code means is not asked.
+        codes = {} if shape.ray and slot != HEAD else shape.codes
+        return kind, codes.get(ending.code, Cause.FAILURE)
 
     def hit(self, record: PodRecord, kind: Kind, cause: Cause) -> Blow:
         """Something happens to a pod, and the API shows it by now."""
@@ -200,11 +244,17 @@ class Cluster:
 
     def image_missing(self, record: PodRecord) -> bool:
         """Whether the image of a pod cannot be pulled now."""
+        key = (record.pod.metadata.labels.job_uid, record.pod.attempt)
+        stuck = [one for one in self._blows(record.uid, key) if one.kind is Kind.STUCK]
         if self.timeline.now >= self.images_missing_until:
+            # Its container runs a moment later, and what has not hit the attempt by then never will.
+            for blow in stuck:
+                if blow.time > self.timeline.now + LONGEST_START:
+                    self.truth.of(key).remove(blow)
             return False
-        blow = self.hit(record, Kind.STUCK, Cause.FAILURE)
-        # Both when it was bound and what time it is are known to the second only.
-        blow.time += self.shape.start_seconds - 2.0
+        if not stuck:
+            # Both when it was bound and what time it is are known to the second only.
+            self.hit(record, Kind.STUCK, Cause.FAILURE).time += self.shape_of(key[0]).start_seconds - 2.0 - self.slack
         return True
 
     def finish(self) -> None:

@@ -5,7 +5,9 @@ Everything above a single request is Slipway's own: its retries, its reading of 
 
 import asyncio
 import json
+import math
 import random
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,13 +16,22 @@ from typing import Any, Final
 from slipway.cluster import connection, errors
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ConnectionLost
+from slipway.cluster.paths import NODES
+from tests.simulation import versions
+from tests.simulation.grounds import CLOCKS, SIZES, SLOW_LISTS
 from tests.simulation.loop import ProcessLoop
 from tests.simulation.requests import Server, refuse
 from tests.simulation.store import Log, LogEntry, Store
-from tests.simulation.timeline import Timeline
+from tests.simulation.timeline import Timeline, second
+from tests.simulation.truth import Violation
 
 LATEST: Final = 0.98
 """How late a request may still be carried out, as a share of Slipway's own timeout: it breaks the connection then."""
+SLOWEST_LIST: Final = 8.0
+"""Longest time that a LIST takes on slow ground, in seconds."""
+MOST_NODE_READS: Final = 60
+"""In a second; each of the few nodes of a history once for each of its jobs is less."""
+_LISTED: Final = ("/nodes", "/pods", "/slicejobs")
 
 
 @dataclass(slots=True)
@@ -53,6 +64,13 @@ class Line:
     rng: random.Random
     die: Callable[[], None]
     say: Callable[..., None]
+    grounds: frozenset[str] = frozenset()
+    newer: bool = False
+    """Whether the process is of a version that knows more words than the present one."""
+    blind_until: float = 0.0
+    """Until then nodes may not be read."""
+    node_reads: Counter[int] = field(default_factory=Counter)
+    """How many nodes were read by name in each second."""
     told: dict[str, int] = field(default_factory=dict)
     """The newest version of each pod, by UID, that the process has been shown."""
 
@@ -61,7 +79,8 @@ class ModelConnection(ApiConnection):
     """An ApiConnection whose single requests reach the model."""
 
     def __init__(self, line: Line, server: Server, store: Store, timeline: Timeline) -> None:
-        self.guard = lambda: None
+        self.guard = lambda: math.inf
+        self._writes = set()
         self.line = line
         self.on_date = lambda date, asked: None
         self._model = server
@@ -77,6 +96,7 @@ class ModelConnection(ApiConnection):
         # An Event that cannot be written is dropped by design, so nothing but a crash stands in its way here.
         weather = Weather(crash=line.weather.crash) if request.url.endswith("/events") else line.weather
         write, asked = request.method != "GET", self._timeline.now
+        self._not_too_often(request)
         await asyncio.sleep(rng.uniform(0.001, 0.02))
         luck = rng.random()
         if (luck := luck - weather.crash / 2) < 0:
@@ -91,29 +111,53 @@ class ModelConnection(ApiConnection):
             self._carry_out_late(request)
             await asyncio.sleep(request.limits.total or 30.0)
             raise ConnectionLost(f"{request.method} {request.url}: timed out")
+        behind = self._model.choose_clock(rng) if CLOCKS in line.grounds else 0.0
         try:
-            content = self._carry_out(request)
+            self._may_read(request.url)
+            content = self._carry_out(request, behind)
         except errors.ApiError:
             if luck < weather.lose / 2:
                 raise await self._silence(request) from None
-            await self._answer(asked)
+            await self._answer(asked, behind)
             raise
         if (luck := luck - weather.crash / 2) < 0:
             await self._die()
         if luck < weather.lose / 2:
             self._say("is carried out, its answer lost", request)
             raise await self._silence(request)
-        await self._answer(asked)
+        if SLOW_LISTS in line.grounds and request.url.endswith(_LISTED) and not write:
+            await asyncio.sleep(rng.uniform(0.0, SLOWEST_LIST) if rng.random() < 0.5 else 0.0)
+        await self._answer(asked, behind)
         self._tell(request.url, content)
         return content
 
-    async def _answer(self, asked: float) -> None:
-        date = self._store.second()
+    def _may_read(self, path: str) -> None:
+        if "/nodes" in path and self._timeline.now < self.line.blind_until:
+            raise refuse(403, "Forbidden", "nodes is forbidden: cannot get resource")
+
+    def _not_too_often(self, request: "connection._Request") -> None:
+        """A decision that asks for the same node again at once, and again, spins."""
+        if request.method != "GET" or f"{NODES}/" not in request.url or SIZES in self.line.grounds:
+            return
+        present = int(self._timeline.now)
+        self.line.node_reads[present] += 1
+        if self.line.node_reads[present] > MOST_NODE_READS:
+            raise Violation(f"{self.line.name} reads nodes {self.line.node_reads[present]} times in a second")
+
+    async def _answer(self, asked: float, behind: float) -> None:
+        date = second(self._timeline.now - behind)
         await asyncio.sleep(self.line.rng.uniform(0.001, 0.02))
         self.on_date(date, asked)
 
-    def _carry_out(self, request: "connection._Request") -> bytes:
-        return self._model.handle(self.line.name, request.method, request.url, request.query or {}, request.data)
+    def _carry_out(self, request: "connection._Request", behind: float = 0.0) -> bytes:
+        self._store.behind = behind
+        newer = self.line.newer and "/slicejobs" in request.url
+        data = versions.sent(request.data) if newer else request.data
+        try:
+            content = self._model.handle(self.line.name, request.method, request.url, request.query or {}, data)
+            return versions.received(content) if newer else content
+        finally:
+            self._store.behind = 0.0
 
     def _carry_out_late(self, request: "connection._Request") -> None:
         delay = self.line.rng.uniform(0.0, LATEST * (request.limits.total or 30.0))
@@ -159,6 +203,7 @@ class ModelConnection(ApiConnection):
         self, path: str, *, resource_version: str, label_selector: str = "", field_selector: str = ""
     ) -> AsyncGenerator[bytes, None]:
         """The changes of one resource from a version on: late, sometimes twice, until the watch breaks."""
+        self._may_read(path)
         log = self._store.logs["pods" if path.endswith("pods") else "nodes"]
         weather, rng = self.line.weather, self.line.rng
         place = start = log.after(int(resource_version))
@@ -172,6 +217,8 @@ class ModelConnection(ApiConnection):
                 due = max(due, entry.time + _delay(rng, weather.lag))
                 if due > self._timeline.now:
                     await asyncio.sleep(due - self._timeline.now)
+                if SLOW_LISTS in self.line.grounds and path == NODES and entry.kind == "DELETED" and rng.random() < 0.7:
+                    raise refuse(410, "Expired", "too old resource version")
                 yield self._shown(entry)
                 place += 1
                 if rng.random() < weather.repeat:

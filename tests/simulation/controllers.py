@@ -3,7 +3,8 @@
 from typing import Final
 
 from slipway.api import names
-from slipway.planner.snapshot import ENDED_PHASES, Node, NodeMetadata, NodeSpec, NodeStatus, PodCondition, Taint
+from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
+from slipway.planner.objects import ENDED_PHASES, PodCondition
 from tests.simulation import pods
 from tests.simulation.cluster import Cluster
 from tests.simulation.machines import Machine
@@ -22,7 +23,7 @@ class Controllers:
     """What a cluster does with pods and nodes by itself."""
 
     def __init__(self, cluster: Cluster, labels: dict[str, str]) -> None:
-        """`labels` are those of every node, beside its pool."""
+        """`labels` are those of every node with TPUs, beside its pool."""
         self._cluster = cluster
         self._labels = labels
         self._timeline = cluster.timeline
@@ -46,7 +47,7 @@ class Controllers:
                 machine.name,
                 self._store.new_uid("node"),
                 creation_timestamp=self._store.second(),
-                labels=self._labels | {names.NODE_POOL: machine.pool},
+                labels=(self._labels if machine.tpu else {}) | {names.NODE_POOL: machine.pool},
             ),
             status=NodeStatus((self._condition("True", "KubeletReady"),)),
         )
@@ -62,6 +63,8 @@ class Controllers:
             timer.cancel()
         node = self._store.nodes.get(machine.name)
         if node is None:
+            if self._cluster.machines.get(machine.name) is machine:
+                self.register(machine)
             return
         if node.ready is None or node.ready.status != "True":
             status = NodeStatus((self._condition("True", "KubeletReady"),))
@@ -139,7 +142,7 @@ class Controllers:
             if owner not in owners:
                 del self._store.dependents[key]
         for record in list(self._store.pods.values()):
-            if record.owner not in owners and not record.pod.going:
+            if record.owner not in owners and not record.pod.terminating:
                 pods.delete(self._store, record)
         for name, uid in going.items():
             if any(record.owner == uid for record in self._store.pods.values()):
@@ -160,7 +163,7 @@ class Controllers:
         self._rng.shuffle(waiting)
         for record in waiting:
             pod = record.pod
-            if pod.spec.node_name or pod.going or pod.ended:
+            if pod.spec.node_name or pod.terminating or pod.ended:
                 continue
             machine = self._place(record)
             if machine is not None:
@@ -189,7 +192,7 @@ class Controllers:
                 elif other.exclusive or record.exclusive:
                     taken.add(pool)
         for machine in self._cluster.machines.values():
-            if machine.name in used or machine.pool in taken or not self._open(machine):
+            if machine.name in used or machine.pool in taken or not self._open(machine, record):
                 continue
             if record.exclusive and mine and machine.pool not in mine:
                 continue
@@ -202,11 +205,13 @@ class Controllers:
 
         So does one that is there before the slice that was pinned to it.
         """
-        if self._cluster.shape.tpu is None or self._cluster.shape.hosts == 1:
+        shape = self._cluster.shape_of(bound.pod.metadata.labels.job_uid)
+        if shape.tpu is None or shape.hosts == 1:
             return
         pool = self._cluster.machines[bound.pod.spec.node_name].pool
         for other in self._store.pods.values():
-            if other.pod.status.phase in ENDED_PHASES or other.pod.attempt != bound.pod.attempt:
+            same = other.owner == bound.owner and other.pod.attempt == bound.pod.attempt
+            if other.pod.status.phase in ENDED_PHASES or not same:
                 continue
             if other.slice_key != bound.slice_key and other.pod.metadata.labels.node_pool == pool:
                 raise Violation(f"{bound.pod.metadata.name} is in {pool}, where {other.pod.metadata.name} has to go")
@@ -216,7 +221,10 @@ class Controllers:
             if (other.slice_key == bound.slice_key) != (machine.pool == pool):
                 raise Violation(f"{bound.pod.metadata.name} is in {pool}, {other.pod.metadata.name} in {machine.pool}")
 
-    def _open(self, machine: Machine) -> bool:
+    def _open(self, machine: Machine, record: PodRecord) -> bool:
+        """Whether a machine takes pods, and such ones: nodes with TPUs are tainted."""
         node = self._store.nodes.get(machine.name)
+        if machine.tpu is not bool(record.selector):
+            return False
         fit = node is not None and not node.spec.taints and node.ready is not None and node.ready.status == "True"
         return fit and self._timeline.now >= machine.taken_until

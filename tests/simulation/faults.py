@@ -5,11 +5,12 @@ from typing import Final
 
 from slipway.api import names
 from slipway.api.status import Cause
-from slipway.planner.snapshot import Node, PodCondition, Taint
+from slipway.planner.nodes import Node, Taint
+from slipway.planner.objects import ENDED_PHASES, PodCondition
 from tests.simulation import pods
 from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
-from tests.simulation.machines import Machine
+from tests.simulation.machines import NEVER, Machine
 from tests.simulation.program import Ending
 from tests.simulation.store import PodRecord, replace
 from tests.simulation.truth import Kind
@@ -19,6 +20,10 @@ NOTICE_SECONDS: Final = 25.0
 NODE_SHUTDOWN: Final = ("Terminated", "Pod was terminated in response to imminent node shutdown.")
 LOW_ON_MEMORY: Final = ("Evicted", "The node was low on resource: memory.")
 OVER_OWN_LIMIT: Final = ("Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.")
+
+SLOW: Final = ((1.0, 30.0), (30.0, 300.0))
+QUICK: Final = ((0.1, 0.5), (0.1, 0.5), (1.0, 300.0))
+"""Seconds without a VM after a Node has gone: as a rule, and where another comes sooner than lists are answered."""
 
 
 class Faults:
@@ -31,6 +36,7 @@ class Faults:
         self._timeline = cluster.timeline
         self._rng = cluster.rng
         self._named = 0
+        self.vacancies = SLOW
         self.calm = False
         """Whether the end of the history has come: machines come back at once, and healthy."""
 
@@ -42,6 +48,7 @@ class Faults:
             "reboot": (1.0, lambda: self._to_machine(self.reboot)),
             "silence": (1.5, lambda: self._to_machine(self.silence)),
             "out of service": (0.5, lambda: self._to_machine(self.out_of_service)),
+            "unregister": (0.5, lambda: self._to_machine(self.unregister)),
             "evict": (1.5, lambda: self._to_pod(self.evict)),
             "priority": (1.0, lambda: self._to_pod(self.preempt)),
             "delete": (1.5, lambda: self._to_pod(self.delete)),
@@ -67,7 +74,7 @@ class Faults:
         found = []
         for record in self._store.pods.values():
             machine = self._cluster.machines.get(record.pod.spec.node_name)
-            if machine is None or not machine.speaks or record.pod.going or record.pod.ended:
+            if machine is None or not machine.speaks or record.pod.terminating or record.pod.ended:
                 continue
             container = machine.containers.get(record.uid)
             if container is not None and container.running and not container.stopping:
@@ -96,7 +103,7 @@ class Faults:
 
     def _vacancy(self) -> float:
         """Seconds without a VM after a Node has gone."""
-        wait = self._rng.choice((self._rng.uniform(1.0, 30.0), self._rng.uniform(30.0, 300.0)))
+        wait = self._rng.choice([self._rng.uniform(*span) for span in self.vacancies])
         return min(wait, 20.0) if self.calm else wait
 
     def _come_anew(self, old: Machine) -> None:
@@ -109,8 +116,8 @@ class Faults:
             name = f"{old.pool}-x{self._named}"
             del self._cluster.machines[old.name]
         self._cluster.say("machine %s comes in place of %s", name, old.name)
-        machine = Machine(self._cluster, name, old.pool, self._rng)
-        if self._cluster.shape.tpu and not self.calm and self._rng.random() < 0.25:
+        machine = Machine(self._cluster, name, old.pool, self._rng, old.tpu)
+        if machine.tpu and not self.calm and self._rng.random() < 0.25:
             machine.sick_until = self._timeline.now + self._rng.uniform(5.0, 400.0)
         self._controllers.register(machine)
         self._settle_in(machine)
@@ -121,7 +128,9 @@ class Faults:
 
     def notice(self, machine: Machine) -> None:
         """A spot notice: pods get some seconds, the kubelet says why, then the VM goes."""
-        node = self._store.nodes[machine.name]
+        node = self._store.nodes.get(machine.name)
+        if node is None:
+            return
         if self._rng.random() < 0.7:
             taint = Taint(names.TAINT_IMPENDING_TERMINATION, "NoSchedule", self._store.second())
             node = replace(node, spec=replace(node.spec, taints=(*node.spec.taints, taint)))
@@ -164,6 +173,7 @@ class Faults:
     def silence(self, machine: Machine) -> None:
         """The machine is cut off; its containers go on. Then it is back, or it dies after all."""
         machine.linked = False
+        machine.silent_since = self._timeline.now
         self._controllers.silent(machine)
         for record in self._store.pods.values():
             container = machine.containers.get(record.uid)
@@ -179,6 +189,7 @@ class Faults:
         """A silent machine is heard of again."""
         self._cluster.say("machine %s is heard of again", machine.name)
         machine.linked = True
+        machine.silent_since = NEVER
         machine.resync()
         self._controllers.ready(machine)
 
@@ -195,6 +206,24 @@ class Faults:
             self._timeline.after(self._rng.uniform(30.0, 300.0), lambda: self._replace(machine))
 
         self._timeline.after(self._rng.uniform(55.0, 120.0), taint)
+
+    def unregister(self, machine: Machine) -> None:
+        """Somebody deletes the Node object of a machine that lives; its kubelet registers again when it restarts.
+
+        Until then the kubelet goes on reporting, so that what ends there may look like any other end.
+        """
+        for record in self._store.pods.values():
+            if record.pod.spec.node_name == machine.name and record.pod.status.phase not in ENDED_PHASES:
+                self._cluster.silent(record)
+        self._controllers.forget_node(machine.name)
+
+        def restart() -> None:
+            here = self._cluster.machines.get(machine.name) is machine and machine.speaks
+            if here and machine.name not in self._store.nodes:
+                self._controllers.register(machine)
+                machine.resync()
+
+        self._timeline.after(self._rng.uniform(0.5, 120.0), restart)
 
     def evict(self, record: PodRecord, machine: Machine) -> None:
         """The eviction API, as kubectl drain uses it."""
@@ -241,7 +270,7 @@ class Faults:
 
     def exit(self, record: PodRecord, machine: Machine) -> None:
         """The program fails by itself."""
-        code = self._rng.choice((1, 1, 2, 137, 143, *self._cluster.shape.codes))
+        code = self._rng.choice((1, 1, 2, 137, 143, *self._cluster.shape_of(record.owner).codes))
         machine.end(machine.containers[record.uid], Ending(code, "Error", "RuntimeError: preempted"), "will")
 
     def images(self) -> None:
@@ -260,6 +289,8 @@ class Faults:
         self.calm = True
         for machine in list(self._cluster.machines.values()):
             machine.sick_until = machine.taken_until = 0.0
+            if machine.speaks and machine.name not in self._store.nodes:
+                self._controllers.register(machine)
             if not machine.alive:
                 self._timeline.after(self._rng.uniform(5.0, 60.0), lambda gone=machine: self._replace(gone))  # type: ignore[misc]
             elif not machine.linked:

@@ -1,5 +1,8 @@
 """What must hold after every write of a status, and at the end."""
 
+import base64
+import gzip
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -8,12 +11,13 @@ import msgspec
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
-from slipway.planner.attempts import UNWITNESSED
-from slipway.planner.budgets import CAPACITY_RELEASED, POOL_TAKEN, limits
+from slipway.planner.budgets import limits
+from slipway.planner.endings import START_TIMEOUT, UNWITNESSED, ending_of
+from tests.simulation import versions
 from tests.simulation.cluster import Cluster
 from tests.simulation.oracle import allowed
 from tests.simulation.store import PodRecord
-from tests.simulation.truth import Blow, Kind, Violation
+from tests.simulation.truth import OUTRANKED, Blow, Kind, Violation
 
 MAX_STATUS_BYTES: Final = 32_768
 MAX_WRITES_A_MINUTE: Final = 60
@@ -28,6 +32,10 @@ class Ledger:
     status: SliceJobStatus = field(default_factory=SliceJobStatus)
     charges: dict[int, Cause] = field(default_factory=dict)
     writes: list[float] = field(default_factory=list)
+    waited: set[int] = field(default_factory=set)
+    """Attempts that only waited for nodes, which need not stay in the history."""
+    tried: set[int] = field(default_factory=set)
+    """Attempts that did not only wait: they stay in the history for ever."""
     misled: set[int] = field(default_factory=set)
     """Attempts that ended while a pod looked lost because its news had not come."""
 
@@ -54,34 +62,55 @@ class Invariants:
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     phases: list[Told] = field(default_factory=list)
     final: dict[str, Phase] = field(default_factory=dict)
+    meddled: bool = False
+    """Whether somebody wrote into a status: the record of attempts has to stay, but whether charges are right cannot be
+    asked any more, for the operator knows them from the status only."""
 
     def status_written(self, who: str, before: dict[str, Any], after: dict[str, Any]) -> None:
         """A process has written a status."""
         uid = after["metadata"]["uid"]
         ledger = self.ledgers.setdefault(uid, Ledger())
-        old, new = ledger.status, SliceJobStatus.model_validate(after["status"])
+        old, new = ledger.status, read(after["status"])
+        kept = versions.FIELD not in before.get("status", {}) or versions.FIELD in after["status"]
+        _require(kept, "a field that a newer version wrote is gone")
         spec = SliceJobSpec.model_validate(after["spec"])
         self._say(who, old, new)
         _require(len(msgspec.json.encode(after["status"])) <= MAX_STATUS_BYTES, "the status is too big")
         self._not_too_often(ledger)
         _finality(old, new)
-        _numbering(old, new)
-        if new.attempts and new.attempts[0].end_time is not None:
-            self._misled(uid, who, new.attempts[0].number)
-        for attempt in new.attempts:
-            self._history_stays(attempt, old)
-            if attempt.cause is not None and attempt.number not in ledger.charges:
-                ledger.charges[attempt.number] = attempt.cause
-                self._charge(uid, who, attempt, spec)
-        _counters(new, ledger.charges)
-        _budgets(new, spec)
-        _conditions(old, new)
+        ledger.waited |= {one.number for one in new.attempts if one.end_time is not None and not ending_of(one).a_try}
+        _numbering(old, new, ledger)
+        if not self.meddled:
+            self._accounts(who, uid, spec, new)
+            _conditions(old, new)
         self._success(uid, new)
         if new.phase is not old.phase and new.phase is not None:
             self.phases.append(Told(uid, new.phase, who, self.cluster.timeline.now))
             if new.phase.final:
                 self.final[uid] = new.phase
         ledger.status = new
+
+    def meddled_with(self, job: dict[str, Any]) -> None:
+        """Somebody has written into the status: whose accounts are wrong from now on nobody can say."""
+        self.meddled = True
+        self.ledgers.setdefault(job["metadata"]["uid"], Ledger()).status = read(job["status"])
+
+    def _accounts(self, who: str, uid: str, spec: SliceJobSpec, new: SliceJobStatus) -> None:
+        """Every ended attempt is charged once, to a right cause, and nothing that was written changes."""
+        ledger = self.ledgers[uid]
+        old = ledger.status
+        if new.attempts and new.attempts[0].end_time is not None:
+            self._misled(uid, who, new.attempts[0].number)
+        for attempt in new.attempts:
+            self._history_stays(attempt, old)
+            if attempt.cause is not None and ending_of(attempt).a_try:
+                ledger.tried.add(attempt.number)
+            if attempt.cause is not None and attempt.number not in ledger.charges:
+                ledger.charges[attempt.number] = attempt.cause
+                self._charge(uid, who, attempt, spec)
+        self._history_complete(uid, new)
+        _counters(new, ledger.charges)
+        _budgets(new, spec)
 
     def _say(self, who: str, old: SliceJobStatus, new: SliceJobStatus) -> None:
         newest = new.attempts[0] if new.attempts else None
@@ -116,32 +145,53 @@ class Invariants:
                 f"attempt {attempt.number}: {name} changed from {earlier} to {getattr(attempt, name)}",
             )
 
+    def histories_complete(self) -> None:
+        """Whatever was ever charged is still to be found, of every job there was."""
+        for uid, ledger in self.ledgers.items():
+            self._history_complete(uid, ledger.status)
+
+    def _history_complete(self, uid: str, new: SliceJobStatus) -> None:
+        lacking = self.ledgers[uid].tried - {attempt.number for attempt in new.attempts}
+        lacking -= self._kept(uid) if lacking else set()
+        _require(not lacking, f"attempts {sorted(lacking)} are neither in the status nor in a page of the history")
+
+    def _kept(self, uid: str) -> set[int]:
+        """Attempts in the pages of a job."""
+        pages = [content for (owner, _), (_, content) in self.cluster.store.pages.items() if owner == uid]
+        packed = (base64.b64decode(one) for page in pages for one in page.values())
+        return {one["number"] for page in packed for one in json.loads(gzip.decompress(page))}
+
     def _charge(self, uid: str, who: str, attempt: Attempt, spec: SliceJobSpec) -> None:
         asked = ON_REQUEST.get(attempt.reason or "")
         if asked is not None:
             _require(bool(getattr(spec, asked)), f"attempt {attempt.number} ended {attempt.reason} without request")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for {attempt.reason}")
             return
-        if attempt.reason == UNWITNESSED:
+        if attempt.reason == UNWITNESSED.reason:
             _require(attempt.running_time is None, f"attempt {attempt.number} ran, and is said to be unwitnessed")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged without a witness")
             return
-        if attempt.reason in (CAPACITY_RELEASED, POOL_TAKEN):
+        if not ending_of(attempt).a_try:
             _require(attempt.running_time is None, f"attempt {attempt.number} ran, and let go of its capacity")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for letting go")
             return
         blows = [
             blow for blow in self.cluster.truth.of((uid, attempt.number)) if blow.time <= self.cluster.timeline.now
         ]
-        right = allowed(blows, lambda blow: self.noticed(who, blow))
+        right = allowed(blows, lambda blow: self.noticed(who, blow), self.cluster.slack)
         if self._misled(uid, who, attempt.number):
             right.add(Cause.PREEMPTION)
         if attempt.reason == "NodeLost" and any(blow.code in (137, 143) for blow in blows):
             right.add(Cause.PREEMPTION)
-        # Stopped on request, it was judged before the fence had closed: late evidence of a death may not be there yet.
+        # Of a machine whose Node may not be read and that died before its pod ran, nothing but the time limit tells.
+        gone = (blow for blow in blows if blow.kind in (Kind.LOST, Kind.SILENT))
+        if attempt.reason == START_TIMEOUT.reason and not all(self.noticed(who, blow) for blow in gone):
+            right.add(Cause.FAILURE)
+        # Stopped on request, it was judged before the fence had closed: late evidence of a death may not be there yet,
+        # so that whatever the death would have explained away may be named.
         stopped = spec.cancel or spec.active_deadline_seconds is not None
         if stopped and any(blow.kind is Kind.LOST for blow in blows):
-            right.add(Cause.FAILURE)
+            right |= {Cause.FAILURE, *(blow.cause for blow in blows if blow.kind in OUTRANKED)}
         _require(
             attempt.cause in right,
             f"attempt {attempt.number} is charged as {attempt.cause} ({attempt.reason}: {attempt.message}); right is "
@@ -166,8 +216,14 @@ class Invariants:
         if new.phase is not Phase.SUCCEEDED or new.attempt is None:
             return
         done = self.cluster.truth.done.get((uid, new.attempt), set())
-        shape = self.cluster.shape
-        _require(len(done) == shape.slices * shape.hosts, f"succeeded, but only {sorted(done)} exited 0 by themselves")
+        shape = self.cluster.shape_of(uid)
+        wanted = 1 if shape.ray else shape.pods
+        _require(len(done) == wanted, f"succeeded, but only {sorted(done)} exited 0 by themselves")
+
+
+def read(status: dict[str, Any]) -> SliceJobStatus:
+    """A status, whichever version wrote it."""
+    return SliceJobStatus.model_validate(versions.as_known(status))
 
 
 def _told(blow: Blow) -> str:
@@ -187,7 +243,7 @@ def _finality(old: SliceJobStatus, new: SliceJobStatus) -> None:
         _require(was == now, f"after the final phase {old.phase} {name} changed from {was} to {now}")
 
 
-def _numbering(old: SliceJobStatus, new: SliceJobStatus) -> None:
+def _numbering(old: SliceJobStatus, new: SliceJobStatus, ledger: Ledger) -> None:
     before, now = old.attempt, new.attempt
     _require(now is not None or before is None, "the attempt's number vanished")
     if now is None:
@@ -197,7 +253,12 @@ def _numbering(old: SliceJobStatus, new: SliceJobStatus) -> None:
     )
     _require(before is not None or now == 0, f"the first attempt is {now}")
     numbers = [attempt.number for attempt in new.attempts]
-    _require(numbers == list(range(now, now - len(numbers), -1)), f"attempts are {numbers}, the newest is {now}")
+    lacking = set(range(numbers[-1], now + 1)) - set(numbers) if numbers else {now}
+    right = numbers == sorted(set(numbers), reverse=True) and numbers[:1] == [now] and lacking <= ledger.waited
+    _require(right, f"attempts are {numbers}, the newest is {now}; {sorted(ledger.waited)} only waited")
+    # Only the oldest may leave the status.
+    lost = {one.number for one in old.attempts} - set(numbers) - ledger.waited
+    _require(all(one < numbers[-1] for one in lost), f"the record of attempts {sorted(lost)} is lost")
 
 
 def _counters(new: SliceJobStatus, charges: dict[int, Cause]) -> None:

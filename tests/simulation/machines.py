@@ -4,8 +4,8 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from slipway.api.names import WORKER_CONTAINER
-from slipway.planner.snapshot import ENDED_PHASES, ContainerState, ContainerStatus, Running, Slot, Terminated, Waiting
+from slipway.api.names import DRIVER_CONTAINER, WORKER_CONTAINER
+from slipway.planner.objects import ENDED_PHASES, ContainerState, ContainerStatus, Running, Slot, Terminated, Waiting
 from tests.simulation import pods
 from tests.simulation.program import AttemptKey, Ending, Program
 from tests.simulation.store import PodRecord
@@ -15,11 +15,17 @@ from tests.simulation.truth import Blow, Kind
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
+NEVER: Final = float("inf")
+RENEWAL: Final = 10.0
+"""How often a kubelet renews its Lease, in seconds."""
 NOT_LOCATED: Final = Ending(
     137, "ContainerStatusUnknown", "The container could not be located when the pod was terminated"
 )
 LOST_TASK: Final = Ending(255, "Unknown")
 """What containerd says of a container that ran when the machine went down, once it is up again."""
+FIRST_PULL_PAUSE: Final = 10.0
+LONGEST_PULL_PAUSE: Final = 60.0
+"""How long a kubelet waits between two tries to pull an image, in seconds."""
 
 
 @dataclass(slots=True)
@@ -44,6 +50,8 @@ class Container:
     shown: bool = False
     """Whether the API shows its end."""
     kill: Timer | None = None
+    ready: bool = False
+    """Whether it is a Ray head that all workers have joined."""
 
 
 @dataclass(slots=True)
@@ -54,12 +62,15 @@ class Machine:
     name: str
     pool: str
     rng: random.Random
+    tpu: bool
     alive: bool = True
     linked: bool = True
     sick_until: float = 0.0
     """Until then its chips are not healthy and pods are refused."""
     taken_until: float = 0.0
     """Until then somebody else uses it."""
+    silent_since: float = NEVER
+    """Since when its kubelet does not reach the API."""
     down_for_good: bool = False
     """Whether the cloud has taken it away; another may come in its place."""
     containers: dict[str, Container] = field(default_factory=dict)
@@ -68,6 +79,12 @@ class Machine:
     def speaks(self) -> bool:
         """Whether its kubelet runs and reaches the API."""
         return self.alive and self.linked
+
+    @property
+    def renewed_at(self) -> float:
+        """When its kubelet last renewed its Lease; each does so at seconds of its own."""
+        last = min(self.cluster.timeline.now, self.silent_since)
+        return last - (last + sum(map(ord, self.name))) % RENEWAL
 
     def notice(self, uid: str) -> None:
         """A pod of this machine has changed in the API; the kubelet finds out in a moment."""
@@ -86,7 +103,7 @@ class Machine:
         record, container = self.cluster.by_uid.get(uid), self.containers.get(uid)
         if record is None:
             self._orphaned(container)
-        elif record.pod.going:
+        elif record.pod.terminating:
             self._terminate(record, container)
         elif record.pod.status.phase in ENDED_PHASES:
             return
@@ -119,11 +136,21 @@ class Machine:
             self.cluster.refused(record)
             return
         container = self.containers[record.uid] = self._new(record)
-        if self.cluster.image_missing(record):
-            waiting = ContainerState(waiting=Waiting("ImagePullBackOff", "Back-off pulling image"))
-            pods.set_status(self.cluster.store, record, container_statuses=(_status(waiting),))
+        self._pull(container, FIRST_PULL_PAUSE)
+
+    def _pull(self, container: Container, pause: float) -> None:
+        """Start a container once its image is there; ask for that ever less often."""
+        record = self.cluster.by_uid.get(container.uid)
+        known = self.containers.get(container.uid) is container and self.alive
+        if record is None or not known or container.ending is not None:
             return
-        self.cluster.timeline.after(self.rng.uniform(0.3, 3.0), lambda: self._start(container))
+        if not self.cluster.image_missing(record):
+            self.cluster.timeline.after(self.rng.uniform(0.3, 3.0), lambda: self._start(container))
+            return
+        if self.linked:
+            waiting = ContainerState(waiting=Waiting("ImagePullBackOff", "Back-off pulling image"))
+            pods.set_status(self.cluster.store, record, container_statuses=(_status(record, waiting),))
+        self.cluster.timeline.after(pause, lambda: self._pull(container, min(2 * pause, LONGEST_PULL_PAUSE)))
 
     def _new(self, record: PodRecord) -> Container:
         labels = record.pod.metadata.labels
@@ -133,7 +160,7 @@ class Machine:
     def _start(self, container: Container) -> None:
         record = self.cluster.by_uid.get(container.uid)
         known = self.containers.get(container.uid) is container and self.alive
-        if not known or container.ending is not None or (self.linked and (record is None or record.pod.going)):
+        if not known or container.ending is not None or (self.linked and (record is None or record.pod.terminating)):
             return
         now = self.cluster.timeline.now
         self.cluster.found(container.uid)
@@ -142,7 +169,7 @@ class Machine:
         self.cluster.say("%s: container of %s runs", self.name, container.name)
         self.cluster.truth.starts(container.key)
         container.program.started(container)
-        self._show_soon(container)
+        self.show_soon(container)
 
     def stop(self, container: Container, grace: float) -> None:
         """SIGTERM, and SIGKILL when its grace is over; a shorter grace brings that forward."""
@@ -166,9 +193,9 @@ class Machine:
             container.kill.cancel()
         container.running, container.ending, container.ended_at = False, ending, self.cluster.timeline.now
         self.cluster.ended(self, container, ending, why)
-        self._show_soon(container)
+        self.show_soon(container)
 
-    def _show_soon(self, container: Container) -> None:
+    def show_soon(self, container: Container) -> None:
         self.cluster.timeline.after(self.rng.uniform(0.05, 1.0), lambda: self.show(container))
 
     def show(self, container: Container) -> None:
@@ -178,7 +205,9 @@ class Machine:
             return
         if container.running:
             running = ContainerState(running=Running(second(container.started_at)))
-            pods.set_status(self.cluster.store, record, phase="Running", container_statuses=(_status(running),))
+            pods.set_status(self.cluster.store, record, phase="Running", container_statuses=(_status(record, running),))
+            if container.ready:
+                pods.add_condition(self.cluster.store, record, pods.condition(self.cluster.store, "Ready"))
             return
         if container.ending is None:
             return
@@ -189,19 +218,20 @@ class Machine:
         container.shown = True
         if container.blow is not None and container.blow.version is None:
             container.blow.version = record.version
-        if record.pod.going:
+        if record.pod.terminating:
             self.cluster.timeline.after(self.rng.uniform(0.02, 1.0), lambda: self._remove(container))
 
     def _show_end(self, container: Container, record: PodRecord, ending: Ending) -> None:
         # A container that was lost has no time of its end.
         finished = None if ending is NOT_LOCATED or container.ended_at is None else second(container.ended_at)
-        end = ContainerState(terminated=Terminated(ending.code, ending.reason, ending.message, finished))
+        started = second(container.started_at) if container.started_at else None
+        end = ContainerState(terminated=Terminated(ending.code, ending.reason, ending.message, finished, started))
         if self.rng.random() < 0.3 and record.pod.status.phase == "Running":
             # Kubelets often report the container first and the pod's phase a moment later.
-            pods.set_status(self.cluster.store, record, container_statuses=(_status(end),))
+            pods.set_status(self.cluster.store, record, container_statuses=(_status(record, end),))
             self.cluster.timeline.after(self.rng.uniform(0.05, 1.0), lambda: self._show_phase(record, container))
         else:
-            self._show_phase(record, container, container_statuses=(_status(end),))
+            self._show_phase(record, container, container_statuses=(_status(record, end),))
 
     def _show_phase(self, record: PodRecord, container: Container, **more: object) -> None:
         if self.speaks and container.ending is not None and self.cluster.by_uid.get(record.uid) is record:
@@ -211,7 +241,7 @@ class Machine:
 
     def _remove(self, container: Container) -> None:
         record = self.cluster.by_uid.get(container.uid)
-        if record is not None and self.speaks and record.pod.going and not container.running:
+        if record is not None and self.speaks and record.pod.terminating and not container.running:
             self.containers.pop(container.uid, None)
             pods.delete(self.cluster.store, record, 0)
 
@@ -220,6 +250,7 @@ class Machine:
         if not self.alive:
             return
         self.alive = False
+        self.silent_since = min(self.silent_since, self.cluster.timeline.now)
         for record in list(self.cluster.store.pods.values()):
             if record.pod.spec.node_name == self.name and record.pod.status.phase not in ENDED_PHASES:
                 self.cluster.lost(record)
@@ -231,6 +262,7 @@ class Machine:
     def boot(self, *, same_disk: bool) -> None:
         """The VM is up again, with its old containers' remains or with an empty disk."""
         self.alive = self.linked = True
+        self.silent_since = NEVER
         now = self.cluster.timeline.now
         if not same_disk:
             self.containers.clear()
@@ -243,8 +275,8 @@ class Machine:
         self.resync()
 
 
-def _status(state: ContainerState) -> ContainerStatus:
-    return ContainerStatus(WORKER_CONTAINER, state)
+def _status(record: PodRecord, state: ContainerState) -> ContainerStatus:
+    return ContainerStatus(DRIVER_CONTAINER if record.pod.is_head else WORKER_CONTAINER, state)
 
 
 __all__ = ["Blow", "Container", "Kind", "Machine"]

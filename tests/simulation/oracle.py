@@ -4,13 +4,14 @@ The first blow counts, by the second it fell in, and an unconfirmed loss of a ma
 OOM (design 5.4). Allowances, each for a case that the rules or the evidence leave open:
 
 1. Blows that fell in the same second as the first: times in the API have seconds only, so any of them may be named.
+   Where the clocks of API servers differ, so do the dates of what they wrote, and that long after it counts as well.
 2. A machine that died after a program had failed by itself: the rule says preemption, the order says failure; both
    are right.
 3. A machine that died before, or within a second of, an event that no machine's death explains away (OOM, eviction):
    the death is noticed late, so the event may be named.
 4. A blow that no version of the pod the judging process was shown tells of (it was down, or its watch was cut or
    behind, and the pod is gone by now): it may have gone unnoticed, so that only its peers' crashes are seen, or been
-   taken for an unexplained disappearance.
+   taken for an unexplained disappearance. So may the death or silence of a machine whose Node may not be read.
 5. A pod of which, when the attempt ended or was charged, the judging process had not been shown the newest version
    (its watch was cut) while something is wrong with its node: it looks lost, and preemption is right.
 6. A machine that only fell silent: its peers crash, and when it comes back its kubelet confirms an end that looks
@@ -35,8 +36,11 @@ from tests.simulation.truth import OUTRANKED, Blow, Kind
 _MOST_DOUBTFUL = 6
 
 
-def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool]) -> set[Cause]:
-    """Causes that are right; `noticed` says whether the judging process must know of a blow."""
+def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool], slack: float = 0.0) -> set[Cause]:
+    """Causes that are right; `noticed` says whether the judging process must know of a blow.
+
+    Two dates may be wrong against each other by `slack` seconds.
+    """
     primary = [blow for blow in blows if blow.kind is not Kind.PEER]
     peers = [blow for blow in blows if blow.kind is Kind.PEER]
     sure = [blow for blow in primary if noticed(blow)]
@@ -44,7 +48,7 @@ def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool]) -> set[Cause
     right: set[Cause] = set()
     for count in range(len(doubtful) + 1):
         for some in combinations(doubtful, count):
-            right |= _verdict([*sure, *some], peers)
+            right |= _verdict([*sure, *some], peers, slack)
     if doubtful:
         right.add(Cause.PREEMPTION)
     if doubtful and peers:
@@ -52,19 +56,20 @@ def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool]) -> set[Cause
     return right
 
 
-def _verdict(blows: list[Blow], peers: list[Blow]) -> set[Cause]:
+def _verdict(blows: list[Blow], peers: list[Blow], slack: float) -> set[Cause]:
     lost = [blow for blow in blows if blow.kind is Kind.LOST]
     dated = _dated([blow for blow in blows if blow.kind not in (Kind.LOST, Kind.SILENT, Kind.STUCK)])
     right: set[Cause] = set()
     if any(blow.kind is Kind.SILENT for blow in blows):
         right |= {Cause.PREEMPTION, Cause.FAILURE}
     if dated:
-        right |= _first(dated, lost)
+        right |= _first(dated, lost, slack)
     elif lost:
         right.add(Cause.PREEMPTION)
     elif peers and not right:
         right.add(Cause.FAILURE)
-    return right | {blow.cause for blow in blows if blow.kind is Kind.STUCK and _first_or_as_early(blow, dated)}
+    stuck = (blow for blow in blows if blow.kind is Kind.STUCK and _first_or_as_early(blow, dated, slack))
+    return right | {blow.cause for blow in stuck}
 
 
 def _dated(blows: list[Blow]) -> list[Blow]:
@@ -73,13 +78,13 @@ def _dated(blows: list[Blow]) -> list[Blow]:
     return [replace(blow, time=first[blow.uid]) if blow.kind is Kind.OOM else blow for blow in blows]
 
 
-def _first_or_as_early(stuck: Blow, dated: list[Blow]) -> bool:
-    return all(int(stuck.time) <= int(blow.time) + 1 for blow in dated)
+def _first_or_as_early(stuck: Blow, dated: list[Blow], slack: float) -> bool:
+    return all(int(stuck.time) <= int(blow.time) + 1 + slack for blow in dated)
 
 
-def _first(dated: list[Blow], lost: list[Blow]) -> set[Cause]:
+def _first(dated: list[Blow], lost: list[Blow], slack: float) -> set[Cause]:
     second = min(int(blow.time) for blow in dated)
-    firsts = [blow for blow in dated if int(blow.time) == second]
+    firsts = [blow for blow in dated if int(blow.time) <= second + slack]
     right = {blow.cause for blow in firsts}
     if not lost:
         return right
@@ -87,4 +92,4 @@ def _first(dated: list[Blow], lost: list[Blow]) -> set[Cause]:
     if all(blow.kind in OUTRANKED for blow in firsts):
         after = died > min(blow.time for blow in firsts)
         return right | {Cause.PREEMPTION} if after else {Cause.PREEMPTION}
-    return right | {Cause.PREEMPTION} if died <= second + 1 else right
+    return right | {Cause.PREEMPTION} if died <= second + 1 + slack else right

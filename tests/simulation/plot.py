@@ -7,9 +7,12 @@ from typing import Any, Final
 from slipway.api.status import Cause
 from tests.simulation.cluster import Shape
 from tests.simulation.connection import Weather
+from tests.simulation.grounds import RAY, SIZES
 
 CODES: Final = {42: Cause.FAILURE, 43: Cause.PREEMPTION, 44: Cause.UNCHARGED}
 SHAPES: Final[tuple[tuple[int, str | None], ...]] = ((1, None), (2, None), (3, None), (1, "v4-8"), (2, "v4-16"))
+LARGE: Final = (32, 64, 128)
+"""Hosts of a slice where sizes matter: mere progress of so many pods is gathered before it is looked at."""
 
 
 @dataclass(slots=True)
@@ -27,10 +30,12 @@ class Plot:
     """What people ask for, and when."""
 
 
-def plot(rng: random.Random) -> Plot:
+def plot(rng: random.Random, grounds: frozenset[str] = frozenset()) -> Plot:
     """Choose a job and how badly things go."""
     hosts, tpu = rng.choice(SHAPES)
     slices = rng.choice((1, 1, 2, 2, 3))
+    if SIZES in grounds:
+        hosts, tpu, slices = rng.choice(LARGE), None, rng.choice((1, 2))
     retries: dict[str, Any] = {
         "maxFailures": rng.choice((0, 1, 2, 3, 3, 10)),
         "maxPreemptions": rng.choice((0, 1, 2, 5, 1000000, 1000000)),
@@ -56,16 +61,33 @@ def plot(rng: random.Random) -> Plot:
         spec["activeDeadlineSeconds"] = rng.randint(20, 600)
     if rng.random() < 0.1:
         spec["ttlSecondsAfterFinished"] = rng.choice((0, 30))
+    if RAY in grounds:
+        spec["ray"] = {"entrypoint": "python train.py"}
     horizon = rng.choice((60.0, 200.0, 600.0))
     return Plot(
         spec,
-        Shape(slices, hosts, tpu, float(spec["timeouts"]["startSeconds"]), codes),
+        Shape(slices, hosts, tpu, float(spec["timeouts"]["startSeconds"]), codes, "ray" in spec),
         _weather(rng),
         horizon,
         rng.choice((0, 1, 1, 2, 2, 3, 5)),
         rng.choice((0.2, 0.6, 0.9, 1.0)),
         _requests(rng, horizon),
     )
+
+
+NEIGHBOURS: Final = ("tune", "eval", "serve", "probe")
+
+
+def neighbours(rng: random.Random, first: Plot) -> dict[str, Plot]:
+    """Other jobs, by name, that share the nodes of the first one: for CPUs, or for TPUs of one shape."""
+    tpu = first.shape.tpu or rng.choice(("v4-8", "v4-16"))
+    found: dict[str, Plot] = {}
+    for name in NEIGHBOURS[: rng.randint(1, len(NEIGHBOURS))]:
+        other = plot(rng)
+        while other.shape.tpu not in (None, tpu):
+            other = plot(rng)
+        found[name] = other
+    return found
 
 
 def _weather(rng: random.Random) -> Weather:

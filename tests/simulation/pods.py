@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from slipway.api import names
-from slipway.planner.snapshot import ENDED_PHASES, Pod, PodCondition, PodLabels, PodMetadata, PodSpec
+from slipway.planner.objects import ENDED_PHASES, OwnerReference, Pod, PodCondition, PodLabels, PodMetadata, PodSpec
 from tests.simulation.store import NAMESPACE, PodRecord, Store, replace
 from tests.simulation.timeline import second
 
@@ -19,15 +19,16 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
             name=metadata["name"],
             namespace=NAMESPACE,
             uid=store.new_uid("pod"),
-            creation_timestamp=second(store.timeline.now),
             labels=PodLabels(
                 labels[names.LABEL_JOB_NAME],
                 labels[names.LABEL_JOB_UID],
                 labels[names.LABEL_ATTEMPT],
-                labels[names.LABEL_SLICE],
-                labels[names.LABEL_HOST],
+                labels.get(names.LABEL_SLICE, ""),
+                labels.get(names.LABEL_HOST, ""),
+                labels[names.LABEL_ROLE],
                 node_pool=labels.get(names.LABEL_NODE_POOL, ""),
             ),
+            owner_references=(OwnerReference(metadata["ownerReferences"][0]["uid"]),),
         )
     )
     record = PodRecord(
@@ -35,8 +36,8 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
         owner=metadata["ownerReferences"][0]["uid"],
         grace=spec.get("terminationGracePeriodSeconds", 30),
         selector=spec.get("nodeSelector", {}),
-        slice_key=labels[names.LABEL_SLICE_KEY],
-        exclusive="affinity" in spec,
+        slice_key=labels.get(names.LABEL_SLICE_KEY, ""),
+        exclusive="podAntiAffinity" in spec.get("affinity", {}),
         kept_out=_kept_out(spec.get("affinity", {})),
     )
     store.put_pod("ADDED", record, pod)
@@ -46,8 +47,9 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
 def _kept_out(affinity: Mapping[str, Any]) -> frozenset[str]:
     required = affinity.get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
     rules = [rule for term in required.get("nodeSelectorTerms", []) for rule in term["matchExpressions"]]
-    assert all((rule["key"], rule["operator"]) == (names.NODE_POOL, "NotIn") for rule in rules)
-    return frozenset(pool for rule in rules for pool in rule["values"])
+    pools = [rule for rule in rules if (rule["key"], rule["operator"]) == (names.NODE_POOL, "NotIn")]
+    assert all(rule in pools or rule["operator"] == "DoesNotExist" for rule in rules)
+    return frozenset(pool for rule in pools for pool in rule["values"])
 
 
 def delete(store: Store, record: PodRecord, grace: int | None = None) -> None:
@@ -62,7 +64,7 @@ def delete(store: Store, record: PodRecord, grace: int | None = None) -> None:
     store.asked_at.setdefault(record.uid, store.timeline.now)
     metadata = pod.metadata
     if metadata.deletion_timestamp is None:
-        due = second(store.timeline.now + seconds)
+        due = store.second() + timedelta(seconds=seconds)
     elif seconds < (metadata.deletion_grace_period_seconds or 0):
         earlier = (metadata.deletion_grace_period_seconds or 0) - seconds
         due = metadata.deletion_timestamp - timedelta(seconds=earlier)

@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import math
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 from slipway.cluster.lease import Lease, LostLeadership
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine
 from slipway.shell.settings import OperatorSettings
-from tests.simulation.connection import Line, ModelConnection, Weather
+from tests.simulation import versions
+from tests.simulation.connection import SLOWEST_LIST, Line, ModelConnection, Weather
+from tests.simulation.grounds import SLOW_LISTS, UNREADABLE_NODES, VERSIONS
 from tests.simulation.loop import ProcessLoop
 from tests.simulation.requests import Server
 from tests.simulation.store import Store
@@ -21,20 +25,32 @@ from tests.simulation.truth import Violation
 class ModelLease:
     """Leadership as the history grants it."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, *, granted: bool) -> None:
         self._timeline = timeline
+        self._waiting: asyncio.Future[None] | None = None
+        self.granted = granted
         self.lost_at: float | None = None
 
     @property
     def held(self) -> bool:
-        return self.lost_at is None or self._timeline.now < self.lost_at
+        return self.granted and (self.lost_at is None or self._timeline.now < self.lost_at)
 
-    def check(self) -> None:
+    def grant(self) -> None:
+        """From now on the process that stood by leads."""
+        self.granted = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def check(self) -> float:
         if not self.held:
             raise LostLeadership("the Lease was lost")
+        return math.inf if self.lost_at is None else self.lost_at - self._timeline.now
 
     async def acquire(self) -> None:
-        """The history starts a process only when it leads."""
+        """Until the history lets the process lead."""
+        if not self.granted:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
 
     async def keep(self) -> None:
         """As long as it lives."""
@@ -65,14 +81,19 @@ class Process:
         rng: random.Random,
         *,
         wrong_by: float,
+        leads: bool = True,
+        grounds: frozenset[str] = frozenset(),
+        record: Path | None,
         on_death: Callable[["Process"], None],
         say: Callable[..., None],
     ) -> None:
         self.name = name
         self.started = timeline.now
         self.loop = ProcessLoop(timeline)  # type: ignore[abstract]
-        self.lease = ModelLease(timeline)
-        self.line = Line(name, self.loop, weather, rng, self.die, say)
+        self.lease = ModelLease(timeline, granted=leads)
+        self.line = Line(name, self.loop, weather, rng, self.die, say, grounds)
+        self.line.blind_until = self._blind_until(grounds, rng)
+        self.line.newer = VERSIONS in grounds and rng.random() < 0.5
         self._timeline = timeline
         self._store = store
         self._weather = weather
@@ -80,11 +101,18 @@ class Process:
         self._on_death = on_death
         self.died: float | None = None
         self._engine: Engine | None = None
+        self._settings = OperatorSettings(identity=name, record=record)
         api = ModelConnection(self.line, server, store, timeline)
         api.guard = self.lease.check
         clock = Clock(lambda: moment(timeline.now).timestamp() + wrong_by, lambda: timeline.now)
         api.on_date = clock.heard
         self.loop.run_inside(self._begin, api, clock)
+
+    def _blind_until(self, grounds: frozenset[str], rng: random.Random) -> float:
+        """Until when nodes may not be read."""
+        if UNREADABLE_NODES not in grounds:
+            return 0.0
+        return rng.choice((float("inf"), self.started + rng.uniform(0.0, 60.0)))
 
     @property
     def alive(self) -> bool:
@@ -109,8 +137,7 @@ class Process:
             self.loop.run_inside(lambda: self.loop.create_task(leave()))
 
     def _begin(self, api: ModelConnection, clock: Clock) -> None:
-        settings = OperatorSettings(identity=self.name)
-        self._engine = Engine(api, cast(Lease, self.lease), settings, clock)
+        self._engine = Engine(api, cast(Lease, self.lease), self._settings, clock)
         self._engine._lag = cast(Any, _NoLag())
         over = self._engine.start()
         over.add_done_callback(self._ended)
@@ -131,9 +158,11 @@ class Process:
         grown = asyncio.Event()
         log.readers.append(grown.set)
         while True:
-            place = len(log.entries)
-            for body in list(self._store.jobs.values()):
-                engine.observe(None, json.loads(json.dumps(body)))
+            place, listed = len(log.entries), list(self._store.jobs.values())
+            if SLOW_LISTS in self.line.grounds:
+                await asyncio.sleep(rng.uniform(0.0, SLOWEST_LIST))
+            for body in listed:
+                engine.observe(None, self._read(json.loads(json.dumps(body))))
             while True:
                 while place >= len(log.entries):
                     grown.clear()
@@ -145,10 +174,13 @@ class Process:
                 if self._overtaken(entry.uid, place):
                     continue
                 message = json.loads(entry.line)
-                engine.observe(message["type"], message["object"])
+                engine.observe(message["type"], self._read(message["object"]))
                 if rng.random() < weather.cut:
                     await asyncio.sleep(rng.uniform(0.0, 30.0))
                     break
+
+    def _read(self, job: dict[str, Any]) -> dict[str, Any]:
+        return versions.understood(job) if self.line.newer else job
 
     def _overtaken(self, uid: str, place: int) -> bool:
         """kopf hands on only the newest of the changes of one object that wait."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from slipway.planner.snapshot import Slot
+from slipway.planner.objects import Slot
 from tests.simulation.timeline import Timeline, Timer
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Program:
     """Called when a container ends, with the reason: "will", "peer" or "killed"."""
     reachable: Callable[[], bool]
     """Whether the names of the hosts can be looked up."""
+    on_joined: Callable[["Container"], None] = lambda head: None
+    """Called with the container of a Ray head once all workers have joined it."""
     members: dict[Slot, "Container"] = field(default_factory=dict)
     timers: list[Timer] = field(default_factory=list)
     met: bool = False

@@ -1,6 +1,7 @@
 """The model API server's answers to the requests that Slipway makes."""
 
 import json
+import random
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -8,16 +9,18 @@ from typing import Any, Final
 import msgspec
 
 from slipway.api import names
-from slipway.cluster import errors
+from slipway.cluster import errors, paths
 from slipway.cluster.merge_patch import apply_merge_patch
-from slipway.planner.snapshot import PodLabels
+from slipway.planner.objects import ENDED_PHASES, PodLabels
 from tests.simulation import pods
-from tests.simulation.store import JOB_NAME, NAMESPACE, PodRecord, Store
+from tests.simulation.store import NAMESPACE, PodRecord, Store
+from tests.simulation.timeline import moment
 
 Query = Mapping[str, str]
 Body = Mapping[str, Any]
 
 _encode: Final = msgspec.json.Encoder().encode
+_DEPENDENTS: Final = rf"/apis?/[a-z0-9./]*/namespaces/{NAMESPACE}/(services|configmaps|secrets|networkpolicies)"
 _TERM: Final = re.compile(r"([^,=( ]+)(?:=([^,]*)| (in|notin) \(([^)]*)\))")
 _POD_LABELS: Final = {
     names.LABEL_JOB_NAME: "job_name",
@@ -25,6 +28,7 @@ _POD_LABELS: Final = {
     names.LABEL_ATTEMPT: "attempt",
     names.LABEL_SLICE: "slice",
     names.LABEL_HOST: "host",
+    names.LABEL_ROLE: "role",
 }
 
 
@@ -36,11 +40,6 @@ def refuse(code: int, reason: str, message: str, retry_after: float | None = Non
 
 def _not_found(name: str) -> errors.ApiError:
     return refuse(404, "NotFound", f"{name} not found")
-
-
-def _reference(owner: str) -> dict[str, str]:
-    """The owner reference that objects of the job of that UID carry."""
-    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": JOB_NAME, "uid": owner}
 
 
 def _selector(text: str) -> Callable[[PodLabels], bool]:
@@ -62,6 +61,12 @@ class Server:
         self._on_status = on_status
         self.quota_full = False
         """Whether pods are refused for lack of quota."""
+        self.quota: int | None = None
+        """How many pods that have not ended there may be."""
+        self.clocks = (0.0, 0.0)
+        """By how many seconds the clock of each API server is behind."""
+        self.renewed_at: Callable[[str], float | None] = lambda node: None
+        """When the kubelet of a node last renewed its Lease; None when there is none."""
         self.partial: Callable[[int], int] = lambda count: count
         """How many of a collection are deleted before something goes wrong."""
         self._routes: list[tuple[re.Pattern[str], str, Callable[..., bytes]]] = [
@@ -73,14 +78,12 @@ class Server:
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "GET", self._list_pods),
             (re.compile(r"/api/v1/nodes"), "GET", self._list_nodes),
             (re.compile(r"/api/v1/nodes/([^/]+)"), "GET", self._get_node),
-            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)"), "POST", self._create_dependent),
-            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)/([^/]+)"), "GET", self._get_dependent),
-            (
-                re.compile(rf"/api/v1/namespaces/{NAMESPACE}/(services|configmaps)/([^/]+)"),
-                "DELETE",
-                self._delete_dependent,
-            ),
-            (re.compile(rf"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"), "POST", self._create_event),
+            (re.compile(f"{paths.kubelet_lease('([^/]+)')}"), "GET", self._get_lease),
+            (re.compile(_DEPENDENTS), "POST", self._create_dependent),
+            (re.compile(rf"{_DEPENDENTS}/([^/]+)"), "GET", self._get_dependent),
+            (re.compile(rf"{_DEPENDENTS}/([^/]+)"), "DELETE", self._delete_dependent),
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/configmaps/([^/]+)"), "PATCH", self._patch_page),
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/events"), "POST", self._create_event),
             (re.compile(rf"/apis/{names.API_VERSION}/slicejobs"), "GET", self._list_jobs),
             (re.compile(rf"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/slicejobs/([^/]+)"), "GET", self._get_job),
             (
@@ -95,6 +98,10 @@ class Server:
             ),
         ]
 
+    def choose_clock(self, rng: random.Random) -> float:
+        """Which API server answers: by how many seconds its clock is behind."""
+        return rng.choice(self.clocks)
+
     def handle(self, who: str, method: str, path: str, query: Query, data: bytes | None) -> bytes:
         """Answer a request of a process.
 
@@ -106,6 +113,11 @@ class Server:
                 body = {} if data is None else json.loads(data)
                 return answer(*found.groups(), who=who, query=query, body=body)
         raise AssertionError(f"the model does not know {method} {path}")
+
+    def _reference(self, owner: str) -> dict[str, str]:
+        """The owner reference that objects of the job of that UID carry."""
+        name = self._store.job_names[owner]
+        return {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": name, "uid": owner}
 
     def _list(self, items: list[Any]) -> bytes:
         return _encode({"metadata": {"resourceVersion": str(self._store.version)}, "items": items})
@@ -125,6 +137,12 @@ class Server:
             raise _not_found(name)
         return _encode(self._store.nodes[name])
 
+    def _get_lease(self, node: str, *, who: str, query: Query, body: Body) -> bytes:
+        renewed = self.renewed_at(node)
+        if renewed is None:
+            raise _not_found(node)
+        return _encode({"metadata": {"name": node}, "spec": {"renewTime": moment(renewed)}})
+
     def _get_job(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
         if name not in self._store.jobs:
             raise _not_found(name)
@@ -133,7 +151,7 @@ class Server:
     def _get_pod(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
         record = self._pod(name)
         shown = json.loads(_encode(record.pod))
-        shown["metadata"]["ownerReferences"] = [_reference(record.owner)]
+        shown["metadata"]["ownerReferences"] = [self._reference(record.owner)]
         return _encode(shown)
 
     def _pod(self, name: str) -> PodRecord:
@@ -143,13 +161,16 @@ class Server:
 
     def _create_pod(self, *, who: str, query: Query, body: Body) -> bytes:
         name = body["metadata"]["name"]
-        if self.quota_full:
+        if self.quota_full or (self.quota is not None and self._used() >= self.quota):
             raise refuse(403, "Forbidden", f"pods {name} is forbidden: exceeded quota: tpus")
         if name in self._store.pods:
             raise refuse(409, "AlreadyExists", f"pods {name} already exists")
         if query.get("dryRun"):
             return _encode({"metadata": {"name": name}})
         return _encode(pods.create(self._store, body).pod)
+
+    def _used(self) -> int:
+        return sum(record.pod.status.phase not in ENDED_PHASES for record in self._store.pods.values())
 
     def _delete_pod(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
         record = self._pod(name)
@@ -184,6 +205,8 @@ class Server:
             return b"{}"
         owner = body["metadata"]["ownerReferences"][0]["uid"]
         self._store.dependents[(resource, name)] = owner
+        if "binaryData" in body:
+            self._store.pages[(owner, name)] = (self._store.next_version(), body["binaryData"])
         if owner not in self._store.owners():
             self._store.on_job_gone()
         self._store.on_dependent(owner)
@@ -193,7 +216,19 @@ class Server:
         owner = self._store.dependents.get((resource, name))
         if owner is None:
             raise _not_found(name)
-        return _encode({"metadata": {"uid": f"{resource}-of-{owner}", "ownerReferences": [_reference(owner)]}})
+        metadata = {"uid": f"{resource}-of-{owner}", "ownerReferences": [self._reference(owner)]}
+        version, content = self._store.pages.get((owner, name), ("1", {}))
+        return _encode({"metadata": metadata | {"resourceVersion": version}, "binaryData": content})
+
+    def _patch_page(self, name: str, *, who: str, query: Query, body: Body) -> bytes:
+        owner = self._store.dependents.get(("configmaps", name))
+        if owner is None:
+            raise _not_found(name)
+        version, content = self._store.pages[(owner, name)]
+        if body["metadata"]["resourceVersion"] != version:
+            raise refuse(409, "Conflict", f"configmap {name} has changed")
+        self._store.pages[(owner, name)] = (self._store.next_version(), content | body["binaryData"])
+        return b"{}"
 
     def _delete_dependent(self, resource: str, name: str, *, who: str, query: Query, body: Body) -> bytes:
         owner = self._store.dependents.get((resource, name))

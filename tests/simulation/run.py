@@ -2,10 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from unittest import mock
 
@@ -64,24 +65,29 @@ def prepared() -> Iterator[_Mistakes]:
             log.propagate = propagate
 
 
-def told(seed: int) -> tuple[str, tuple[str, ...]]:
-    """Run one history and write it down: what it broke, or nothing, and its lines."""
-    return _run(seed, tracing=True)
+def told(seed: int, record: Path | None = None, only: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
+    """Run one history and write it down: what it broke, or nothing, and its lines.
+
+    `record` is a directory for what each of its decisions is made from, `only` the grounds it stands on.
+    """
+    return _run(seed, tracing=True, record=record, only=only)
 
 
-def run_seed(seed: int) -> Failure | None:
+def run_seed(seed: int, only: Sequence[str] = ()) -> Failure | None:
     """Run one history; a failing one is run again to write it down."""
-    broken, _ = _run(seed, tracing=False)
+    broken, _ = _run(seed, tracing=False, only=only)
     if not broken:
         return None
-    again, lines = told(seed)
+    again, lines = told(seed, only=only)
     return Failure(seed, again or f"only without tracing: {broken}", lines)
 
 
-def _run(seed: int, *, tracing: bool) -> tuple[str, tuple[str, ...]]:
+def _run(
+    seed: int, *, tracing: bool, record: Path | None = None, only: Sequence[str] = ()
+) -> tuple[str, tuple[str, ...]]:
     broken = ""
     with prepared() as mistakes:
-        history = History(seed, tracing=tracing)
+        history = History(seed, tracing=tracing, record=record, only=only)
         try:
             history.run()
         except Violation as violation:
@@ -93,13 +99,19 @@ def _run(seed: int, *, tracing: bool) -> tuple[str, tuple[str, ...]]:
     return broken, tuple(history.lines)
 
 
-def run_some(seeds: range) -> list[Failure]:
+def run_some(seeds: range, only: Sequence[str] = ()) -> list[Failure]:
     """Run these, one after another."""
-    return [failure for seed in seeds if (failure := run_seed(seed)) is not None]
+    return [failure for seed in seeds if (failure := run_seed(seed, only)) is not None]
 
 
 def run_many(
-    first: int, count: int, jobs: int, *, stop_after: float | None = None, on_chunk: Callable[[int], None] | None = None
+    first: int,
+    count: int,
+    jobs: int,
+    *,
+    stop_after: float | None = None,
+    on_chunk: Callable[[int], None] | None = None,
+    only: Sequence[str] = (),
 ) -> tuple[int, list[Failure]]:
     """Run `count` histories from a seed on, or fewer when time is up; returns how many, and the failures."""
     end = None if stop_after is None else time.monotonic() + stop_after
@@ -108,7 +120,7 @@ def run_many(
     with ProcessPoolExecutor(jobs) as pool:
         waiting = []
         for chunk in chunks:
-            waiting.append((chunk, pool.submit(run_some, chunk)))
+            waiting.append((chunk, pool.submit(run_some, chunk, only)))
             if len(waiting) > 2 * jobs:
                 begun, future = waiting.pop(0)
                 failures += future.result()

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from slipway.planner.snapshot import Node, Pod
+from slipway.planner.nodes import Node
+from slipway.planner.objects import Pod
 from tests.simulation.timeline import Timeline, second
 
 NAMESPACE: Final = "ml"
@@ -80,9 +81,13 @@ class Store:
         self.version = 100
         self.pods: dict[str, PodRecord] = {}
         self.nodes: dict[str, Node] = {}
+        self.nodes_gone_at: dict[str, float] = {}
+        """When each Node was last removed."""
         self.jobs: dict[str, dict[str, Any]] = {}
         self.dependents: dict[tuple[str, str], str] = {}
         """UID of the owner by (resource, name), for Services and ConfigMaps."""
+        self.pages: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
+        """Resource version and binaryData of each ConfigMap of a history, by (UID of the owner, name)."""
         self.events: dict[str, dict[str, Any]] = {}
         self.logs: dict[str, Log] = {"pods": Log(), "nodes": Log(), "jobs": Log()}
         self.asked_at: dict[str, float] = {}
@@ -94,6 +99,10 @@ class Store:
         self.on_pod: Callable[[str, PodRecord], None] = lambda kind, record: None
         self.on_job_gone: Callable[[], None] = lambda: None
         self.on_dependent: Callable[[str], None] = lambda owner: None
+        self.behind = 0.0
+        """By how many seconds the clock of the API server that carries out a request is behind."""
+        self.job_names: dict[str, str] = {}
+        """Names of all jobs there ever were, by UID."""
         self._uids = 0
 
     def new_uid(self, kind: str) -> str:
@@ -142,6 +151,7 @@ class Store:
     def drop_node(self, name: str) -> None:
         """Remove a node."""
         node = self.nodes.pop(name)
+        self.nodes_gone_at[name] = self.timeline.now
         node = replace(node, metadata=replace(node.metadata, resource_version=self.next_version()))
         self._log("nodes", "DELETED", name, node.metadata.uid, node)
 
@@ -169,7 +179,7 @@ class Store:
 
     def second(self) -> datetime:
         """This second."""
-        return second(self.timeline.now)
+        return second(self.timeline.now - self.behind)
 
     def stamp(self) -> str:
         """This second as the API writes it."""

@@ -39,7 +39,7 @@ def test_the_command_says_how_fast_it_was(capsys: pytest.CaptureFixture[str]) ->
 def test_the_command_fails_with_the_history_of_a_broken_rule(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fencing, "closed", lambda draft: True)
+    monkeypatch.setattr(fencing, "clear_to_start", lambda draft: True)
     assert main(["--count", "200", "--seed", "1", "--show", "1"]) == 1
     printed = capsys.readouterr().out
     seed = re.search(r"=== seed (\d+): ", printed)

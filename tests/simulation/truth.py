@@ -1,10 +1,11 @@
 """What really happened, as nobody in the cluster can know it: who runs, and what hit whom first."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from slipway.api.status import Cause
-from slipway.planner.snapshot import Slot
+from slipway.planner.objects import Slot
 from tests.simulation.program import AttemptKey
 
 
@@ -51,6 +52,8 @@ class Violation(Exception):
 class Truth:
     """The ledger of one history."""
 
+    job_names: Mapping[str, str]
+    """Names of the jobs, by UID."""
     blows: dict[AttemptKey, list[Blow]] = field(default_factory=dict)
     running: dict[AttemptKey, int] = field(default_factory=dict)
     done: dict[AttemptKey, set[Slot]] = field(default_factory=dict)
@@ -60,9 +63,11 @@ class Truth:
         """A container really runs.
 
         Raises:
-            Violation: when one of another attempt still does.
+            Violation: when one of another attempt, or of an earlier job of that name, still does.
         """
-        others = [f"attempt {one[1]} of {one[0]}" for one, count in self.running.items() if count and one != key]
+        name = self.job_names[key[0]]
+        running = [one for one, count in self.running.items() if count and one != key]
+        others = [f"attempt {one[1]} of {one[0]}" for one in running if self.job_names[one[0]] == name]
         if others:
             raise Violation(f"a container of attempt {key[1]} of {key[0]} starts while {', '.join(others)} still runs")
         self.running[key] = self.running.get(key, 0) + 1

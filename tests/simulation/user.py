@@ -1,37 +1,39 @@
 """People: they create the job, stop it, let it go on, delete it, and apply it again under the same name."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
+from slipway.api.status import FINAL_PHASES
+from tests.simulation import versions
 from tests.simulation.cluster import Cluster
-from tests.simulation.store import JOB_NAME, NAMESPACE
+from tests.simulation.store import NAMESPACE
 
 
 class User:
     """Whoever owns the job of a history."""
 
-    def __init__(self, cluster: Cluster, spec: dict[str, Any], rng: random.Random) -> None:
+    def __init__(self, cluster: Cluster, name: str, spec: dict[str, Any]) -> None:
         self._cluster = cluster
         self._store = cluster.store
         self._spec = spec
-        self._rng = rng
+        self._name = name
         self.uid = ""
         """UID of the newest job."""
-        self.asked_to_go: dict[str, float] = {}
-        """When each job that somebody deleted was first asked to go, by UID."""
 
     @property
     def job(self) -> dict[str, Any] | None:
         """The job there is."""
-        return self._store.jobs.get(JOB_NAME)
+        return self._store.jobs.get(self._name)
 
     def apply(self) -> None:
         """Create the job, unless it is there."""
         if self.job is not None:
             return
         self.uid = self._store.new_uid("job")
+        self._store.job_names[self.uid] = self._name
         metadata = {
-            "name": JOB_NAME,
+            "name": self._name,
             "namespace": NAMESPACE,
             "uid": self.uid,
             "generation": 1,
@@ -39,6 +41,17 @@ class User:
         }
         self._cluster.say("user: applies the job (%s): %s", self.uid, self._spec)
         self._store.put_job("ADDED", {"metadata": metadata, "spec": dict(self._spec)})
+
+    def asks(self) -> dict[str, Callable[[], None]]:
+        """What people ask for."""
+        return {
+            "suspend": lambda: self.edit(suspend=True),
+            "resume": lambda: self.edit(suspend=False),
+            "cancel": lambda: self.edit(cancel=True),
+            "delete": self.delete,
+            "delete foreground": lambda: self.delete(foreground=True),
+            "apply": self.apply,
+        }
 
     def edit(self, **changes: Any) -> None:
         """Change the spec."""
@@ -52,16 +65,40 @@ class User:
         metadata = job["metadata"] | {"generation": job["metadata"]["generation"] + 1}
         self._store.put_job("MODIFIED", job | {"metadata": metadata, "spec": spec})
 
+    def meddle(self, rng: random.Random) -> bool:
+        """Write into the status what no version of the operator would; returns whether there was one."""
+        job = self.job
+        status = job.get("status", {}) if job is not None else {}
+        if job is None or status.get("phase") in (None, *FINAL_PHASES):
+            return False
+        harm = rng.choice((_another_phase, _no_conditions, _another_cause))(status)
+        self._cluster.say("user: writes %s into the status", harm)
+        self._store.put_job("MODIFIED", job | {"metadata": dict(job["metadata"]), "status": status | harm})
+        return True
+
     def delete(self, *, foreground: bool = False) -> None:
         """Delete the job, in the background or only after its pods."""
         job = self.job
         if job is None:
             return
         self._cluster.say("user: deletes the job%s", " (foreground)" if foreground else "")
-        self.asked_to_go.setdefault(self.uid, self._cluster.timeline.now)
+        self._cluster.asked_to_go.setdefault(self.uid, self._cluster.timeline.now)
         if foreground and not job["metadata"].get("deletionTimestamp"):
             metadata = job["metadata"] | {"deletionTimestamp": self._store.stamp()}
             self._store.put_job("MODIFIED", job | {"metadata": metadata})
             self._cluster.on_orphan()
         else:
-            self._store.drop_job(JOB_NAME)
+            self._store.drop_job(self._name)
+
+
+def _another_phase(status: dict[str, Any]) -> dict[str, Any]:
+    return {"phase": next(iter(versions.PHASES.values()))}
+
+
+def _no_conditions(status: dict[str, Any]) -> dict[str, Any]:
+    return {"conditions": []}
+
+
+def _another_cause(status: dict[str, Any]) -> dict[str, Any]:
+    word = next(iter(versions.CAUSES.values()))
+    return {"attempts": [one | {"cause": word} if one.get("cause") else one for one in status.get("attempts", [])]}

@@ -11,14 +11,11 @@ import yaml
 
 from slipway.api.base import rule
 from slipway.api.names import GROUP, KIND, PLURAL, VERSION
-from slipway.api.slicejob import NAME_RULE, SliceJobSpec
-from slipway.api.status import SliceJobStatus
-
-CHANGEABLE: Final = frozenset({"suspend", "cancel", "retries", "timeouts", "ttlSecondsAfterFinished"})
-CHANGEABLE_WHILE_SUSPENDED: Final = frozenset({"nodeSelector", "tolerations", "podTemplate"})
+from slipway.api.slicejob import CHANGEABLE, CHANGEABLE_WHILE_SUSPENDED, NAME_RULE, SliceJobSpec
+from slipway.api.status import UNSEEN, SliceJobStatus
 
 _NEVER_BEGAN: Final = (
-    "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase == 'Invalid'"
+    "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in ['Invalid', 'Suspended']"
     " && !has(oldSelf.status.attempt)"
 )
 _DROPPED: Final = ("title", "const", "discriminator", "$defs", "propertyNames")
@@ -130,6 +127,8 @@ def openapi_schema() -> dict[str, Any]:
     """The structural schema of a SliceJob."""
     status = _without_defaults(_schema_of(SliceJobStatus))
     status["properties"]["conditions"].update({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
+    # kstatus takes an object without a status for settled; no operator has seen this one yet.
+    status["default"] = {"observedGeneration": UNSEEN}
     status["properties"]["attempts"].update({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["number"]})
     return {
         "description": "A SliceJob runs one container job on TPU slices, restarts it as a whole when a slice is "

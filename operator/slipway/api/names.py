@@ -3,6 +3,7 @@
 Everything a user, a dashboard or another controller may select on or read stands here and nowhere else.
 """
 
+import re
 from typing import Final
 
 GROUP: Final = "slipway.dev"
@@ -45,6 +46,9 @@ RAY_CLIENT_PORT: Final = 10001
 
 MAX_NAME_LENGTH: Final = 40
 """`<job>-<attempt>-<slice>-<host>` then stays within a DNS label of 63 characters."""
+
+MAX_PODS: Final = 16384
+"""Worker pods of one SliceJob, unless the site says otherwise: what one job can take of the API server."""
 
 DEFAULT_COORDINATOR_PORT: Final = 8081
 
@@ -92,6 +96,18 @@ RESERVED_RAY_ENV: Final = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH
 def pod_name(job: str, attempt: int, slice_index: int, host: int) -> str:
     """Name of a worker pod: a pure function of its place, so creating twice cannot duplicate it."""
     return f"{job}-{attempt}-{slice_index}-{host}"
+
+
+_POD_NAME: Final = re.compile(r"-(?P<attempt>\d+)-(?:(?P<slice>\d+)-(?P<host>\d+)|head)")
+
+
+def parse_pod_name(job: str, name: str) -> tuple[int, tuple[int, int]] | None:
+    """Attempt and place of a pod by its name, the inverse of `name_of`; None when Slipway gives no such name."""
+    found = _POD_NAME.fullmatch(name, len(job)) if name.startswith(job) else None
+    if found is None:
+        return None
+    place = (int(found["slice"]), int(found["host"])) if found["slice"] is not None else (-1, -1)
+    return int(found["attempt"]), place
 
 
 def name_of(job: str, attempt: int, slot: tuple[int, int]) -> str:

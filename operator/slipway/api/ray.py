@@ -1,4 +1,4 @@
-"""What may be asked of the Ray runtime: `spec.ray`."""
+"""The Ray runtime of a SliceJob: `spec.ray`."""
 
 from typing import Any, Final
 
@@ -12,45 +12,47 @@ _ANY: Final[dict[str, Any]] = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 class RuntimeEnv(Model):
-    """Ray's runtime environment of the entrypoint, its tasks and its actors, in Ray's own words."""
+    """Ray's runtime environment of the entrypoint, its tasks and its actors. Fields have Ray's names."""
 
     working_dir: str | None = Field(default=None, alias="working_dir", max_length=4096)
-    """Archive to run in, as an https://, gs:// or s3:// address; for a folder of the image use spec.workingDir."""
+    """Archive with the working directory, as an https://, gs:// or s3:// address.
+    For a folder of the image use spec.workingDir."""
     py_modules: tuple[str, ...] | None = Field(default=None, alias="py_modules", max_length=64)
-    """Python modules to add, as addresses."""
+    """Addresses of Python modules to add."""
     py_executable: str | None = Field(default=None, alias="py_executable", max_length=4096)
-    """Python to run the workers with."""
+    """Python executable of the Ray worker processes."""
     excludes: tuple[str, ...] | None = Field(default=None, alias="excludes", max_length=256)
-    """Patterns of files to leave out of working_dir and py_modules."""
+    """Patterns of files to exclude from working_dir and py_modules."""
     pip: Any = Field(default=None, json_schema_extra=_ANY)
-    """Packages for pip: a list, or an object as Ray knows it."""
+    """Packages to install with pip: a list, or an object in Ray's format."""
     uv: Any = Field(default=None, json_schema_extra=_ANY)
-    """Packages for uv: a list, or an object as Ray knows it."""
+    """Packages to install with uv: a list, or an object in Ray's format."""
     conda: Any = Field(default=None, json_schema_extra=_ANY)
-    """Conda environment: a name, or an object as Ray knows it."""
+    """Conda environment: a name, or an object in Ray's format."""
     env_vars: dict[str, str] = Field(default={}, alias="env_vars", json_schema_extra={"maxProperties": 256})
-    """Environment variables; values are text. For secrets use env with valueFrom instead."""
+    """Environment variables. Values are strings. For secrets use spec.env with valueFrom."""
     config: dict[str, Any] = Field(default={}, json_schema_extra={"maxProperties": 16})
-    """How Ray sets the environment up, such as setup_timeout_seconds."""
+    """Options for the set-up of the environment, such as setup_timeout_seconds."""
     worker_process_setup_hook: str | None = Field(default=None, alias="worker_process_setup_hook", max_length=1024)
-    """Function that each worker process calls first, as module.function."""
+    """Function that each Ray worker process calls first, as module.function."""
     image_uri: str | None = Field(default=None, alias="image_uri", max_length=512)
-    """Image of the worker processes."""
+    """Image of the Ray worker processes."""
     java_jars: tuple[str, ...] | None = Field(default=None, alias="java_jars", max_length=64)
     """Jars to add."""
 
 
 class RayHead(Model):
-    """The pod of the Ray head; it never runs on TPU nodes."""
+    """The pod of the Ray head. It never runs on TPU nodes."""
 
     resources: Resources = Resources()
-    """Compute resources of the head; the entrypoint runs inside them. Requests are 1 cpu and 4Gi memory by default."""
+    """Compute resources of the head pod. They include the entrypoint's.
+    Default requests: 1 cpu and 4Gi memory."""
     node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
-    """Node labels the head needs."""
+    """Node labels that the head pod selects."""
 
 
 class Ray(Model):
-    """A Ray cluster of one head and one worker for each host, and what to run on it."""
+    """A Ray cluster with one head and one worker on each host, and its entrypoint."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -81,15 +83,16 @@ class Ray(Model):
             rule("self.matches('[^ \\t\\n]')", "entrypoint is empty: name the command to run, such as python train.py")
         ),
     )
-    """Command that a shell on the head runs once all workers have joined; its end is the end of the job."""
+    """Command that a shell on the head runs after all workers have joined. The job ends when the command ends."""
     keep_alive: bool = False
-    """Keep a cluster without an entrypoint, for clients, until the SliceJob is deleted; condition Ready tells when."""
+    """Keep a cluster without an entrypoint for clients until the SliceJob is deleted. Default false.
+    The condition Ready is True when clients can connect."""
     args: dict[str, Any] | None = Field(default=None, json_schema_extra=_ANY)
-    """Arguments of the entrypoint: appended as --key value, and as JSON in SLIPWAY_ARGS."""
+    """Arguments of the entrypoint, appended as --key value and set as JSON in SLIPWAY_ARGS."""
     runtime_env: RuntimeEnv | None = None
     """Ray's runtime environment."""
     head: RayHead = RayHead()
-    """The head's pod."""
+    """Pod of the Ray head."""
     head_resource_name: str | None = Field(
         default=None,
         max_length=253,
@@ -102,9 +105,9 @@ class Ray(Model):
             )
         ),
     )
-    """Ray resource that host 0 of each slice offers, besides TPU-<type>-head on TPU slices."""
+    """Ray resource on host 0 of each slice, in addition to TPU-<type>-head on TPU slices."""
     head_workers: int | None = Field(default=None, ge=1, le=1000000)
-    """How much of headResourceName, or else of TPU-<type>-head, host 0 of each slice offers; 1 by default."""
+    """Amount of headResourceName, or else of TPU-<type>-head, on host 0 of each slice. Default 1."""
 
 
 SPEC_RULES: Final = (
@@ -134,4 +137,4 @@ SPEC_RULES: Final = (
         path=".env",
     ),
 )
-"""What may not stand beside `ray`."""
+"""Rules about fields that `ray` excludes."""

@@ -1,13 +1,33 @@
 """Words of a PodSpec that several parts of the resource use."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from slipway.api.base import Model
 
+QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+
+
+def _quantity(value: str | int) -> str | int:
+    if (isinstance(value, int) and value >= 0) or (isinstance(value, str) and re.match(QUANTITY, value)):
+        return value
+    raise ValueError("must be a quantity such as 16Gi, 500m or 2")
+
+
 Quantity = Annotated[
-    str | int, Field(json_schema_extra={"x-kubernetes-int-or-string": True, "anyOf": None, "maxLength": 64})
+    str | int,
+    AfterValidator(_quantity),
+    Field(
+        json_schema_extra={
+            "x-kubernetes-int-or-string": True,
+            "anyOf": None,
+            "maxLength": 64,
+            "pattern": QUANTITY,
+            "minimum": 0,
+        }
+    ),
 ]
 Labels = dict[Annotated[str, StringConstraints(max_length=317)], Annotated[str, StringConstraints(max_length=63)]]
 NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=253)]

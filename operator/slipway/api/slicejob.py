@@ -1,18 +1,19 @@
-"""What may be asked: the spec of a SliceJob.
+"""The spec of a SliceJob.
 
-Kubernetes' own words keep Kubernetes' own meanings. Bounds stand here once: the CRD is generated from these
-models, and the API server, the command line and the operator refuse with the same sentences.
+Fields that a PodSpec has keep its names and meanings. These models are the only source of bounds and messages: the CRD
+is generated from them, so the API server, the command line and the operator reject with the same messages.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, StringConstraints
 
 from slipway.api.base import Model, Passthrough, rule, rules
-from slipway.api.names import MAX_NAME_LENGTH, RESERVED_ENV
+from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS
+from slipway.api.pod_parts import EnvVar, LocalObjectReference, PodTemplate, Toleration, Volume, VolumeMount, list_map
 from slipway.api.ray import SPEC_RULES as RAY_RULES
 from slipway.api.ray import Ray
-from slipway.api.resources import Labels, NonEmpty, Quantity, Resources
+from slipway.api.resources import Labels, Quantity, Resources
 from slipway.api.status import SliceJobStatus
 
 _REPOSITORY: Final = "[a-z0-9]+([._-]+[a-z0-9]+)*"
@@ -22,112 +23,17 @@ IMAGE_PATTERN: Final = (
 )
 
 
-def _list_map(*keys: str) -> dict[str, Any]:
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+CHANGEABLE: Final = frozenset({"suspend", "cancel", "retries", "timeouts", "ttlSecondsAfterFinished"})
+"""Fields of the spec that may change at any time."""
+CHANGEABLE_WHILE_SUSPENDED: Final = frozenset({"nodeSelector", "tolerations", "podTemplate"})
+"""Fields of the spec that queues may fill in while the job is suspended."""
 
-
-class LocalObjectReference(Model):
-    """Name of an object in the job's namespace."""
-
-    name: NonEmpty
-    """Object name."""
-
-
-class EnvVar(Model):
-    """One environment variable; `$(NAME)` in a value is expanded as in any pod, `$$(NAME)` is not."""
-
-    name: str = Field(
-        max_length=256,
-        json_schema_extra=rules(
-            rule(
-                "self.matches('^[A-Za-z_][A-Za-z0-9_]*$')",
-                computed="'environment name ' + self + ' is not valid: letters, digits and _ are allowed, "
-                "and the first may not be a digit'",
-            ),
-            rule(
-                f"!(self in {list(RESERVED_ENV)!r})",
-                computed="'environment name ' + self + ' is reserved: Slipway sets it for every host'",
-            ),
-        ),
-    )
-    """Variable name."""
-    value: str | None = Field(default=None, max_length=131072)
-    """Literal value."""
-    value_from: Passthrough | None = None
-    """Source of the value: fieldRef, resourceFieldRef, configMapKeyRef or secretKeyRef."""
-
-
-class VolumeMount(Model):
-    """Where a volume appears in the worker container."""
-
-    name: NonEmpty
-    """Name of a volume of the job."""
-    mount_path: str = Field(
-        max_length=1024,
-        json_schema_extra=rules(
-            rule(
-                "self.startsWith('/') && !self.contains(':')",
-                computed="'mountPath ' + self + ' is not valid: an absolute path without : is needed'",
-            )
-        ),
-    )
-    """Absolute path in the container."""
-    read_only: bool | None = None
-    """Mounted read-only."""
-    recursive_read_only: str | None = Field(default=None, max_length=32)
-    """Whether read-only mounts are read-only recursively."""
-    sub_path: str | None = Field(default=None, max_length=1024)
-    """Path within the volume."""
-    sub_path_expr: str | None = Field(default=None, max_length=1024)
-    """Path within the volume with $(VAR) expanded."""
-    mount_propagation: str | None = Field(default=None, max_length=64)
-    """How mounts propagate between host and container."""
-
-
-class Volume(Passthrough):
-    """A volume of the worker pods, as in a PodSpec."""
-
-    name: NonEmpty
-    """Volume name."""
-
-
-class Toleration(Model):
-    """A toleration, as in a PodSpec."""
-
-    key: str | None = Field(default=None, max_length=317)
-    """Taint key."""
-    operator: str | None = Field(default=None, max_length=16)
-    """Exists or Equal."""
-    value: str | None = Field(default=None, max_length=63)
-    """Taint value."""
-    effect: str | None = Field(default=None, max_length=32)
-    """NoSchedule, PreferNoSchedule or NoExecute."""
-    toleration_seconds: int | None = None
-    """How long a NoExecute taint is tolerated."""
-
-
-class TemplateMetadata(Model):
-    """Metadata added to every worker pod."""
-
-    labels: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
-    """Labels; those below slipway.dev/ belong to Slipway."""
-    annotations: dict[Annotated[str, StringConstraints(max_length=317)], str] = Field(
-        default={}, json_schema_extra={"maxProperties": 64}
-    )
-    """Annotations."""
-
-
-class PodTemplate(Model):
-    """Whatever else a pod can have, merged strategically over the pod Slipway makes."""
-
-    metadata: TemplateMetadata | None = None
-    """Labels and annotations of the pods."""
-    spec: Passthrough | None = None
-    """Partial PodSpec; the container that Slipway makes is named `worker`."""
+_HOSTS: Final = "(has(self.hosts) ? self.hosts : 1)"
+_MOST_SLICES: Final = "(has(self.acceptableSlices) ? self.acceptableSlices.max() : self.slices)"
 
 
 class Accelerator(Model):
-    """Which TPU slice each slice of the job is."""
+    """TPU type of each slice."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -140,30 +46,30 @@ class Accelerator(Model):
     )
 
     type: str | None = Field(default=None, min_length=2, max_length=64)
-    """TPU type in any common spelling: v5litepod-16, v5e-16, v6e-4x8, tpu7x-128."""
+    """TPU type in a common spelling: v5litepod-16, v5e-16, v6e-4x8, tpu7x-128."""
     generation: str | None = Field(default=None, min_length=2, max_length=64)
-    """TPU generation (v4, v5e, v5p, v6e, tpu7x) or the value of GKE's accelerator label; needs topology."""
+    """TPU generation (v4, v5e, v5p, v6e, tpu7x) or a value of GKE's accelerator label. Needs topology."""
     topology: str | None = Field(default=None, max_length=32, pattern=r"^[1-9][0-9]*(x[1-9][0-9]*){1,2}$")
     """Chip topology of one slice, such as 4x8 or 2x2x4."""
     chips_per_host: int | None = Field(default=None, ge=1, le=16)
-    """Chips of one host; needed where the shape is ambiguous (2x4) or the generation is not known."""
+    """TPU chips of one host. Needed for an ambiguous shape (2x4) or an unknown generation."""
     label: str | None = Field(default=None, min_length=1, max_length=63)
-    """Value of the node label cloud.google.com/gke-tpu-accelerator; only for generations not known yet."""
+    """Value of the node label cloud.google.com/gke-tpu-accelerator. Only for unknown generations."""
     spot: bool = False
-    """Run on spot nodes: selects them and tolerates their taint."""
+    """Whether to run on spot nodes. Default false. If true, pods select spot nodes and tolerate their taint."""
     node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
-    """Further node labels the slices need."""
+    """Additional node labels that the pods select."""
 
 
 class Coordination(Model):
-    """Where the hosts of a multislice job meet."""
+    """Coordinator address for multislice jobs."""
 
     port: int | None = Field(default=None, ge=1, le=65535)
-    """TCP port of the coordinator; 8081 unless the operator was told otherwise."""
+    """TCP port of the coordinator. Default 8081, or the operator's --coordinator-port."""
 
 
 class Backoff(Model):
-    """Pause before the attempt after a failure; doubles with each failure in a row."""
+    """Delay before the next attempt after a failure. It doubles with each consecutive failure."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -176,17 +82,17 @@ class Backoff(Model):
     )
 
     initial_seconds: int = Field(default=0, ge=0, le=86400)
-    """First pause in seconds; 0 restarts at once."""
+    """First delay in seconds. Default 0: the next attempt starts immediately."""
     max_seconds: int = Field(default=300, ge=0, le=86400)
-    """Longest pause in seconds."""
+    """Longest delay in seconds. Default 300."""
 
 
 ExitCode = Annotated[int, Field(ge=1, le=255)]
 
 
 class OnExitCodes(Model):
-    """What chosen exit codes of the worker container, or of ray.entrypoint, mean; every other non-zero code is a
-    failure."""
+    """Meaning of chosen exit codes of the worker container or of ray.entrypoint.
+    All other non-zero codes are failures."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -200,49 +106,58 @@ class OnExitCodes(Model):
     )
 
     fail: tuple[ExitCode, ...] = Field(default=(), max_length=64, json_schema_extra={"x-kubernetes-list-type": "set"})
-    """Codes that end the job at once."""
+    """Exit codes that end the job immediately."""
     preemption: tuple[ExitCode, ...] = Field(
         default=(), max_length=64, json_schema_extra={"x-kubernetes-list-type": "set"}
     )
-    """Codes charged to maxPreemptions."""
+    """Exit codes that are charged to maxPreemptions."""
     ignore: tuple[ExitCode, ...] = Field(default=(), max_length=64, json_schema_extra={"x-kubernetes-list-type": "set"})
-    """Codes that restart the job and are charged to nothing."""
+    """Exit codes that restart the job and are charged to no budget."""
 
 
 class Retries(Model):
-    """How often, and how soon, the whole job is tried again."""
+    """How often and how soon Slipway starts another attempt."""
 
     enabled: bool = True
-    """Whether the job is tried again at all."""
+    """Whether Slipway starts another attempt after a charged one. Default true.
+    False has the effect of maxFailures 1 and maxPreemptions 1."""
     grace_period_seconds: int = Field(default=5, ge=1, le=3600)
-    """Seconds that peers of a broken attempt get to end; they cannot make progress any more. Not 0, which would take
-    pods out of the API while their containers still run."""
+    """Grace period in seconds for the other pods when one pod of an attempt has failed. Default 5.
+    At least 1: with 0 the API server removes pods while their containers still run."""
     max_failures: int = Field(default=10, ge=0, le=1000000000)
-    """The job ends when this many attempts have failed by themselves; 0 reads as 1."""
+    """Number of failed attempts that ends the job. Default 10. 0 means 1."""
     max_preemptions: int = Field(default=1000000, ge=0, le=1000000000)
-    """The job ends when this many attempts were preempted or lost to infrastructure; 0 reads as 1."""
+    """Number of attempts lost to preemption or infrastructure that ends the job. Default 1000000. 0 means 1."""
     capacity_retry_seconds: int = Field(default=60, ge=1, le=86400)
-    """Seconds between two looks for missing capacity."""
+    """Seconds between two checks for missing capacity. Default 60."""
     backoff: Backoff = Backoff()
-    """Pause after a failure."""
+    """Delay before the next attempt after a failure."""
     on_exit_codes: OnExitCodes = OnExitCodes()
-    """Exit codes with a meaning of their own."""
+    """Exit codes with a special meaning."""
 
 
 class Timeouts(Model):
-    """How long the job may wait."""
+    """Limits for waiting."""
 
     schedule_seconds: int | None = Field(default=None, ge=1, le=31536000)
-    """Longest wait for capacity, from the attempt's start until all its pods are scheduled; 604800 by default."""
+    """Seconds that the job may wait until all its pods are scheduled. Default 604800.
+    Attempts that only wait for nodes count together. The job fails after that time."""
     start_seconds: int | None = Field(default=None, ge=1, le=31536000)
-    """Longest wait from scheduled to running, image pull included; 1800 by default."""
+    """Seconds from scheduled to running, image pull included. Default 1800.
+    The attempt fails after that time."""
     unsafe_silent_node_seconds: int | None = Field(default=None, ge=0, le=86400)
-    """Unsafe: remove the pods of an ended attempt by force when their node has been silent for so many seconds. Their
-    containers may still run and write beside the next attempt's. Never, when absent."""
+    """Unsafe. Force-delete the pods of an ended attempt after their node was NotReady for this many seconds.
+    Their containers may still run and write beside those of the next attempt. Default: never."""
 
 
 class SliceJobSpec(Model):
-    """What to run, on how many TPU slices, and how often to try again."""
+    """What to run, on how many TPU slices, with which retry budgets.
+
+    Fields are immutable after creation, except as follows.
+    suspend, cancel, retries, timeouts and ttlSecondsAfterFinished can change at any time.
+    nodeSelector, tolerations and podTemplate can change while suspend is true.
+    Every field can change while the job is Invalid before its first attempt.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -262,47 +177,54 @@ class SliceJobSpec(Model):
                 "command[0] is empty: name the program to run, or leave command out to run the image's entrypoint",
                 path=".command",
             ),
+            rule(
+                f"has(self.accelerator) || {_HOSTS} * {_MOST_SLICES} <= {MAX_PODS}",
+                f"hosts x slices is above {MAX_PODS}, the most pods of a SliceJob: take fewer hosts or fewer slices",
+                path=".slices",
+            ),
             *RAY_RULES,
         )
     )
 
     accelerator: Accelerator | None = None
-    """TPU slice to run on; without it the job runs on CPU nodes."""
+    """TPU type of each slice. Without it the job runs on CPU nodes. Immutable."""
     hosts: int | None = Field(default=None, ge=1, le=4096)
-    """Worker pods of one slice, for CPU jobs only; 1 by default. The accelerator decides it otherwise."""
+    """Worker pods in each slice, for CPU jobs only. Default 1. For TPU jobs accelerator determines it. Immutable."""
     slices: int = Field(default=1, ge=1, le=1024)
-    """Number of slices; all of them run, or none."""
+    """Number of slices. Default 1. The job is Running only when every host of every slice runs. Immutable."""
     acceptable_slices: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
         default=(), max_length=16, json_schema_extra={"x-kubernetes-list-type": "set", "minItems": 1}
     )
-    """Numbers of slices the job can run on instead: each attempt asks for the most, and takes the most that fits
-    when capacityRetrySeconds have passed."""
+    """Numbers of slices on which the job can run instead of slices.
+    Each attempt requests the largest. After capacityRetrySeconds it takes the largest with nodes. Immutable."""
     image: str | None = Field(
         default=None,
         max_length=512,
         json_schema_extra=rules(
             rule(
                 f"self == '' || self.matches('{IMAGE_PATTERN}')",
-                computed="'image ' + self + ' is not an image reference: [registry/]repository[:tag][@digest], "
+                computed="self.matches('^[ \\t\\n]*$') "
+                "? 'image is empty: set spec.image to the container image to run' : "
+                "'image ' + self + ' is not an image reference: [registry/]repository[:tag][@digest], "
                 "repository in lower case'",
             )
         ),
     )
-    """Container image."""
+    """Container image. Required. Immutable."""
     image_pull_policy: str | None = Field(default=None, json_schema_extra={"enum": ["Always", "IfNotPresent", "Never"]})
-    """When the kubelet pulls the image."""
+    """When the kubelet pulls the image: Always, IfNotPresent or Never. Default as in any pod. Immutable."""
     image_pull_secrets: tuple[LocalObjectReference, ...] = Field(
-        default=(), max_length=16, json_schema_extra=_list_map("name")
+        default=(), max_length=16, json_schema_extra=list_map("name")
     )
-    """Secrets for pulling the image."""
+    """Secrets for pulling the image. Immutable."""
     command: tuple[Annotated[str, StringConstraints(max_length=32768)], ...] = Field(default=(), max_length=256)
-    """Entrypoint; the image's own when empty."""
+    """Entrypoint of the container. Default: the entrypoint of the image. Immutable."""
     args: tuple[Annotated[str, StringConstraints(max_length=32768)], ...] = Field(default=(), max_length=256)
-    """Arguments of the entrypoint."""
-    env: tuple[EnvVar, ...] = Field(default=(), max_length=256, json_schema_extra=_list_map("name"))
-    """Environment of the worker container."""
+    """Arguments of the entrypoint. Immutable."""
+    env: tuple[EnvVar, ...] = Field(default=(), max_length=256, json_schema_extra=list_map("name"))
+    """Environment variables of the worker container. Immutable."""
     env_from: tuple[Passthrough, ...] = Field(default=(), max_length=64)
-    """ConfigMaps and Secrets whose keys become environment."""
+    """ConfigMaps and Secrets whose keys become environment variables. Immutable."""
     working_dir: str | None = Field(
         default=None,
         max_length=1024,
@@ -310,48 +232,49 @@ class SliceJobSpec(Model):
             rule("self.startsWith('/')", computed="'workingDir ' + self + ' is not an absolute path'")
         ),
     )
-    """Working directory, an absolute path."""
+    """Working directory, an absolute path. Default: the working directory of the image. Immutable."""
     resources: Resources = Resources()
-    """Compute resources of the worker container; TPU chips are added by Slipway."""
-    volumes: tuple[Volume, ...] = Field(default=(), max_length=64, json_schema_extra=_list_map("name"))
-    """Volumes of the worker pods."""
-    volume_mounts: tuple[VolumeMount, ...] = Field(default=(), max_length=64, json_schema_extra=_list_map("mountPath"))
-    """Where the volumes appear in the worker container."""
+    """Compute resources of the worker container. Slipway adds the TPU chips. Immutable."""
+    volumes: tuple[Volume, ...] = Field(default=(), max_length=64, json_schema_extra=list_map("name"))
+    """Volumes of the worker pods. Immutable."""
+    volume_mounts: tuple[VolumeMount, ...] = Field(default=(), max_length=64, json_schema_extra=list_map("mountPath"))
+    """Volume mounts of the worker container. Immutable."""
     shm_size: Quantity | None = None
-    """Size of /dev/shm, a Memory emptyDir, such as 16Gi."""
+    """Size of /dev/shm, a Memory emptyDir, such as 16Gi. Immutable."""
     security_context: Passthrough | None = None
-    """Security context of the worker container."""
+    """Security context of the worker container. Immutable."""
     host_network: bool | None = None
-    """Run in the node's network; false by default."""
+    """Whether the pods use the node's network. Default false. Immutable."""
     service_account_name: str | None = Field(default=None, max_length=253)
-    """Service account of the pods; its token is mounted only when named here."""
+    """Service account of the pods. Its token is mounted only when it is named here. Immutable."""
     node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
-    """Node labels the pods need."""
+    """Node labels that the pods select. Can change while suspend is true."""
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=64)
-    """Tolerations of the pods; those for TPU and spot taints are added by Slipway."""
+    """Tolerations of the pods. Slipway adds those for TPU and spot taints. Can change while suspend is true."""
     priority_class_name: str | None = Field(default=None, max_length=253)
-    """Priority class of the pods."""
+    """Priority class of the pods. Immutable."""
     termination_grace_period_seconds: int | None = Field(default=None, ge=1, le=86400)
-    """Seconds between SIGTERM and SIGKILL; 30 by default. Not 0, which would take pods out of the API while their
-    containers still run."""
+    """Seconds between SIGTERM and SIGKILL on suspend, cancel and preemption notice. Default 30. Immutable.
+    At least 1: with 0 the API server removes pods while their containers still run."""
     pod_template: PodTemplate | None = None
-    """Whatever else a pod can have."""
+    """Any other pod fields, merged strategically into Slipway's pods. Can change while suspend is true."""
     ray: Ray | None = None
-    """Run a Ray cluster on the slices instead of a container on each host: its head, its workers, one entrypoint."""
+    """Ray cluster on the slices: one head, one worker on each host, one entrypoint. It replaces command. Immutable."""
     coordinator: Coordination | None = None
-    """Where the hosts of a multislice job meet."""
+    """Coordinator address for multislice jobs. Immutable."""
     retries: Retries = Retries()
-    """How often, and how soon, the whole job is tried again."""
+    """How often and how soon Slipway starts another attempt. Can change at any time."""
     timeouts: Timeouts = Timeouts()
-    """How long the job may wait."""
+    """Limits for waiting. Can change at any time."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=31536000)
-    """Longest life of the job, from its first attempt on, suspension excluded."""
+    """Longest run time of the job in seconds, from its first attempt on, without the time suspended. Immutable."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=31536000)
-    """Seconds after which a finished job is deleted; kept when absent."""
+    """Seconds until a finished job is deleted. Default: never. Can change at any time."""
     suspend: bool = False
-    """Stop the pods and give the capacity back; charges nothing. False again resumes with a new attempt."""
+    """Whether to delete the pods and release the nodes. Default false. Charges no budget. Can change at any time.
+    False starts a new attempt."""
     cancel: bool = False
-    """Stop for good and keep the record; cannot be taken back."""
+    """Whether to end the job and keep the SliceJob. Default false. It can change to true only."""
 
     @property
     def most_slices(self) -> int:
@@ -375,11 +298,11 @@ class ObjectMeta(Passthrough):
     creation_timestamp: str | None = None
     """When the job was created."""
     deletion_timestamp: str | None = None
-    """When the job was asked to go."""
+    """When the deletion of the job was requested."""
 
 
 class SliceJob(Model):
-    """Runs one container job on TPU slices, restarts it as a whole, and keeps the account of why."""
+    """Runs one container job on TPU slices and restarts it as a whole. The status records why each attempt ended."""
 
     api_version: str = "slipway.dev/v1alpha1"
     """slipway.dev/v1alpha1."""
@@ -388,9 +311,9 @@ class SliceJob(Model):
     metadata: ObjectMeta
     """Standard object metadata."""
     spec: SliceJobSpec
-    """What to run, on how many TPU slices, and how often to try again."""
+    """What to run, on how many TPU slices, with which retry budgets."""
     status: SliceJobStatus = SliceJobStatus()
-    """What became of the job."""
+    """Observed state."""
 
 
 NAME_RULE: Final = rule(

@@ -1,14 +1,15 @@
-"""What Slipway answers: the status of a SliceJob.
+"""The status of a SliceJob.
 
-`phase` is one word for people, `conditions` are for machines, `attempts` is the story. The object stays small
-however many hosts a job has: lists are bounded and hosts are written as intervals.
+`phase` is for people, `conditions` are for programs, `attempts` is the history. The object stays small for any number
+of hosts: lists are bounded, and hosts are written as intervals.
 """
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Final
+from functools import lru_cache
+from typing import Annotated, Final, Self, TypeVar
 
-from pydantic import Field, PlainSerializer
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from slipway.api.base import Model
 
@@ -22,11 +23,46 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+UNSEEN: Final = -1
+"""What the API server puts into observedGeneration of a job that no operator has seen; reads as None."""
+
 Time = Annotated[datetime, PlainSerializer(rfc3339, return_type=str)]
 
 
-class Phase(StrEnum):
-    """Where a job stands, in one word."""
+class Word(StrEnum):
+    """One of the words that this version knows, or a word of another version, which is kept as it is."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        return _foreign(cls, value) if isinstance(value, str) else None
+
+    @property
+    def known(self) -> bool:
+        """Whether this version knows the word."""
+        return self.value in type(self)._value2member_map_
+
+
+W = TypeVar("W", bound=Word)
+
+
+@lru_cache(maxsize=256)
+def _foreign(kind: type[W], text: str) -> W:
+    word = str.__new__(kind, text)
+    word._name_ = word._value_ = text
+    return word
+
+
+class Part(Model):
+    """A part of the status. What another version wrote besides is no error: it stays in the stored object.
+
+    Bounds stand in the schema only: they bind what is written, not what is read.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Phase(Word):
+    """The state of a job in one word."""
 
     PENDING = "Pending"
     QUEUED = "Queued"
@@ -43,7 +79,10 @@ class Phase(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether the phase never changes again (Invalid may: a corrected spec starts the job)."""
+        """Whether the phase never changes again (Invalid may: a corrected spec starts the job).
+
+        Of a phase of another version only `SliceJobStatus.final` knows.
+        """
         return self in FINAL_PHASES
 
 
@@ -53,8 +92,8 @@ BAD_PHASES: Final = frozenset({Phase.FAILED, Phase.PREEMPTED, Phase.INVALID})
 FINAL_PHASES: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.PREEMPTED, Phase.CANCELLED})
 
 
-class Cause(StrEnum):
-    """Why an attempt ended, and so which budget it is charged to."""
+class Cause(Word):
+    """Why an attempt ended. It determines the budget that is charged; another version's word charges none here."""
 
     FAILURE = "failure"
     PREEMPTION = "preemption"
@@ -63,7 +102,7 @@ class Cause(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """Conditions of a SliceJob; `Reconciling` and `Stalled` are the ones kstatus reads."""
+    """Conditions of a SliceJob. kstatus reads `Reconciling` and `Stalled`."""
 
     ACCEPTED = "Accepted"
     CAPACITY_AVAILABLE = "CapacityAvailable"
@@ -77,95 +116,96 @@ class ConditionType(StrEnum):
     STALLED = "Stalled"
 
 
-class Condition(Model):
+class Condition(Part):
     """A Kubernetes condition."""
 
-    type: str = Field(max_length=316)
-    """What the condition is about."""
-    status: str = Field(pattern="^(True|False|Unknown)$")
+    type: str = Field(json_schema_extra={"maxLength": 316})
+    """Type of the condition."""
+    status: str = Field(json_schema_extra={"pattern": "^(True|False|Unknown)$"})
     """True, False or Unknown."""
-    reason: str = Field(max_length=1024)
-    """Why, in one CamelCase word."""
-    message: str = Field(default="", max_length=32768)
-    """Why, in a sentence."""
+    reason: str = Field(json_schema_extra={"maxLength": 1024})
+    """Reason in one CamelCase word."""
+    message: str = Field(default="", json_schema_extra={"maxLength": 32768})
+    """Reason in a sentence."""
     last_transition_time: Time
-    """When status last changed."""
+    """When the condition's status last changed."""
     observed_generation: int | None = None
-    """Generation of the spec this was computed from."""
+    """Generation of the spec from which the condition was computed."""
 
 
-class Root(Model):
-    """The first thing that went wrong in an attempt, and where."""
+class Root(Part):
+    """The first failure of an attempt and its place."""
 
     time: Time | None = None
-    """When it happened, as far as the cluster told."""
+    """Time of the failure, if the cluster reported one."""
     slice: int | None = None
-    """Slice index; absent for a Ray head."""
+    """Slice index. Absent for a Ray head."""
     host: int | None = None
-    """Host index within the slice; absent for a Ray head."""
+    """Host index within the slice. Absent for a Ray head."""
     pod: str | None = None
     """Pod name."""
     node: str | None = None
-    """Node the pod was on."""
+    """Node of the pod."""
     exit_code: int | None = None
     """Exit code of the worker container, or of a Ray head's entrypoint."""
     signal: int | None = None
-    """Signal that ended the worker container, when the exit code says so."""
+    """Signal that ended the worker container, derived from the exit code."""
     log: str | None = None
-    """Last lines it wrote; at most 2 KiB, secrets redacted."""
+    """Last log lines of the container, at most 2 KiB. Secrets are redacted."""
 
 
-class Attempt(Model):
-    """One try to run the whole job."""
+class Attempt(Part):
+    """One attempt to run the whole job."""
 
     number: int = Field(ge=0)
-    """Attempt number, from 0, never used twice."""
+    """Attempt number. It starts at 0 and is never reused."""
     cause: Cause | None = None
-    """What the ended attempt was charged to; absent while it runs, while it is judged, and on success."""
+    """Cause of the attempt's end, which determines the charged budget.
+    Absent while the attempt runs, until the cause is determined, and on success."""
     reason: str | None = None
-    """Why it ended, in one CamelCase word."""
+    """Why the attempt ended, in one CamelCase word."""
     message: str | None = None
-    """Why it ended, in a sentence."""
+    """Why the attempt ended, in a sentence."""
     start_time: Time
-    """When its pods were first created."""
+    """When the first pod of the attempt was created."""
     running_time: Time | None = None
-    """Since when every host ran."""
+    """When all hosts of the attempt ran for the first time."""
     end_time: Time | None = None
-    """When it ended."""
+    """When the attempt ended."""
     root: Root | None = None
-    """Where the cause lies; absent on success."""
+    """First failure of the attempt and its place. Absent on success."""
 
 
-class SliceCounts(Model):
-    """How many slices the job asked for, was granted, and has running."""
+class SliceCounts(Part):
+    """Numbers of requested, granted and ready slices."""
 
     requested: int
-    """Slices asked for."""
+    """Slices that the spec requests."""
     granted: int
     """Slices of the current attempt."""
     ready: int = 0
-    """Slices of which every host runs or has succeeded."""
+    """Slices in which every host runs or has succeeded."""
 
 
-class HostState(Model):
-    """A host that holds the job up."""
+class HostState(Part):
+    """A host that delays the job."""
 
     slice: int | None = None
-    """Slice index; absent for a Ray head."""
+    """Slice index. Absent for a Ray head."""
     host: int | None = None
-    """Host index within the slice; absent for a Ray head."""
+    """Host index within the slice. Absent for a Ray head."""
     pod: str
     """Pod name."""
     node: str | None = None
-    """Node the pod is on."""
+    """Node of the pod."""
     reason: str
-    """Why it is not running, in one word."""
+    """Why the host is not running, in one word."""
     message: str | None = None
-    """Why it is not running, in the words of the scheduler or the kubelet."""
+    """Message of the scheduler or the kubelet."""
 
 
-class Coordinator(Model):
-    """Where the hosts of a multislice job find each other."""
+class Coordinator(Part):
+    """Coordinator address for multislice jobs."""
 
     address: str
     """DNS name of host 0 of slice 0."""
@@ -173,20 +213,20 @@ class Coordinator(Model):
     """TCP port."""
 
 
-class RayState(Model):
-    """How clients reach the Ray cluster."""
+class RayState(Part):
+    """Addresses and token of the Ray cluster."""
 
     service: str
     """Service of the head: 6379 (GCS), 8265 (dashboard and jobs), 10001 (client)."""
     token_secret: str
-    """Secret whose key `token` holds the cluster's authentication token."""
+    """Secret with the cluster's authentication token in its key `token`."""
 
 
-class Resolved(Model):
-    """What is really used once every default has been applied."""
+class Resolved(Part):
+    """Effective values after defaults were applied."""
 
     type: str | None = None
-    """Canonical accelerator type, such as v5litepod-16; absent for CPU jobs."""
+    """Canonical accelerator type, such as v5litepod-16. Absent for CPU jobs."""
     label: str | None = None
     """Value of the node label cloud.google.com/gke-tpu-accelerator."""
     topology: str | None = None
@@ -194,73 +234,88 @@ class Resolved(Model):
     hosts: int
     """Hosts (worker pods) of one slice."""
     chips_per_host: int = 0
-    """TPU chips each worker pod requests."""
+    """TPU chips that each worker pod requests."""
     coordinator_port: int
     """Port of the coordinator."""
     schedule_seconds: int
-    """Longest wait for all pods of an attempt to be scheduled."""
+    """Effective timeouts.scheduleSeconds."""
     start_seconds: int
-    """Longest wait from scheduled to running."""
+    """Effective timeouts.startSeconds."""
     grace_period_seconds: int
-    """Grace that pods get on cancel, suspend and preemption notice."""
+    """Effective terminationGracePeriodSeconds."""
     template_hash: str
-    """Hash of everything in spec that may not change after creation."""
+    """Hash of the spec without the fields that can change at any time."""
 
 
-class Result(Model):
-    """How the job ended; written once, with the final phase."""
+class Result(Part):
+    """Final result of the job. It is written once, with the final phase."""
 
     reason: str
-    """One CamelCase word."""
+    """Reason in one CamelCase word."""
     message: str
-    """A sentence that names the budget that ran out, its limit and the attempts that used it."""
+    """Sentence that names the exhausted budget, its limit and the charged attempts."""
     exit_code: int | None = None
-    """Exit code of the host that decided; 0 on success."""
+    """Exit code of the host that decided the result. 0 on success."""
 
 
-class SliceJobStatus(Model):
-    """What became of the job."""
+class SliceJobStatus(Part):
+    """Observed state."""
 
-    observed_generation: int | None = None
-    """Generation of the spec that this status answers."""
+    observed_generation: Annotated[int | None, BeforeValidator(lambda seen: None if seen == UNSEEN else seen)] = None
+    """Generation of the spec from which this status was computed."""
     phase: Phase | None = None
-    """Where the job stands, in one word."""
-    conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
-    """Conditions: Accepted, CapacityAvailable, Running, Ready (kept Ray clusters), Complete, Failed, Suspended,
-    CleanupPending, Reconciling, Stalled."""
+    """State of the job in one word."""
+    conditions: tuple[Condition, ...] = Field(default=(), json_schema_extra={"maxItems": 16})
+    """Conditions of the job.
+    Accepted, CapacityAvailable, Running, Complete, Failed, Suspended, CleanupPending, Reconciling, Stalled.
+    Ray clusters with keepAlive also have Ready."""
     attempt: int | None = None
     """Number of the current or last attempt."""
     failures: int = 0
-    """Attempts charged to retries.maxFailures."""
+    """Number of attempts charged to retries.maxFailures."""
     preemptions: int = 0
-    """Attempts charged to retries.maxPreemptions, infrastructure failures included."""
+    """Number of attempts charged to retries.maxPreemptions, including infrastructure failures."""
     infrastructure_failures: int = 0
-    """The part of preemptions that was infrastructure, such as a repaired host that refuses pods."""
+    """The part of preemptions that were infrastructure failures, such as a node that rejected pods."""
     uncharged: int = 0
-    """Ended attempts that were charged to no budget (suspend, release of partly granted capacity)."""
+    """Number of ended attempts that were charged to no budget, such as suspended ones."""
     capacity_look_time: Time | None = None
-    """When capacity was last looked for in vain."""
+    """When the last check found too little capacity."""
     capacity_waits: int = 0
-    """How many times the job looked for capacity and did not find it; charges nothing."""
-    succeeded_hosts: tuple[str, ...] = Field(default=(), max_length=4096)
+    """Number of checks that found too little capacity. They charge no budget."""
+    waiting_since: Time | None = None
+    """Start of the current wait for nodes. timeouts.scheduleSeconds counts from here."""
+    succeeded_hosts: tuple[str, ...] = Field(default=(), json_schema_extra={"maxItems": 8192})
     """Hosts of the current attempt that exited 0, as slice:first-last intervals."""
-    attempts: tuple[Attempt, ...] = Field(default=(), max_length=MAX_ATTEMPTS)
-    """The last attempts, newest first."""
+    attempts: tuple[Attempt, ...] = Field(default=(), json_schema_extra={"maxItems": MAX_ATTEMPTS})
+    """The last 20 attempts, newest first."""
     slices: SliceCounts | None = None
-    """Slices requested, granted and ready."""
+    """Numbers of requested, granted and ready slices."""
     ready_slices: str | None = None
-    """Ready and requested slices, for `kubectl get`."""
-    hosts: tuple[HostState, ...] = Field(default=(), max_length=MAX_HOSTS)
-    """Hosts that hold the job up, at most 16."""
+    """Ready and requested slices, as `kubectl get` shows them."""
+    hosts: tuple[HostState, ...] = Field(default=(), json_schema_extra={"maxItems": MAX_HOSTS})
+    """Hosts that delay the job, at most 16."""
     coordinator: Coordinator | None = None
-    """Where the hosts of a multislice job find each other."""
+    """Coordinator address for multislice jobs."""
     ray: RayState | None = None
-    """How clients reach the Ray cluster."""
+    """Addresses and token of the Ray cluster."""
     resolved: Resolved | None = None
-    """Effective values."""
+    """Effective values after defaults were applied."""
     result: Result | None = None
-    """How the job ended."""
+    """Final result of the job."""
     start_time: Time | None = None
-    """When the first attempt began."""
+    """When the first attempt started."""
     completion_time: Time | None = None
     """When the job reached its final phase."""
+
+    @property
+    def attempt_ended(self) -> bool:
+        """Whether the newest attempt has ended."""
+        return bool(self.attempts) and self.attempts[0].end_time is not None
+
+    @property
+    def final(self) -> bool:
+        """Whether the job has ended. With a phase that this version does not know, the record of the end says so."""
+        if self.phase is None or self.phase.known:
+            return self.phase is not None and self.phase.final
+        return self.result is not None or self.completion_time is not None

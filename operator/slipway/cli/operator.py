@@ -9,6 +9,7 @@ import click
 @click.option("--namespaces", metavar="NAMES", help="Namespaces to serve, separated by commas; all by default.")
 @click.option("--coordinator-port", metavar="PORT", help="Coordinator port of jobs that name none; 8081 by default.")
 @click.option("--topology-key", metavar="LABEL", help="Node label whose values are TPU slices.")
+@click.option("--max-pods", metavar="NUMBER", help="Worker pods that one job may have; 16384 by default.")
 @click.option("--lease-name", metavar="NAME", help="Lease that says which process leads.")
 @click.option("--lease-namespace", metavar="NAME", help="Namespace of the Lease; the operator's own by default.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")

@@ -1,18 +1,40 @@
 """All that is known, put together for one decision."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
 
-from slipway.api.status import Attempt, Cause, SliceJobStatus
+from slipway.api.status import SliceJobStatus
 from slipway.cluster.jobs import JobStore
+from slipway.cluster.nodes import NodeStore
 from slipway.cluster.pools import Pools
-from slipway.cluster.store import Key, NodeStore, PodStore
-from slipway.planner.actions import Announcement
-from slipway.planner.budgets import POOL_TAKEN
-from slipway.planner.causes import BY_REASON
-from slipway.planner.news import Told, news, story
-from slipway.planner.snapshot import Job, Pod, Rejection, Settings, Snapshot
+from slipway.cluster.store import Key, PodStore
+from slipway.planner.actions import EventRecord
+from slipway.planner.endings import ending_of
+from slipway.planner.freshness import EVER, Horizon
+from slipway.planner.news import EventCursor, cursor_of, news
+from slipway.planner.objects import Pod
+from slipway.planner.snapshot import Job, KubeletLease, Rejection, Settings, Snapshot
+
+T = TypeVar("T")
+
+MAX_READ: Final = 10_000
+"""Nodes of which is remembered when they were read; an older one is read again."""
+
+
+@dataclass(slots=True)
+class Deletions:
+    """What this process knows of the pods of one attempt that it has deleted since it ended it."""
+
+    attempt: int | None
+    uids: set[str] = field(default_factory=set)
+    complete: bool = True
+    """Whether every deletion was answered, so that no other pod was deleted by it."""
+
+
+RETOLD: Final = timedelta(minutes=10)
+"""A leader that dies has recorded the Events of changes that were longer ago. One that is told twice is one Event."""
 
 
 @dataclass(slots=True)
@@ -21,14 +43,16 @@ class _Memory:
 
     uid: str
     generation: int
-    told: Told
+    told: EventCursor | None = None
     checked: bool = False
     rejection: Rejection | None = None
     served: int | None = None
-    nodes_asked: int | None = None
     begun: int | None = None
     status_written: datetime | None = None
-    listed_at: datetime | None = None
+    pods_as_of: datetime | None = None
+    pods_read_at: datetime | None = None
+    creates_end: datetime = EVER
+    deletions: Deletions | None = None
 
 
 class Cache:
@@ -37,10 +61,17 @@ class Cache:
     def __init__(self, settings: Settings, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
         """`now` is the wall clock in UTC; `clock` is monotonic, in seconds."""
         self.settings = settings
-        self.jobs = JobStore(clock)
-        self.pods = PodStore(now, clock)
+        self.jobs = JobStore(clock, lambda key: self.pods.forget_unneeded(key))
+        self.pods = PodStore(now, clock, self.jobs.needs)
         self.nodes = NodeStore(now, clock, settings.topology_key)
         self.pools = Pools(self.nodes, self.pods)
+        self.leading_since: datetime = EVER
+        """Since when this process leads."""
+        self.kubelets: dict[str, KubeletLease] = {}
+        """Leases of kubelets that were read, by node; bounded as the nodes are that were read."""
+        self.nodes_as_of: dict[str, datetime] = {}
+        """When each node was last read by its name."""
+        self._now = now
         self._memories: dict[Key, _Memory] = {}
 
     def snapshot(self, key: Key) -> Snapshot | None:
@@ -58,12 +89,15 @@ class Cache:
             nodes_watched=self.nodes.watched,
             checked=memory.checked,
             rejection=memory.rejection,
-            listed_at=memory.listed_at,
-            older_waits=self.jobs.older_waits(job),
-            asked_to_go=self.pods.asked_of(key),
+            kubelets=self.kubelets,
+            known=Horizon(
+                self.leading_since, memory.pods_as_of, memory.pods_read_at, memory.creates_end, self.nodes_as_of
+            ),
+            rivals=self.jobs.rivals(job),
+            pending_deletions=self.pods.pending_deletions(key),
             served=memory.served,
-            nodes_asked=memory.nodes_asked,
-            begun_here=memory.begun,
+            deleted_here=_deleted(memory.deletions, job),
+            begun_by_this_process=memory.begun,
             status_written=memory.status_written,
             settings=self.settings,
         )
@@ -79,8 +113,11 @@ class Cache:
 
     def writes(self, job: Job, status: SliceJobStatus) -> None:
         """That status is about to be written in place of the one the job has; the answer may be lost."""
+        memory = self._memory(job)
         if status.attempt != job.status.attempt:
-            self._memory(job).begun = status.attempt
+            memory.begun = status.attempt
+        if status.attempt_ended and not job.attempt_ended:
+            memory.deletions = Deletions(status.attempt)
 
     def status_written(self, job: Job, at: datetime) -> None:
         """The job's status was written."""
@@ -93,34 +130,62 @@ class Cache:
         if memory.rejection is not None and memory.rejection.of_names:
             memory.rejection = None
 
-    def nodes_asked(self, job: Job, attempt: int) -> None:
-        """The nodes were asked for that may explain ends of that attempt which no kubelet saw."""
-        self._memory(job).nodes_asked = attempt
+    def node_read(self, name: str, at: datetime) -> None:
+        """A node was read by its name, or found absent."""
+        _remember(self.nodes_as_of, name, at)
+
+    def kubelet_read(
+        self, node: str, at: datetime, renewed_at: datetime | None, seconds: int | None = None, forbidden: bool = False
+    ) -> None:
+        """The Lease of a kubelet was read, if that is allowed; `renewed_at` is None when there is none.
+
+        A renewal holds for so many `seconds`; for those of the last one that was read when there is none.
+        """
+        known = self.kubelets.get(node) or KubeletLease(at, renewed_at, at)
+        since = known.same_since if known.renewed_at == renewed_at else at
+        duration = known.duration if seconds is None else timedelta(seconds=seconds)
+        _remember(self.kubelets, node, KubeletLease(at, renewed_at, since, duration, forbidden))
 
     def pods_listed(self, job: Job, pods: Iterable[Pod], version: str, at: datetime) -> None:
-        """All pods of the job were asked for at that time, and these are they."""
+        """All pods of the job were listed at that time, and these are they."""
         self.pods.relisted((job.namespace, job.name), job.uid, pods, version)
-        self._memory(job).listed_at = at
+        memory = self._memory(job)
+        memory.pods_as_of, memory.pods_read_at = at, self._now()
 
-    def news(self, job: Job) -> tuple[Announcement, ...]:
+    def create_unanswered(self, job: Job, until: datetime) -> None:
+        """The API server may still create a pod of the job until then, or may have done it."""
+        memory = self._memory(job)
+        memory.creates_end = max(memory.creates_end, until)
+
+    def deleted(self, job: Job, attempt: int, uids: Iterable[str]) -> None:
+        """This process has deleted these pods."""
+        memory = self._memory(job)
+        if memory.deletions is not None and memory.deletions.attempt == attempt:
+            memory.deletions.uids.update(uids)
+
+    def deletion_unanswered(self, job: Job, attempt: int) -> None:
+        """Which pods a deletion has reached is not known."""
+        memory = self._memory(job)
+        if memory.deletions is not None and memory.deletions.attempt == attempt:
+            memory.deletions.complete = False
+
+    def news(self, job: Job) -> tuple[EventRecord, ...]:
         """What the job's status says that nobody was told of; from then on it counts as told."""
         memory = self._memory(job)
-        told, memory.told = memory.told, story(job.status)
+        if job.status_problem:
+            return ()
+        told, memory.told = memory.told or _told_before(job, self._now()), cursor_of(job.status)
         return news(told, job.status, job.spec)
 
     def tidy(self, job: Job) -> None:
-        """Forget what no decision on the job will ask for again."""
-        key = (job.namespace, job.name)
-        final = job.status.phase is not None and job.status.phase.final
-        if final or job.attempt_ended:
-            self.pools.release(key, doubted=any(map(_found_bad_nodes, job.status.attempts[:1])))
-        if final or job.status.attempt is not None:
-            self.pods.forget(key, None if final else job.status.attempt)
+        """Release what the job holds no longer."""
+        if job.status.final or job.attempt_ended:
+            doubted = any(ending_of(attempt).doubts_pools for attempt in job.status.attempts[:1])
+            self.pools.release((job.namespace, job.name), doubted=doubted)
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone; its pods stay until the watch shows their end."""
         self.jobs.remove(key)
-        self.pods.forget(key)
         self.pools.release(key)
         self._memories.pop(key, None)
 
@@ -128,19 +193,27 @@ class Cache:
         key = (job.namespace, job.name)
         memory = self._memories.get(key)
         if memory is None or memory.uid != job.uid:
-            memory = self._memories[key] = _Memory(job.uid, job.generation, _told_before(job))
+            memory = self._memories[key] = _Memory(job.uid, job.generation)
         elif memory.generation != job.generation:
             memory.generation, memory.checked, memory.rejection = job.generation, False, None
         return memory
 
 
-def _found_bad_nodes(attempt: Attempt) -> bool:
-    """Whether an attempt that may not be judged yet found its nodes taken, or broken."""
-    rule = BY_REASON.get(attempt.reason or "")
-    return attempt.reason == POOL_TAKEN or (rule is not None and rule.cause is Cause.INFRASTRUCTURE)
+def _deleted(deletions: Deletions | None, job: Job) -> frozenset[str] | None:
+    if deletions is None or deletions.attempt != job.status.attempt or not deletions.complete:
+        return None
+    return frozenset(deletions.uids)
 
 
-def _told_before(job: Job) -> Told:
-    """What earlier processes have told; the last may have died before its Event, so the present is told again."""
-    told = story(job.status)
-    return told if told.phase is not None and told.phase.final else replace(told, phase=None)
+def _remember(memory: dict[str, T], name: str, what: T) -> None:
+    memory.pop(name, None)
+    memory[name] = what
+    while len(memory) > MAX_READ:
+        del memory[next(iter(memory))]
+
+
+def _told_before(job: Job, now: datetime) -> EventCursor:
+    """What earlier processes have told; the last may have died before its Event, so what is recent is told again."""
+    told = cursor_of(job.status)
+    recent = any(now - one.last_transition_time < RETOLD for one in job.status.conditions)
+    return replace(told, phase=None) if recent else told

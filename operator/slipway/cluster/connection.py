@@ -8,11 +8,12 @@ carries a precondition; what may not be is left to the caller.
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from math import inf
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -21,18 +22,18 @@ import msgspec
 
 from slipway.cluster.access import Access
 from slipway.cluster.errors import ApiError, ConnectionLost, ServerError, TooManyRequests, from_response
+from slipway.cluster.sessions import Sessions
 from slipway.cluster.wire import JsonObject, Listing, Page, decode
 
 T = TypeVar("T")
 
-MAX_CONNECTIONS: Final = 128
 PAGE_SIZE: Final = 500
 
 READ_SECONDS: Final = 30.0
 WRITE_SECONDS: Final = 4.5
-"""Shorter than what lies between the end of our leadership and the beginning of another's."""
+"""A write takes no longer, and a leader's never longer than its leadership is certain to last."""
 COLLECTION_SECONDS: Final = 30.0
-"""Deleting thousands takes long; it only ever touches an attempt that is over, so a late one does no harm."""
+"""Deleting thousands takes long; it only ever touches an attempt or a job that is over, so a late one does no harm."""
 WATCH_SECONDS: Final = 290
 """After this the server ends a watch; it is taken up again where it ended."""
 SILENCE_SECONDS: Final = 75.0
@@ -41,6 +42,10 @@ SILENCE_SECONDS: Final = 75.0
 _PAUSES: Final = (0.1, 0.5)
 """Seconds before the second and third try."""
 _LONGEST_PAUSE: Final = 3.0
+
+
+def _nothing() -> None:
+    """No guard, nobody to call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +61,19 @@ class _Request:
 class ApiConnection:
     """The verbs of the API server.
 
-    Each raises the tree of `slipway.cluster.errors`. `guard` is called before every write, each retry included, and
-    may raise: a leader that has lost its Lease writes nothing.
+    Each raises the tree of `slipway.cluster.errors`. `guard` is called before every write, each retry included. It
+    returns the most seconds that the write may take, or raises: a leader that has lost its Lease writes nothing.
     """
 
-    def __init__(self, access: Access, guard: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, access: Access, guard: Callable[[], float] = lambda: inf) -> None:
         """Must be called, and closed, in a running event loop."""
         self._access = access
         self.guard = guard
         self.on_date: Callable[[datetime, float], None] = lambda date, asked: None
         """Told the server's date of an answer, and when the question was asked by `time.monotonic`."""
         self._date = ""
-        self._connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=access.ssl or True, keepalive_timeout=60)
-        self._session = self.new_session()
+        self._sessions = Sessions(access)
+        self._writes: set[asyncio.Task[bytes]] = set()
 
     @property
     def server(self) -> str:
@@ -85,33 +90,14 @@ class ApiConnection:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
-        await self._connector.close()
+        for write in self._writes:
+            write.cancel()
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        await self._sessions.close()
 
     def new_session(self) -> aiohttp.ClientSession:
-        """A session over the same pool and credentials; whoever gets it closes it."""
-        return aiohttp.ClientSession(
-            connector=self._connector,
-            connector_owner=False,
-            middlewares=(self._authorize,),
-            proxy=self._access.proxy,
-            headers={"User-Agent": "slipway"},
-        )
-
-    async def _authorize(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        # Set for each request rather than in the session's headers: tokens rotate while sessions live on.
-        request.server_hostname = self._access.server_hostname
-        if header := await self._access.authorization():
-            request.headers["Authorization"] = header
-        response = await handler(request)
-        if response.status != 401 or not await self._access.renew():
-            return response
-        response.close()
-        if header := await self._access.authorization():
-            request.headers["Authorization"] = header
-        return await handler(request)
+        """A session for watches and streams with the same credentials; the caller closes it."""
+        return self._sessions.new()
 
     async def get(self, path: str, kind: type[T]) -> T:
         """One object."""
@@ -160,7 +146,7 @@ class ApiConnection:
         } | _selectors(label_selector, field_selector)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS)
         try:
-            async with self._session.get(self.server + path, params=query, timeout=timeout) as response:
+            async with self._sessions.watches.get(self.server + path, params=query, timeout=timeout) as response:
                 if response.status >= 400:
                     raise from_response(response.status, await response.read(), response.headers.get("Retry-After"))
                 rest = b""
@@ -179,41 +165,37 @@ class ApiConnection:
         *,
         check: bool = False,
         seconds: float = WRITE_SECONDS,
-        guarded: bool = True,
     ) -> T:
         """Create an object of a deterministic name; `check` asks for a strict dry run.
 
         An answer lost on the way makes the retry end in AlreadyExists; the caller looks whose object it is.
         """
         query = {"dryRun": "All", "fieldValidation": "Strict"} if check else None
-        content = await self._send("POST", path, query=query, body=body, seconds=seconds, write=guarded)
+        content = await self._send("POST", path, query=query, body=body, seconds=seconds, write=True)
         answer: T = decode(kind, content)
         return answer
 
-    async def replace(
-        self, path: str, body: Mapping[str, Any], kind: type[T], *, seconds: float = WRITE_SECONDS, guarded: bool = True
-    ) -> T:
+    async def replace(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:
         """Replace an object; the body carries the resource version it is based on."""
-        content = await self._send("PUT", path, body=body, seconds=seconds, write=guarded)
+        content = await self._send("PUT", path, body=body, seconds=WRITE_SECONDS, write=True)
         answer: T = decode(kind, content)
         return answer
 
-    async def patch_status(self, path: str, patch: Mapping[str, Any], kind: type[T]) -> T:
-        """Merge into an object's status; the patch carries the resource version it is based on.
+    async def patch(self, path: str, patch: Mapping[str, Any], kind: type[T]) -> T:
+        """Merge into an object; the patch carries the resource version it is based on.
 
         Raises:
             Conflict: when the object has changed, or when a first try had been heard after all.
         """
         content = await self._send(
-            "PATCH",
-            f"{path}/status",
-            body=patch,
-            seconds=WRITE_SECONDS,
-            write=True,
-            content_type="application/merge-patch+json",
+            "PATCH", path, body=patch, seconds=WRITE_SECONDS, write=True, content_type="application/merge-patch+json"
         )
         answer: T = decode(kind, content)
         return answer
+
+    async def patch_status(self, path: str, patch: Mapping[str, Any], kind: type[T]) -> T:
+        """Merge into an object's status, in the same way."""
+        return await self.patch(f"{path}/status", patch, kind)
 
     async def delete(
         self,
@@ -246,13 +228,19 @@ class ApiConnection:
         label_selector: str,
         field_selector: str = "",
         grace_seconds: int | None = None,
+        on_retry: Callable[[], None] = _nothing,
     ) -> tuple[T, ...]:
-        """Delete everything that matches; returns it as it was just before."""
+        """Delete everything that matches; returns it as it was just before.
+
+        `on_retry` is called when the request is sent again: the first may have deleted what the answer does not name.
+        """
         if not label_selector:
             raise ValueError("a collection is never deleted without a label selector")
         body = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         query = _selectors(label_selector, field_selector)
-        content = await self._send("DELETE", path, query=query, body=body, seconds=COLLECTION_SECONDS, write=True)
+        content = await self._send(
+            "DELETE", path, query=query, body=body, seconds=COLLECTION_SECONDS, write=True, on_retry=on_retry
+        )
         page: Page[T] = decode(Page[kind], content)  # type: ignore[valid-type]
         return page.items or ()
 
@@ -266,33 +254,54 @@ class ApiConnection:
         body: Mapping[str, Any] | None = None,
         write: bool = False,
         content_type: str = "application/json",
+        on_retry: Callable[[], None] = _nothing,
     ) -> bytes:
-        request = _Request(
-            method,
-            self.server + path,
-            query,
-            None if body is None else msgspec.json.encode(body),
-            {} if body is None else {"Content-Type": content_type},
-            aiohttp.ClientTimeout(total=seconds),
-        )
-        guard = self.guard if write else _free
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": content_type}
+
+        async def once() -> bytes:
+            left = self.guard() if write else inf
+            # What may take longer than a write is of no harm when it is late.
+            total = min(seconds, left) if seconds <= WRITE_SECONDS else seconds
+            # The API server gives a write up as well, even when this process is frozen and breaks no connection.
+            asked = {**(query or {}), "timeout": f"{total:.3f}s"} if write else query
+            limits = aiohttp.ClientTimeout(total=total)
+            return await self._once(_Request(method, self.server + path, asked, data, headers, limits))
+
         for pause in _PAUSES:
-            guard()
             try:
-                return await self._once(request)
+                return await (self._to_its_end(once()) if write else once())
             except (ConnectionLost, ServerError, TooManyRequests) as error:
                 asked = error.retry_after if isinstance(error, ApiError) else None
                 wait = (asked or pause) * random.uniform(1.0, 1.5)
                 if wait > _LONGEST_PAUSE:
                     raise
             await asyncio.sleep(wait)
-        guard()
-        return await self._once(request)
+            on_retry()
+        return await (self._to_its_end(once()) if write else once())
+
+    async def _to_its_end(self, once: Coroutine[Any, Any, bytes]) -> bytes:
+        """Have a write go on when its caller is cancelled, so that its end can be waited for."""
+        write = asyncio.create_task(once)
+        self._writes.add(write)
+        write.add_done_callback(self._written)
+        return await asyncio.shield(write)
+
+    def _written(self, write: "asyncio.Task[bytes]") -> None:
+        self._writes.discard(write)
+        # Nobody may be left to hear of a failure.
+        if not write.cancelled():
+            write.exception()
+
+    async def settle(self) -> None:
+        """Wait until the writes of cancelled callers were answered or given up, so that none lands any more."""
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=WRITE_SECONDS)
 
     async def _once(self, request: _Request) -> bytes:
         asked = time.monotonic()
         try:
-            async with self._session.request(
+            async with self._sessions.requests.request(
                 request.method,
                 request.url,
                 params=request.query,
@@ -313,10 +322,6 @@ class ApiConnection:
             self._date = date
             with suppress(ValueError):
                 self.on_date(parsedate_to_datetime(date), asked)
-
-
-def _free() -> None:
-    """No guard."""
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ SlipwayClusterError
 │   ├── Conflict             409, the object has changed meanwhile
 │   ├── AlreadyExists        409, the name is taken
 │   ├── Gone                 410, the resource version is too old to watch from
-│   ├── Invalid              422, `.causes` names the fields
+│   ├── Invalid              422, the message names the fields
 │   ├── TooManyRequests      429, `.retry_after`
 │   └── ServerError          5xx
 ├── ConnectionLost           no answer, or half of one
@@ -21,20 +21,9 @@ from typing import Final
 import msgspec
 
 
-class Cause(msgspec.Struct, frozen=True):
-    """One field the server found fault with."""
-
-    field: str = ""
-    message: str = ""
-    reason: str = ""
-
-
 class Details(msgspec.Struct, frozen=True, rename="camel"):
     """The details of a Status."""
 
-    name: str = ""
-    kind: str = ""
-    causes: tuple[Cause, ...] | None = None
     retry_after_seconds: float | None = None
 
 
@@ -112,11 +101,6 @@ class Gone(ApiError):
 
 class Invalid(ApiError):
     """The object breaks a rule of its schema or of validation."""
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """The fields at fault."""
-        return self.details.causes or ()
 
 
 class TooManyRequests(ApiError):

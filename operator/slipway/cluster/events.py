@@ -2,6 +2,8 @@
 
 An Event's name is a hash of what it says about which attempt, so telling twice tells once. Whatever cannot be
 recorded is logged and dropped: the story is in the status anyway.
+
+They are Events of v1 and not of events.k8s.io/v1: `kubectl describe` sorts by lastTimestamp, which the latter refuses.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
-from slipway.planner.actions import Announcement
+from slipway.planner.actions import EventRecord
 from slipway.planner.snapshot import Job
 
 log = logging.getLogger(__name__)
@@ -50,15 +52,17 @@ class EventRecorder:
         self._waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(MAX_WAITING)
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def record(self, job: Job, announcement: Announcement) -> None:
+    def record(self, job: Job, announcement: EventRecord) -> None:
         """Have an Event written soon; returns at once."""
         if not self._allowed(job.uid):
             log.info("Event %s is dropped: too many", announcement.reason, extra={"job": f"{job.namespace}/{job.name}"})
             return
-        try:
-            self._waiting.put_nowait(self._body(job, announcement))
-        except asyncio.QueueFull:
-            log.warning("Event %s is dropped: %d others wait", announcement.reason, MAX_WAITING)
+        if self._waiting.full():
+            # The oldest: after a takeover those come first that the last leader has probably recorded.
+            oldest = self._waiting.get_nowait()
+            self._waiting.task_done()
+            log.warning("Event %s is dropped: %d others wait", oldest["reason"], MAX_WAITING)
+        self._waiting.put_nowait(self._body(job, announcement))
 
     async def run(self) -> None:
         """Write what is recorded, for ever."""
@@ -87,23 +91,29 @@ class EventRecorder:
             self._buckets.popitem(last=False)
         return allowed
 
-    def _body(self, job: Job, announcement: Announcement) -> dict[str, Any]:
+    def _body(self, job: Job, announcement: EventRecord) -> dict[str, Any]:
+        now, component = self._now(), f"{names.GROUP}/operator"
+        second = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         said = "\0".join((job.uid, str(job.status.attempt), announcement.reason, announcement.message))
         return {
-            "apiVersion": "events.k8s.io/v1",
+            "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
                 "name": f"{job.name}.{hashlib.sha256(said.encode()).hexdigest()[:16]}",
                 "namespace": job.namespace,
             },
-            "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": f"{names.GROUP}/operator",
+            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "firstTimestamp": second,
+            "lastTimestamp": second,
+            "count": 1,
+            "source": {"component": component},
+            "reportingComponent": component,
             "reportingInstance": self._identity[:128],
             "action": "Reconcile",
             "reason": announcement.reason[:128],
             "type": "Warning" if announcement.warning else "Normal",
-            "note": announcement.message.encode()[:MAX_NOTE_BYTES].decode(errors="ignore"),
-            "regarding": {
+            "message": announcement.message.encode()[:MAX_NOTE_BYTES].decode(errors="ignore"),
+            "involvedObject": {
                 "apiVersion": names.API_VERSION,
                 "kind": names.KIND,
                 "namespace": job.namespace,

@@ -1,122 +1,157 @@
 """What is known of the SliceJobs: read once for each generation, never put back to an older version."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from heapq import nsmallest
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from slipway.api.reading import describe, read_spec
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import ConditionType, Phase, SliceJobStatus
-from slipway.cluster.graveyard import Graveyard
-from slipway.cluster.store import Key
-from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job
+from slipway.api.status import UNSEEN, ConditionType, SliceJobStatus
+from slipway.cluster.reflector import Identity, Reflector, number
+from slipway.cluster.store import Key, Owner, owner_of
+from slipway.planner.capacity import QUOTA, waits_for
+from slipway.planner.objects import Pod
+from slipway.planner.snapshot import Job
 
-_MAX_VALUE: Final = 80
+NEVER_WRITTEN: Final = {"observedGeneration": UNSEEN}
+"""The status that the API server gives a new SliceJob."""
+
+_TYPES: Final = (*ConditionType, None)
+
+MOST_RIVALS: Final = 8
+"""Older jobs that a job may have to give way to; the oldest come first."""
 
 
-class JobStore:
+class JobStore(Reflector[Job, Key]):
     """SliceJobs by namespace and name."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` is monotonic, in seconds."""
-        self._jobs: dict[Key, Job] = {}
-        self._waiting: dict[_Shape, dict[Key, Job]] = {}
-        self._graveyard = Graveyard(clock)
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def get(self, key: Key) -> Job | None:
-        """The job as it was last read."""
-        return self._jobs.get(key)
+    def __init__(self, clock: Callable[[], float], changed: Callable[[Key], None] = lambda _: None) -> None:
+        """`clock` is monotonic, in seconds; `changed` is called with the key of a job that is new, newer or gone."""
+        super().__init__(clock)
+        self._on_change = changed
+        self._waiting: dict[_Awaited, dict[Key, Job]] = {}
 
     def attempt_ended(self, key: Key) -> bool:
-        """Whether the last attempt has ended, so that its pods only have to go."""
-        job = self._jobs.get(key)
+        """Whether the last attempt has ended, so that its pods only have to be deleted."""
+        job = self.get(key)
         return job is not None and job.attempt_ended
 
     def uids(self) -> dict[Key, str]:
         """UID of every job there is."""
-        return {key: job.uid for key, job in self._jobs.items()}
+        return {(job.namespace, job.name): job.uid for job in self._objects.values()}
+
+    def needs(self, pod: Pod) -> bool | None:
+        """Whether a decision may rest on a pod that is gone; None when its job is not known."""
+        key, uid = owner_of(pod)
+        job = self.get(key)
+        if job is None or job.uid != uid:
+            return False if uid in self._tombstones else None
+        attempt = job.status.attempt
+        return not job.status.final and (attempt is None or pod.attempt >= attempt)
+
+    def newer(self, listed: Mapping[Key, tuple[str, str]]) -> list[Key]:
+        """Which jobs to read, given UID and resource version of all: those of which no such version is known."""
+        return [key for key, (uid, version) in listed.items() if self._is_newer(_listed(key, uid, version))]
+
+    def missing(self, listed: Mapping[Key, tuple[str, str]], version: str, namespace: str = "") -> list[Owner]:
+        """Known jobs that a list of one namespace, or of all, lacks as of a version, or shows with another UID."""
+        known = (job for job in self._objects.values() if namespace in ("", job.namespace))
+        old = (job for job in known if number(job.resource_version) <= number(version))
+        keyed = (((job.namespace, job.name), job.uid) for job in old)
+        return [(key, uid) for key, uid in keyed if key not in listed or listed[key][0] != uid]
 
     def upsert(self, body: Mapping[str, Any]) -> Key | None:
         """Take a SliceJob as JSON; returns its key when that is news, None when newer is known or it is gone."""
         metadata = body["metadata"]
         key = (str(metadata["namespace"]), str(metadata["name"]))
-        known = self._jobs.get(key)
-        if metadata["uid"] in self._graveyard:
+        if not self._is_newer(_listed(key, metadata["uid"], metadata["resourceVersion"])):
             return None
-        if known is not None and _version(metadata["resourceVersion"]) <= _version(known.resource_version):
-            return None
-        self._keep(key, read_job(body, known))
+        self.applied(read_job(body, self.get(key)))
         return key
 
     def remove(self, key: Key, uid: str | None = None) -> Job | None:
         """Drop a job, if it is that one; returns what was known of it."""
-        known = self._jobs.get(key)
+        known = self.get(key)
         if uid is not None:
-            self._graveyard.bury(uid)
-        if known is None or (uid is not None and known.uid != uid):
+            self._tombstones.add(uid)
+        if known is None or uid not in (None, known.uid):
             return None
-        self._graveyard.bury(known.uid)
-        self._waiting.get(_shape(known), {}).pop(key, None)
-        return self._jobs.pop(key)
+        self._drop(known)
+        return known
 
-    def older_waits(self, job: Job) -> bool:
-        """Whether an older job waits for capacity of the same shape; asked only of jobs that wait themselves."""
-        if not _waits_for_nodes(job):
-            return False
-        return any(_age(other) < _age(job) for other in self._waiting.get(_shape(job), {}).values())
+    def rivals(self, job: Job) -> tuple[Job, ...]:
+        """The oldest jobs that wait for such nodes, or for the same quota, and are older than one that waits too."""
+        if not waits_for(job):
+            return ()
+        waiting = (other for what in _contested(job) for other in self._waiting.get(what, {}).values())
+        return tuple(nsmallest(MOST_RIVALS, (other for other in waiting if _age(other) < _age(job)), key=_age))
 
-    def _keep(self, key: Key, job: Job) -> None:
-        if (known := self._jobs.get(key)) is not None:
-            self._waiting.get(_shape(known), {}).pop(key, None)
-        self._jobs[key] = job
-        same = self._waiting.setdefault(_shape(job), {})
-        if _waits_for_nodes(job):
-            same[key] = job
-        else:
-            same.pop(key, None)
+    def _identity(self, one: Job) -> Identity:
+        return _listed((one.namespace, one.name), one.uid, one.resource_version)
+
+    def _is_newer(self, it: Identity) -> bool:
+        """Whether no such version is known, and the object is not known to be gone."""
+        known = self.get(it.key)
+        return it.uid not in self._tombstones and (known is None or it.version > number(known.resource_version))
+
+    def _changed(self, before: Job | None, after: Job) -> Collection[Key]:
+        key = (after.namespace, after.name)
+        if before is not None:
+            self._waits_no_more(before)
+        if waits_for(after):
+            self._waiting.setdefault(_awaited(after), {})[key] = after
+        self._on_change(key)
+        return (key,)
+
+    def _gone(self, known: Job, last: Job, event: Job | None) -> Collection[Key]:
+        key = (known.namespace, known.name)
+        self._waits_no_more(known)
+        self._on_change(key)
+        return (key,)
+
+    def _waits_no_more(self, job: Job) -> None:
+        same = self._waiting.get(_awaited(job), {})
+        if same.pop((job.namespace, job.name), None) is not None and not same:
+            del self._waiting[_awaited(job)]
 
 
-_Shape = tuple[str | None, str | None]
+def _listed(key: Key, uid: str, version: str) -> Identity:
+    return Identity(key, uid, number(version), key[0])
 
 
-def _shape(job: Job) -> _Shape:
-    """What jobs compete for."""
+_Awaited = tuple[str | None, str | None]
+"""What jobs wait for: nodes of a label and topology, or a namespace's quota."""
+
+
+def _contested(job: Job) -> tuple[_Awaited, _Awaited]:
+    """What a job that waits may hold and others wait for."""
     resolved = job.status.resolved
-    return (resolved.label, resolved.topology) if resolved else (None, None)
+    return (resolved.label, resolved.topology) if resolved else (None, None), (QUOTA, job.namespace)
 
 
-def _waits_for_nodes(job: Job) -> bool:
-    """Whether nodes are what the job waits for, rather than a quota or leave to create its pods."""
-    if job.status.phase is not Phase.WAITING_FOR_CAPACITY:
-        return False
-    known = (one for one in job.status.conditions if one.type == ConditionType.CAPACITY_AVAILABLE)
-    return all(one.reason not in (QUOTA_EXCEEDED, POD_REJECTED) for one in known)
+def _awaited(job: Job) -> _Awaited:
+    nodes, quota = _contested(job)
+    return quota if waits_for(job) == QUOTA else nodes
 
 
 def _age(job: Job) -> tuple[datetime, str, str]:
     return job.created, job.namespace, job.name
 
 
-def _version(text: str) -> int:
-    return int(text) if text.isdigit() else 0
-
-
 def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
     """Read a SliceJob; the spec of a `known` one of the same generation is taken over rather than read again."""
     metadata = body["metadata"]
     uid, generation = str(metadata["uid"]), int(metadata.get("generation", 0))
-    status, status_problem = read_status(body.get("status") or {})
+    stored = body.get("status") or {}
+    status, status_problem = read_status(stored)
     if known is not None and (known.uid, known.generation) == (uid, generation) and known.spec is not None:
         spec: SliceJobSpec | None = known.spec
-        problem = ""
+        problem = known.problem
     else:
         spec, problem = read_spec(body.get("spec") or {})
-    if status_problem:
-        spec, problem = None, status_problem
     return Job(
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),
@@ -128,58 +163,33 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
         status=status,
         problem=problem,
         deleting=metadata.get("deletionTimestamp") is not None,
+        orphaning="orphan" in (metadata.get("finalizers") or ()),
+        status_problem=status_problem,
+        stored_status=stored,
     )
 
 
-def read_spec(content: Mapping[str, Any]) -> tuple[SliceJobSpec | None, str]:
-    """The spec, or None and one line that names the field, its value and what is allowed."""
-    try:
-        return SliceJobSpec.model_validate(content), ""
-    except ValidationError as error:
-        return None, describe(error, "spec")
-
-
 def read_status(content: Mapping[str, Any]) -> tuple[SliceJobStatus, str]:
-    """The status; fields of a newer Slipway are left alone, anything else unreadable is said in one line."""
+    """The status without what only another version knows; and, of what cannot be read at all, one line.
+
+    Fields that cannot be read are left out of the status.
+    """
+    if content == NEVER_WRITTEN:
+        return SliceJobStatus(), ""
+    content = {name: _familiar(value) if name == "conditions" else value for name, value in content.items()}
     try:
         return SliceJobStatus.model_validate(content), ""
     except ValidationError as error:
-        strangers = [one["loc"] for one in error.errors() if one["type"] == "extra_forbidden"]
-        if len(strangers) < error.error_count():
-            return SliceJobStatus(), describe(error, "status")
-        return read_status(_without(content, strangers))
+        bad = {one["loc"][0] for one in error.errors()}
+        rest = {name: value for name, value in content.items() if name not in bad}
+        return SliceJobStatus.model_validate(rest), describe(error, "status")
 
 
-def describe(error: ValidationError, root: str) -> str:
-    """The first fault as one line: field, value, what is allowed; and how many more there are."""
-    first = error.errors()[0]
-    field = root + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        line = f"{field} is not a known field"
-    else:
-        value = repr(first["input"])
-        shown = value if len(value) <= _MAX_VALUE else value[:_MAX_VALUE] + "…"
-        # What stands in env is never repeated: it may be a secret.
-        named = "" if ".env" in field else f" {shown}"
-        line = f"{field}{named}: {first['msg'][0].lower()}{first['msg'][1:]}"
-    more = error.error_count() - 1
-    return f"{line} (and {more} more)" if more else line
-
-
-def _without(content: Any, places: list[tuple[int | str, ...]]) -> Any:
-    """The content without what stands at these places."""
-    here = {place[0] for place in places if len(place) == 1}
-    if isinstance(content, Mapping):
-        inner = {name: [place[1:] for place in places if len(place) > 1 and place[0] == name] for name in content}
-        return {
-            name: _without(value, inner[name]) if inner[name] else value
-            for name, value in content.items()
-            if name not in here
-        }
-    return [
-        _without(value, below) if (below := [p[1:] for p in places if len(p) > 1 and p[0] == index]) else value
-        for index, value in enumerate(content)
-    ]
+def _familiar(conditions: Any) -> Any:
+    """The conditions without those of types that this version does not know."""
+    if not isinstance(conditions, list | tuple):
+        return conditions
+    return [one for one in conditions if not isinstance(one, Mapping) or one.get("type") in _TYPES]
 
 
 def _moment(text: str | None) -> datetime:

@@ -1,19 +1,27 @@
-"""Leadership by a Lease: one process acts, another may stand by.
+"""Leadership by a Lease: one process acts, others stand by.
 
 Expected flow:
-1. Whoever finds the Lease free, released or expired writes itself in; the resource version lets one of them win.
-2. The holder renews every 2 s. When 10 s have passed since the last renewal it heard of, `check` raises: it writes
-   nothing more, and its process ends.
-3. 15 s after that renewal another may take over. The 5 s between are longer than any write of ours may take.
-4. A holder that stops of its own accord empties the Lease, and the next one starts at once.
+1. A process that finds the Lease free, released or expired writes itself in; the resource version lets one win.
+2. The leader renews every RETRY seconds, by one PUT with the version it knows; it reads only after a conflict.
+3. DEADLINE seconds after it sent the last renewal that was answered, `check` raises: the process writes nothing more,
+   and ends. Until then `check` returns the seconds that are left, and no write may take longer.
+4. A standby takes the Lease when it has not seen it change for DURATION seconds.
+5. A leader that stops of its own accord empties the Lease, and the next one starts at once.
 
-Times of other processes are never compared with our clock: a Lease has expired when it did not change for its
-duration while we watched. Our own deadline runs on a monotonic clock from before the renewal was sent.
+Why there are never two writers: let the leader send a renewal at t0. The API server stores it at t1 >= t0, a standby
+reads it at t2 >= t1. The leader's last write has ended by t0 + DEADLINE, the standby's first begins after
+t2 + DURATION. The second between them is for the API server to notice a broken connection, and for clocks that do not
+run equally fast. Every clock is monotonic, and compared with itself alone.
+
+Why these numbers: after a SIGKILL a standby reads the last renewal at most RETRY later and leads DURATION after that:
+9 s and three requests, where 10 s are allowed. A leader survives 5 s without any answer: its next renewal is sent
+within RETRY, is given up after REQUEST, and two more follow before the DEADLINE.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -21,14 +29,15 @@ import msgspec
 
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, Conflict, NotFound, SlipwayClusterError
+from slipway.cluster.errors import AlreadyExists, Conflict, ConnectionLost, NotFound, SlipwayClusterError
 
 log = logging.getLogger(__name__)
 
-DURATION_SECONDS: Final = 15
-DEADLINE_SECONDS: Final = 10.0
-RETRY_SECONDS: Final = 2.0
-_REQUEST_SECONDS: Final = 3.0
+DURATION_SECONDS: Final = 8
+DEADLINE_SECONDS: Final = 7.0
+RETRY_SECONDS: Final = 1.0
+REQUEST_SECONDS: Final = 2.5
+"""A request without an answer is given up after this, its retries included."""
 
 
 class LostLeadership(Exception):
@@ -66,7 +75,17 @@ class Lease:
         clock: Callable[[], float],
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """`now` only fills in fields for people; `clock` is monotonic, in seconds; `identity` is unique per process."""
+        """Make no claim yet.
+
+        Args:
+            api: a connection without a guard that nothing else uses, so that no request of others delays a renewal.
+            namespace: namespace of the Lease.
+            name: name of the Lease.
+            identity: unique per process.
+            now: wall clock, for fields that people read.
+            clock: monotonic, in seconds.
+            retry_seconds: between two renewals, and between two looks of a standby.
+        """
         self._api = api
         self._collection = paths.leases(namespace)
         self._namespace, self._name, self._identity = namespace, name, identity
@@ -74,22 +93,25 @@ class Lease:
         self._clock = clock
         self._retry = retry_seconds
         self._seen: tuple[str, float] = ("", clock())
+        self._expires = clock()
         self._renewed: float | None = None
         self._held: _Record | None = None
 
     @property
     def held(self) -> bool:
         """Whether we lead and may still write."""
-        return self._renewed is not None and self._clock() < self._renewed + DEADLINE_SECONDS
+        return self._left() > 0.0
 
-    def check(self) -> None:
-        """Return while we lead.
+    def check(self) -> float:
+        """Seconds for which we lead for certain: a write that begins now must have ended by then.
 
         Raises:
             LostLeadership: when the last renewal is too long ago, or there was none.
         """
-        if not self.held:
+        left = self._left()
+        if left <= 0.0:
             raise LostLeadership(f"{self._identity} does not hold Lease {self._namespace}/{self._name}")
+        return left
 
     async def acquire(self) -> None:
         """Wait until we lead."""
@@ -99,13 +121,15 @@ class Lease:
                 holder = await self._try()
             except SlipwayClusterError as error:
                 holder = f"an API server that answers: {error}"
-            if holder is None:
+            if holder is None and self.held:
                 log.info("%s leads by Lease %s/%s", self._identity, self._namespace, self._name)
                 return
-            if holder != waiting:
+            if holder is not None and holder != waiting:
                 log.info("standing by for %s", holder)
                 waiting = holder
-            await asyncio.sleep(self._retry)
+            # Not a whole pause later than the Lease expires.
+            expires_in = self._expires - self._clock()
+            await asyncio.sleep(min(self._retry, expires_in) if expires_in > 0.0 else self._retry)
 
     async def keep(self) -> None:
         """Renew until leadership is lost.
@@ -113,45 +137,63 @@ class Lease:
         Raises:
             LostLeadership: when another has it, or no renewal came through in time.
         """
+        spent = 0.0
         while True:
-            await asyncio.sleep(self._retry)
+            # A request that hung has used up the pause before the next one.
+            await asyncio.sleep(max(0.0, self._retry - spent))
+            began = self._clock()
             try:
                 holder = await self._try()
             except SlipwayClusterError as error:
                 log.warning("Lease %s/%s was not renewed: %s", self._namespace, self._name, error)
+                spent = self._clock() - began
             else:
+                spent = 0.0
                 if holder is not None:
-                    self._renewed = None
+                    self._held = self._renewed = None
                     raise LostLeadership(f"{holder} has Lease {self._namespace}/{self._name} now")
             self.check()
 
     async def release(self) -> None:
         """Let the next leader start at once; a failure only makes it wait for the Lease to expire."""
         record, self._held, self._renewed = self._held, None, None
-        if record is None:
-            return
-        spec = _Spec("", 1, record.spec.lease_transitions, record.spec.acquire_time, self._micro_time())
         try:
-            await self._write(record.metadata.resource_version, spec)
+            if record is not None:
+                await self._empty(record)
         except SlipwayClusterError as error:
             log.warning("Lease %s/%s was not released: %s", self._namespace, self._name, error)
 
+    async def _empty(self, record: _Record) -> None:
+        spec = _Spec("", 1, record.spec.lease_transitions, record.spec.acquire_time, self._micro_time())
+        try:
+            await self._write(record.metadata.resource_version, spec)
+        except Conflict:
+            # A renewal whose answer did not arrive any more.
+            record = await self._read()
+            if record.spec.holder_identity == self._identity:
+                await self._write(record.metadata.resource_version, spec)
+
     async def _try(self) -> str | None:
         """Take or renew the Lease; returns who has it when that is not us."""
-        began = self._clock()
+        if self._held is not None:
+            with suppress(Conflict, NotFound):
+                await self._claim(self._held)
+                return None
         try:
-            record = await self._api.get(f"{self._collection}/{self._name}", _Record)
+            record: _Record | None = await self._read()
         except NotFound:
             record = None
         if record is not None and (holder := self._other_holder(record)):
             return holder
         try:
-            self._held = await self._claim(record)
-        except (Conflict, AlreadyExists):
+            await self._claim(record)
+        except (Conflict, AlreadyExists, NotFound):
             # Perhaps a first try of our own whose answer was lost: the next look at the Lease tells.
-            return None if self.held else "whoever was faster"
-        self._renewed = began
+            return None if self.held else "a process that was faster"
         return None
+
+    def _left(self) -> float:
+        return 0.0 if self._renewed is None else self._renewed + DEADLINE_SECONDS - self._clock()
 
     def _other_holder(self, record: _Record) -> str | None:
         holder = record.spec.holder_identity
@@ -159,26 +201,38 @@ class Lease:
             return None
         if record.metadata.resource_version != self._seen[0]:
             self._seen = (record.metadata.resource_version, self._clock())
-        expires = self._seen[1] + (record.spec.lease_duration_seconds or DURATION_SECONDS)
-        return holder if self._clock() < expires else None
+        self._expires = self._seen[1] + (record.spec.lease_duration_seconds or DURATION_SECONDS)
+        return holder if self._clock() < self._expires else None
 
-    async def _claim(self, record: _Record | None) -> _Record:
-        now = self._micro_time()
+    async def _claim(self, record: _Record | None) -> None:
+        began, now = self._clock(), self._micro_time()
         old = record.spec if record else _Spec()
         renewal = old.holder_identity == self._identity
         transitions = (old.lease_transitions or 0) + (0 if renewal or record is None else 1)
         spec = _Spec(self._identity, DURATION_SECONDS, transitions, old.acquire_time if renewal else now, now)
-        return await self._write(record.metadata.resource_version if record else None, spec)
+        self._held = await self._write(record.metadata.resource_version if record else None, spec)
+        self._renewed = began
+
+    async def _read(self) -> _Record:
+        return await self._soon(self._api.get(f"{self._collection}/{self._name}", _Record))
 
     async def _write(self, version: str | None, spec: _Spec) -> _Record:
         metadata = {"name": self._name, "namespace": self._namespace}
         body: dict[str, Any] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
         body["spec"] = {name: value for name, value in msgspec.to_builtins(spec).items() if value is not None}
         if version is None:
-            return await self._api.create(self._collection, body, _Record, seconds=_REQUEST_SECONDS, guarded=False)
+            return await self._soon(self._api.create(self._collection, body, _Record))
         metadata["resourceVersion"] = version
-        path = f"{self._collection}/{self._name}"
-        return await self._api.replace(path, body, _Record, seconds=_REQUEST_SECONDS, guarded=False)
+        return await self._soon(self._api.replace(f"{self._collection}/{self._name}", body, _Record))
+
+    async def _soon(self, answer: Awaitable[_Record]) -> _Record:
+        """The answer, if it comes before it is of no use any more."""
+        seconds = min(REQUEST_SECONDS, self._left()) if self.held else REQUEST_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            raise ConnectionLost(f"no answer within {seconds:.1f} s") from None
 
     def _micro_time(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

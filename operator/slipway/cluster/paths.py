@@ -52,9 +52,14 @@ def job(namespace: str, name: str) -> str:
 
 def events(namespace: str) -> str:
     """Events of a namespace."""
-    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    return f"/api/v1/namespaces/{namespace}/events"
 
 
 def leases(namespace: str) -> str:
     """Leases of a namespace."""
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
+def kubelet_lease(node: str) -> str:
+    """The Lease that the kubelet of a node renews."""
+    return f"{leases('kube-node-lease')}/{node}"

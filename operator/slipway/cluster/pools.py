@@ -6,8 +6,9 @@ Affinity would find one as well, but then the scheduler compares every pod with 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from slipway.cluster.store import Key, NodeStore, PodStore
-from slipway.planner.snapshot import Node
+from slipway.cluster.nodes import NodeStore
+from slipway.cluster.store import Key, PodStore
+from slipway.planner.nodes import Node
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from slipway.api import names
@@ -13,10 +14,12 @@ from slipway.cluster import paths
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Conflict, NotFound, SlipwayClusterError
-from slipway.cluster.lanes import Lanes
+from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.store import Key
 from slipway.planner.actions import DeletePods, ForceDeletePod
-from slipway.planner.snapshot import HEAD, Job, Node, Pod
+from slipway.planner.nodes import Node
+from slipway.planner.objects import HEAD, Pod
+from slipway.planner.snapshot import Job
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +41,13 @@ FIRST_SECONDS: Final = 0.25
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-class Remover:
+class PodDeleter:
     """Carries out the deletions of a plan."""
 
     def __init__(self, api: ApiConnection, cache: Cache) -> None:
         self._api = api
         self._cache = cache
-        self._lanes = Lanes(CONCURRENT_DELETES)
+        self._executor = BoundedExecutor(CONCURRENT_DELETES)
 
     async def delete_pods(self, action: DeletePods, job: Job) -> None:
         """Delete pods by collection: small slices share a request, a large one takes several.
@@ -53,37 +56,52 @@ class Remover:
         """
         key, meant = (job.namespace, job.name), set(action.slices)
         of_attempt = (pod for pod in self._cache.pods.of(key) if _of(job, action.attempt, pod))
-        pods = [pod for pod in of_attempt if pod.slot[0] in meant and pod.slot not in action.spared]
+        pods = [pod for pod in of_attempt if pod.slot[0] in meant and pod.slot not in action.except_slots]
         hosts: dict[Place, list[int]] = {(action.attempt, index): [] for index in action.slices}
         for pod in pods:
             hosts[(pod.attempt, pod.slot[0])].append(pod.slot[1])
-        spared: dict[Place, list[int]] = {}
-        for index, host in action.spared:
-            spared.setdefault((action.attempt, index), []).append(host)
+        except_slots: dict[Place, list[int]] = {}
+        for index, host in action.except_slots:
+            except_slots.setdefault((action.attempt, index), []).append(host)
 
         async def delete(selector: str) -> None:
-            gone = await self._api.delete_collection(
-                paths.pods(job.namespace),
-                Pod,
-                label_selector=selector,
-                field_selector="" if action.ended_too else _NOT_ENDED,
-                grace_seconds=action.grace_seconds,
-            )
-            self._cache.pods.ask(key, (pod.metadata.uid for pod in gone))
+            unanswered = partial(self._cache.deletion_unanswered, job, action.attempt)
+            try:
+                gone = await self._api.delete_collection(
+                    paths.pods(job.namespace),
+                    Pod,
+                    label_selector=selector,
+                    field_selector="" if action.ended_too else _NOT_ENDED,
+                    grace_seconds=action.grace_seconds,
+                    on_retry=unanswered,
+                )
+            except SlipwayClusterError:
+                unanswered()
+                raise
+            self._cache.pods.expect_deletion(pod.metadata.uid for pod in gone)
+            self._cache.deleted(job, action.attempt, (pod.metadata.uid for pod in gone if not pod.terminating))
 
-        requests = tuple(selectors(job.uid, hosts, spared))
-        staying = [pod for pod in pods if not pod.going and not pod.ended]
+        requests = tuple(selectors(job.uid, hosts, except_slots))
+        staying = [pod for pod in pods if not pod.terminating and not pod.ended]
         if len(requests) > 1 and staying:
-            await self._delete_first(min(staying, key=lambda pod: pod.slot), action)
-        await self._lanes.run(requests, delete)
+            await self._delete_first(min(staying, key=lambda pod: pod.slot), action, job)
+        await self._executor.run(requests, delete)
+        for pod in (one for one in staying if one.is_mislabelled):
+            await self._delete_by_name(pod, action)
 
-    async def _delete_first(self, pod: Pod, action: DeletePods) -> None:
-        """Delete one pod, unless it has changed since it was seen: it may have ended, and then it is to stay.
+    async def _delete_by_name(self, pod: Pod, action: DeletePods) -> None:
+        """Delete a pod whose labels somebody edited."""
+        path = f"{paths.pods(pod.metadata.namespace)}/{pod.metadata.name}"
+        with suppress(NotFound, Conflict):
+            await self._api.delete(path, uid=pod.metadata.uid, grace_seconds=action.grace_seconds)
 
-        The collections that follow are for this pod as well, so an error here is none.
+    async def _delete_first(self, pod: Pod, action: DeletePods, job: Job) -> None:
+        """Delete one pod, unless it has changed since it was seen: it may have terminated, and then it is to stay.
+
+        The collections that follow match this pod as well, so an error here is none.
         """
         metadata = pod.metadata
-        with suppress(SlipwayClusterError, TimeoutError):
+        try:
             async with asyncio.timeout(FIRST_SECONDS):
                 await self._api.delete(
                     f"{paths.pods(metadata.namespace)}/{metadata.name}",
@@ -91,18 +109,29 @@ class Remover:
                     version=metadata.resource_version,
                     grace_seconds=action.grace_seconds,
                 )
+        except (NotFound, Conflict):
+            return
+        except (SlipwayClusterError, TimeoutError):
+            self._cache.deletion_unanswered(job, action.attempt)
+        else:
+            self._cache.deleted(job, action.attempt, (metadata.uid,))
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
-        """Delete every pod of a job that is gone; the garbage collector does only twenty a second."""
+        """Delete every pod of a job that is gone; the garbage collector does only twenty a second.
+
+        Pods without their owner reference were orphaned on purpose when the job was deleted; they stay.
+        """
+        pods = [pod for pod in self._cache.pods.of(key) if pod.metadata.labels.job_uid == job_uid]
+        if pods and not any(owner.uid == job_uid for pod in pods for owner in pod.metadata.owner_references):
+            return
         hosts: dict[Place, list[int]] = {}
-        for pod in self._cache.pods.of(key):
-            if pod.metadata.labels.job_uid == job_uid:
-                hosts.setdefault((pod.attempt, pod.slot[0]), []).append(pod.slot[1])
+        for pod in pods:
+            hosts.setdefault((pod.attempt, pod.slot[0]), []).append(pod.slot[1])
 
         async def delete(selector: str) -> None:
             await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=selector)
 
-        await self._lanes.run(tuple(selectors(job_uid, hosts, {})), delete)
+        await self._executor.run(tuple(selectors(job_uid, hosts, {})), delete)
         # Whatever the cache did not know of.
         await delete(f"{names.LABEL_JOB_UID}={job_uid}")
 
@@ -116,6 +145,7 @@ class Remover:
             await self._api.delete(f"{paths.pods(job.namespace)}/{action.name}", uid=action.uid, grace_seconds=0)
         except (NotFound, Conflict):
             return
+        self._cache.deleted(job, job.status.attempt or 0, (action.uid,))
 
     async def _machine_gone(self, action: ForceDeletePod) -> bool:
         """The cache may be behind, and a machine that still writes must not lose its pod."""
@@ -144,22 +174,22 @@ def _part_size(pods: int) -> int:
 
 
 def selectors(
-    job_uid: str, hosts: Mapping[Place, Sequence[int]], spared: Mapping[Place, Sequence[int]]
+    job_uid: str, hosts: Mapping[Place, Sequence[int]], except_slots: Mapping[Place, Sequence[int]]
 ) -> Iterator[str]:
     """Label selectors that together match the pods of these slices, and about equally many each.
 
     Args:
         job_uid: UID of the job.
         hosts: by attempt and slice, the hosts whose pods are known; pods that are not known are matched as well.
-        spared: hosts whose pods are not to be matched.
+        except_slots: hosts whose pods are not to be matched.
     """
     size = _part_size(sum(map(len, hosts.values())))
     gathered: dict[int, list[int]] = {}
     counts: Counter[int] = Counter()
     for place, known in hosts.items():
         attempt, index = place
-        if index == HEAD[0] or place in spared or len(known) > size:
-            yield from _of_slice(_attempt(job_uid, attempt), index, known, size, spared.get(place, ()))
+        if index == HEAD[0] or place in except_slots or len(known) > size:
+            yield from _of_slice(_attempt(job_uid, attempt), index, known, size, except_slots.get(place, ()))
             continue
         if counts[attempt] + len(known) > size:
             yield _of_slices(_attempt(job_uid, attempt), gathered.pop(attempt))
@@ -178,7 +208,7 @@ def _of_slices(attempt: str, slices: Sequence[int]) -> str:
     return f"{attempt},{names.LABEL_SLICE} in ({_listed(slices)})"
 
 
-def _of_slice(attempt: str, index: int, hosts: Sequence[int], size: int, spared: Sequence[int]) -> Iterator[str]:
+def _of_slice(attempt: str, index: int, hosts: Sequence[int], size: int, except_slots: Sequence[int]) -> Iterator[str]:
     """Selectors for the pods of one slice, each for at most `size` of those that are known."""
     if index == HEAD[0]:
         yield f"{attempt},{names.LABEL_ROLE}={names.ROLE_HEAD}"
@@ -188,7 +218,7 @@ def _of_slice(attempt: str, index: int, hosts: Sequence[int], size: int, spared:
     for first in range(0, rest, size):
         yield f"{whole},{names.LABEL_HOST} in ({_listed(hosts[first : first + size])})"
     # Also whatever the cache does not know of.
-    others = (*hosts[:rest], *spared)
+    others = (*hosts[:rest], *except_slots)
     yield f"{whole},{names.LABEL_HOST} notin ({_listed(others)})" if others else whole
 
 

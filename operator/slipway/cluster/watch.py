@@ -120,6 +120,8 @@ class Watcher(Generic[T]):
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(union)
         self._version: str | None = None
         self._failures = 0
+        self._short_lives = 0
+        """Lists in a row whose watch did not live long enough to prove anything."""
         self.heard = 0.0
         """Loop time of the last sign of life from the server; 0 before the first."""
 
@@ -144,6 +146,10 @@ class Watcher(Generic[T]):
                 log.info("watch of %s ended as soon as it began", self._path)
             except (Gone, Garbled) as error:
                 log.info("%s is listed again: %s", self._path, error)
+                # A list costs the server most: what a short watch showed in between does not shorten the pause.
+                proven = self._version is not None and self._now() - began > _PROOF_OF_HEALTH
+                self._short_lives = 0 if proven else self._short_lives + 1
+                self._failures = max(self._failures, self._short_lives - 1)
                 self._version = None
             except SlipwayClusterError as error:
                 if isinstance(error, Forbidden | NotFound) and not self.heard:
@@ -163,7 +169,6 @@ class Watcher(Generic[T]):
                 yield Applied(item)
         yield InitDone(version)
         self._version = version
-        self._failures = 0
 
     async def _watch(self) -> AsyncGenerator[Event[T], None]:
         version = self._version or ""

@@ -30,6 +30,7 @@ class WorkQueue(Generic[K]):
         self._held: dict[K, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._taken = -inf
 
     def __len__(self) -> int:
         """Keys that wait, due or not."""
@@ -57,7 +58,7 @@ class WorkQueue(Generic[K]):
         heapq.heappop(self._heap)
         key = head[2]
         del self._due[key]
-        self._running[key] = self._clock()
+        self._running[key] = self._taken = self._clock()
         return key
 
     async def get(self) -> K:
@@ -87,9 +88,9 @@ class WorkQueue(Generic[K]):
             self.add_at(key, when)
 
     def oldest_age(self) -> float:
-        """Seconds for which the key that has been due longest has been waiting; 0 when none is due."""
+        """Seconds for which keys that are due have been waiting and none was taken; 0 when none is due."""
         head = self._head()
-        return max(0.0, self._clock() - head[0]) if head else 0.0
+        return max(0.0, self._clock() - max(head[0], self._taken)) if head else 0.0
 
     def longest_turn(self) -> float:
         """Seconds for which the key that has been running longest has been running."""

@@ -105,7 +105,7 @@ class NativeCluster:
         return [plan.name for plan in self.spec.nodes() if plan.pool == pool]
 
     def preempt(self, *names: str, notice: float = 0.0) -> None:
-        """Take nodes away the way a cloud takes spot machines: dead at once, then the Node object goes.
+        """Take nodes away the way a cloud takes spot machines: dead at once, then NotReady, then without a Node object.
 
         With `notice` the nodes carry GKE's taint of an impending termination for so many seconds before.
         """
@@ -120,7 +120,7 @@ class NativeCluster:
             real = [plan for plan in plans if plan.kind == "real"]
             nodes.kill(found, real)
             for plan in plans:
-                api.delete(f"/api/v1/nodes/{plan.name}")
+                nodes.delete(api, plan.name)
             found.away = sorted({*found.away, *names})
             nodes.clean(found, real)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -168,6 +169,16 @@ def announce(api: KubeApi, node: str) -> None:
     taint = {"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"}
     taints = [*api.get(path).get("spec", {}).get("taints", []), taint]
     api.call("PATCH", path, {"spec": {"taints": taints}})
+
+
+def delete(api: KubeApi, node: str) -> None:
+    """Delete the Node object of a dead machine as a cloud does: its status says first that the kubelet is silent."""
+    path, now = f"/api/v1/nodes/{node}", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    silent = {"status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+    condition = {"type": "Ready", "lastTransitionTime": now, "lastHeartbeatTime": now, **silent}
+    if api.find(path) is not None:
+        api.call("PATCH", f"{path}/status", {"status": {"conditions": [condition]}}, "strategic-merge")
+        api.delete(path)
 
 
 def kill(state: ClusterState, plans: Iterable[NodePlan]) -> None:

@@ -8,13 +8,24 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from slipway.api import accelerators
-from slipway.api.names import GROUP, RESERVED_ENV, WORKER_CONTAINER
-from slipway.api.slicejob import Accelerator, SliceJobSpec
+from slipway.api.names import (
+    GROUP,
+    NODE_ACCELERATOR,
+    NODE_CHIPS,
+    NODE_SPOT,
+    NODE_TOPOLOGY,
+    RESERVED_ENV,
+    WORKER_CONTAINER,
+)
+from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
 from slipway.planner import ray
+from slipway.planner.actions import Body
+from slipway.planner.merge import malformed, without_nulls
+from slipway.planner.redact import printable
 from slipway.planner.snapshot import Job, Settings
 
 DEFAULT_SCHEDULE_SECONDS: Final = 604800
@@ -22,12 +33,17 @@ DEFAULT_START_SECONDS: Final = 1800
 DEFAULT_GRACE_SECONDS: Final = 30
 
 _SLIPWAYS: Final = ("restartPolicy", "hostname", "subdomain", "nodeName")
-_CHANGEABLE: Final = {"suspend", "cancel", "retries", "timeouts", "ttl_seconds_after_finished"}
-_CHANGEABLE_WHILE_SUSPENDED: Final = {"node_selector", "tolerations", "pod_template"}
+HASH_VERSION: Final = "v2:"
+"""Of what the template hash is made; goes up whenever another Slipway would make another hash of the same spec."""
+
+OPAQUE: Final = {"env", "env_from", "pod_template", "ray", "resources", "security_context", "volumes"}
+"""Fields with parts that no CEL rule can compare."""
+
+_LATE: Final = {name for name, field in SliceJobSpec.model_fields.items() if field.alias in CHANGEABLE_WHILE_SUSPENDED}
 
 
 @dataclass(frozen=True, slots=True)
-class Unacceptable(Exception):
+class InvalidSpec(Exception):
     """The job cannot be run as it is written."""
 
     reason: str
@@ -38,20 +54,28 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
     """The effective values of a spec.
 
     Raises:
-        Unacceptable: naming the field, its value and what is allowed.
+        InvalidSpec: naming the field, its value and what is allowed.
     """
     shape = shape_of(spec.accelerator) if spec.accelerator is not None else None
     port = (spec.coordinator.port if spec.coordinator else None) or settings.coordinator_port
-    _refuse_taken_port(spec, port)
-    _refuse_what_is_slipways(spec)
-    if spec.ray is not None and (problem := ray.problem(spec.ray, template_spec(spec), port)) is not None:
-        raise Unacceptable(*problem)
+    hosts = shape.hosts if shape else spec.hosts or 1
+    _refuse_too_many_pods(hosts, spec.most_slices, settings.max_pods)
+    template = template_spec(spec)
+    if (fault := malformed(template)) is not None:
+        raise InvalidSpec("InvalidPodTemplate", f"spec.podTemplate.spec.{fault}")
+    _refuse_taken_port(template, port)
+    _refuse_what_is_slipways(spec, template)
+    _refuse_reserved_environment(template)
+    if shape is not None:
+        _refuse_other_nodes(spec, template, shape)
+    if spec.ray is not None and (problem := ray.problem(spec.ray, template, port)) is not None:
+        raise InvalidSpec(*problem)
     grace = spec.termination_grace_period_seconds
     return Resolved(
         type=shape.type if shape else None,
         label=shape.label if shape else None,
         topology=shape.topology if shape else None,
-        hosts=shape.hosts if shape else spec.hosts or 1,
+        hosts=hosts,
         chips_per_host=shape.chips_per_host if shape else 0,
         coordinator_port=port,
         schedule_seconds=spec.timeouts.schedule_seconds or DEFAULT_SCHEDULE_SECONDS,
@@ -65,7 +89,7 @@ def shape_of(accelerator: Accelerator) -> accelerators.Shape:
     """The slice shape an accelerator names.
 
     Raises:
-        Unacceptable: with the nearest valid values.
+        InvalidSpec: with the nearest valid values.
     """
     asked = accelerator
     return _shape(asked.type, asked.generation, asked.topology, asked.chips_per_host, asked.label)
@@ -80,74 +104,116 @@ def _shape(
             kind, generation=generation, topology=topology, chips_per_host=chips_per_host, label=label
         )
     except accelerators.AcceleratorError as error:
-        raise Unacceptable("InvalidAccelerator", f"spec.accelerator: {error}") from error
+        raise InvalidSpec("InvalidAccelerator", f"spec.accelerator: {error}") from error
 
 
-def _refuse_taken_port(spec: SliceJobSpec, port: int) -> None:
-    for container in template_spec(spec).get("containers") or ():
-        for declared in container.get("ports") or ():
-            if declared.get("containerPort") == port:
-                raise Unacceptable(
-                    "PortTaken",
-                    f"spec.coordinator.port {port} is also a port of container {container.get('name')!r} in "
-                    "spec.podTemplate: choose another for one of them",
-                )
+def _refuse_too_many_pods(hosts: int, slices: int, allowed: int) -> None:
+    if hosts * slices > allowed:
+        raise InvalidSpec(
+            "TooManyPods",
+            f"spec.slices {slices} x {hosts} hosts of a slice = {hosts * slices} pods: a SliceJob has at most "
+            f"{allowed} pods",
+        )
 
 
-def _refuse_what_is_slipways(spec: SliceJobSpec) -> None:
-    template = template_spec(spec)
+def _refuse_taken_port(template: Body, port: int) -> None:
+    for container in template.get("containers", ()):
+        if any(declared["containerPort"] == port for declared in container.get("ports", ())):
+            raise InvalidSpec(
+                "PortTaken",
+                f"spec.coordinator.port {port} is also a port of container {container['name']!r} in "
+                "spec.podTemplate: choose another for one of them",
+            )
+
+
+def _refuse_what_is_slipways(spec: SliceJobSpec, template: Body) -> None:
     for field in _SLIPWAYS:
         if field in template:
-            raise Unacceptable(
+            raise InvalidSpec(
                 "ReservedField", f"spec.podTemplate.spec.{field} is set by Slipway for every pod: remove it"
             )
     if template.get("terminationGracePeriodSeconds") == 0:
-        raise Unacceptable(
+        raise InvalidSpec(
             "UnsafeGrace",
             "spec.podTemplate.spec.terminationGracePeriodSeconds 0 would take pods out of the API while their "
             "containers still run: use 1 or more",
         )
-    for container in template.get("containers") or ():
-        for variable in container.get("env") or ():
-            if container.get("name") == WORKER_CONTAINER and variable.get("name") in RESERVED_ENV:
-                raise Unacceptable(
-                    "ReservedEnvironment",
-                    f"spec.podTemplate.spec.containers[worker].env {variable['name']} is reserved: "
-                    "Slipway sets it for every host",
-                )
     metadata = spec.pod_template.metadata if spec.pod_template else None
     for label in metadata.labels if metadata else ():
         if label.startswith(f"{GROUP}/"):
-            raise Unacceptable(
+            raise InvalidSpec(
                 "ReservedLabel", f"spec.podTemplate.metadata.labels {label}: labels below {GROUP}/ are Slipway's"
             )
 
 
-def template_spec(spec: SliceJobSpec) -> dict[str, Any]:
+def _refuse_reserved_environment(template: Body) -> None:
+    workers = (one for one in template.get("containers", ()) if one["name"] == WORKER_CONTAINER)
+    for variable in (variable for worker in workers for variable in worker.get("env", ())):
+        if variable["name"] in RESERVED_ENV:
+            raise InvalidSpec(
+                "ReservedEnvironment",
+                f"spec.podTemplate.spec.containers[worker].env {variable['name']} is reserved: "
+                "Slipway sets it for every host",
+            )
+
+
+def _refuse_other_nodes(spec: SliceJobSpec, template: Body, shape: accelerators.Shape) -> None:
+    """No pod may select nodes on which its slice cannot be: it would wait for ever."""
+    assert spec.accelerator is not None
+    own = {NODE_ACCELERATOR: shape.label, NODE_TOPOLOGY: shape.topology, NODE_CHIPS: str(shape.chips_per_host)}
+    if spec.accelerator.spot:
+        own[NODE_SPOT] = "true"
+    given = {
+        "accelerator.nodeSelector": spec.accelerator.node_selector,
+        "nodeSelector": spec.node_selector,
+        "podTemplate.spec.nodeSelector": template.get("nodeSelector", {}),
+    }
+    for field, selector in given.items():
+        for label in own.keys() & selector.keys():
+            if selector[label] != own[label]:
+                raise InvalidSpec(
+                    "InvalidNodeSelector",
+                    f"spec.{field} {label}: {printable(str(selector[label]))!r} contradicts spec.accelerator, which "
+                    f"selects {own[label]!r}: remove it",
+                )
+
+
+def template_spec(spec: SliceJobSpec) -> Body:
     """The partial PodSpec of the pod template as JSON."""
     if spec.pod_template is None or spec.pod_template.spec is None:
         return {}
-    return spec.pod_template.spec.model_dump(by_alias=True, exclude_none=True)
+    content: Body = without_nulls(spec.pod_template.spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    return content
 
 
 def template_hash(spec: SliceJobSpec) -> str:
-    """Hash of what may not change after creation: catches changes below preserved fields that CEL cannot see.
+    """Hash of what CEL cannot compare: catches changes below preserved fields after creation.
 
     Two parts: what may never change, and what queues may inject while the job is suspended.
     """
-    injectable = _digest(spec, include=_CHANGEABLE_WHILE_SUSPENDED)
-    return f"{_digest(spec, exclude=_CHANGEABLE | _CHANGEABLE_WHILE_SUSPENDED)}-{injectable}"
+    return f"{HASH_VERSION}{_digest(spec, OPAQUE - _LATE)}-{_digest(spec, OPAQUE & _LATE)}"
 
 
-def _digest(spec: SliceJobSpec, **choice: set[str]) -> str:
-    content = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, **choice)  # type: ignore[arg-type]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+def _digest(spec: SliceJobSpec, fields: set[str]) -> str:
+    content = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include=fields)
+    return hashlib.sha256(json.dumps(without_nulls(content), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def changed_since(job: Job, resolved: Resolved) -> bool:
-    """Whether the spec differs from the one the job was accepted with, in what may not change now."""
+    """Whether the spec differs from the one the job was accepted with, in what may not change now.
+
+    The hash of another version of Slipway says nothing.
+    """
     accepted = job.status.resolved
-    if accepted is None or accepted.template_hash == resolved.template_hash:
+    if accepted is None or not accepted.template_hash.startswith(HASH_VERSION):
+        return False
+    if accepted.template_hash == resolved.template_hash:
         return False
     core, _, _ = accepted.template_hash.partition("-")
     return job.status.phase is not Phase.SUSPENDED or not resolved.template_hash.startswith(f"{core}-")
+
+
+def hash_to_keep(accepted: Resolved, resolved: Resolved) -> str:
+    """The hash of the accepted spec, made anew where another version of Slipway made it."""
+    mine = accepted.template_hash.startswith(HASH_VERSION)
+    return accepted.template_hash if mine else resolved.template_hash

@@ -1,12 +1,12 @@
-"""What the planner asks for. Data only: `slipway.cluster.apply` carries it out, and repeating any of it is harmless."""
+"""The actions of a plan, as data. `slipway.cluster.apply` carries them out; each may be repeated without harm."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from slipway.api.status import SliceJobStatus
-from slipway.planner.snapshot import Slot
+from slipway.api.status import Attempt, SliceJobStatus
+from slipway.planner.objects import Slot
 
 Body = dict[str, Any]
 """A Kubernetes object as JSON."""
@@ -14,23 +14,23 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Ask the API server, in a strict dry run, whether it would take these: one pod of each kind, and the Services."""
+    """Create these in a strict dry run: one pod of each kind, and the Services."""
 
     bodies: tuple[Body, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CreateObjects:
-    """Make what the pods need before them: host lists, a NetworkPolicy; those that are there are fine."""
+    """Create what must exist before the pods: host lists, a NetworkPolicy. Existing ones are kept."""
 
     bodies: tuple[Body, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CreateServices:
-    """Make the Services by which the pods of an attempt find each other; those that are there are fine.
+    """Create the Services that give the pods of an attempt their DNS names. Existing ones are kept.
 
-    They come after the pods: the control plane writes the addresses of a Service anew for each pod that appears.
+    They are created after the pods, because the control plane updates the EndpointSlices of a Service for each new pod.
     """
 
     attempt: int
@@ -39,67 +39,72 @@ class CreateServices:
 
 @dataclass(frozen=True, slots=True)
 class CreateToken:
-    """Make a Secret with a new random token; one that is there already is kept."""
+    """Create a Secret with a new random token. An existing one is kept."""
 
     body: Body
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """Make the worker pods of these slots; those that are there already are fine."""
+    """Create the pods of these slots. Existing ones are kept."""
 
     attempt: int
     slots: tuple[Slot, ...]
     pools: Mapping[int, str] = field(default_factory=dict)
-    """By slice: the node pool that the pods it has are pinned to, or "" for one that affinity finds.
+    """By slice: the node pool that its existing pods are pinned to, or "" for placement by affinity.
 
-    Slices that are not named may be pinned to free node pools. Slices without a slot here are named so that those that
-    affinity places keep out of their pools.
+    A slice that is missing here may be pinned to a free node pool. Slices without a missing pod are included, so that
+    slices with affinity avoid their node pools.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete the job's pods of one attempt by collection, by at least one request for each slice."""
+    """Delete the pods of one attempt with deletecollection, in at least one request for each slice."""
 
     attempt: int
     slices: tuple[int, ...]
     grace_seconds: int | None
-    """None leaves each pod its own."""
+    """None keeps the terminationGracePeriodSeconds of each pod."""
     ended_too: bool = False
-    """Also those that have ended; they hold no chips and are kept while somebody may want their logs."""
-    spared: tuple[Slot, ...] = ()
-    """Pods to be kept although their phase does not say yet that they have ended."""
+    """Whether to delete terminated pods too. They hold no chips, and are kept for their logs otherwise."""
+    except_slots: tuple[Slot, ...] = ()
+    """Pods to keep although their phase does not show yet that they have terminated."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForceDeletePod:
-    """Remove a pod whose node is gone, after a live look at the node shows that it is."""
+    """Force-delete a pod whose Node is gone, after a GET of the Node has shown that it is."""
 
     name: str
     uid: str
     node: str
     silence_will_do: bool = False
-    """Whether a node that is merely not ready counts as gone, as the job asked for at its own risk."""
+    """Whether a NotReady node counts as gone, because timeouts.unsafeSilentNodeSeconds is set."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookAtNodes:
-    """Ask for nodes of which no watch has shown whether they are there, or that they are others by now."""
+class Refresh:
+    """Read from the API server what a watch may not have shown. The next plan is made from the answers."""
 
-    names: tuple[str, ...]
-    attempt: int | None = None
-    """The ended attempt about whose unseen ends this asks; that it was asked is remembered."""
+    pods: bool = False
+    """List the job's pods."""
+    nodes: tuple[str, ...] = ()
+    """GET these Nodes."""
+    kubelets: tuple[str, ...] = ()
+    """GET the Leases of the kubelets of these nodes."""
 
 
 @dataclass(frozen=True, slots=True)
-class ListPods:
-    """Ask for the job's pods: a watch may lag without a sign, so that time has passed proves nothing by itself."""
+class KeepHistory:
+    """Add attempts that leave the status to the pages of the job's history; those that are there already are fine."""
+
+    attempts: tuple[Attempt, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete the finished job: its time to live is over."""
+    """Delete the finished job: ttlSecondsAfterFinished have passed."""
 
 
 Action = (
@@ -110,14 +115,14 @@ Action = (
     | CreatePods
     | DeletePods
     | ForceDeletePod
-    | LookAtNodes
-    | ListPods
+    | Refresh
+    | KeepHistory
     | DeleteJob
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class EventRecord:
     """An Event to record."""
 
     reason: str
@@ -127,8 +132,10 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The decision: write this status first, then act, then look again at `wake_at` at the latest."""
+    """The decision: write this status, then carry out the actions, then plan again at `wake_at` at the latest."""
 
     status: SliceJobStatus
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
+    before: tuple[Action, ...] = ()
+    """What has to be done before the status is written: it keeps what the status drops."""

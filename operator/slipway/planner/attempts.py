@@ -1,8 +1,8 @@
 """The life of an attempt: begun, running, ended, judged and charged. Each step is one write of the status.
 
-Between the end and the charge lies the fence: the cause is judged when nothing of the attempt can run any more, so
-that late evidence still counts, and the charge is made in the same write as the next attempt's beginning. An attempt
-is charged exactly once because only one that has an end and no cause can be.
+The cause of an ended attempt is judged when the job is clear to start: when no pod of an ended attempt may still run.
+So evidence that arrives late still counts. The charge and the beginning of the next attempt are one write. An attempt
+is charged exactly once, because only an attempt with an end and without a cause can be charged.
 """
 
 from collections.abc import Iterable
@@ -13,33 +13,47 @@ from typing import Final
 from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
 from slipway.planner import budgets, environment, fencing, placement, ray
-from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken, LookAtNodes
-from slipway.planner.causes import START_TIMEOUT, Evidence
+from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken, KeepHistory
+from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
+from slipway.planner.endings import CAPACITY_RELEASED, START_TIMEOUT, UNWITNESSED, Ending, ending_of, tries
+from slipway.planner.freshness import EVER, Step
+from slipway.planner.objects import HEAD, Pod, Slot
 from slipway.planner.observation import CREATING, intervals, waiting_for
 from slipway.planner.pods import config_maps, service
-from slipway.planner.snapshot import HEAD, WAITING_FOR_OLD, Pod, Rejection, Slot
+from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
-PINNING_TAKES: Final = 60
-"""Seconds: a job that is to be placed sooner has no time to find out that a node pool only looked free."""
-UNWITNESSED: Final = "Unwitnessed"
-MOST_DOUBTED: Final = 64
-"""Nodes asked for before a judgement, the first by name: one that died takes few along, and more would cost time."""
-_OLD_GO: Final = timedelta(seconds=1)
+MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
+"""Seconds. With a shorter timeouts.scheduleSeconds the job would time out before it tries another node pool."""
+MAX_NODE_READS: Final = 64
+"""At most this many Nodes, the first by name, are read again before an attempt ends or is charged."""
+BACKOFF: Final = "Backoff"
+PREDECESSOR_RETRY: Final = timedelta(seconds=1)
 
 
 def follow(draft: Draft) -> None:
-    """Take the newest attempt as far as what is seen allows, and begin the next one when its time has come."""
+    """Advance the newest attempt as far as the observation allows, and begin the next one when it is due."""
     if draft.active is not None:
         _follow_active(draft)
-    if draft.unjudged is not None and fencing.closed(draft) and not fencing.unknown_nodes(draft):
-        if nodes := _doubtful_nodes(draft, draft.unjudged):
-            draft.act(LookAtNodes(nodes, draft.unjudged.number))
-        else:
+    ended = draft.unjudged
+    if ended is not None and fencing.clear_to_start(draft) and not fencing.unknown_nodes(draft):
+        nodes = _doubtful_nodes(draft, ended)
+        if not _is_seen_whole(draft):
+            return
+        if not nodes or draft.may(Step.CHARGE, ended.end_time or draft.now, nodes):
             judge(draft)
     if draft.active is None and draft.unjudged is None and not draft.finished:
         begin_when_possible(draft)
+
+
+def _is_seen_whole(draft: Draft) -> bool:
+    """Whether all pods of the ended attempt are known.
+
+    Those that another process created may not have been seen, nor those whose creation got no answer.
+    """
+    late = draft.snapshot.known.creates_end
+    return (draft.seen.begun_by_this_process and late is EVER) or draft.may(Step.FOLLOW_ON, late)
 
 
 def _follow_active(draft: Draft) -> None:
@@ -57,26 +71,26 @@ def _follow_active(draft: Draft) -> None:
 
 
 def _end_once_sure(draft: Draft) -> None:
-    """End the attempt for what surely hit it, and list the pods if there is nothing that surely did.
+    """End the attempt for evidence that is certain. If none is, list the pods.
 
-    A pod on a machine that is gone may have succeeded before: pods and nodes come through different watches, and that
-    of the pods may be the one that lags.
+    A pod on a node that is gone may have succeeded before. Pods and Nodes are watched separately, and the watch of the
+    pods may lag.
     """
-    cause = first_cause(one for one in draft.seen.evidence if _is_sure(draft, one))
+    cause = first_cause([one for one in draft.seen.evidence if _is_sure(draft, one)])
     if cause is not None:
         _end(draft, cause)
-    else:
-        draft.list_pods()
 
 
 def _is_sure(draft: Draft, one: Evidence) -> bool:
+    if one.absent_since is not None:
+        return draft.may(Step.END_BY_ABSENCE, one.absent_since)
     pod = draft.seen.live.get((one.slice, one.host))
-    gone = draft.snapshot.machine_gone_since(pod) if pod is not None and not (pod.going or pod.ended) else None
-    return gone is None or draft.listed_since(gone)
+    gone = draft.snapshot.machine_gone_since(pod) if pod is not None and not (pod.terminating or pod.ended) else None
+    return gone is None or draft.may(Step.END_BY_NODE, gone)
 
 
 def _give_up_unwitnessed(draft: Draft) -> None:
-    """Begin anew, for which nobody is charged, once a list of the pods shows that they are really missing."""
+    """End the attempt uncharged once a list of the pods shows that they are missing."""
     attempt = draft.attempt
     if attempt is None or not draft.reached(attempt.start_time):
         return
@@ -103,16 +117,16 @@ def _succeed(draft: Draft) -> None:
 
 
 def _end(draft: Draft, cause: Evidence) -> None:
-    draft.update_attempt(end_time=draft.now, reason=cause.rule.reason, message=cause.message, root=root_of(cause))
+    draft.update_attempt(end_time=draft.now, reason=cause.ending.reason, message=cause.message, root=root_of(cause))
     draft.update(succeeded_hosts=intervals(draft.seen.succeeded))
     draft.look()
 
 
-def end_uncharged(draft: Draft, reason: str, message: str) -> None:
+def end_uncharged(draft: Draft, ending: Ending, message: str) -> None:
     """End the active attempt, if there is one, without charging it to any budget."""
     if draft.active is None:
         return
-    draft.update_attempt(end_time=draft.now, reason=reason, message=message, cause=Cause.UNCHARGED)
+    draft.update_attempt(end_time=draft.now, reason=ending.reason, message=message, cause=Cause.UNCHARGED)
     draft.status = budgets.charged(draft.status, Cause.UNCHARGED)
     draft.look()
 
@@ -127,17 +141,21 @@ def _record_running(draft: Draft) -> None:
 
 
 def _start_timeout(draft: Draft) -> Evidence | None:
-    """Evidence once the pods have been scheduled for too long without all of them running."""
+    """Evidence once timeouts.startSeconds have passed since the pods were scheduled and not all of them run."""
     if draft.seen.unscheduled or draft.seen.absent:
         return None
     late = sorted((slot, pod) for slot, pod in draft.seen.live.items() if not pod.started)
-    since = max((pod.bound_at for _, pod in late if pod.bound_at), default=None)
+    # A Ray head waits for the worker that was scheduled last, as programs wait for their peers.
+    since = max((pod.bound_at for pod in draft.seen.live.values() if pod.bound_at), default=None) if late else None
+    if since is not None and not draft.seen.begun_by_this_process:
+        # The Services without which the pods do not find each other may have been missing until now.
+        since = max(since, draft.snapshot.known.leading_since)
     if since is None or not _in_vain(draft, late, since):
         return None
     slot, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
     reason, words = waiting_for(pod)
     return Evidence(
-        rule=START_TIMEOUT,
+        ending=START_TIMEOUT,
         time=draft.now,
         message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; "
         f"{names.place_of(slot)} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
@@ -150,40 +168,42 @@ def _start_timeout(draft: Draft) -> Evidence | None:
 
 
 def _in_vain(draft: Draft, late: Iterable[tuple[Slot, Pod]], since: datetime) -> bool:
-    """Whether these pods had all the time there is to start, on machines that were well."""
+    """Whether these pods had startSeconds on ready nodes and did not start."""
     allowed, snapshot = timedelta(seconds=draft.resolved.start_seconds), draft.snapshot
     if not draft.reached(since + allowed):
         return False
     if not all(map(snapshot.machine_well, draft.seen.live.values())):
-        # What waits for a machine in trouble is judged when the control plane gives the machine up.
+        # The attempt ends when the control plane deletes the pods of the node that is not ready.
         return False
     back = max(filter(None, (snapshot.ready_since(pod) for _, pod in late)), default=since)
-    return draft.reached(max(since, back) + allowed)
+    due = max(since, back) + allowed
+    nodes = sorted({pod.spec.node_name for _, pod in late})[:MAX_NODE_READS] if snapshot.nodes_watched else ()
+    return draft.reached(due) and draft.may(Step.END_START, due, nodes)
 
 
 def _doubtful_nodes(draft: Draft, attempt: Attempt) -> tuple[str, ...]:
-    """Nodes to be asked for, once, before a failure is charged: their kubelets did not tell how pods of it ended.
+    """Nodes to read again before a failure is charged, because their kubelets did not report how a pod ended.
 
-    A machine that was replaced explains that, and the watch of the nodes may not have told yet.
+    The node may have been replaced, and the watch of the nodes may not have shown that yet.
     """
     snapshot = draft.snapshot
-    if snapshot.nodes_asked == attempt.number or not snapshot.nodes_watched:
+    if not snapshot.nodes_watched:
         return ()
-    unseen = [pod for pod in draft.seen.live.values() if pod.end_unseen]
-    unseen += [pod for pod in snapshot.vanished_of(attempt.number) if pod.end_unseen or not pod.ended]
+    unseen = [pod for pod in draft.seen.live.values() if pod.termination_unobserved]
+    unseen += [pod for pod in snapshot.vanished_of(attempt.number) if pod.termination_unobserved or not pod.ended]
     nodes = {pod.spec.node_name for pod in unseen if not snapshot.machine_gone(pod)} - {""}
     cause = _cause_so_far(draft) if nodes else None
-    return tuple(sorted(nodes)[:MOST_DOUBTED]) if cause is not None and cause.rule.outranked else ()
+    return tuple(sorted(nodes)[:MAX_NODE_READS]) if cause is not None and cause.ending.outranked else ()
 
 
 def judge(draft: Draft) -> None:
-    """Name the cause of the ended attempt for good, charge it, and see whether the job may try again."""
+    """Record the final cause of the ended attempt, charge it, and finish the job if a budget is used up."""
     cause = _cause_so_far(draft)
     if cause is None:
         draft.update_attempt(cause=Cause.FAILURE)
     else:
         draft.update_attempt(
-            cause=cause.rule.cause, reason=cause.rule.reason, message=cause.message, root=root_of(cause)
+            cause=cause.ending.cause, reason=cause.ending.reason, message=cause.message, root=root_of(cause)
         )
     charge = draft.status.attempts[0].cause or Cause.FAILURE
     draft.status = budgets.charged(draft.status, charge)
@@ -192,15 +212,15 @@ def judge(draft: Draft) -> None:
 
 
 def _cause_so_far(draft: Draft) -> Evidence | None:
-    """The first cause by what is seen and what was noted."""
+    """The first cause among the evidence seen now and the evidence recorded when the attempt ended."""
     attempt = draft.attempt
     assert attempt is not None
     fresh = {(one.slice, one.host): one for one in draft.seen.evidence}
     noted = recorded(attempt)
     if noted is None:
         return first_cause(fresh.values())
-    if noted.rule is START_TIMEOUT:
-        # It is about all pods that wait; what has hit the one it names since then is another matter.
+    if noted.ending is START_TIMEOUT:
+        # A start timeout is about every waiting pod. Later evidence of the pod it names is a separate cause.
         return first_cause((noted, *fresh.values()))
     place = (noted.slice, noted.host)
     if place not in fresh and _end_reported(draft, attempt, place):
@@ -210,14 +230,14 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
 
 
 def _end_reported(draft: Draft, attempt: Attempt, place: Slot) -> bool:
-    """Whether the kubelet has told how the worker of that place ended."""
+    """Whether the kubelet has reported how the worker at that place terminated."""
     pods = (*draft.snapshot.own_pods(), *(lost.pod for lost in draft.snapshot.vanished))
     ends = (pod.worker for pod in pods if (pod.attempt, pod.slot) == (attempt.number, place))
     return any(end is not None and end.terminated is not None for end in ends)
 
 
 def begin_when_possible(draft: Draft) -> None:
-    """Begin the next attempt unless something stands in its way; what does is noted for the status."""
+    """Begin the next attempt unless something blocks it. The reason is kept in `draft.blocked` for the status."""
     if draft.spec.suspend:
         return
     if draft.problem is not None:
@@ -226,32 +246,37 @@ def begin_when_possible(draft: Draft) -> None:
     if draft.seen.foreign:
         listed = ", ".join(sorted(pod.metadata.name for pod in draft.seen.foreign)[:3])
         draft.blocked = (
-            "WaitingForOldPods",
+            WAITING_FOR_OLD,
             f"{len(draft.seen.foreign)} pod(s) of an earlier job of this name must go first: {listed}",
         )
         return
-    if not fencing.closed(draft):
-        draft.blocked = ("WaitingForOldPods", f"{len(draft.seen.may_run)} pod(s) of ended attempts may still run")
+    if not fencing.clear_to_start(draft):
+        draft.blocked = (WAITING_FOR_OLD, f"{len(draft.seen.may_run)} pod(s) of ended attempts may still run")
+        return
+    if draft.attempt is not None and not _is_seen_whole(draft):
         return
     not_before = budgets.next_try(draft.status, draft.spec)
     if not_before is not None and draft.now < not_before:
         draft.wake(not_before)
-        released = draft.attempt is not None and draft.attempt.reason == budgets.CAPACITY_RELEASED
-        reason = budgets.CAPACITY_RELEASED if released else "Backoff"
+        reason = CAPACITY_RELEASED.reason if ending_of(draft.attempt) is CAPACITY_RELEASED else BACKOFF
         draft.blocked = (reason, f"the next attempt begins at {rfc3339(not_before)}")
         return
-    shrunk = draft.attempt is not None and draft.attempt.reason in (budgets.FEWER_SLICES, budgets.POOL_TAKEN)
-    if draft.status.phase is Phase.SUSPENDED:
-        # What was free before the pause says nothing about now.
-        shrunk = False
+    # After a suspension other nodes may be free, so the most slices are requested again.
+    shrunk = ending_of(draft.attempt).keeps_slices and draft.status.phase is not Phase.SUSPENDED
     _begin(draft, draft.granted if shrunk else draft.spec.most_slices)
 
 
 def _begin(draft: Draft, slices: int) -> None:
     number = 0 if draft.status.attempt is None else draft.status.attempt + 1
+    waits_on = draft.attempt is not None and not ending_of(draft.attempt).a_try
+    # Attempts without their slices are dropped, except the last: its ending decides how this one is placed.
+    earlier = (*draft.status.attempts[:1], *tries(draft.status.attempts[1:]))
+    if leaving := earlier[MAX_ATTEMPTS - 1 :]:
+        draft.before = (KeepHistory(leaving),)
     draft.update(
         attempt=number,
-        attempts=(Attempt(number=number, start_time=draft.now), *draft.status.attempts)[:MAX_ATTEMPTS],
+        attempts=(Attempt(number=number, start_time=draft.now), *earlier[: MAX_ATTEMPTS - 1]),
+        waiting_since=(draft.status.waiting_since if waits_on else None) or draft.now,
         succeeded_hosts=(),
         slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
         coordinator=environment.coordinator(draft.job, number, draft.resolved) if slices > 1 else None,
@@ -264,7 +289,7 @@ def _begin(draft: Draft, slices: int) -> None:
 
 
 def create(draft: Draft) -> None:
-    """Ask for what the active attempt lacks: its pods, and the Services by which they find each other."""
+    """Create what the active attempt lacks: its pods, and the Services that give them their names."""
     attempt, refused = draft.active, draft.snapshot.rejection
     if attempt is None:
         return
@@ -275,20 +300,20 @@ def create(draft: Draft) -> None:
     if not pods and not draft.seen.live:
         return
     if draft.snapshot.served != attempt.number and (refused is not None or not pods):
-        # After a refusal first of all: it may be a Service's name that was taken, and then no pod shall be made.
+        # After a rejection the Services come first: if the name of one is taken, no pod must be created.
         draft.act(CreateServices(attempt.number, services(draft)))
     draft.act(*pods)
 
 
 def _pause(draft: Draft, refused: Rejection) -> timedelta:
-    """How long to wait before asking again for what was refused; what has lost its owner goes by itself."""
-    return (
-        _OLD_GO if refused.reason == WAITING_FOR_OLD else timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
-    )
+    """How long to wait before creating again what was rejected. Orphans of an earlier job are garbage-collected."""
+    if refused.reason == WAITING_FOR_OLD:
+        return PREDECESSOR_RETRY
+    return timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
 
 
 def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
-    """What makes the pods that the attempt lacks, if now is the time, and before its first ones what they need."""
+    """The actions that create the missing pods, and before the first pods the objects that these need."""
     seen = draft.seen
     if attempt.running_time is not None or not seen.absent or seen.unwitnessed:
         return ()
@@ -297,30 +322,32 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         return ()
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
         return ()
-    if placement.has_pool_to_itself(draft.resolved) and not seen.begun_here and draft.snapshot.listed_at is None:
-        # What another process has pinned and no watch has shown yet would get siblings in another pool.
-        draft.list_pods()
+    if (
+        placement.has_pool_to_itself(draft.resolved)
+        and not seen.begun_by_this_process
+        and not draft.may(Step.CREATE_BESIDE)
+    ):
+        # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
         return ()
     before = () if seen.live else _surroundings(draft, attempt.number)
     return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))
 
 
 def _pools(draft: Draft) -> dict[int, str]:
-    """What is settled about the node pools of slices: they follow the pods they have, or the scheduler chooses."""
+    """By slice: the node pool of its existing pods, or "" where the scheduler chooses. Undecided slices are missing."""
     if not placement.has_pool_to_itself(draft.resolved):
         return {}
-    before = draft.status.attempts[1:2]
-    doubtful = bool(before) and before[0].reason in (budgets.POOL_TAKEN, budgets.CAPACITY_RELEASED)
+    doubtful = any(ending_of(before).scheduler_chooses for before in draft.status.attempts[1:2])
     settled = {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot != HEAD}
-    # A slice that waits keeps out of the pools that another process chose; it may wait for what we would choose now.
-    waited_for = not draft.seen.begun_here and "" in settled.values()
-    if doubtful or waited_for or draft.resolved.schedule_seconds < PINNING_TAKES:
+    # An unpinned slice avoids the pools that another process chose, and may be waiting for the pool chosen here.
+    waited_for = not draft.seen.begun_by_this_process and "" in settled.values()
+    if doubtful or waited_for or draft.resolved.schedule_seconds < MIN_SCHEDULE_SECONDS_FOR_PINNING:
         return dict.fromkeys(sorted({slot[0] for slot in draft.seen.absent if slot != HEAD}), "") | settled
     return settled
 
 
 def _surroundings(draft: Draft, number: int) -> tuple[Action, ...]:
-    """What has to be there before the first pod of an attempt."""
+    """The actions that create what must exist before the first pod of an attempt."""
     job = draft.job
     bodies = config_maps(job, number, draft.granted, draft.resolved)
     if draft.spec.ray is None:

@@ -1,29 +1,25 @@
-"""What an ended attempt costs, whether the job may try again, and when."""
+"""Which budget an ended attempt is charged to, whether another attempt may begin, and when."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, Result, SliceJobStatus
-from slipway.planner.causes import BY_REASON
+from slipway.planner.endings import Delay, ending_of, tries
 
 INFRASTRUCTURE_DELAYS: Final = (10, 20, 40, 80, 160, 300)
-"""Seconds before each new try on a repaired host that refuses pods; repairs take ten minutes, so six tries do."""
+"""Seconds before each next attempt after an infrastructure end. A repair takes ten minutes, which six attempts span."""
 
-UNCHARGED_DELAY: Final = 10
-"""Seconds after an attempt whose end nothing is charged for: without a budget only time bounds the restarts."""
+UNSTARTED_DELAYS: Final = (0, 10, 20, 40, 80, 160, 300)
+"""Seconds before each next attempt after attempts in a row that were preempted before every host ran.
 
-CAPACITY_RELEASED: Final = "CapacityReleased"
-"""An attempt that let go of slices it could not use, for the sake of an older job."""
+Without a delay, a controller that deletes new pods at once would cost an attempt each second.
+"""
 
-POOL_TAKEN: Final = "NodePoolTaken"
-"""An attempt with a slice that was pinned to a node pool in which somebody else was, or which lost a node."""
-
-FEWER_SLICES: Final = "FewerSlices"
-"""An attempt that ended because another acceptable number of slices fits."""
-
-NO_USE: Final = (CAPACITY_RELEASED, POOL_TAKEN, FEWER_SLICES)
-"""Reasons of attempts that ended because their slices were not to be had."""
+PAUSE_SECONDS: Final = 10
+"""Seconds after an uncharged end. No budget limits such attempts, so a delay has to."""
 
 _NAMES: Final = {
     Cause.FAILURE: "failed",
@@ -59,15 +55,14 @@ def count_of(status: SliceJobStatus, cause: Cause, spec: SliceJobSpec) -> str:
     failures, preemptions = limits(spec)
     if cause is Cause.FAILURE:
         return f"failure {status.failures} of {failures}"
-    if cause is Cause.UNCHARGED:
+    if cause is Cause.UNCHARGED or not cause.known:
         return "not charged"
     return f"preemption {status.preemptions} of {preemptions}"
 
 
 def verdict(status: SliceJobStatus, spec: SliceJobSpec) -> tuple[Phase, Result] | None:
-    """The final phase the last charged attempt leads to, or None when the job may try again."""
+    """The final phase after the last charged attempt, or None when another attempt may begin."""
     last = status.attempts[0]
-    rule = BY_REASON.get(last.reason or "")
     max_failures, max_preemptions = limits(spec)
     if status.preemptions >= max_preemptions:
         budget = _spent("maxPreemptions", max_preemptions, status, (Cause.PREEMPTION, Cause.INFRASTRUCTURE), spec)
@@ -75,8 +70,8 @@ def verdict(status: SliceJobStatus, spec: SliceJobSpec) -> tuple[Phase, Result] 
     if status.failures >= max_failures:
         budget = _spent("maxFailures", max_failures, status, (Cause.FAILURE,), spec)
         return Phase.FAILED, _result("FailureLimitExceeded", budget, last)
-    if rule is not None and rule.final:
-        return Phase.FAILED, _result(rule.reason, f"attempt {last.number} ended the job", last)
+    if ending_of(last).final:
+        return Phase.FAILED, _result(last.reason or "", f"attempt {last.number} ended the job", last)
     return None
 
 
@@ -97,35 +92,41 @@ def _spent(name: str, limit: int, status: SliceJobStatus, causes: tuple[Cause, .
 
 
 def next_try(status: SliceJobStatus, spec: SliceJobSpec) -> datetime | None:
-    """When the next attempt may begin; None for at once."""
-    if not status.attempts or status.attempts[0].end_time is None:
+    """When the next attempt may begin; None when there is no delay."""
+    last = status.attempts[0] if status.attempts else None
+    if last is None or last.end_time is None:
         return None
-    last, ended = status.attempts[0], status.attempts[0].end_time
-    if last.reason == CAPACITY_RELEASED and ended is not None:
-        return ended + timedelta(seconds=spec.retries.capacity_retry_seconds)
-    seconds = _delay(last.cause, last.reason, _in_a_row(status), spec)
-    return ended + timedelta(seconds=seconds) if seconds and ended else None
+    seconds = _delay(last, tries(status.attempts), spec)
+    return last.end_time + timedelta(seconds=seconds) if seconds else None
 
 
-def _delay(cause: Cause | None, reason: str | None, in_a_row: int, spec: SliceJobSpec) -> int:
-    if cause is Cause.INFRASTRUCTURE:
-        return INFRASTRUCTURE_DELAYS[min(in_a_row, len(INFRASTRUCTURE_DELAYS)) - 1]
-    if cause is Cause.UNCHARGED:
-        return UNCHARGED_DELAY if reason in BY_REASON else 0
-    if cause is Cause.FAILURE:
-        backoff = spec.retries.backoff
-        return min(backoff.max_seconds, backoff.initial_seconds << min(in_a_row - 1, 20))
-    return 0
+def _delay(last: Attempt, recent: list[Attempt], spec: SliceJobSpec) -> int:
+    match ending_of(last).delay:
+        case Delay.BACKOFF:
+            backoff = spec.retries.backoff
+            in_a_row = _in_a_row(recent, lambda one: one.cause is Cause.FAILURE)
+            return min(backoff.max_seconds, backoff.initial_seconds << min(in_a_row - 1, 20))
+        case Delay.STARTED:
+            return _nth(UNSTARTED_DELAYS, _in_a_row(recent, _preempted_before_it_ran))
+        case Delay.REPAIR:
+            return _nth(INFRASTRUCTURE_DELAYS, _in_a_row(recent, lambda one: one.cause is Cause.INFRASTRUCTURE))
+        case Delay.PAUSE:
+            return PAUSE_SECONDS
+        case Delay.CAPACITY:
+            # The older job looks for quota once in this time, and must find it free.
+            return 2 * spec.retries.capacity_retry_seconds
+        case Delay.NONE:
+            return 0
 
 
-def _in_a_row(status: SliceJobStatus) -> int:
-    """How many of the newest attempts ended for the same cause, those that never came to run left aside."""
-    cause = status.attempts[0].cause
-    count = 0
-    for attempt in status.attempts:
-        if attempt.reason in NO_USE:
-            continue
-        if attempt.cause is not cause:
-            break
-        count += 1
-    return count
+def _preempted_before_it_ran(attempt: Attempt) -> bool:
+    return attempt.cause is Cause.PREEMPTION and attempt.running_time is None
+
+
+def _nth(delays: tuple[int, ...], in_a_row: int) -> int:
+    return delays[min(in_a_row, len(delays)) - 1]
+
+
+def _in_a_row(recent: list[Attempt], alike: Callable[[Attempt], bool]) -> int:
+    """How many of the newest attempts are alike, the last one at least."""
+    return max(1, sum(1 for _ in takewhile(alike, recent)))

@@ -1,37 +1,54 @@
-"""Waiting for nodes: the pods stay pending, for autoscalers need to see them, and nothing is charged."""
+"""Waiting for nodes. The pods stay Pending, because autoscalers add nodes for Pending pods. Nothing is charged."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
-from slipway.api.status import Attempt, Phase, Result, SliceCounts
+from slipway.api.status import Attempt, ConditionType, Phase, Result, SliceCounts
 from slipway.planner import attempts
+from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.attempts import end_uncharged, finish
-from slipway.planner.budgets import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN
 from slipway.planner.draft import Draft
-from slipway.planner.observation import waiting_for
-from slipway.planner.snapshot import HEAD
+from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT, tries
+from slipway.planner.nodes import Node
+from slipway.planner.objects import HEAD
+from slipway.planner.observation import UNSCHEDULABLE, waiting_for
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job
 
-UNSCHEDULABLE: Final = "Unschedulable"
 GATED: Final = "SchedulingGated"
-ROOM_APPEARS: Final = timedelta(seconds=10)
-"""Within this time the scheduler has heard of pods and nodes that Slipway has heard of."""
+NODES: Final = "nodes"
+QUOTA: Final = "quota"
+LONGEST_HOLD: Final = 6
+"""How often the time is doubled for which a job holds what it cannot use, each time that it gave it up in vain."""
+SCHEDULER_SETTLES: Final = timedelta(seconds=10)
+"""Within this time the scheduler has observed the pods and Nodes that Slipway has observed."""
+
+
+def waits_for(job: Job) -> str:
+    """What a job waits for that another could release: `nodes`, `quota`, or nothing."""
+    if job.status.phase is not Phase.WAITING_FOR_CAPACITY:
+        return ""
+    known = {one.type: one.reason for one in job.status.conditions}
+    reason = known.get(ConditionType.CAPACITY_AVAILABLE)
+    return "" if reason == POD_REJECTED else QUOTA if reason == QUOTA_EXCEEDED else NODES
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What the pods of an attempt wait for."""
+    """Why the pods of an attempt are not all created and scheduled."""
 
     phase: Phase
     reason: str
     """One CamelCase word."""
     message: str
-    """In the words of whoever refused them."""
+    """The message of the scheduler or of the API server."""
 
 
 def shortage(draft: Draft) -> Shortage | None:
-    """What keeps pods of the active attempt from being created or placed."""
+    """Why pods of the active attempt are not created or not scheduled; None when nothing holds them up."""
     attempt = draft.active
     if attempt is None or attempt.running_time is not None:
         return None
@@ -52,57 +69,81 @@ def shortage(draft: Draft) -> Shortage | None:
 
 
 def wait(draft: Draft) -> None:
-    """Count the looks for missing capacity and give up when the longest wait is over."""
+    """Count the checks for capacity, and end the attempt or the job when it has waited long enough."""
     attempt, short = draft.active, shortage(draft)
     if attempt is None or attempt.running_time is not None or _gave_up(draft, attempt, short):
         return
     if short is None or short.phase is not Phase.WAITING_FOR_CAPACITY:
         return
     every = timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
-    last = draft.status.capacity_look_time
     if refused := _refused_pools(draft, attempt):
-        if draft.reached(min(refused.values()) + ROOM_APPEARS):
+        if draft.reached(min(refused.values()) + SCHEDULER_SETTLES):
             _leave_pools(draft, refused, short)
         return
-    if last is not None and draft.now >= last + every and (fewer := _fewer(draft)):
-        if draft.reached(last + every):
+    if fewer := _fewer(draft):
+        if draft.reached(_last_progress(draft, attempt) + every):
             _take(draft, fewer)
         return
-    if _should_let_go(draft, every):
-        _let_go(draft)
+    held_until = _last_progress(draft, attempt) + every * 2 ** _given_up(draft)
+    if draft.now < held_until:
+        draft.wake(held_until)
+    elif _stuck(draft) and draft.reached(held_until):
+        _release_capacity(draft)
         return
-    if last is None or draft.now >= last + every:
-        draft.update(capacity_look_time=draft.now, capacity_waits=draft.status.capacity_waits + 1)
-        last = draft.now
-    draft.wake(last + every)
+    _count_looks(draft, every)
+
+
+def _count_looks(draft: Draft, every: timedelta) -> None:
+    """Add the checks that were due since the last one counted. They are written with the next change of the status."""
+    last = draft.status.capacity_look_time
+    looks = 1 if last is None else (draft.now - last) // every
+    counted = draft.now if last is None else last + looks * every
+    if looks > 0:
+        draft.update(capacity_look_time=counted, capacity_waits=draft.status.capacity_waits + looks)
+    draft.wake(counted + every)
+
+
+def _given_up(draft: Draft) -> int:
+    """How often the job has released what it held since its last attempt that ran, or since its beginning."""
+    ran = tries(draft.status.attempts[1:])
+    numbers = (draft.status.attempt or 0) - (ran[0].number if ran else -1) - 1
+    return min(numbers, LONGEST_HOLD)
+
+
+def _last_progress(draft: Draft, attempt: Attempt) -> datetime:
+    """When a pod of the attempt was last bound to a node."""
+    times = (pod.bound_at for pod in draft.seen.live.values() if pod.spec.node_name)
+    return max((attempt.start_time, *(moment for moment in times if moment is not None)))
 
 
 def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
-    deadline = attempt.start_time + timedelta(seconds=draft.resolved.schedule_seconds)
-    if not (short or draft.seen.unscheduled) or not draft.reached(deadline):
+    since = draft.status.waiting_since or attempt.start_time
+    if not (short or draft.seen.unscheduled) or not draft.reached(
+        since + timedelta(seconds=draft.resolved.schedule_seconds)
+    ):
         return False
     words = short.message if short else f"{len(draft.seen.unscheduled)} pods are not scheduled"
     message = f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}"
-    end_uncharged(draft, "ScheduleTimeout", message)
-    finish(draft, Phase.FAILED, Result(reason="ScheduleTimeout", message=message))
+    end_uncharged(draft, SCHEDULE_TIMEOUT, message)
+    finish(draft, Phase.FAILED, Result(reason=SCHEDULE_TIMEOUT.reason, message=message))
     return True
 
 
 def _placed(draft: Draft) -> int:
-    """Slices of which every pod has its node."""
+    """How many slices have a node for every pod."""
     missing = {pod.slot[0] for pod in draft.seen.unscheduled} | {slot[0] for slot in draft.seen.absent}
     return draft.granted - len(missing - {HEAD[0]})
 
 
 def _fewer(draft: Draft) -> int:
-    """The most acceptable slices that have found their nodes; 0 when that would not be fewer, or none."""
+    """The largest acceptable number of slices that have their nodes; 0 if it is not smaller than the present number."""
     placed = _placed(draft)
     fitting = max((one for one in draft.spec.acceptable_slices if one <= placed), default=0)
     return fitting if fitting < draft.granted else 0
 
 
 def _take(draft: Draft, fewer: int) -> None:
-    """Start again with fewer slices."""
+    """Begin an attempt with fewer slices."""
     message = f"{_placed(draft)} of {draft.granted} slices found nodes: starting with {fewer}"
     draft.update(slices=SliceCounts(requested=draft.spec.most_slices, granted=fewer))
     end_uncharged(draft, FEWER_SLICES, message)
@@ -110,7 +151,7 @@ def _take(draft: Draft, fewer: int) -> None:
 
 
 def _refused_pools(draft: Draft, attempt: Attempt) -> dict[str, datetime]:
-    """The node pools that slices are pinned to and in which the scheduler finds no room, and since when."""
+    """Node pools that slices are pinned to and in which the scheduler finds no room, with the time it said so."""
     found: dict[str, datetime] = {}
     for pod in draft.seen.unscheduled:
         refused, pool = pod.condition("PodScheduled", "False"), pod.metadata.labels.node_pool
@@ -121,37 +162,71 @@ def _refused_pools(draft: Draft, attempt: Attempt) -> dict[str, datetime]:
 
 
 def _leave_pools(draft: Draft, refused: Iterable[str], short: Shortage) -> None:
-    """Begin anew, with pods for which the scheduler chooses."""
+    """Begin an attempt whose node pools the scheduler chooses."""
     pools = ", ".join(sorted(refused)[:3])
     message = f"no room in {pools}, though it looked free; the scheduler chooses for the next attempt: {short.message}"
     end_uncharged(draft, POOL_TAKEN, message)
     attempts.begin_when_possible(draft)
 
 
-def _should_let_go(draft: Draft, after: timedelta) -> bool:
-    """Whether the job holds capacity that it cannot use and that an older job waits for.
+def _stuck(draft: Draft) -> bool:
+    """Whether the job holds nodes or quota that it cannot use alone and that an older job can use.
 
-    Two jobs that each hold a part of what both need would wait for ever; the younger one gives way.
+    Two jobs that each hold a part of what both need would wait for ever; the younger one gives way. A slice may also
+    be divided in a way that leaves no room for the rest of it.
     """
-    bound = [pod.condition("PodScheduled") for pod in draft.seen.live.values() if pod.spec.node_name]
-    times = [one.last_transition_time for one in bound if one is not None and one.last_transition_time is not None]
-    stuck = draft.seen.unscheduled and (draft.snapshot.older_waits or _split(draft))
-    return bool(times and stuck) and draft.reached(max(times) + after)
+    refused = draft.snapshot.rejection
+    lacks_quota = refused is not None and refused.reason == QUOTA_EXCEEDED and bool(draft.seen.absent)
+    return bool(draft.seen.unscheduled or lacks_quota) and (_split(draft) or _rival(draft) is not None)
+
+
+def _rival(draft: Draft) -> Job | None:
+    """The oldest older job that waits for something that this job holds."""
+    held = _held_slices(draft)
+    return next((job for job in draft.snapshot.rivals if _gains(draft, job, held)), None)
+
+
+def _held_slices(draft: Draft) -> list[list[Node]]:
+    """The known Nodes of each slice that has pods on some."""
+    slices: dict[int, list[Node]] = {}
+    for slot, pod in draft.seen.live.items():
+        node = draft.snapshot.nodes.get(pod.spec.node_name)
+        if node is not None and slot != HEAD:
+            slices.setdefault(slot[0], []).append(node)
+    return list(slices.values())
+
+
+def _gains(draft: Draft, job: Job, held: list[list[Node]]) -> bool:
+    """Whether what this job holds would bring that job nearer to all its slices, as far as is known."""
+    if waits_for(job) == QUOTA:
+        return job.namespace == draft.job.namespace and bool(draft.seen.live)
+    if not draft.snapshot.nodes_watched:
+        # Whether they are of use to it nobody can see; the two jobs would wait for each other for ever otherwise.
+        return any(pod.spec.node_name for pod in draft.seen.live.values())
+    try:
+        factory = PodFactory(job, draft.snapshot.settings)
+    except (InvalidSpec, ValueError):
+        return False
+    if not any(factory.suits(node) for nodes in held for node in nodes):
+        return False
+    # A node may run several pods of a CPU job, so the number of nodes does not matter.
+    enough = factory.least_nodes
+    return not enough or sum(1 for _ in islice(filter(factory.suits, draft.snapshot.nodes.values()), enough)) == enough
 
 
 def _split(draft: Draft) -> bool:
-    """Whether a slice stands in a node pool that has no room for the rest of it: there it waits for ever."""
+    """Whether some pods of a slice are bound and others found no room in the same node pool."""
     if draft.resolved.type is None:
         return False
     waiting = {pod.slot[0] for pod in draft.seen.unscheduled}
     return any(pod.spec.node_name and slot[0] in waiting for slot, pod in draft.seen.live.items())
 
 
-def _let_go(draft: Draft) -> None:
-    held = len(draft.seen.live) - len(draft.seen.unscheduled)
-    older = draft.snapshot.older_waits
-    message = f"{held} of {len(draft.seen.wanted)} hosts had nodes and the rest did not come" + (
-        ", while an older job waits for the same kind of slice: it goes first" if older else ": trying other node pools"
+def _release_capacity(draft: Draft) -> None:
+    held, older = len(draft.seen.live) - len(draft.seen.unscheduled), _rival(draft)
+    why = (
+        f"the older job {older.namespace}/{older.name} waits for {waits_for(older)}" if older else "trying other pools"
     )
+    message = f"{held} of {len(draft.seen.wanted)} hosts had nodes, and the job could not start: {why}"
     end_uncharged(draft, CAPACITY_RELEASED, message)
     attempts.begin_when_possible(draft)

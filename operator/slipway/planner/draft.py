@@ -1,36 +1,43 @@
-"""The decision while it is being made: what the rules read and what they write to."""
+"""The plan while it is being made: the input of the rules, and the status and actions that they build."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Resolved, SliceJobStatus
-from slipway.planner.acceptance import Unacceptable
-from slipway.planner.actions import Action, ListPods
+from slipway.planner.acceptance import InvalidSpec
+from slipway.planner.actions import Action, Refresh
+from slipway.planner.freshness import EVER, NODES, PODS, Step, is_recent, needed_since
 from slipway.planner.observation import Observation, observe, parse_intervals
 from slipway.planner.snapshot import Job, Snapshot
 
-FRESH: Final = timedelta(seconds=10)
-"""How old a list of the pods may be on which a decision is made that only time has brought."""
+READ_AGAIN: Final = timedelta(seconds=10)
+"""How long to wait before a Node is read again whose last answer settled nothing."""
 
 
 @dataclass(slots=True)
 class Draft:
-    """One decision in the making; lives as long as one call of `plan`."""
+    """One plan in the making; exists during one call of `plan`."""
 
     snapshot: Snapshot
     spec: SliceJobSpec
     resolved: Resolved
     now: datetime
     status: SliceJobStatus
-    problem: Unacceptable | None = None
-    """Why no further attempt can be made although earlier ones were."""
+    problem: InvalidSpec | None = None
+    """Why no further attempt can begin although earlier ones did."""
     seen: Observation = field(init=False)
     actions: list[Action] = field(default_factory=list)
+    before: tuple[Action, ...] = ()
+    """What is to be done before the status is written."""
     wake_at: datetime | None = None
+    refresh_pods: bool = False
+    refresh_nodes: set[str] = field(default_factory=set)
+    refresh_kubelets: set[str] = field(default_factory=set)
     blocked: tuple[str, str] | None = None
-    """Reason and message of what keeps the next attempt, or its pods, from being made."""
+    """Reason and message of what blocks the next attempt, or the creation of its pods."""
 
     def __post_init__(self) -> None:
         self.look()
@@ -66,10 +73,10 @@ class Draft:
     @property
     def finished(self) -> bool:
         """Whether the job has reached its final phase."""
-        return self.status.phase is not None and self.status.phase.final
+        return self.status.final
 
     def look(self) -> None:
-        """Sort the pods anew, as the newest attempt asks."""
+        """Sort the pods again, by the newest attempt."""
         done = parse_intervals(self.status.succeeded_hosts)
         self.seen = observe(self.snapshot, self.attempt, self.resolved, self.granted, done, self.now)
 
@@ -83,32 +90,51 @@ class Draft:
         self.update(attempts=(newest.model_copy(update=changes), *older))
 
     def act(self, *actions: Action) -> None:
-        """Ask for something to be done once the status is written."""
+        """Add actions to carry out after the status is written."""
         self.actions.extend(actions)
 
     def reached(self, due: datetime) -> bool:
-        """Whether that time has come and the pods are known as they were then; if not, sees to it that they will be.
+        """Whether that time has come and the pods were listed since; if not, they are listed.
 
-        The watch may lag: what a timer waits for may have happened unseen.
+        The event that a timer waits for may have happened before the watch shows it.
         """
         if self.now < due:
             self.wake(due)
             return False
-        if self.listed_since(max(due, self.now - FRESH)):
-            return True
-        self.list_pods()
-        return False
+        return self.may(Step.END_BY_TIME, due)
 
-    def listed_since(self, moment: datetime) -> bool:
-        """Whether the pods were listed then, or later."""
-        return self.snapshot.listed_at is not None and self.snapshot.listed_at >= moment
+    def may(self, step: Step, event: datetime = EVER, nodes: Iterable[str] = ()) -> bool:
+        """Whether the reads that a step needs after that event were made; those that are missing are requested."""
+        known = self.snapshot.known
+        if event > self.now:
+            # Another server's clock is ahead; no answer could be recent enough yet.
+            self.wake(event)
+            return False
+        listed = step not in PODS or is_recent(PODS[step], known, event, self.now)
+        stale: set[str] = set()
+        if step in NODES:
+            since = needed_since(NODES[step], known, event)
+            stale = {name for name in nodes if known.nodes_as_of.get(name, EVER) < since}
+        self.refresh_pods |= not listed
+        self.refresh_nodes |= stale
+        return listed and not stale
 
-    def list_pods(self) -> None:
-        """Ask for the job's pods, once, for what no watch may have shown."""
-        if ListPods() not in self.actions:
-            self.act(ListPods())
+    def look_for(self, nodes: Iterable[str]) -> None:
+        """Request reads of Nodes whose existence no watch has shown."""
+        for name in nodes:
+            again = self.snapshot.known.nodes_as_of.get(name, EVER)
+            if again is EVER or again + READ_AGAIN <= self.now:
+                self.refresh_nodes.add(name)
+            else:
+                self.wake(again + READ_AGAIN)
+
+    @property
+    def refresh(self) -> tuple[Refresh, ...]:
+        """What has to be read before the next plan."""
+        asked = Refresh(self.refresh_pods, tuple(sorted(self.refresh_nodes)), tuple(sorted(self.refresh_kubelets)))
+        return (asked,) if asked != Refresh() else ()
 
     def wake(self, at: datetime) -> None:
-        """Ask to look again at that time at the latest."""
+        """Plan again at that time at the latest."""
         if self.wake_at is None or at < self.wake_at:
             self.wake_at = at

@@ -1,4 +1,4 @@
-"""The environment of a worker: who it is, who its peers are, where they meet.
+"""The environment variables of a worker: its place, its peers, the coordinator.
 
 Slice-wide values are the same on all hosts of a slice, host values differ. Names and conditions follow GKE's TPU
 plug-ins, libtpu, JAX and Ray, so that programs written for any of them find what they look for.
@@ -14,7 +14,7 @@ UNKNOWN: Final = "EMPTY"
 """What TPU programs expect where a name cannot be known before scheduling."""
 
 LONGEST_INLINE_LIST: Final = 32
-"""Hosts up to which the host list stands in each pod; longer ones stand once in a ConfigMap."""
+"""Up to this number of hosts the host list is in each pod; a longer one is in a ConfigMap."""
 
 HOSTNAMES_KEY: Final = "hostnames"
 PROCESS_ADDRESSES_KEY: Final = "processAddresses"
@@ -29,7 +29,7 @@ def literal(name: str, value: object) -> Variable:
 
 
 def coordinator(job: Job, attempt: int, resolved: Resolved) -> Coordinator:
-    """Where the hosts of this attempt meet: host 0 of slice 0, by a name known before any pod exists."""
+    """The coordinator of this attempt: host 0 of slice 0, by a DNS name that is known before any pod exists."""
     address = f"{names.hostname(attempt, 0, 0)}.{job.name}.{job.namespace}.svc"
     return Coordinator(address=address, port=resolved.coordinator_port)
 

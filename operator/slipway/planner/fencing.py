@@ -1,65 +1,71 @@
-"""No pod of an attempt is made while a pod of an earlier one may still run.
+"""Clear to start: no pod of an attempt is created while a pod of an ended attempt may still run.
 
-Two attempts at once would write the same checkpoint. So the old pods are asked to go, only a dead machine's pods are
-forced, and a node that merely fell silent keeps the fence closed: its containers may still be writing.
+Two attempts at once would write the same checkpoint. So the old pods are deleted, and force-deleted only if their node
+is proven dead. On a node that is merely NotReady containers may still write, and the job is not clear to start.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
 
 from slipway.api import names
-from slipway.api.status import Cause
-from slipway.planner.actions import DeletePods, ForceDeletePod, LookAtNodes
-from slipway.planner.budgets import NO_USE
+from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.draft import Draft
-from slipway.planner.snapshot import Pod
+from slipway.planner.endings import ending_of
+from slipway.planner.objects import Pod
 
+RENEWALS: Final = 4
+"""How often a kubelet renews its Lease in the time for which it holds."""
+ROLE_AGAIN: Final = timedelta(seconds=60)
+"""When a Lease is read again that the operator's role did not let it read."""
+LATE: Final = timedelta(seconds=2)
+"""How late a renewal may be."""
 OVERDUE: Final = timedelta(seconds=30)
-"""How much longer than its grace a pod may take to go before people are told."""
+"""How much longer than its grace period a pod may take to terminate before CleanupPending is True."""
 
 
-def closed(draft: Draft) -> bool:
-    """Whether no pod of an ended attempt may still run."""
+def clear_to_start(draft: Draft) -> bool:
+    """Whether the job is clear to start: no pod of an ended attempt may still run."""
     return not draft.seen.may_run
 
 
 def unknown_nodes(draft: Draft) -> tuple[str, ...]:
-    """Nodes of which it is not known whether they are there, of pods whose end they may explain, or that may run."""
+    """Unknown Nodes of pods that may still run, or whose end the state of the Node may explain."""
     if draft.finished:
         return draft.snapshot.unknown_nodes(draft.seen.may_run)
-    strays = (pod for pod in draft.seen.strays if pod.may_run)
+    stale_attempt_pods = (pod for pod in draft.seen.stale_attempt_pods if pod.may_run)
     gone = draft.snapshot.vanished_of(draft.unjudged.number) if draft.unjudged is not None else ()
-    return draft.snapshot.unknown_nodes(chain(draft.seen.live.values(), strays, gone))
+    return draft.snapshot.unknown_nodes(chain(draft.seen.live.values(), stale_attempt_pods, gone))
 
 
-def clear(draft: Draft) -> None:
-    """Ask for the deletion of every pod that has no place in the current attempt."""
+def delete_stale_pods(draft: Draft) -> None:
+    """Delete every pod that does not belong to the current attempt."""
     wanted = set() if draft.active is None else {pod.metadata.uid for pod in draft.seen.live.values()}
     unwanted = [pod for pod in draft.seen.may_run if pod.metadata.uid not in wanted]
     draft.act(*(_force(pod) for pod in unwanted if _machine_gone(draft, pod)))
     if draft.spec.timeouts.unsafe_silent_node_seconds is not None:
         draft.act(*(_force(pod, silent=True) for pod in unwanted if _given_up(draft, pod)))
-    asked = draft.snapshot.asked_to_go
+    asked = draft.snapshot.pending_deletions
     waiting = [
-        pod for pod in unwanted if not pod.going and pod.metadata.uid not in asked and not _ends_by_itself(draft, pod)
+        pod
+        for pod in unwanted
+        if not pod.terminating and pod.metadata.uid not in asked and not _ends_by_itself(draft, pod)
     ]
     stopped = {pod.metadata.uid for pod in waiting}
     ending = [pod for pod in unwanted if pod.ending and pod.metadata.uid not in stopped]
     draft.act(*_deletions(waiting, _grace(draft), ended_too=False, ending=ending))
     draft.act(*_deletions(_outdated(draft), None, ended_too=True))
-    if unknown := unknown_nodes(draft):
-        draft.act(LookAtNodes(unknown))
+    draft.look_for(unknown_nodes(draft))
 
 
 def _ends_by_itself(draft: Draft, pod: Pod) -> bool:
-    """Whether its kubelet is about to end it, for its program or driver has ended; so its log stays readable.
+    """Whether the kubelet is about to set the final phase, because the program or the driver has terminated.
 
-    Of a head pod the kubelet stops Ray first.
+    Such a pod is not deleted, so that its log stays readable. In a head pod the kubelet first terminates Ray.
     """
     end = pod.worker.terminated if pod.worker is not None and (pod.is_head or pod.ending) else None
-    if end is None or end.finished_at is None or pod.crashed or draft.snapshot.machine_gone(pod):
+    if end is None or end.finished_at is None or pod.ray_crashed or draft.snapshot.machine_gone(pod):
         return False
     due = end.finished_at + timedelta(seconds=0 if pod.ending else draft.resolved.grace_period_seconds) + OVERDUE
     if draft.now < due:
@@ -68,26 +74,24 @@ def _ends_by_itself(draft: Draft, pod: Pod) -> bool:
 
 
 def _outdated(draft: Draft) -> list[Pod]:
-    """Ended pods nobody wants to read any more: those before the last attempt that has ended."""
+    """Terminated pods of attempts before the last ended one. Only the logs of the last one are kept."""
     attempt = draft.attempt
     if attempt is None:
         return []
     keep_from = attempt.number - 1 if draft.active else attempt.number
-    asked = draft.snapshot.asked_to_go
+    asked = draft.snapshot.pending_deletions
     return [
         pod
-        for pod in draft.seen.strays
-        if pod.ended and not pod.going and pod.attempt < keep_from and pod.metadata.uid not in asked
+        for pod in draft.seen.stale_attempt_pods
+        if pod.ended and not pod.terminating and pod.attempt < keep_from and pod.metadata.uid not in asked
     ]
 
 
 def _grace(draft: Draft) -> int | None:
-    """Peers of a broken attempt cannot make progress and get little time; a stop on request gets each pod's own."""
-    attempt = draft.attempt
-    on_request = attempt is not None and attempt.cause is Cause.UNCHARGED and attempt.reason not in NO_USE
-    if attempt is None or on_request or draft.finished:
+    """Seconds for pods of a broken attempt, which cannot make progress; None lets each pod keep its own period."""
+    if draft.attempt is None or draft.finished or ending_of(draft.attempt).pods_own_grace:
         return None
-    # A job stored when 0 was still allowed may hold it; 0 would take its pods out of the API while they run.
+    # An old job may still have 0. It would remove the pods from the API server while their containers run.
     return max(1, draft.spec.retries.grace_period_seconds)
 
 
@@ -99,24 +103,68 @@ def _deletions(
         slices.setdefault(pod.attempt, set()).add(pod.slot[0])
     deletions = []
     for attempt, indices in sorted(slices.items()):
-        spared = sorted(pod.slot for pod in ending if pod.attempt == attempt and pod.slot[0] in indices)
-        deletions.append(DeletePods(attempt, tuple(sorted(indices)), grace, ended_too, tuple(spared)))
+        except_slots = sorted(pod.slot for pod in ending if pod.attempt == attempt and pod.slot[0] in indices)
+        deletions.append(DeletePods(attempt, tuple(sorted(indices)), grace, ended_too, tuple(except_slots)))
     return deletions
 
 
 def _machine_gone(draft: Draft, pod: Pod) -> bool:
-    node = draft.snapshot.nodes.get(pod.spec.node_name)
-    if node is None:
-        return draft.snapshot.machine_gone(pod)
-    # A younger node of that name has a kubelet that obeys a plain deletion, and that may have started the pod anew.
-    return node.taint(names.TAINT_OUT_OF_SERVICE) is not None
+    """Whether it is proven that no container of the pod runs: its node is out of service, or gone with its kubelet.
+
+    A deleted Node object alone proves nothing. If the Node was created again, its kubelet carries out an ordinary
+    deletion, and may have restarted the pod's containers.
+    """
+    name = pod.spec.node_name
+    node = draft.snapshot.nodes.get(name)
+    if node is not None:
+        return node.taint(names.TAINT_OUT_OF_SERVICE) is not None
+    lost = draft.snapshot.lost_nodes.get(name)
+    if lost is None or not draft.snapshot.machine_gone(pod):
+        return False
+    return lost.silent or (_grace_over(draft, pod) and _kubelet_dead(draft, name, lost.at))
+
+
+def _kubelet_dead(draft: Draft, node: str, gone_at: datetime) -> bool:
+    """Whether the Lease of a kubelet shows that it stopped renewing it; until that is known the Lease is read."""
+    lease = draft.snapshot.kubelets.get(node)
+    if lease is None or lease.read_at < gone_at:
+        draft.refresh_kubelets.add(node)
+        return False
+    if not lease.forbidden and lease.renewed_at is not None and lease.renewed_at + lease.duration <= lease.read_at:
+        return True
+    due = max(gone_at, lease.same_since) + lease.duration / RENEWALS + LATE
+    if lease.forbidden:
+        due = lease.read_at + ROLE_AGAIN
+    if draft.now < due:
+        draft.wake(due)
+        return False
+    if lease.read_at < due:
+        draft.refresh_kubelets.add(node)
+        return False
+    return not lease.forbidden
+
+
+def _grace_over(draft: Draft, pod: Pod) -> bool:
+    """Whether a kubelet that lives would have terminated the pod by now: without its Node it renews no Lease."""
+    due = pod.metadata.deletion_timestamp
+    if due is None:
+        return False
+    if draft.now < due + LATE:
+        draft.wake(due + LATE)
+    return draft.now >= due + LATE
 
 
 def _given_up(draft: Draft, pod: Pod) -> bool:
-    """Whether the job takes the risk of two attempts at once rather than wait for a silent node any longer."""
+    """Whether the pod is terminating on a node that has been NotReady for timeouts.unsafeSilentNodeSeconds."""
     limit, node = draft.spec.timeouts.unsafe_silent_node_seconds, draft.snapshot.nodes.get(pod.spec.node_name)
     ready = node.ready if node is not None else None
-    if limit is None or not pod.going or ready is None or ready.status == "True" or ready.last_transition_time is None:
+    if (
+        limit is None
+        or not pod.terminating
+        or ready is None
+        or ready.status == "True"
+        or ready.last_transition_time is None
+    ):
         return False
     due = ready.last_transition_time + timedelta(seconds=limit)
     if draft.now < due:
@@ -129,7 +177,7 @@ def _force(pod: Pod, *, silent: bool = False) -> ForceDeletePod:
 
 
 def overdue(draft: Draft) -> str:
-    """Which pods should have gone by now, in words; empty when none. Asks to look again when one will be."""
+    """A message that names the pods whose termination is overdue; empty when none is."""
     late: list[Pod] = []
     for pod in draft.seen.may_run:
         if pod.metadata.deletion_timestamp is None:

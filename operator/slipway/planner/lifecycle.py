@@ -1,35 +1,37 @@
-"""What people ask of a job while it lives: cancel, suspend, a deadline, a time to live after its end."""
+"""Requests of the spec that end an attempt or the job: cancel, suspend, deadline, time to live."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from slipway.api.status import Phase, Result
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Phase, Result, SliceJobStatus
 from slipway.planner.actions import DeleteJob
 from slipway.planner.attempts import end_uncharged, finish, judge
 from slipway.planner.draft import Draft
+from slipway.planner.endings import CANCELLED, DEADLINE_EXCEEDED, SUSPENDED, Ending
 
 
 def stop_on_request(draft: Draft) -> None:
     """Carry out cancel, deadline and suspend; each ends the active attempt and charges nothing."""
     if draft.active is not None and draft.seen.done:
-        # It has already done what it was for.
+        # Every host has succeeded, so there is nothing to stop.
         return
     if draft.spec.cancel:
-        _stop(draft, Phase.CANCELLED, "Cancelled", "cancelled by spec.cancel")
+        _stop(draft, Phase.CANCELLED, CANCELLED, "cancelled by spec.cancel")
     elif _past_deadline(draft):
         message = f"not finished within activeDeadlineSeconds ({draft.spec.active_deadline_seconds} s)"
-        _stop(draft, Phase.FAILED, "DeadlineExceeded", message)
+        _stop(draft, Phase.FAILED, DEADLINE_EXCEEDED, message)
     elif draft.spec.suspend:
-        end_uncharged(draft, "Suspended", "suspended by spec.suspend")
+        end_uncharged(draft, SUSPENDED, "suspended by spec.suspend")
         draft.update(start_time=None)
 
 
-def _stop(draft: Draft, phase: Phase, reason: str, message: str) -> None:
-    end_uncharged(draft, reason, message)
+def _stop(draft: Draft, phase: Phase, ending: Ending, message: str) -> None:
+    end_uncharged(draft, ending, message)
     if draft.unjudged is not None:
-        # Its end was there before the request; the fence may stay open for long, so it is judged by what is known.
+        # It ended before the request. Its pods may take long to terminate, so it is judged by the evidence so far.
         judge(draft)
     if not draft.finished:
-        finish(draft, phase, Result(reason=reason, message=message))
+        finish(draft, phase, Result(reason=ending.reason, message=message))
 
 
 def _past_deadline(draft: Draft) -> bool:
@@ -40,12 +42,17 @@ def _past_deadline(draft: Draft) -> bool:
 
 
 def expire(draft: Draft) -> None:
-    """Delete a finished job once its time to live is over."""
-    ttl, ended = draft.spec.ttl_seconds_after_finished, draft.status.completion_time
-    if ttl is None or ended is None or draft.job.deleting:
+    """Delete a finished job when ttlSecondsAfterFinished have passed."""
+    due = expiry(draft.spec, draft.status)
+    if due is None or draft.job.deleting:
         return
-    due = ended + timedelta(seconds=ttl)
     if draft.now >= due:
         draft.act(DeleteJob())
     else:
         draft.wake(due)
+
+
+def expiry(spec: SliceJobSpec, status: SliceJobStatus) -> datetime | None:
+    """When a finished job is to be deleted."""
+    ttl, ended = spec.ttl_seconds_after_finished, status.completion_time
+    return None if ttl is None or ended is None else ended + timedelta(seconds=ttl)

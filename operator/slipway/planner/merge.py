@@ -1,5 +1,6 @@
 """Strategic merge of a partial pod over the pod Slipway makes, with Kubernetes' own merge keys."""
 
+import json
 from typing import Any, Final
 
 _MERGE_KEYS: Final = {
@@ -16,6 +17,9 @@ _MERGE_KEYS: Final = {
     "topologySpreadConstraints": "topologyKey",
 }
 _APPENDED: Final = ("tolerations", "envFrom")
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_IN_CONTAINERS: Final = ("env", "envFrom", "ports", "volumeMounts", "volumeDevices")
+_MAX_SHOWN: Final = 80
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -32,6 +36,50 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
+
+
+def without_nulls(content: Any) -> Any:
+    """JSON without the fields that are null, which Kubernetes takes for absent."""
+    if isinstance(content, dict):
+        return {key: without_nulls(value) for key, value in content.items() if value is not None}
+    return [without_nulls(item) for item in content] if isinstance(content, list) else content
+
+
+def malformed(over: dict[str, Any]) -> str | None:
+    """What of a partial PodSpec cannot be merged: the field below it, its value, and what is allowed."""
+    if not isinstance(selector := over.get("nodeSelector", {}), dict):
+        return f"nodeSelector {_shown(selector)}: an object is needed"
+    found = _malformed_lists(over, "", in_container=False)
+    for kind in _CONTAINERS:
+        for container in () if found else over.get(kind, ()):
+            found = found or _malformed_lists(container, f"{kind}[{container['name']}].", in_container=True)
+    return found
+
+
+def _malformed_lists(part: dict[str, Any], path: str, *, in_container: bool) -> str | None:
+    for field in (*_MERGE_KEYS, *_APPENDED):
+        if field not in part or (field in _IN_CONTAINERS) is not in_container:
+            continue
+        key = _MERGE_KEYS.get(field)
+        wanted = "a list of objects is needed" + (f", each with a {key}" if key else "")
+        if not isinstance(part[field], list):
+            # What stands in env is never repeated: it may be a secret.
+            return f"{path}{field}{'' if field == 'env' else ' ' + _shown(part[field])}: {wanted}"
+        for index, item in enumerate(part[field]):
+            if not isinstance(item, dict) or (key is not None and not _is_key(field, item.get(key))):
+                return f"{path}{field}[{index}]{'' if field == 'env' else ' ' + _shown(item)}: {wanted}"
+    return None
+
+
+def _is_key(field: str, value: Any) -> bool:
+    if field == "ports":
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, str) and value != ""
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
 
 
 def _merged_list(base: list[Any], over: list[Any], key: str) -> list[Any]:

@@ -6,18 +6,17 @@ from typing import Final
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import BAD_PHASES, Attempt, Cause, ConditionType, Phase, SliceJobStatus
 from slipway.planner import budgets
-from slipway.planner.actions import Announcement
+from slipway.planner.actions import EventRecord
 
 _JUDGED: Final = {
     Cause.FAILURE: "AttemptFailed",
     Cause.PREEMPTION: "AttemptPreempted",
     Cause.INFRASTRUCTURE: "AttemptLostToInfrastructure",
-    Cause.UNCHARGED: "AttemptEnded",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EventCursor:
     """How much of a job's story has been told."""
 
     phase: Phase | None = None
@@ -25,15 +24,15 @@ class Told:
     """Number of the newest attempt whose cause is known."""
 
 
-def story(status: SliceJobStatus) -> Told:
+def cursor_of(status: SliceJobStatus) -> EventCursor:
     """How far the story goes in a status."""
     judged = next((attempt.number for attempt in status.attempts if attempt.cause is not None), -1)
-    return Told(status.phase, judged)
+    return EventCursor(status.phase, judged)
 
 
-def news(told: Told, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple[Announcement, ...]:
+def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple[EventRecord, ...]:
     """What a status says that has not been told yet, in the order in which it happened."""
-    found: list[Announcement] = []
+    found: list[EventRecord] = []
     if spec is not None:
         found += [
             _judged(attempt, attempt.cause, status, spec)
@@ -42,10 +41,10 @@ def news(told: Told, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple
         ]
     if status.phase is not None and status.phase is not told.phase:
         words = next((one.message for one in status.conditions if one.type == ConditionType.RUNNING), "")
-        found.append(Announcement(status.phase.value, words, warning=status.phase in BAD_PHASES))
+        found.append(EventRecord(status.phase.value, words, warning=status.phase in BAD_PHASES))
     return tuple(found)
 
 
-def _judged(attempt: Attempt, cause: Cause, status: SliceJobStatus, spec: SliceJobSpec) -> Announcement:
+def _judged(attempt: Attempt, cause: Cause, status: SliceJobStatus, spec: SliceJobSpec) -> EventRecord:
     words = f"attempt {attempt.number} ({budgets.count_of(status, cause, spec)}): {attempt.message}"
-    return Announcement(_JUDGED[cause], words, warning=cause is Cause.FAILURE)
+    return EventRecord(_JUDGED.get(cause, "AttemptEnded"), words, warning=cause is Cause.FAILURE)

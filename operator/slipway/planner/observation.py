@@ -1,7 +1,7 @@
-"""Sorts what is seen of a job's pods into the few sets the rules speak of."""
+"""Sorts the pods of a job into the sets that the rules use."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -10,14 +10,18 @@ from typing import Final
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, HostState, Resolved
-from slipway.planner.causes import BY_REASON, Evidence, Facts, judge, ours_from
-from slipway.planner.snapshot import HEAD, Pod, Slot, Snapshot, Vanished
+from slipway.planner.causes import Evidence, judge
+from slipway.planner.endings import POD_DELETED
+from slipway.planner.facts import Facts, ours_from, started_again
+from slipway.planner.objects import HEAD, Pod, Slot
+from slipway.planner.snapshot import Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
+UNSCHEDULABLE: Final = "Unschedulable"
 PENDING: Final = "Pending"
 CREATING: Final = "ContainerCreating"
 NOTHING_WRONG: Final = frozenset({PENDING, CREATING})
-"""What pods wait for that nothing holds up."""
+"""Reasons of pods that start normally."""
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
 
 
@@ -26,37 +30,38 @@ class Observation:
     """The pods of the current attempt by state, and all others."""
 
     wanted: frozenset[Slot]
-    """Every slot of the job, the Ray head's among them."""
+    """Every slot of the job, with that of the Ray head."""
     live: dict[Slot, Pod] = field(default_factory=dict)
     """Pods of the current attempt that the API has."""
     succeeded: frozenset[Slot] = frozenset()
-    """Slots that are done, whatever happens to their pods."""
+    """Slots whose worker has succeeded, even if the pod is gone since."""
     evidence: tuple[Evidence, ...] = ()
-    """What went wrong in the current attempt."""
-    strays: tuple[Pod, ...] = ()
+    """Why pods of the current attempt ended."""
+    stale_attempt_pods: tuple[Pod, ...] = ()
     """Own pods of other attempts."""
     foreign: tuple[Pod, ...] = ()
     """Pods of an earlier job of the same name."""
-
+    copies: tuple[Pod, ...] = ()
+    """Pods with the labels of this job that Slipway did not create, for example by `kubectl debug --copy-to`."""
     may_run: tuple[Pod, ...] = ()
-    """Own pods, of any attempt, of which a container may still run."""
+    """Pods of any attempt in which a container may still run, with copies of pods of ended attempts."""
     started: frozenset[Slot] = frozenset()
     """Slots whose worker runs, or has run."""
-    begun_here: bool = True
+    begun_by_this_process: bool = True
     """Whether this process began the attempt, or this very decision begins it."""
 
     @property
     def absent(self) -> frozenset[Slot]:
-        """Slots without a pod that still have work to do."""
+        """Slots without a pod that have not succeeded."""
         return self.wanted - self.live.keys() - self.succeeded
 
     @property
     def unwitnessed(self) -> frozenset[Slot]:
-        """Slots without a pod beside some that are done, in an attempt that another process began.
+        """Slots without a pod, in an attempt that another process began and in which other hosts have succeeded.
 
-        Whether the pods were never made or are gone by now nobody knows; made now, they would not find their peers.
+        It is unknown whether these pods were never created or are gone. Created now, they would not find their peers.
         """
-        return self.absent if self.succeeded and not self.begun_here else frozenset()
+        return self.absent if self.succeeded and not self.begun_by_this_process else frozenset()
 
     @property
     def done(self) -> bool:
@@ -70,32 +75,35 @@ class Observation:
 
     @property
     def unscheduled(self) -> list[Pod]:
-        """Pods of the current attempt that no node has been found for."""
+        """Pods of the current attempt that are not bound to a node."""
         return [pod for pod in self.live.values() if not pod.spec.node_name and not pod.ended]
 
 
 def observe(
     snapshot: Snapshot, attempt: Attempt | None, resolved: Resolved, slices: int, done: Iterable[Slot], now: datetime
 ) -> Observation:
-    """Sort the pods of a snapshot; `done` are the hosts status already knows to have succeeded."""
+    """Sort the pods of a snapshot; `done` are the hosts that have succeeded according to the status."""
     spec = snapshot.job.spec
     if spec is None:
         raise ValueError("a job without a readable spec has nothing to observe")
     wanted = _slots(slices, resolved.hosts, spec.ray is not None)
     ended = attempt.end_time if attempt else None
-    judging = _Judging(snapshot, spec, ended, ours_from(ended) if ended else None, now, set(done))
+    judging = _Judging(snapshot, spec, attempt, now, set(done))
     number = attempt.number if attempt else -1
     live: dict[Slot, Pod] = {}
-    strays: list[Pod] = []
+    stale_attempt_pods: list[Pod] = []
     foreign: list[Pod] = []
+    copies: list[Pod] = []
     for pod in snapshot.pods:
         slot = pod.slot
         if pod.metadata.labels.job_uid != snapshot.job.uid:
             foreign.append(pod)
             continue
+        if pod.is_copy:
+            copies.append(pod)
+            continue
         if pod.attempt != number or slot not in wanted:
-            # A number that somebody made unreadable cannot be selected by; that pod is theirs now.
-            strays += [pod] if pod.attempt >= 0 and (slot[0] >= 0 or pod.is_head) else []
+            stale_attempt_pods.append(pod)
             continue
         live[slot] = pod
         if not judging.nothing_to_judge(pod):
@@ -103,23 +111,31 @@ def observe(
     missing = wanted - live.keys()
     for lost in snapshot.vanished:
         if _counts(lost, number, live, wanted, attempt):
-            judging.examine(lost.pod, lost.pod.slot, lost.at)
+            judging.examine(lost.pod, lost.pod.slot, lost.at, lost.removed_at)
             missing -= {lost.pod.slot}
     if attempt is not None and attempt.end_time is None:
         untraced = judging.untraced(missing, attempt)
-        judging.evidence += [_untraced(snapshot, number, slot, now) for slot in sorted(untraced)]
+        judging.evidence += [_untraced(snapshot, attempt, slot, now, slot in missing) for slot in sorted(untraced)]
     succeeded = wanted & judging.succeeded
     return Observation(
         wanted=wanted,
         live=live,
         succeeded=succeeded,
-        may_run=tuple(pod for pod in (*live.values(), *strays) if pod.may_run),
+        may_run=tuple(
+            pod for pod in (*live.values(), *stale_attempt_pods, *_fenced(copies, number, ended)) if pod.may_run
+        ),
         started=succeeded | {slot for slot, pod in live.items() if pod.started},
-        begun_here=number == snapshot.begun_here or number != snapshot.job.status.attempt,
+        begun_by_this_process=number == snapshot.begun_by_this_process or number != snapshot.job.status.attempt,
         evidence=tuple(judging.evidence),
-        strays=tuple(strays),
+        stale_attempt_pods=tuple(stale_attempt_pods),
         foreign=tuple(foreign),
+        copies=tuple(copies),
     )
+
+
+def _fenced(copies: Iterable[Pod], number: int, ended: datetime | None) -> Iterator[Pod]:
+    """Copies of pods of ended attempts. A copy of a pod of the current attempt does not hold anything up."""
+    return (pod for pod in copies if 0 <= pod.attempt < number or (pod.attempt == number and ended is not None))
 
 
 @dataclass(slots=True)
@@ -128,54 +144,73 @@ class _Judging:
 
     snapshot: Snapshot
     spec: SliceJobSpec
-    ended: datetime | None
-    ours_from: datetime | None
-    """From when on deletions are Slipway's own."""
+    attempt: Attempt | None
     now: datetime
     succeeded: set[Slot]
     evidence: list[Evidence] = field(default_factory=list)
     never_bound: set[Slot] = field(default_factory=set)
-    """Slots whose pod is gone and was not seen on a node."""
+    """Slots whose pod is gone and was never seen bound to a node."""
+    ended: datetime | None = field(init=False)
+    all_ran_at: datetime | None = field(init=False)
+    ours_from: datetime | None = field(init=False)
+    """From when on deletions are Slipway's own."""
+
+    def __post_init__(self) -> None:
+        self.ended = self.attempt.end_time if self.attempt else None
+        self.all_ran_at = self.attempt.running_time if self.attempt else None
+        self.ours_from = ours_from(self.ended) if self.ended else None
 
     def nothing_to_judge(self, pod: Pod) -> bool:
-        """A quick look that settles nearly every pod: nothing ended, only we want it gone, its machine is there."""
+        """A quick check for nearly every pod: no container terminated, no deletion but Slipway's, its node exists."""
         node = self.snapshot.nodes.get(pod.spec.node_name)
-        if node is None or not pod.undisturbed or (pod.going and not (self._asked_to_go(pod) and node.well)):
+        if node is None or not pod.undisturbed or (pod.terminating and not (self._asked_to_go(pod) and node.well)):
+            return False
+        if pod.restarted or started_again(pod, self.all_ran_at):
             return False
         created, bound = node.metadata.creation_timestamp, pod.bound_at
         return created is None or bound is None or created <= bound
 
     def _asked_to_go(self, pod: Pod) -> bool:
-        since = pod.going_since
+        if self.snapshot.deleted_here is not None:
+            return pod.metadata.uid in self.snapshot.deleted_here
+        since = pod.deletion_requested_at
         return self.ours_from is not None and since is not None and since >= self.ours_from
 
-    def examine(self, pod: Pod, slot: Slot, gone_at: datetime | None) -> None:
+    def examine(self, pod: Pod, slot: Slot, gone_at: datetime | None, removed_at: datetime | None = None) -> None:
         node = self.snapshot.nodes.get(pod.spec.node_name)
-        if slot in self.succeeded:
+        if slot in self.succeeded and not (pod.restarted or self.snapshot.machine_gone(pod)):
             return
         if not pod.spec.node_name and not pod.ended:
-            # It ran nothing, as far as is known, and is simply created again.
+            # It was not bound to a node as far as is known, so it is created again.
             self.never_bound |= set() if gone_at is None else {slot}
             return
         facts = Facts(
             pod=pod,
             spec=self.spec,
             node=node,
-            node_replaced=self.snapshot.machine_gone(pod),
+            node_replaced=self._machine_gone(pod, removed_at),
             gone_at=gone_at,
             we_deleted_since=self.ended,
             now=self.now,
+            deleted_here=self.snapshot.deleted_here,
+            removed_at=removed_at if pod.ended else None,
+            all_ran_at=self.all_ran_at,
         )
         if facts.succeeded:
             self.succeeded.add(slot)
-        elif found := judge(facts):
+        if found := judge(facts):
             self.evidence.append(found)
 
+    def _machine_gone(self, pod: Pod, removed_at: datetime | None) -> bool:
+        """Whether its node was gone before the kubelet reported the end of the pod and deleted it."""
+        gone = self.snapshot.machine_gone_since(pod)
+        return gone is not None and not (removed_at is not None and pod.ended and removed_at < gone)
+
     def untraced(self, missing: frozenset[Slot], attempt: Attempt) -> frozenset[Slot]:
-        """Slots whose pod was there, is gone, and left nothing that says why; `missing` are those without any pod."""
+        """Slots whose pod existed and is gone without evidence; `missing` are the slots without any pod."""
         if attempt.running_time is not None:
             return (missing | self.never_bound) - self.succeeded
-        # A watch that was cut may not have told of its node, and its end is what its peers died of.
+        # A broken watch may have missed that it was bound, and its end may be why its peers crashed.
         return frozenset(self.never_bound - self.succeeded) if self.evidence else frozenset()
 
 
@@ -185,17 +220,18 @@ def _slots(slices: int, hosts: int, with_head: bool) -> frozenset[Slot]:
     return workers | {HEAD} if with_head else workers
 
 
-def _untraced(snapshot: Snapshot, number: int, slot: Slot, now: datetime) -> Evidence:
-    """The pod of this host is not there, and was not seen going from a machine."""
-    name = names.name_of(snapshot.job.name, number, slot)
+def _untraced(snapshot: Snapshot, attempt: Attempt, slot: Slot, now: datetime, unseen: bool) -> Evidence:
+    """Evidence that the pod of a host is missing; `unseen` when the watch has not shown its deletion."""
+    name = names.name_of(snapshot.job.name, attempt.number, slot)
     return Evidence(
-        rule=BY_REASON["PodDeleted"],
+        ending=POD_DELETED,
         time=now,
         message=f"{names.place_of(slot)} (pod {name}) vanished without a trace",
         slice=slot[0],
         host=slot[1],
         pod=name,
         confirmed=False,
+        absent_since=attempt.running_time if unseen else None,
     )
 
 
@@ -205,12 +241,12 @@ def _counts(
     slot = lost.pod.slot
     if lost.pod.attempt != number or slot not in wanted:
         return False
-    # A pod created again after its predecessor vanished unbound says nothing about the newer one.
+    # A pod that vanished unbound and was created again is no evidence in an active attempt.
     return slot not in live or (attempt is not None and attempt.end_time is not None)
 
 
 def blocked_hosts(observation: Observation, limit: int) -> tuple[HostState, ...]:
-    """The hosts that are not running yet, with the scheduler's or the kubelet's own words; the first `limit`."""
+    """The first `limit` hosts that do not run yet, with the message of the scheduler or the kubelet."""
     held = sorted(slot for slot, pod in observation.live.items() if not pod.started)[:limit]
     return tuple(_host_state(slot, observation.live[slot]) for slot in held)
 
@@ -228,10 +264,10 @@ def _host_state(slot: Slot, pod: Pod) -> HostState:
 
 
 def waiting_for(pod: Pod) -> tuple[str, str]:
-    """Why a pod has not started: a reason in one word and the words of whoever knows."""
+    """Why a pod has not started: a reason in one word, and the message of the scheduler or the kubelet."""
     unscheduled = pod.condition("PodScheduled", "False")
     if unscheduled is not None:
-        return unscheduled.reason or "Unschedulable", unscheduled.message
+        return unscheduled.reason or UNSCHEDULABLE, unscheduled.message
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in ("", CREATING, "PodInitializing"):
@@ -253,7 +289,7 @@ def intervals(slots: Iterable[Slot]) -> tuple[str, ...]:
 
 
 def parse_intervals(texts: Iterable[str]) -> frozenset[Slot]:
-    """The slots that `intervals` wrote; what somebody else wrote counts for nothing."""
+    """The slots that `intervals` wrote; any other text is ignored."""
     slots: set[Slot] = set()
     for found in filter(None, map(_INTERVAL.fullmatch, texts)):
         slice_index, first, last = int(found[1]), int(found[2]), int(found[3] or found[2])

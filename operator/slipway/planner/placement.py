@@ -6,14 +6,15 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.planner.snapshot import Job, Node, Settings
+from slipway.planner.nodes import Node
+from slipway.planner.snapshot import Job, Settings
 
 LOST_NODE_SECONDS: Final = 30
-"""How long a pod stays on a node that went silent: a hung slice costs all its chips."""
+"""How long a pod tolerates a NotReady node. A slice that hangs costs all its chips."""
 
 
 def slice_key(job: Job, slice_index: int) -> str:
-    """Label value that is this slice's alone, cluster-wide and over all attempts."""
+    """Label value that is unique to this slice in the cluster and the same in all attempts."""
     return f"{job.uid}-{slice_index}"
 
 
@@ -31,7 +32,7 @@ def node_selector(spec: SliceJobSpec, resolved: Resolved) -> dict[str, str]:
 
 
 def tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
-    """Taints a worker tolerates: its TPU's, spot's when asked for, and a short while those of a silent node."""
+    """Tolerations of a worker: TPU nodes, spot nodes if requested, NotReady nodes for a short time."""
     tolerated: list[dict[str, Any]] = []
     if spec.accelerator is not None:
         tolerated.append({"key": names.TPU_RESOURCE, "operator": "Exists"})
@@ -41,7 +42,7 @@ def tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
 
 
 def head_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
-    """Taints every pod of the job tolerates: a short while those of a silent node, and what the job says."""
+    """Tolerations of every pod: NotReady nodes for a short time, and those of the spec."""
     tolerated: list[dict[str, Any]] = []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         tolerated.append(
@@ -57,7 +58,7 @@ def has_pool_to_itself(resolved: Resolved) -> bool:
 
 
 def suits(node: Node, selector: Mapping[str, str]) -> bool:
-    """Whether a node has these labels, is ready, and keeps out only those who did not ask for TPUs, or for spot."""
+    """Whether a node has these labels, is ready and schedulable, and has only taints for TPUs or requested spot."""
     labels, ready = node.metadata.labels, node.ready
     if any(labels.get(key) != value for key, value in selector.items()) or ready is None or ready.status != "True":
         return False
@@ -78,7 +79,7 @@ def affinity(
         resolved: the shape of its slices.
         settings: the operator's.
         promised: the node pools that other slices of the attempt are pinned to. Their pods may have no nodes yet, and
-            affinity between pods sees only those that have one.
+            affinity between pods applies only to pods on nodes.
     """
     if not has_pool_to_itself(resolved):
         return None
@@ -103,7 +104,7 @@ def affinity(
 
 
 def spread(job: Job, resolved: Resolved) -> list[dict[str, Any]]:
-    """CPU workers prefer nodes of their own; TPU workers have them anyway, for each takes all chips of its node."""
+    """CPU workers prefer one node each. A TPU worker has one anyway, because it requests all chips of its node."""
     if resolved.type is not None:
         return []
     return [

@@ -11,11 +11,13 @@ from typing import Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import attempts, capacity, fencing, lifecycle, summary
-from slipway.planner.acceptance import Unacceptable, changed_since, resolve
-from slipway.planner.actions import Check, DeletePods, Plan
+from slipway.planner.acceptance import InvalidSpec, changed_since, resolve
+from slipway.planner.actions import Body, Check, DeleteJob, DeletePods, Plan
 from slipway.planner.draft import Draft
+from slipway.planner.objects import HEAD
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import HEAD, POD_REJECTED, Job, Rejection, Snapshot
+from slipway.planner.redact import named
+from slipway.planner.snapshot import POD_REJECTED, Job, Rejection, Snapshot
 
 CHECK_AGAIN: Final = timedelta(seconds=60)
 """How long a refusal of the pods stands at most: what was missing, such as a ServiceAccount, may be there by then."""
@@ -23,7 +25,7 @@ CHECK_AGAIN: Final = timedelta(seconds=60)
 CHECK_SOON: Final = timedelta(seconds=1)
 """How long it stands at least."""
 
-_SPEC_CHANGED: Final = Unacceptable(
+_SPEC_CHANGED: Final = InvalidSpec(
     "SpecChanged",
     "fields that cannot change after creation were changed (podTemplate, volumes, resources, env or "
     "securityContext): restore them, or delete the SliceJob and create it again",
@@ -42,22 +44,24 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
     """
     job = snapshot.job
     if job.deleting:
-        return Plan(job.status, _remove_pods(snapshot))
+        return Plan(job.status, () if job.orphaning else _remove_pods(snapshot))
+    if job.status_problem:
+        return Plan(summary.unreadable(job.status, job.generation, job.status_problem, now))
     try:
         if job.spec is None:
-            raise Unacceptable("InvalidSpec", job.problem)
+            raise InvalidSpec("InvalidSpec", job.problem)
         draft = _draft(snapshot, job.spec, now)
         if draft.finished:
             return _after_the_end(draft)
         if (asked := _check(draft)) is not None:
             return asked
-    except Unacceptable as problem:
+    except InvalidSpec as problem:
         return _refusal(snapshot, problem, now)
     lifecycle.stop_on_request(draft)
     if not draft.finished:
         attempts.follow(draft)
         capacity.wait(draft)
-    fencing.clear(draft)
+    fencing.delete_stale_pods(draft)
     attempts.create(draft)
     summary.summarise(draft)
     return _settled(draft)
@@ -70,9 +74,11 @@ def _draft(snapshot: Snapshot, spec: SliceJobSpec, now: datetime) -> Draft:
     """
     job = snapshot.job
     try:
+        if job.problem:
+            raise InvalidSpec("InvalidSpec", job.problem)
         resolved = resolve(spec, snapshot.settings)
         problem = _SPEC_CHANGED if changed_since(job, resolved) else None
-    except Unacceptable as error:
+    except InvalidSpec as error:
         if job.status.attempt is None or job.status.resolved is None:
             raise
         resolved, problem = job.status.resolved, error
@@ -86,20 +92,26 @@ def _check(draft: Draft) -> Plan | None:
         return None
     rejection = snapshot.rejection
     if rejection is not None and rejection.final and draft.now < _checked_again(job, rejection):
-        raise Unacceptable(POD_REJECTED, f"the API server refuses the pods: {rejection.message}")
+        raise InvalidSpec(POD_REJECTED, f"the API server refuses the pods: {named(rejection.message, _checked(draft))}")
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
-    factory = PodFactory(job, snapshot.settings)
-    pods = [factory.pod(0, slot) for slot in ((0, 0), HEAD) if slot in draft.seen.wanted]
-    return Plan(job.status, (Check((*pods, *attempts.services(draft))),))
+    return Plan(job.status, (Check((*_checked(draft), *attempts.services(draft))),))
 
 
-def _refusal(snapshot: Snapshot, problem: Unacceptable, now: datetime) -> Plan:
+def _checked(draft: Draft) -> tuple[Body, ...]:
+    """One pod of each kind."""
+    factory = PodFactory(draft.job, draft.snapshot.settings)
+    return tuple(factory.pod(0, slot) for slot in ((0, 0), HEAD) if slot in draft.seen.wanted)
+
+
+def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
     job = snapshot.job
-    if job.status.phase is not None and job.status.phase.final:
-        return Plan(job.status)
-    status = summary.refuse(job.status, job.generation, problem.reason, problem.message, now)
-    if summary.only_progress(job.status, status):
+    if job.status.final:
+        due = lifecycle.expiry(job.spec, job.status) if job.spec is not None else None
+        over = due is not None and now >= due
+        return Plan(job.status, (DeleteJob(),) if over else (), wake_at=None if over else due)
+    status = summary.refuse(job, problem.reason, problem.message, now)
+    if summary.only_progress(job.status, status) and summary.words_of(job.status) == summary.words_of(status):
         status = job.status
     refused = snapshot.rejection if problem.reason == POD_REJECTED else None
     return Plan(status, wake_at=_checked_again(job, refused) if refused else None)
@@ -114,7 +126,7 @@ def _remove_pods(snapshot: Snapshot) -> tuple[DeletePods, ...]:
     """A job that is being deleted takes its pods along at once; the garbage collector would take its time."""
     waiting: dict[int, set[int]] = {}
     for pod in snapshot.own_pods():
-        if not pod.going and pod.metadata.uid not in snapshot.asked_to_go:
+        if not pod.terminating and pod.metadata.uid not in snapshot.pending_deletions:
             waiting.setdefault(pod.attempt, set()).add(pod.slot[0])
     return tuple(
         DeletePods(attempt, tuple(sorted(slices)), None, ended_too=True) for attempt, slices in sorted(waiting.items())
@@ -122,10 +134,14 @@ def _remove_pods(snapshot: Snapshot) -> tuple[DeletePods, ...]:
 
 
 def _after_the_end(draft: Draft) -> Plan:
-    """A final phase never changes; what still runs is stopped, and the record goes when its time is over."""
-    fencing.clear(draft)
+    """A final phase never changes; what still runs is stopped, and the record goes when its time is over.
+
+    What another version has written of a phase that only it knows is left to it.
+    """
+    fencing.delete_stale_pods(draft)
     lifecycle.expire(draft)
-    summary.summarise(draft)
+    if draft.status.phase is not None and draft.status.phase.known:
+        summary.summarise(draft)
     return _settled(draft)
 
 
@@ -138,4 +154,4 @@ def _settled(draft: Draft) -> Plan:
         if draft.now < due:
             draft.wake(due)
             status = before
-    return Plan(status, tuple(draft.actions), draft.wake_at)
+    return Plan(status, (*draft.actions, *draft.refresh), draft.wake_at, draft.before)

@@ -1,4 +1,4 @@
-"""What the objects of a job look like: its pods, the headless Service, long host lists."""
+"""The manifests of a job: its pods, the headless Service, ConfigMaps with long host lists."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -12,17 +12,19 @@ from slipway.planner.acceptance import resolve, template_spec
 from slipway.planner.actions import Body
 from slipway.planner.merge import merged
 from slipway.planner.metadata import metadata
-from slipway.planner.snapshot import HEAD, Job, Node, Settings, Slot
+from slipway.planner.nodes import Node
+from slipway.planner.objects import HEAD, Slot
+from slipway.planner.snapshot import Job, Settings
 
 _SHM_VOLUME = "slipway-shm"
 _WORKERS_ONLY = frozenset(
     {"containers", "initContainers", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"}
 )
-"""What podTemplate.spec says of the workers and not of a Ray head."""
+"""Fields of podTemplate.spec that apply to the workers and not to a Ray head."""
 
 
 def service(job: Job) -> Body:
-    """The headless Service that gives every worker of every attempt its name; never edited."""
+    """The headless Service for the DNS names of all workers of all attempts; never changed."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -62,7 +64,7 @@ class PodFactory:
     """
 
     def __init__(self, job: Job, settings: Settings, pools: Mapping[int, str] | None = None) -> None:
-        """`pools` are the node pools that slices are pinned to; affinity finds those that are missing or empty."""
+        """`pools` are the node pools of pinned slices; a slice that is missing there, or has "", gets affinity."""
         if job.spec is None:
             raise ValueError(f"SliceJob {job.namespace}/{job.name} has no readable spec: {job.problem}")
         self._job = job
@@ -74,15 +76,21 @@ class PodFactory:
 
     @property
     def pool_hosts(self) -> int:
-        """Hosts of the node pool that a slice may be pinned to; 0 when it is to be placed otherwise."""
+        """Number of hosts of the node pool that a slice may be pinned to; 0 when slices are not pinned."""
         may = placement.has_pool_to_itself(self._resolved) and not self._decided_elsewhere
         return self._resolved.hosts if may else 0
 
     @property
-    def _decided_elsewhere(self) -> bool:
-        """Whether somebody else has a say in when and where the pods go.
+    def least_nodes(self) -> int:
+        """Nodes that the job needs at least; 0 for CPU jobs, whose pods may share nodes."""
+        slices = min(self._spec.acceptable_slices, default=self._spec.slices)
+        return slices * self._resolved.hosts if self._resolved.type is not None else 0
 
-        A queue may hold them until the pool is anybody's; for pods with a priority others would have to leave it.
+    @property
+    def _decided_elsewhere(self) -> bool:
+        """Whether the spec gives the placement to a queue, to a priority or to affinity of its own.
+
+        A queue may hold the pods until the node pool is taken. Pods with a priority may preempt others in any pool.
         """
         template = self._spec.pod_template
         labels = template.metadata.labels if template is not None and template.metadata is not None else {}
@@ -95,7 +103,7 @@ class PodFactory:
 
     @cached_property
     def _selector(self) -> dict[str, str]:
-        selector: dict[str, str] = self._slice_template(0, 0)[1]["nodeSelector"]
+        selector: dict[str, str] = self._slice_template(0, 0)[1].get("nodeSelector", {})
         return selector
 
     def pod(self, attempt: int, slot: Slot) -> Body:
@@ -110,7 +118,7 @@ class PodFactory:
         containers = list(spec["containers"])
         place = next(i for i, one in enumerate(containers) if one["name"] == names.WORKER_CONTAINER)
         given = containers[place]["env"]
-        # User variables come last in the list: they may refer to Slipway's by $(NAME).
+        # User variables come last, because $(NAME) can only refer to variables before it.
         containers[place] = {
             **containers[place],
             "env": environment.host_variables(slice_index, host, self._resolved) + given,
@@ -259,7 +267,7 @@ def _volumes(spec: SliceJobSpec) -> list[Body]:
     if spec.shm_size is not None:
         volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
     elif spec.ray is not None:
-        # Ray keeps its objects there; containers get 64 MB otherwise.
+        # Ray keeps its objects in /dev/shm, which has 64 MB by default.
         volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory"}})
     return volumes
 

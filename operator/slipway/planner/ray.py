@@ -44,7 +44,7 @@ def problem(ray: Ray, template: Body, coordinator_port: int) -> tuple[str, str] 
         if _OPTION.fullmatch(key) is None:
             return (
                 "InvalidArgument",
-                f"spec.ray.args {key!r} is no option's name: letters, digits, - and _ are allowed",
+                f"spec.ray.args {key[:80]!r} is no option's name: letters, digits, - and _ are allowed",
             )
     if coordinator_port in (AGENT_PORT, METRICS_PORT):
         return "PortTaken", f"spec.coordinator.port {coordinator_port} is Ray's own on every worker: choose another"
@@ -53,9 +53,9 @@ def problem(ray: Ray, template: Body, coordinator_port: int) -> tuple[str, str] 
             "spec.podTemplate.spec.hostNetwork cannot be true beside ray: "
             "Ray's ports would be open to the nodes' network"
         )
-    for container in template.get("containers") or ():
+    for container in template.get("containers", ()):
         for field in ("command", "args"):
-            if container.get("name") == names.WORKER_CONTAINER and container.get(field):
+            if container["name"] == names.WORKER_CONTAINER and container.get(field):
                 return "InvalidPodTemplate", (
                     f"spec.podTemplate.spec.containers[worker].{field} means nothing beside ray, whose workers run Ray"
                 )

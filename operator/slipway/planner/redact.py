@@ -1,32 +1,73 @@
-"""Keeps secrets out of what is written to status and events."""
+"""Keeps secrets and control characters out of what is written to status, events and logs."""
 
+import json
 import re
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import MAX_LOG_CHARACTERS
 
 HIDDEN: Final = "[redacted]"
 
-_TOKENS: Final = re.compile(
-    r"(?P<keep>\b[Bb]earer\s+|(?i:\b[\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*[\"']?))"
-    r"[^\s\"',;]+"
-    r"|\b(?:gh[pousr]_\w{20,}|hf_\w{20,}|sk-[\w-]{20,}|AKIA[0-9A-Z]{16}|ya29\.[\w-]+|eyJ[\w-]{10,}\.[\w-]+\.[\w-]+)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+_SECRET_NAME: Final = r"(?i:token|secret|pass(?:wd|word|phrase)|(?:api|access|account|private)[_-]?key|credentials?)"
+_QUOTED_OR_WORD: Final = r"""(?:"(?:\\.|[^"\\\n])*|'(?:\\.|[^'\\\n])*|[^\s"',;]+)"""
+_FORMS: Final = re.compile(
+    "|".join(
+        (
+            # Authorization: Basic dXNlcjpwYXNz, with any scheme or none
+            r"(?P<header>(?i:\b(?:proxy-)?authorization[\"']?\s*[=:]\s*[\"']?))[^\s\"',;]+(?:[ \t]+[^\s\"',;]+)?",
+            r"(?P<bearer>(?i:\bbearer)\s+)[^\s\"',;]+",
+            # postgres://user:password@host
+            r"(?P<scheme>://)"
+            r"(?:[^\s\"'/:@]*:(?!\d+(?:/|$))[^\s\"']+|[^\s\"'/]+)(?=@)",
+            # --hf-token abc
+            rf"(?P<flag>--(?:[A-Za-z0-9]+[-_])*{_SECRET_NAME}\s+){_QUOTED_OR_WORD}",
+            # DB_PASSWORD=abc, "apiKey": "a b c"
+            rf"(?P<name>{_SECRET_NAME}[\w-]*[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}",
+            # Tokens that are known by their own beginning.
+            r"(?<![A-Za-z0-9])(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[a-z]-[\w-]{10,}|hf_\w{20,}"
+            r"|sk-[\w-]{20,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{20,}|ya29\.[\w-]+|eyJ[\w-]{10,}\.[\w-]+\.[\w-]+)",
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+        )
+    )
 )
+_ENV_VALUE: Final = re.compile(r"(\benv\[[^\]]*\]\.value: \w+ value: )(\"(?:\\.|[^\"\\])*\"?|[^\s:,]+)")
+_PLACE: Final = re.compile(r"\b((?:initC|c)ontainers)\[(\d+)\](?:\.env\[(\d+)\])?")
+_SHORTEST_VALUE: Final = 4
 
 
 def redacted(text: str, spec: SliceJobSpec | None) -> str:
-    """The text without token-like strings and without values printed behind the name of a Secret's variable."""
-    text = _TOKENS.sub(lambda found: (found["keep"] or "") + HIDDEN, text)
-    secret = [
-        re.escape(one.name)
-        for one in (spec.env if spec else ())
-        if one.value_from is not None and "secretKeyRef" in (one.value_from.model_extra or {})
-    ]
-    if secret:
-        text = re.sub(rf"(\b(?:{'|'.join(secret)})\b[\"']?\s*[=:]\s*[\"']?)[^\s\"',;]+", rf"\1{HIDDEN}", text)
-    return text
+    """The text without token-like strings and without values that the job keeps secret.
+
+    These are what stands behind the name of a variable from a Secret, and literal values of variables whose names
+    say that they are secret.
+    """
+    variables = tuple(_variables(spec)) if spec else ()
+    for value in sorted(_secret_values(variables), key=len, reverse=True):
+        text = text.replace(json.dumps(value)[1:-1], HIDDEN).replace(value, HIDDEN)
+    text = _FORMS.sub(_kept_and_hidden, text)
+    names = [re.escape(one["name"]) for one in variables if "secretKeyRef" in (one.get("valueFrom") or ())]
+    if names:
+        behind = rf"(\b(?:{'|'.join(names)})\b[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}"
+        text = re.sub(behind, lambda found: found[1] + _opening(found[0][len(found[1]) :]) + HIDDEN, text)
+    return _ENV_VALUE.sub(rf"\1{HIDDEN}", text)
+
+
+def printable(text: str) -> str:
+    """The text on one line, with control characters written as escapes."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def foreign(text: str, spec: SliceJobSpec | None) -> str:
+    """Text of another program as it may stand in a message: on one line, without secrets."""
+    return printable(redacted(text, spec))
+
+
+def named(text: str, pods: Iterable[Mapping[str, Any]]) -> str:
+    """What the API server says of a pod, with names in place of the numbers of containers and variables."""
+    pod = next((one for one in pods if f'"{one["metadata"]["name"]}"' in text), None)
+    return text if pod is None else _PLACE.sub(lambda found: _by_name(found, pod["spec"]), text)
 
 
 def log_tail(text: str, spec: SliceJobSpec | None) -> str | None:
@@ -38,4 +79,37 @@ def log_tail(text: str, spec: SliceJobSpec | None) -> str | None:
 
 def last_line(log: str | None) -> str:
     """The last line of a log tail, short enough for a message."""
-    return log.splitlines()[-1].strip()[:200] if log else ""
+    return printable(log.splitlines()[-1].strip()[:200]) if log else ""
+
+
+def _kept_and_hidden(found: re.Match[str]) -> str:
+    kept = next((part for part in found.groups() if part is not None), "")
+    return kept + _opening(found[0][len(kept) :]) + HIDDEN
+
+
+def _opening(value: str) -> str:
+    """The quote that a value begins with; the one that ends it is not hidden."""
+    return value[0] if value[0] in "\"'" else ""
+
+
+def _variables(spec: SliceJobSpec) -> Iterator[dict[str, Any]]:
+    containers = spec.pod_template.spec.containers if spec.pod_template and spec.pod_template.spec else ()
+    for variable in (*spec.env, *(one for container in containers for one in container.env)):
+        yield variable.model_dump(by_alias=True, exclude_none=True)
+
+
+def _secret_values(variables: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for one in variables:
+        value = one.get("value")
+        if isinstance(value, str) and len(value) >= _SHORTEST_VALUE and re.search(_SECRET_NAME, one["name"]):
+            yield value
+
+
+def _by_name(found: re.Match[str], pod: Mapping[str, Any]) -> str:
+    kind, index, variable = found.groups()
+    try:
+        container = pod[kind][int(index)]
+        inner = f".env[{container['env'][int(variable)]['name']}]" if variable else ""
+    except (KeyError, IndexError):
+        return found[0]
+    return f"{kind}[{container['name']}]{inner}"

@@ -1,7 +1,7 @@
-"""The status as people and machines read it: phase, conditions and counts."""
+"""The parts of the status that follow from the attempts: phase, conditions and counts."""
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from slipway.api.status import (
     MAX_HOSTS,
@@ -9,27 +9,34 @@ from slipway.api.status import (
     ConditionType,
     Phase,
     Resolved,
+    Result,
     SliceCounts,
     SliceJobStatus,
 )
-from slipway.planner import budgets, capacity, fencing
+from slipway.planner import capacity, fencing
+from slipway.planner.acceptance import hash_to_keep
 from slipway.planner.draft import Draft
+from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED
+from slipway.planner.objects import HEAD
 from slipway.planner.observation import NOTHING_WRONG, blocked_hosts, intervals
-from slipway.planner.snapshot import HEAD
+from slipway.planner.snapshot import Job
 
 _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
 """kstatus wants these present only while they are true."""
+_SUSPENDED: Final = "suspended by spec.suspend; nothing is charged"
+_NOTHING_HELD: Final = "no pod runs and no capacity is held"
 REASONS_AFTER: Final = timedelta(seconds=5)
 COUNTS_AFTER: Final = timedelta(seconds=30)
 LARGE_JOBS_AFTER: Final = timedelta(seconds=60)
-"""How long mere progress waits for being written: what holds a start up, how many hosts run, and that at most."""
+"""How long progress is held back before it is written: new reasons, new counts, and the most for a large job."""
+LOOKS_AFTER: Final = timedelta(seconds=600)
+"""How often a job that only waits for capacity writes its status."""
 
 
 def summarise(draft: Draft) -> None:
     """Set everything in the status that follows from the attempts."""
     phase, reason, message = _story(draft)
-    before = draft.snapshot.job.status.phase
-    if before is None or not before.final:
+    if not draft.snapshot.job.status.final:
         _count(draft)
     draft.update(
         phase=phase,
@@ -40,11 +47,11 @@ def summarise(draft: Draft) -> None:
 
 
 def _resolved(draft: Draft) -> Resolved:
-    """The effective values; those of the accepted spec stay until a new one was accepted while suspended."""
+    """The effective values. Those of the accepted spec stay until a changed spec is accepted during a suspension."""
     accepted, suspended = draft.status.resolved, draft.snapshot.job.status.phase is Phase.SUSPENDED
     if accepted is None or (suspended and draft.problem is None):
         return draft.resolved
-    return draft.resolved.model_copy(update={"template_hash": accepted.template_hash})
+    return draft.resolved.model_copy(update={"template_hash": hash_to_keep(accepted, draft.resolved)})
 
 
 def _story(draft: Draft) -> tuple[Phase, str, str]:
@@ -53,8 +60,8 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
     if status.result is not None and status.phase is not None:
         return status.phase, status.result.reason, status.result.message
     if draft.spec.suspend and draft.active is None and draft.unjudged is None:
-        return Phase.SUSPENDED, "Suspended", "suspended by spec.suspend; nothing is charged"
-    if draft.blocked is not None and draft.blocked[0] == budgets.CAPACITY_RELEASED:
+        return Phase.SUSPENDED, SUSPENDED.reason, _SUSPENDED
+    if draft.blocked is not None and draft.blocked[0] == CAPACITY_RELEASED.reason:
         return Phase.WAITING_FOR_CAPACITY, *draft.blocked
     if draft.blocked is not None:
         return (Phase.RESTARTING if attempt else Phase.PENDING), *draft.blocked
@@ -96,7 +103,7 @@ def _count(draft: Draft) -> None:
 def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[Condition, ...]:
     failed = phase in (Phase.FAILED, Phase.PREEMPTED, Phase.CANCELLED)
     settled = phase.final or phase in (Phase.RUNNING, Phase.SUSPENDED)
-    fence_open = not fencing.closed(draft)
+    fence_open = not fencing.clear_to_start(draft)
     late = fencing.overdue(draft)
     found: list[tuple[ConditionType, bool, str, str]] = [
         _accepted(draft),
@@ -124,18 +131,19 @@ def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
 def _capacity(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[ConditionType, bool, str, str]:
     if phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED):
         return ConditionType.CAPACITY_AVAILABLE, False, reason, message
-    attempt = draft.attempt
-    placed = attempt is not None and attempt.running_time is not None
+    attempt, seen = draft.attempt, draft.seen
+    ran = attempt is not None and attempt.running_time is not None
+    placed = ran or (draft.active is not None and not (seen.unscheduled or seen.absent))
     return (
         ConditionType.CAPACITY_AVAILABLE,
         placed,
         "Scheduled" if placed else "NotScheduledYet",
-        "every pod of the attempt found a node" if placed else "",
+        "every pod of the attempt has a node" if placed else "",
     )
 
 
 def _ready(draft: Draft, reason: str, message: str) -> tuple[ConditionType, bool, str, str]:
-    """Whether clients find a whole cluster now."""
+    """Whether clients can reach a Ray head with all its workers."""
     running = draft.active is not None and draft.active.running_time is not None
     head = draft.seen.live.get(HEAD)
     if running and (head is None or not head.started):
@@ -148,7 +156,7 @@ def _suspended(phase: Phase, fence_open: bool) -> tuple[ConditionType, bool, str
         return ConditionType.SUSPENDED, False, "NotSuspended", ""
     if fence_open:
         return ConditionType.SUSPENDED, False, "PodsEnding", "the pods are being stopped"
-    return ConditionType.SUSPENDED, True, "Suspended", "no pod runs and no capacity is held"
+    return ConditionType.SUSPENDED, True, SUSPENDED.reason, _NOTHING_HELD
 
 
 def _had(status: SliceJobStatus, kind: ConditionType) -> bool:
@@ -158,7 +166,7 @@ def _had(status: SliceJobStatus, kind: ConditionType) -> bool:
 def _dated(
     found: list[tuple[ConditionType, bool, str, str]], before: SliceJobStatus, now: datetime, generation: int
 ) -> tuple[Condition, ...]:
-    """Conditions with the time of their last transition carried over where they did not change."""
+    """The conditions, each with the lastTransitionTime it had if its status has not changed."""
     old = {condition.type: condition for condition in before.conditions}
     dated = []
     for kind, holds, reason, message in found:
@@ -180,38 +188,77 @@ def _dated(
     return tuple(dated)
 
 
-def refuse(status: SliceJobStatus, generation: int, reason: str, message: str, now: datetime) -> SliceJobStatus:
-    """The status of a job that cannot be run as it is written."""
+def refuse(job: Job, reason: str, message: str, now: datetime) -> SliceJobStatus:
+    """The status of a job without attempts whose spec or pods are rejected. Cancel and suspend still take effect."""
+    phase, why, words = Phase.INVALID, reason, message
+    never_began = job.spec if job.status.attempt is None else None
+    if never_began is not None and never_began.cancel:
+        phase, why, words = Phase.CANCELLED, CANCELLED.reason, "cancelled by spec.cancel"
+    elif never_began is not None and never_began.suspend:
+        phase, why, words = Phase.SUSPENDED, SUSPENDED.reason, _SUSPENDED
     found = [
         (ConditionType.ACCEPTED, False, reason, message),
-        (ConditionType.RUNNING, False, reason, message),
-        (ConditionType.STALLED, True, reason, message),
+        (ConditionType.RUNNING, False, why, words),
+        (ConditionType.COMPLETE, False, why, ""),
+        (ConditionType.FAILED, phase is not Phase.SUSPENDED, why, words),
+        (ConditionType.STALLED, phase is not Phase.SUSPENDED, why, words),
     ]
-    return status.model_copy(
+    if phase is Phase.SUSPENDED:
+        found.append((ConditionType.SUSPENDED, True, why, _NOTHING_HELD))
+    return job.status.model_copy(
         update={
-            "phase": Phase.INVALID,
-            "observed_generation": generation,
-            "conditions": _dated(found, status, now, generation),
+            "phase": phase,
+            "observed_generation": job.generation,
+            "conditions": _dated(found, job.status, now, job.generation),
+            "result": Result(reason=why, message=words) if phase.final else None,
+            "completion_time": now if phase.final else None,
         }
     )
 
 
-def progress_interval(before: SliceJobStatus, after: SliceJobStatus, hosts: int) -> timedelta:
-    """How long after a write mere progress (hosts started, hosts waiting, hosts done) of a job of so many hosts waits.
+def unreadable(status: SliceJobStatus, generation: int, problem: str, now: datetime) -> SliceJobStatus:
+    """The status with Accepted False, which is all that is written while the stored status cannot be read."""
+    message = (
+        f"{problem}; the status and the pods stay as they are: restore the field, or run the version of Slipway that "
+        "wrote it"
+    )
+    accepted = _dated([(ConditionType.ACCEPTED, False, "StatusUnreadable", message)], status, now, generation)
+    others = (one for one in status.conditions if one.type != ConditionType.ACCEPTED)
+    return status.model_copy(update={"conditions": (*accepted, *others)})
 
-    A large job takes longer to start, and everybody who watches it gets its large status each time. What holds the job
-    up, and which hosts are done, is told sooner than how many have started.
+
+def progress_interval(before: SliceJobStatus, after: SliceJobStatus, hosts: int) -> timedelta:
+    """How long after the last write a change that is only progress is held back, for a job of so many hosts.
+
+    A large job takes longer to start, and each write sends its large status to every watch. The reasons why hosts wait,
+    and the hosts that have succeeded, are written sooner than the number of hosts that have started.
     """
+    if _uncounted(before) == _uncounted(after):
+        return LOOKS_AFTER
     least = COUNTS_AFTER if _hold_up(before) == _hold_up(after) else REASONS_AFTER
     return min(max(least, timedelta(seconds=hosts / 10)), LARGE_JOBS_AFTER)
+
+
+def _uncounted(status: SliceJobStatus) -> SliceJobStatus:
+    """Without what changes while a job waits for nodes or quota and nothing happens: counts, and words of others."""
+    update: dict[str, Any] = {"capacity_look_time": None, "capacity_waits": 0}
+    if status.phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED):
+        update["conditions"] = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
+        update["hosts"] = tuple(one.model_copy(update={"message": None}) for one in status.hosts)
+    return status.model_copy(update=update)
 
 
 def _hold_up(status: SliceJobStatus) -> tuple[Phase | None, frozenset[str], tuple[str, ...]]:
     return status.phase, frozenset(host.reason for host in status.hosts) - NOTHING_WRONG, status.succeeded_hosts
 
 
+def words_of(status: SliceJobStatus) -> list[str]:
+    """What the conditions say to people."""
+    return [one.message for one in status.conditions]
+
+
 def only_progress(before: SliceJobStatus, after: SliceJobStatus) -> bool:
-    """Whether nothing but progress changed, which need not be written at once."""
+    """Whether only progress changed: counts, hosts, reasons, messages. It need not be written at once."""
     return _essence(before) == _essence(after)
 
 

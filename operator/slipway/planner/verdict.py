@@ -1,52 +1,58 @@
 """Why an attempt ended: the first cause among its pods.
 
-When one host is taken, its peers crash within seconds; when one program fails, its peers are deleted. Only the first
-of these is the cause. A machine that died silently is noticed last of all (its node turns NotReady after 50 s), so a
-host whose kubelet never confirmed its end explains away exit codes that came before the notice.
+When one host is preempted, its peers crash within seconds. When one program fails, Slipway deletes its peers. Only the
+first of these events is the cause. A node that dies silently becomes NotReady only after 50 s, later than the exit
+codes of the peers. So a host whose kubelet never reported its end is the cause, and earlier exit codes are not.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from slipway.api.status import Attempt, Cause, Root
-from slipway.planner.causes import BY_REASON, RULES, START_TIMEOUT, Evidence
+from slipway.planner.causes import RULES, Evidence
+from slipway.planner.endings import ENDINGS, START_TIMEOUT
 
-# Whatever was seen before a start timeout has ended the attempt itself, so in the second of the timeout it came later.
-_ORDER = {rule.reason: position for position, rule in enumerate((START_TIMEOUT, *RULES))}
+# Earlier evidence would have ended the attempt itself. So within the second of a start timeout the timeout is first.
+_ORDER = {ending.reason: place for place, ending in enumerate((START_TIMEOUT, *(rule.ending for rule in RULES)))}
 
 
 def first_cause(evidence: Iterable[Evidence]) -> Evidence | None:
-    """The evidence that explains the rest, by time of the event, then by rank in the table."""
-    ordered = sorted(evidence, key=lambda one: (one.time.replace(microsecond=0), _rank(one), one.slice, one.host))
+    """The evidence that explains the rest, by time of the event, then by rank in the table.
+
+    Among equals within one second the evidence that ended the attempt wins, because that pod is kept with its log.
+    """
+    ordered = sorted(
+        evidence, key=lambda one: (one.time.replace(microsecond=0), _rank(one), not one.noted, one.slice, one.host)
+    )
     if not ordered:
         return None
     first = ordered[0]
-    if first.rule.outranked:
+    if first.ending.outranked:
         return next((one for one in ordered if not one.confirmed), first)
     return first
 
 
 def combined(noted: Evidence, fresh: Evidence) -> Evidence:
-    """One pod's evidence, from when the attempt ended and from now: the higher row, at the earlier time.
+    """The evidence of one pod, recorded when the attempt ended and seen now: the higher row, at the earlier time.
 
-    What was noted first could not mistake Slipway's own deletions for somebody else's; what is seen now may know more.
+    The recorded evidence is from before Slipway deleted any pod. The evidence seen now may be more complete.
     """
     better = min(fresh, noted, key=_rank)
-    return replace(better, time=min(noted.time, fresh.time))
+    return replace(better, time=min(noted.time, fresh.time), noted=True)
 
 
 def _rank(evidence: Evidence) -> int:
-    return _ORDER.get(evidence.rule.reason, len(_ORDER))
+    return _ORDER.get(evidence.ending.reason, len(_ORDER))
 
 
 def recorded(attempt: Attempt) -> Evidence | None:
-    """The evidence an attempt's record holds, so that a verdict survives the loss of everything else."""
-    rule, root = BY_REASON.get(attempt.reason or ""), attempt.root
-    if rule is None or attempt.end_time is None:
+    """The evidence in the record of an attempt, so that a verdict is possible when the pods are gone."""
+    ending, root = ENDINGS.get(attempt.reason or ""), attempt.root
+    if ending is None or attempt.end_time is None:
         return None
     root = root or Root()
     return Evidence(
-        rule=rule,
+        ending=ending,
         time=root.time or attempt.end_time,
         message=attempt.message or "",
         slice=-1 if root.slice is None else root.slice,
@@ -55,12 +61,13 @@ def recorded(attempt: Attempt) -> Evidence | None:
         node=root.node,
         exit_code=root.exit_code,
         log=root.log,
-        confirmed=root.exit_code is not None or rule.cause is not Cause.PREEMPTION,
+        confirmed=root.exit_code is not None or ending.cause is not Cause.PREEMPTION,
+        noted=True,
     )
 
 
 def root_of(evidence: Evidence) -> Root:
-    """The evidence as it stands in the attempt's record."""
+    """The evidence in the form of the attempt's record."""
     code, somewhere = evidence.exit_code, evidence.slice >= 0
     return Root(
         time=evidence.time,

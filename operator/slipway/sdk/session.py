@@ -210,7 +210,7 @@ class Session:
     async def _made(self, api: ApiConnection) -> JobView:
         while True:
             found = await self._found(api) if self._uid is not None else await self._create(api)
-            if found is not None and not found.going:
+            if found is not None and not found.terminating:
                 return found
             self._uid = None
             if found is not None:

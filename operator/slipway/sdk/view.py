@@ -106,7 +106,7 @@ class JobView(_Object, frozen=True):
         return self.spec.ray is not None and self.spec.ray.keep_alive
 
     @property
-    def going(self) -> bool:
+    def terminating(self) -> bool:
         """Whether somebody deleted it, and something of it is left."""
         return self.metadata.deletion_timestamp is not None
 

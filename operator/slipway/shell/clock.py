@@ -1,8 +1,11 @@
-"""The API server's time, read off its answers and carried on by a clock that never steps.
+"""The API server's time, read off its answers and carried on by a clock that never goes back.
 
 Decisions compare moments that the cluster wrote with the present one, so both must be of one clock: whether a pod went
 before or after we asked for it must not depend on how well this machine's clock is set. A wall clock that is set
 forward must not end anybody's wait either, and one that is set back must not prolong it.
+
+API servers may disagree by seconds. The clock follows the one that is ahead: it moves forward as soon as an answer
+shows that it is behind, and back only when many answers in a row, from whichever server, showed that it is ahead.
 """
 
 import time
@@ -11,6 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _SECOND: Final = timedelta(seconds=1)
+PATIENCE_SECONDS: Final = 60.0
+ENOUGH_ANSWERS: Final = 10
+"""The clock moves back after as many answers, and as long, without one that agrees with it."""
+
+
+LONGEST_STOP: Final = timedelta(seconds=60)
+"""A clock that was wrong by more goes back; until then it stands still, which keeps every wait from ending."""
 
 
 class Clock:
@@ -26,10 +36,17 @@ class Clock:
         self.monotonic: Final = monotonic
         """Monotonic seconds, the event loop's own."""
         self._start = monotonic()
+        self._shown: datetime | None = None
+        self._ahead: list[timedelta] = []
+        self._ahead_since = self._start
 
     def now(self) -> datetime:
-        """The moment in UTC."""
-        return self._wall + timedelta(seconds=self.monotonic() - self._start)
+        """The moment in UTC; once the API server has answered, never before one that was returned earlier."""
+        now = self._unheld()
+        if self._shown is None:
+            return now
+        self._shown = max(self._shown, now)
+        return self._shown
 
     def at(self, moment: datetime) -> float:
         """Monotonic seconds of a moment in UTC."""
@@ -40,6 +57,27 @@ class Clock:
 
         A date has whole seconds, so it only says between which two moments the present one lies.
         """
-        earliest = date
-        latest = date + _SECOND + timedelta(seconds=self.monotonic() - asked)
-        self._wall += min(max(self.now(), earliest), latest) - self.now()
+        present, latest = self._unheld(), date + _SECOND + timedelta(seconds=self.monotonic() - asked)
+        if self._shown is None:
+            self._wall += min(max(present, date), latest) - present
+            self._shown = self._unheld()
+        elif present > latest:
+            self._disagrees(present - latest)
+            return
+        elif present < date:
+            self._wall += date - present
+        self._ahead.clear()
+
+    def _unheld(self) -> datetime:
+        return self._wall + timedelta(seconds=self.monotonic() - self._start)
+
+    def _disagrees(self, by: timedelta) -> None:
+        if not self._ahead:
+            self._ahead_since = self.monotonic()
+        self._ahead.append(by)
+        if len(self._ahead) >= ENOUGH_ANSWERS and self.monotonic() - self._ahead_since >= PATIENCE_SECONDS:
+            back = min(self._ahead)
+            self._wall -= back
+            self._ahead.clear()
+            if back > LONGEST_STOP:
+                self._shown = self._unheld()

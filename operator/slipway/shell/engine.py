@@ -25,17 +25,19 @@ from slipway.cluster.store import Key, key_of
 from slipway.cluster.watch import Applied, Event, InitDone, Watcher
 from slipway.cluster.wire import JsonObject
 from slipway.cluster.workqueue import WorkQueue
+from slipway.planner.nodes import Node
+from slipway.planner.objects import Pod
 from slipway.planner.plan import plan
-from slipway.planner.snapshot import Node, Pod
 from slipway.shell import health
 from slipway.shell.clock import Clock
 from slipway.shell.policy import backoff
+from slipway.shell.recorder import Recorder
 from slipway.shell.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 24
-"""Jobs looked at concurrently; with the writes in flight and the watches they stay below the connection limit."""
+"""Jobs looked at concurrently."""
 CALM_SECONDS_PER_POD: Final = 100e-6
 """How long mere progress of a pod, or its going, may wait for that of its siblings, for each pod of the job.
 
@@ -44,6 +46,12 @@ this keeps it to about a tenth of the time. The last one to start, or to go, wai
 """
 RESYNC_SECONDS: Final = 600.0
 _RESYNC_RETRY_SECONDS: Final = 60.0
+BEHIND_SECONDS: Final = 5.0
+"""What kopf's watch brings within this time need not be fetched."""
+FORBIDDEN_SECONDS: Final = (15.0, 300.0)
+"""The first and the longest pause before nodes are listed again that may not be listed."""
+_RELIST_SECONDS: Final = (0.5, 30.0)
+"""The first and the longest pause before SliceJobs are listed again that could not be listed."""
 
 
 class EngineFailed(Exception):
@@ -73,14 +81,17 @@ class Engine:
         self.queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         recorder = EventRecorder(api, settings.identity, now=clock.now, clock=clock.monotonic)
         self._recorder = recorder
+        self._decisions = Recorder(settings.record)
         self._applier = Applier(api, self.cache, recorder, now=clock.now)
         has_uid = names.LABEL_JOB_UID
         self._pod_watchers = {
             one: Watcher(api, paths.pods(one), Pod, label_selector=has_uid) for one in self._namespaces
         }
         self._node_watcher = Watcher(api, paths.NODES, Node)
-        self._unsynced = {"nodes", *(f"pods {one}" for one in self._namespaces)}
+        self._unsynced = {"jobs", "nodes", *(f"pods {one}" for one in self._namespaces)}
+        self._acquired = asyncio.Event()
         self._ready = asyncio.Event()
+        self._led = 0.0
         self._orphans: dict[Key, set[str]] = {}
         self._failures: dict[Key, int] = {}
         self._lag = health.LoopLag()
@@ -90,9 +101,10 @@ class Engine:
     def start(self) -> "asyncio.Future[None]":
         """Begin; the result fails as soon as any part of the engine does, for none may be missing."""
         parts: list[Coroutine[Any, Any, None]] = [
+            self._lead(),
             *(self._follow_pods(scope, watcher) for scope, watcher in self._pod_watchers.items()),
             self._follow_nodes(),
-            self._lead(),
+            self._list_jobs(),
             self._resync(),
             self._recorder.run(),
             self._lag.run(),
@@ -110,13 +122,18 @@ class Engine:
         return over
 
     async def stop(self) -> None:
-        """Stop everything and release the Lease, so that another process takes over at once."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if tasks:
-            await self._lease.release()
+        """Stop everything and release the Lease, so that another process takes over at once.
+
+        The Lease is renewed until the API server has answered, or can no longer carry out, the writes under way: none
+        may land when another process leads.
+        """
+        if not self._tasks:
+            return
+        (leading, *others), self._tasks = self._tasks, []
+        await _cancelled(*others)
+        await self._api.settle()
+        await _cancelled(leading)
+        await self._lease.release()
 
     def observe(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Take a SliceJob as kopf saw it; `kind` is the watch event's type, None while listing."""
@@ -124,7 +141,7 @@ class Engine:
         key = (str(metadata["namespace"]), str(metadata["name"]))
         if kind != "DELETED":
             if self.cache.jobs.upsert(body) is not None:
-                self.queue.add(key)
+                self._wake((key,))
             return
         self._gone(key, str(metadata["uid"]))
 
@@ -137,18 +154,24 @@ class Engine:
         watchers: list[Watcher[Any]] = [*self._pod_watchers.values()]
         if self.cache.nodes.watched:
             watchers.append(self._node_watcher)
+        led = self._clock.monotonic() - self._led if self._ready.is_set() else 0.0
         return health.Health(
-            oldest_wait=self.queue.oldest_age() if self._ready.is_set() else 0.0,
+            oldest_wait=min(self.queue.oldest_age(), led),
             longest_turn=self.queue.longest_turn(),
             silence=health.silence((one.heard for one in watchers), self._started, self._clock.monotonic),
             loop_lag=self._lag.worst,
             leader=self._lease.held,
+            nodes_watched=self.cache.nodes.watched,
         ).check()
 
     def _gone(self, key: Key, uid: str) -> None:
         job = self.cache.jobs.remove(key, uid)
         if job is not None:
             self.cache.forget(key)
+        if self._ready.is_set() and not (job is not None and job.orphaning):
+            self._orphaned(key, uid)
+
+    def _orphaned(self, key: Key, uid: str) -> None:
         self._orphans.setdefault(key, set()).add(uid)
         self.queue.add(key)
 
@@ -171,20 +194,33 @@ class Engine:
             self._synced(f"pods {scope}")
 
     async def _follow_nodes(self) -> None:
-        try:
-            async with aclosing(self._node_watcher.events()) as events:
-                async for event in events:
-                    for name in self.cache.nodes.observe(event):
-                        self._wake(self.cache.pods.jobs_on(name))
-                    if isinstance(event, InitDone):
-                        self._synced("nodes")
-        except Forbidden as error:
-            log.warning("nodes cannot be watched, so a dead machine is only noticed by its pods: %s", error)
-            self.cache.nodes.watched = False
+        """Follow nodes as soon as a role allows it, which may be some time after this process has started."""
+        pause, longest = FORBIDDEN_SECONDS
+        while True:
+            try:
+                async with aclosing(self._node_watcher.events()) as events:
+                    async for event in events:
+                        self._see_node(event)
+            except Forbidden as error:
+                if self.cache.nodes.watched:
+                    log.warning("nodes cannot be watched, so a dead machine is only noticed by its pods: %s", error)
+                self.cache.nodes.watched = False
+                self._synced("nodes")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def _see_node(self, event: Event[Node]) -> None:
+        for name in self.cache.nodes.observe(event):
+            self._wake(self.cache.pods.jobs_on(name))
+        if isinstance(event, InitDone):
+            if not self.cache.nodes.watched:
+                log.info("nodes are watched from now on")
+            self.cache.nodes.watched = True
             self._synced("nodes")
 
     def _wake(self, keys: Collection[Key], *, calm: bool = False) -> None:
-        for key in keys:
+        """Have jobs looked at. Before this process leads that is put off: then every job is, and no key outlives it."""
+        for key in keys if self._ready.is_set() else ():
             pause = len(self.cache.pods.of(key)) * CALM_SECONDS_PER_POD if calm else 0.0
             self.queue.add_at(key, self._clock.monotonic() + pause)
 
@@ -200,12 +236,37 @@ class Engine:
         # What was listed lives long: full collections need not walk over it again.
         gc.collect()
         gc.freeze()
+        self._led = self._clock.monotonic()
+        # The lists have set the clock right by now.
+        self.cache.leading_since = self._clock.now()
         self._ready.set()
+        self._wake(self.cache.jobs.uids().keys())
 
     async def _lead(self) -> None:
         await self._lease.acquire()
+        self._acquired.set()
         self._maybe_ready()
         await self._lease.keep()
+
+    async def _list_jobs(self) -> None:
+        """Read every SliceJob once the Lease is held.
+
+        The last leader may have begun an attempt that kopf's watch does not show yet, and a decision on the status
+        before it would delete the pods of that attempt.
+        """
+        await self._acquired.wait()
+        pause, longest = _RELIST_SECONDS
+        while True:
+            try:
+                for namespace in self._namespaces:
+                    for body in (await self._api.list(paths.jobs(namespace), JsonObject)).items:
+                        self.observe(None, body)
+            except SlipwayClusterError as error:
+                log.warning("SliceJobs could not be listed, so no job is looked at yet: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, longest)
+            else:
+                return self._synced("jobs")
 
     async def _work(self) -> None:
         await self._ready.wait()
@@ -241,15 +302,14 @@ class Engine:
 
     async def _reconcile(self, key: Key) -> float | None:
         """Decide on a job and carry it out; returns seconds until it should be looked at again."""
-        for uid in tuple(self._orphans.get(key, ())):
-            await self._applier.remover.delete_orphans(key, uid)
-            self._orphans[key].discard(uid)
-        self._orphans.pop(key, None)
+        await self._delete_orphans(key)
         snapshot = self.cache.snapshot(key)
         if snapshot is None:
             self.cache.forget(key)
             return None
-        decision = plan(snapshot, self._clock.now())
+        now = self._clock.now()
+        self._decisions.add(snapshot, now)
+        decision = plan(snapshot, now)
         if decision.wake_at is not None:
             self.queue.add_at(key, self._clock.at(decision.wake_at))
         wait = await self._applier.apply(decision, snapshot.job)
@@ -258,26 +318,45 @@ class Engine:
             self.cache.tidy(job)
         return wait
 
+    async def _delete_orphans(self, key: Key) -> None:
+        # More may come while some are being deleted.
+        while uids := self._orphans.get(key):
+            uid = next(iter(uids))
+            await self._applier.remover.delete_orphans(key, uid)
+            uids.discard(uid)
+        self._orphans.pop(key, None)
+
     async def _resync(self) -> None:
-        """Now and then compare names: kopf does not tell of jobs that went while it was not listening."""
-        wait = RESYNC_SECONDS
+        """Once leading, and now and then, list the jobs: kopf's watch may have missed changes and deletions."""
+        await self._ready.wait()
         while True:
-            await asyncio.sleep(wait)
+            wait = RESYNC_SECONDS
             try:
                 for namespace in self._namespaces:
                     await self._resync_namespace(namespace)
-                wait = RESYNC_SECONDS
             except SlipwayClusterError as error:
                 log.warning("SliceJobs could not be listed: %s", error)
                 wait = _RESYNC_RETRY_SECONDS
+            await asyncio.sleep(wait)
 
     async def _resync_namespace(self, namespace: str) -> None:
-        before = self.cache.jobs.uids()
+        jobs, owners = self.cache.jobs, self.cache.pods.owners()
         listing = await self._api.list(paths.jobs(namespace), _JobName)
-        listed = {(one.metadata.namespace, one.metadata.name): one.metadata.uid for one in listing.items}
-        for key, uid in before.items():
-            if (not namespace or key[0] == namespace) and listed.get(key) != uid:
-                self._gone(key, uid)
-        for key in listed.keys() - before.keys():
+        found = (one.metadata for one in listing.items)
+        listed = {(one.namespace, one.name): (one.uid, one.resource_version) for one in found}
+        there = {(key, uid) for key, (uid, _) in listed.items()}
+        gone = set(jobs.missing(listed, listing.resource_version, namespace))
+        gone |= {(key, uid) for key, uid in owners - there if uid and namespace in ("", key[0])}
+        for key, uid in gone:
+            self._gone(key, uid)
+        if jobs.newer(listed):
+            await asyncio.sleep(BEHIND_SECONDS)
+        for key in jobs.newer(listed):
             with suppress(NotFound):
                 self.observe(None, await self._api.get(paths.job(*key), JsonObject))
+
+
+async def _cancelled(*tasks: "asyncio.Task[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

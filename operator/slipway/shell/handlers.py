@@ -1,4 +1,4 @@
-"""All of kopf: login, start-up and clean-up, the stream of SliceJobs, the probe.
+"""All of kopf: login, clean-up, the stream of SliceJobs.
 
 kopf never patches anything here. Its handlers only say what they saw; decisions are made from the cache, so losing
 or repeating an event changes nothing.
@@ -77,10 +77,6 @@ def registry_for(engine: Engine, api: ApiConnection, stop: asyncio.Event) -> kop
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
     async def changed(type: str | None, body: kopf.Body, **_: Any) -> None:
         engine.observe(type, dict(body))
-
-    @kopf.on.probe(registry=registry, id="engine")
-    async def healthy(**_: Any) -> dict[str, str]:
-        return engine.health()
 
     @kopf.on.cleanup(registry=registry)
     async def leave(**_: Any) -> None:

@@ -1,9 +1,12 @@
 """Whether the operator does its work, not merely whether it answers."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
+
+from aiohttp import web
 
 from slipway.cluster.connection import SILENCE_SECONDS
 
@@ -29,6 +32,7 @@ class Health:
     silence: float
     loop_lag: float
     leader: bool
+    nodes_watched: bool
 
     def check(self) -> dict[str, str]:
         """The figures for people.
@@ -51,7 +55,10 @@ class Health:
             "silence": self.silence,
             "loopLag": self.loop_lag,
         }
-        return {name: f"{value:.3f}" for name, value in figures.items()} | {"leader": str(self.leader).lower()}
+        states = {"leader": self.leader, "nodesWatched": self.nodes_watched}
+        return {name: f"{value:.3f}" for name, value in figures.items()} | {
+            name: str(value).lower() for name, value in states.items()
+        }
 
 
 class LoopLag:
@@ -73,3 +80,52 @@ class LoopLag:
 def silence(heard: Iterable[float], started: float, clock: Callable[[], float]) -> float:
     """Seconds since the most silent watch gave a sign of life; one that never did counts from the start."""
     return max((clock() - (one or started) for one in heard), default=0.0)
+
+
+class Probes:
+    """/healthz, which says whether the process works, and /readyz, which says whether it serves SliceJobs.
+
+    A process that waits for the API server or for the CRD is healthy, for another would wait just as long; it is not
+    ready, so that a rolling update does not put it in place of one that works.
+    """
+
+    def __init__(self) -> None:
+        self.figures: Callable[[], Mapping[str, str]] | None = None
+        """Figures of the engine, or Unhealthy; None while there is no engine."""
+        self.waiting = "the API server"
+        """What there is no engine for yet."""
+
+    @asynccontextmanager
+    async def serving(self, port: int) -> AsyncIterator[None]:
+        """Answer at that port; at 0 nothing is served."""
+        if not port:
+            yield
+            return
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "0.0.0.0", port).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return self._answer(200)
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return self._answer(503)
+
+    def _answer(self, while_waiting: int) -> web.Response:
+        try:
+            if self.figures is None:
+                answer = web.json_response({"waitingFor": self.waiting}, status=while_waiting)
+            else:
+                answer = web.json_response({"engine": dict(self.figures())})
+        except Unhealthy as error:
+            answer = web.json_response({"error": str(error)}, status=500)
+        # kopf's end waits for the tasks of connections that stay open.
+        answer.force_close()
+        return answer

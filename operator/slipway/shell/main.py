@@ -2,7 +2,11 @@
 
 import asyncio
 import logging
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
 
 import kopf
 
@@ -16,18 +20,23 @@ from slipway.shell import logs
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine, EngineFailed
 from slipway.shell.handlers import kopf_settings, registry_for
+from slipway.shell.health import Probes
 from slipway.shell.policy import backoff
 from slipway.shell.settings import Flags, OperatorSettings, SettingsError, read_settings
 
 log = logging.getLogger(__name__)
 
-CRD_TRIES = 3
-"""Looks for the CRD before giving up: 3.5 s in all."""
+LONGEST_PAUSE: Final = 30.0
+"""Seconds, at most, between two looks for the CRD or the API server."""
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
 """Started with settings, or in a cluster, that it cannot work with."""
+
+
+class Refused(Exception):
+    """The operator cannot work in this cluster; the message says why."""
 
 
 async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> int:
@@ -37,66 +46,113 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
     except AccessError as error:
         log.error("%s", error)
         return EXIT_REFUSED
-    clock = Clock()
-    async with ApiConnection(access) as api:
+    clock, probes = Clock(), Probes()
+    async with (
+        ApiConnection(access) as api,
+        ApiConnection(access) as lease_api,
+        probes.serving(settings.health_port),
+    ):
         api.on_date = clock.heard
-        if (problem := await _problem(api, settings)) is not None:
-            log.error("%s", problem)
-            return EXIT_REFUSED
-        lease = Lease(
-            api,
-            settings.lease_namespace,
-            settings.lease_name,
-            settings.identity,
-            now=clock.now,
-            clock=clock.monotonic,
-        )
-        api.guard = lease.check
-        return await _serve(Engine(api, lease, settings, clock), api, settings, stop or asyncio.Event())
+        stop, code = stop or asyncio.Event(), None
+        while code is None:
+            try:
+                await _until_served(api, settings, probes, stop)
+            except Refused as error:
+                log.error("%s", error)
+                return EXIT_REFUSED
+            if stop.is_set():
+                return EXIT_OK
+            lease = Lease(
+                lease_api,
+                settings.lease_namespace,
+                settings.lease_name,
+                settings.identity,
+                now=clock.now,
+                clock=clock.monotonic,
+            )
+            api.guard = lease.check
+            engine = Engine(api, lease, settings, clock)
+            probes.figures = engine.health
+            code = await _serve(engine, api, settings, stop)
+            probes.figures = None
+        return code
 
 
-async def _problem(api: ApiConnection, settings: OperatorSettings) -> str | None:
-    """Why the operator cannot work in this cluster, as far as one request can tell.
+async def _until_served(api: ApiConnection, settings: OperatorSettings, probes: Probes, stop: asyncio.Event) -> None:
+    """Wait until the API server serves SliceJobs, or for `stop`.
 
-    An API server that is away comes back; ending because of it would only add the kubelet's pause to the outage.
+    An API server that is away comes back, and a CRD can be installed at any time; ending because of it would only add
+    the kubelet's pause to the outage.
+
+    Raises:
+        Refused: when waiting does not help.
     """
-    namespace, failures = settings.namespaces[0] if settings.namespaces else "", 0
-    while True:
-        try:
-            await api.get(f"{paths.jobs(namespace)}?limit=1", JsonObject)
-            return None
-        except (NotFound, ConnectionLost, ServerError, TooManyRequests) as error:
-            failures += 1
-            # A CRD that was applied just now is served a moment later.
-            if isinstance(error, NotFound) and failures > CRD_TRIES:
-                return "the cluster does not know SliceJobs: install the chart's CRD (kubectl apply -f crds/) first"
-            wait = min(backoff(error, failures), 5.0)
-            log.warning("the API server does not answer; next try in %.1f s: %s", wait, error)
-            await asyncio.sleep(wait)
-        except SlipwayClusterError as error:
-            return f"SliceJobs cannot be listed: {error}"
+    failures = 0
+    with _signals(stop):
+        while not stop.is_set():
+            try:
+                await _look(api, settings)
+                return
+            except _MAY_PASS as error:
+                failures += 1
+                waiting = _MISSING if isinstance(error, NotFound) else f"the API server does not answer: {error}"
+                if failures == 1 or waiting != probes.waiting:
+                    log.warning("%s; Slipway goes on trying", waiting)
+                probes.waiting = waiting
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), min(backoff(error, failures), LONGEST_PAUSE))
+            except SlipwayClusterError as error:
+                raise Refused(f"SliceJobs cannot be listed: {error}") from error
 
 
-async def _serve(engine: Engine, api: ApiConnection, settings: OperatorSettings, stop: asyncio.Event) -> int:
-    # Before kopf, for at its end kopf waits for every task that began after its start.
+_MAY_PASS: Final = (NotFound, ConnectionLost, ServerError, TooManyRequests)
+_MISSING: Final = (
+    "the API server does not know SliceJobs: install the CRD of the chart (kubectl apply -f crds/, or helm upgrade)"
+)
+
+
+async def _look(api: ApiConnection, settings: OperatorSettings) -> None:
+    namespace = settings.namespaces[0] if settings.namespaces else ""
+    await api.get(f"{paths.jobs(namespace)}?limit=1", JsonObject)
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """Until kopf takes care of them."""
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+async def _serve(engine: Engine, api: ApiConnection, settings: OperatorSettings, stop: asyncio.Event) -> int | None:
+    """Serve SliceJobs until something ends it; returns the exit code, None when the CRD was deleted meanwhile."""
+    # All of these before kopf, for at its end kopf waits for every task that began after its start.
+    end = asyncio.Event()
+    relay = asyncio.create_task(_relay(stop, end))
     over = engine.start()
-    over.add_done_callback(lambda _: stop.set())
-    port = settings.health_port
+    over.add_done_callback(lambda _: end.set())
     try:
         await kopf.operator(
-            registry=registry_for(engine, api, stop),
+            registry=registry_for(engine, api, end),
             settings=kopf_settings(),
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
-            liveness_endpoint=f"http://0.0.0.0:{port}/healthz" if port else None,
-            stop_flag=stop,
+            stop_flag=end,
         )
     except Exception as error:
+        if await _crd_is_gone(api, settings):
+            return None
         log.error("the watch of SliceJobs ended: %s", error)
         return EXIT_FAILED
     finally:
         await engine.stop()
+        relay.cancel()
     if not over.done():
         log.info("stopped")
         return EXIT_OK
@@ -106,6 +162,19 @@ async def _serve(engine: Engine, api: ApiConnection, settings: OperatorSettings,
     else:
         log.error("stopped by a mistake in Slipway", exc_info=failure)
     return EXIT_FAILED
+
+
+async def _relay(stop: asyncio.Event, end: asyncio.Event) -> None:
+    await stop.wait()
+    end.set()
+
+
+async def _crd_is_gone(api: ApiConnection, settings: OperatorSettings) -> bool:
+    try:
+        await _look(api, settings)
+    except SlipwayClusterError as error:
+        return isinstance(error, NotFound)
+    return False
 
 
 def main(flags: Flags | None = None) -> int:

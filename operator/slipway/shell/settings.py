@@ -38,6 +38,8 @@ class OperatorSettings:
     """Port of the coordinator for jobs that do not name one."""
     topology_key: str = names.NODE_POOL
     """Node label whose values are TPU slices."""
+    max_pods: int = names.MAX_PODS
+    """Worker pods that one job may have."""
     lease_name: str = "slipway-operator"
     """Lease that says which process leads."""
     lease_namespace: str = "default"
@@ -45,11 +47,13 @@ class OperatorSettings:
     log_level: str = "info"
     """One of LOG_LEVELS."""
     health_port: int = 8080
-    """Port of /healthz; 0 serves none."""
+    """Port of /healthz and /readyz; 0 serves none."""
     kubeconfig: Path | None = None
     """Kubeconfig to use; otherwise as kubectl would."""
     context: str | None = None
     """Context of the kubeconfig; its current one otherwise."""
+    record: Path | None = None
+    """Directory for a record of what each decision was made from, without secrets; none by default."""
     identity: str = field(default_factory=_identity)
     """Name of this process, never used by another."""
 
@@ -59,6 +63,7 @@ class OperatorSettings:
         return PlannerSettings(
             coordinator_port=self.coordinator_port,
             topology_key=self.topology_key,
+            max_pods=self.max_pods,
             whole_cluster=not self.namespaces,
         )
 
@@ -75,6 +80,7 @@ class Flags:
     namespaces: str | None = None
     coordinator_port: str | None = None
     topology_key: str | None = None
+    max_pods: str | None = None
     lease_name: str | None = None
     lease_namespace: str | None = None
     log_level: str | None = None
@@ -107,18 +113,26 @@ def read_settings(
         namespaces=tuple(_name(listed[0], one.strip()) for one in listed[1].split(",") if one.strip()),
         coordinator_port=_port(*text(flags.coordinator_port, "COORD_PORT", default_port), lowest=1),
         topology_key=_label_key(*text(flags.topology_key, "SLIPWAY_TOPOLOGY_KEY", names.NODE_POOL)),
+        max_pods=_count(*text(flags.max_pods, "SLIPWAY_MAX_PODS", str(names.MAX_PODS))),
         lease_name=_name(*text(flags.lease_name, "SLIPWAY_LEASE_NAME", "slipway-operator")),
         lease_namespace=_name(*text(flags.lease_namespace, "SLIPWAY_LEASE_NAMESPACE", home)),
         log_level=level[1].lower(),
         health_port=_port(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), lowest=0),
         kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
         context=flags.context,
+        record=Path(environment["SLIPWAY_RECORD"]) if environment.get("SLIPWAY_RECORD") else None,
     )
 
 
 def _port(name: str, value: str, *, lowest: int) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= 5 and lowest <= int(value) <= 65535):
         raise SettingsError(f"{name} {value!r} is not a port: a whole number from {lowest} to 65535 is needed")
+    return int(value)
+
+
+def _count(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= 7 and int(value) > 0):
+        raise SettingsError(f"{name} {value!r} is not a number of pods: a whole number from 1 to 9999999 is needed")
     return int(value)
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from slipway.local_cluster import Pool
 from slipway.local_cluster.kubeapi import in_parallel
+from slipway.local_cluster.nodes import delete as delete_node
 from slipway.local_cluster.simulated import create as create_nodes
 from tests.bench.meter import Meter
 from tests.bench.observer import Seen, first, last
@@ -64,11 +65,11 @@ async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float
 
     if not await turn.observer.until(lambda: running() >= record.pods, patience):
         record.problem = f"{running()} of {record.pods} new pods ran within {patience:.0f} s"
-    touched = [one for one in old if one.going is not None]
-    record.times = meter.times(react=first(one.going for one in touched))
+    touched = [one for one in old if one.terminating is not None]
+    record.times = meter.times(react=first(one.terminating for one in touched))
     if len(new()) >= record.pods:
         record.times |= meter.times(
-            all_deleting=last(one.going for one in touched),
+            all_deleting=last(one.terminating for one in touched),
             old_gone=last(one.stopped for one in touched),
             first_new=first(one.created for one in new()),
             exist=last(one.created for one in new()),
@@ -92,7 +93,7 @@ async def _inflict(turn: Turn, loss: Loss) -> None:
 
 def _delete_nodes(place: Place, nodes: Iterable[str]) -> None:
     api = place.fresh_api()
-    in_parallel(lambda one: api.delete(f"/api/v1/nodes/{one['name']}"), ({"name": name} for name in nodes))
+    in_parallel(lambda one: delete_node(api, str(one["name"])), ({"name": name} for name in nodes))
 
 
 async def _restore_nodes(place: Place, loss: Loss) -> None:

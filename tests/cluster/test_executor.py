@@ -2,14 +2,14 @@ import asyncio
 
 import pytest
 
-from slipway.cluster.lanes import Lanes
+from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.removal import Place, _part_size, selectors
 
 MOST = 32
 
 
 async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
-    lanes, now, most = Lanes(MOST), 0, 0
+    lanes, now, most = BoundedExecutor(MOST), 0, 0
 
     async def work(_: int) -> None:
         nonlocal now, most
@@ -23,7 +23,7 @@ async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
 
 
 async def test_a_small_job_does_not_wait_behind_a_huge_one() -> None:
-    lanes = Lanes(MOST)
+    lanes = BoundedExecutor(MOST)
     order: list[str] = []
 
     async def work(name: str) -> None:
@@ -47,7 +47,7 @@ async def test_after_a_failure_nothing_further_is_begun() -> None:
             raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await Lanes(MOST).run(range(1000), work)
+        await BoundedExecutor(MOST).run(range(1000), work)
     assert len(begun) <= 2 * MOST
 
 
@@ -55,7 +55,7 @@ async def test_nothing_to_do_is_done_at_once() -> None:
     async def work(_: int) -> None:
         raise AssertionError
 
-    await Lanes(MOST).run([], work)
+    await BoundedExecutor(MOST).run([], work)
 
 
 JOB = "slipway.dev/job-uid=u,slipway.dev/attempt="
@@ -83,7 +83,7 @@ SLICES: list[tuple[str, dict[Place, list[int]], dict[Place, list[int]], list[str
         ],
     ),
     (
-        "one of which a pod is spared",
+        "one of which a pod is except_slots",
         {(0, 0): [1, 2], (0, 1): [0]},
         {(0, 0): [0]},
         [f"{JOB}0,slipway.dev/slice=0,slipway.dev/host notin (0)", f"{JOB}0,slipway.dev/slice in (1)"],
@@ -99,12 +99,12 @@ SLICES: list[tuple[str, dict[Place, list[int]], dict[Place, list[int]], list[str
 
 
 @pytest.mark.parametrize(
-    ("hosts", "spared", "expected"), [case[1:] for case in SLICES], ids=[case[0] for case in SLICES]
+    ("hosts", "except_slots", "expected"), [case[1:] for case in SLICES], ids=[case[0] for case in SLICES]
 )
 def test_slices_are_deleted_by_requests_of_about_equal_size(
-    hosts: dict[Place, list[int]], spared: dict[Place, list[int]], expected: list[str]
+    hosts: dict[Place, list[int]], except_slots: dict[Place, list[int]], expected: list[str]
 ) -> None:
-    assert list(selectors("u", hosts, spared)) == expected
+    assert list(selectors("u", hosts, except_slots)) == expected
 
 
 @pytest.mark.parametrize(

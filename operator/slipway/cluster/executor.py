@@ -1,4 +1,4 @@
-"""How many writes are under way at once, and whose turn it is."""
+"""A bound on the requests in flight, shared fairly by all jobs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,8 +7,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Lanes:
-    """A bounded number of lanes for the whole process, shared fairly by all jobs."""
+class BoundedExecutor:
+    """Runs work with a bounded number of requests in flight; jobs that share it take turns."""
 
     def __init__(self, most: int) -> None:
         """`most` is how many requests may be under way at once."""

@@ -1,0 +1,139 @@
+"""Writes the parts of the pages that follow from the planner's tables: `make generate`."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from slipway.api.status import FINAL_PHASES, Cause, Phase
+from slipway.planner.causes import RULES
+from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
+
+DOCS: Final = Path(__file__).parent
+MARKED: Final = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class State:
+    """One box of the diagram."""
+
+    name: str
+    phases: tuple[Phase | None, ...]
+    label: str = ""
+
+    @property
+    def box(self) -> str:
+        """The box in mermaid's words."""
+        return f'{self.name}["{self.label or "<br>".join(phase or "" for phase in self.phases)}"]'
+
+
+NEW: Final = State("New", (None,), "no phase yet")
+PENDING: Final = State("Pending", (Phase.PENDING,))
+BEGUN: Final = State("Begun", (Phase.QUEUED, Phase.WAITING_FOR_CAPACITY, Phase.STARTING))
+RUNNING: Final = State("Running", (Phase.RUNNING,))
+RESTARTING: Final = State("Restarting", (Phase.RESTARTING,))
+SUSPENDED: Final = State("Suspended", (Phase.SUSPENDED,))
+INVALID: Final = State("Invalid", (Phase.INVALID,))
+SUCCEEDED: Final = State("Succeeded", (Phase.SUCCEEDED,))
+SPENT: Final = State("Spent", (Phase.FAILED, Phase.PREEMPTED))
+CANCELLED: Final = State("Cancelled", (Phase.CANCELLED,))
+ANY: Final = State("Any", (None, *(one for one in Phase if one not in FINAL_PHASES)), "any phase that is not final")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One arrow of the diagram."""
+
+    before: State
+    after: State
+    why: str
+
+
+CHANGES: Final = (
+    Change(NEW, PENDING, "pods of an earlier job with this name exist"),
+    Change(NEW, BEGUN, "attempt 0 begins"),
+    Change(NEW, INVALID, "the spec or the pods are rejected"),
+    Change(PENDING, BEGUN, "attempt 0 begins"),
+    Change(PENDING, INVALID, "the spec or the pods are rejected"),
+    Change(INVALID, BEGUN, "corrected"),
+    Change(INVALID, PENDING, "corrected"),
+    Change(BEGUN, BEGUN, "pods are created, admitted, scheduled"),
+    Change(BEGUN, RUNNING, "every host runs"),
+    Change(BEGUN, SUCCEEDED, "every host exited 0"),
+    Change(RUNNING, SUCCEEDED, "every host exited 0"),
+    Change(BEGUN, RESTARTING, "the attempt ended"),
+    Change(RUNNING, RESTARTING, "the attempt ended"),
+    Change(RUNNING, BEGUN, "the attempt ended, and no pod of it is left"),
+    Change(RESTARTING, BEGUN, "no pod may still run, and the delay has passed"),
+    Change(BEGUN, SPENT, "a budget or a time limit is used up"),
+    Change(RUNNING, SPENT, "a budget or a time limit is used up"),
+    Change(RESTARTING, SPENT, "a budget or a time limit is used up"),
+    Change(SUSPENDED, PENDING, "resumed"),
+    Change(SUSPENDED, INVALID, "the spec or the pods are rejected"),
+    Change(SUSPENDED, BEGUN, "resumed"),
+    Change(SUSPENDED, RESTARTING, "resumed, and pods may still run"),
+    Change(ANY, SUSPENDED, "spec.suspend"),
+    Change(ANY, CANCELLED, "spec.cancel"),
+)
+
+
+def phases() -> Iterator[str]:
+    """The diagram of the phases."""
+    states = dict.fromkeys(state for change in CHANGES for state in (change.before, change.after))
+    yield "```mermaid"
+    yield "flowchart TD"
+    yield from (f"    {state.box}" for state in states)
+    yield from (f'    {one.before.name} -->|"{one.why}"| {one.after.name}' for one in CHANGES)
+    yield "```"
+
+
+def pod_endings() -> Iterator[str]:
+    """The table of what the end of one pod means."""
+    rows = (*(rule.ending for rule in RULES), START_TIMEOUT)
+    yield "| reason | what was seen | charged to | what follows |"
+    yield "|---|---|---|---|"
+    yield from (f"| `{row.reason}` | {row.seen} | {row.cause} | {_follows(row)} |" for row in rows)
+
+
+def attempt_endings() -> Iterator[str]:
+    """The table of the endings that are not about one pod."""
+    of_pods = {START_TIMEOUT, *(rule.ending for rule in RULES)}
+    rows = [ending for ending in ENDINGS.values() if ending not in of_pods]
+    assert all(row.cause is Cause.UNCHARGED for row in rows)
+    yield "| reason | what happened | what follows |"
+    yield "|---|---|---|"
+    yield from (f"| `{row.reason}` | {row.seen} | {_follows(row)} |" for row in rows)
+
+
+def _follows(ending: Ending) -> str:
+    """The delay before the next attempt, and what else is different about it."""
+    others = {
+        "the number of slices stays": ending.keeps_slices,
+        "these node pools are chosen last": ending.doubts_pools and not ending.scheduler_chooses,
+        "the scheduler chooses the node pools": ending.scheduler_chooses,
+        "not kept in `status.attempts`": not ending.a_try,
+        "the pods keep their own grace period": ending.pods_own_grace,
+    }
+    delay = "the job ends" if ending.final else ending.delay.value
+    return "; ".join((delay, *(words for words, holds in others.items() if holds)))
+
+
+PAGES: Final = ("causes.md", "status.md")
+PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
+    "what ends one pod": pod_endings,
+    "what ends an attempt uncharged": attempt_endings,
+    "phases": phases,
+}
+
+
+def generated(page: str) -> str:
+    """A page with its generated parts as they should be."""
+    return MARKED.sub(
+        lambda part: part[1] + "\n".join(("", *PARTS[part[2]](), "", "")) + part[3], (DOCS / page).read_text()
+    )
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (DOCS / name).write_text(generated(name))

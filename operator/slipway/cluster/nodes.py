@@ -1,0 +1,104 @@
+"""Nodes as they are known: a `Reflector`, and which node pool has which."""
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final, TypeVar, cast
+
+from slipway.api import names
+from slipway.cluster.reflector import Identity, Reflector, number
+from slipway.planner.nodes import Node
+from slipway.planner.snapshot import LostNode
+
+T = TypeVar("T")
+
+MAX_LOST: Final = 10_000
+"""Nodes remembered as gone; an older one is simply read again when a pod still names it."""
+
+
+class NodeStore(Reflector[Node, str]):
+    """Nodes by name, and by node pool; the news are names of nodes whose change may matter to a job."""
+
+    def __init__(
+        self, now: Callable[[], datetime], clock: Callable[[], float], pool_key: str = names.NODE_POOL
+    ) -> None:
+        """`now` is the wall clock in UTC; `clock` is monotonic, in seconds.
+
+        `pool_key` is the node label whose values are node pools.
+        """
+        super().__init__(clock)
+        self._now = now
+        self._pool_key = pool_key
+        self._lost: dict[str, LostNode] = {}
+        self._left: dict[str, Node] = {}
+        """The last known state of nodes that are unknown by now."""
+        self.watched = True
+        """Whether nodes may be watched at all."""
+        self.lost: Final[Mapping[str, LostNode]] = MappingProxyType(self._lost)
+        """Nodes that the API server denies, and since when; one that comes back is no longer among them.
+
+        The watch only makes a node unknown: it lags, and a younger one of that name may be there already.
+        """
+        self.view: Final = cast(Mapping[str, Node], MappingProxyType(self._objects))
+        """All nodes, read-only and always current."""
+        self.pools: Final[dict[str, set[str]]] = {}
+        """Names of the nodes of each node pool."""
+
+    def denied(self, name: str) -> None:
+        """Take the API server's word that there is no such node."""
+        if (known := self.get(name)) is not None:
+            self._drop(known)
+        left = self._left.get(name)
+        created = left.metadata.creation_timestamp if left is not None else None
+        self._lost[name] = LostNode(self._now(), left is not None and left.silent, created)
+        _bound(self._lost)
+
+    def _identity(self, one: Node) -> Identity:
+        metadata = one.metadata
+        return Identity(metadata.name, metadata.uid, number(metadata.resource_version), "")
+
+    def _watched(self, seen: Node) -> Collection[str]:
+        # A read for one job may have shown this version already, and the other jobs on the node have not heard.
+        known = self.get(seen.metadata.name)
+        if known is not None and known.metadata.resource_version == seen.metadata.resource_version:
+            return (seen.metadata.name,)
+        return self.applied(seen)
+
+    def _changed(self, before: Node | None, after: Node) -> Collection[str]:
+        self._regroup(before, after)
+        self._lost.pop(after.metadata.name, None)
+        self._left.pop(after.metadata.name, None)
+        same = (
+            before is not None
+            and before.metadata.uid == after.metadata.uid
+            and before.metadata.labels == after.metadata.labels
+            and before.spec == after.spec
+            and before.status == after.status
+        )
+        return () if same else (after.metadata.name,)
+
+    def _gone(self, known: Node, last: Node, event: Node | None) -> Collection[str]:
+        self._regroup(known, None)
+        self._left[known.metadata.name] = last
+        _bound(self._left)
+        return (known.metadata.name,)
+
+    def _late_update(self, seen: Node, *, deleted: bool) -> Collection[str]:
+        # A read for one job may have shown that it is gone, and the other jobs on it have not heard.
+        return (seen.metadata.name,) if deleted else ()
+
+    def _regroup(self, before: Node | None, after: Node | None) -> None:
+        """Keep the node pools in step with a node that has changed."""
+        old, new = (node.metadata.labels.get(self._pool_key) if node is not None else None for node in (before, after))
+        if before is not None and old is not None and old != new:
+            self.pools[old].discard(before.metadata.name)
+            if not self.pools[old]:
+                del self.pools[old]
+        if after is not None and new is not None:
+            self.pools.setdefault(new, set()).add(after.metadata.name)
+
+
+def _bound(names_of_nodes: dict[str, T]) -> None:
+    """Forget the oldest ones."""
+    while len(names_of_nodes) > MAX_LOST:
+        del names_of_nodes[next(iter(names_of_nodes))]

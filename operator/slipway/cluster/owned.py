@@ -1,0 +1,113 @@
+"""Objects that belong to a job: made once, and never taken from anybody else who has their name."""
+
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from slipway.api import names
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from slipway.planner.actions import Body
+from slipway.planner.snapshot import NAME_TAKEN, WAITING_FOR_OLD, Job
+
+_COLLECTIONS: Final = {
+    "ConfigMap": paths.config_maps,
+    "NetworkPolicy": paths.network_policies,
+    "Pod": paths.pods,
+    "Service": paths.services,
+}
+
+
+class NameTaken(Exception):
+    """An object of somebody else, or of an earlier job of this name, has the name that ours needs."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class OwnerReference(msgspec.Struct, rename="camel"):
+    """One owner of an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+    def had_name_of(self, job: Job) -> bool:
+        """Whether the owner is, or was, a SliceJob of that name."""
+        group = self.api_version.partition("/")[0]
+        return (group, self.kind, self.name) == (names.GROUP, names.KIND, job.name)
+
+
+class OwnedMeta(msgspec.Struct, rename="camel"):
+    """Whose an object is."""
+
+    uid: str = ""
+    resource_version: str = ""
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    def of(self, job_uid: str) -> bool:
+        """Whether it belongs to the job of that UID."""
+        return any(owner.uid == job_uid for owner in self.owner_references)
+
+
+class Owned(msgspec.Struct):
+    """An object of which only the owners matter."""
+
+    metadata: OwnedMeta
+
+
+async def ensure(api: ApiConnection, body: Body, job: Job, *, check: bool = False) -> None:
+    """Create an object of the job, or find that it is there; `check` asks for a dry run.
+
+    Raises:
+        NameTaken: when an object that is not the job's has the name.
+    """
+    collection = _COLLECTIONS[body["kind"]](job.namespace)
+    try:
+        await api.create(collection, body, msgspec.Raw, check=check)
+    except AlreadyExists:
+        if await _made_before(api, f"{collection}/{body['metadata']['name']}", body, job):
+            return
+        try:
+            await api.create(collection, body, msgspec.Raw, check=check)
+        except AlreadyExists:
+            raise name_taken(body, earlier=True) from None
+
+
+async def _made_before(api: ApiConnection, path: str, body: Body, job: Job) -> bool:
+    """Whether the object that has the name is the job's; one that an earlier job of this name has left is deleted."""
+    try:
+        found = (await api.get(path, Owned)).metadata
+    except NotFound:
+        # The garbage collector was faster.
+        return False
+    if found.of(job.uid):
+        return True
+    if not found.owner_references or not all(owner.had_name_of(job) for owner in found.owner_references):
+        raise name_taken(body, earlier=False) from None
+    await _delete_predecessor(api, path, found.uid, job)
+    return False
+
+
+async def _delete_predecessor(api: ApiConnection, path: str, uid: str, job: Job) -> None:
+    """Delete what an earlier job of this name has left; the garbage collector may take half a minute.
+
+    That the job's name is its own by now shows that the earlier one is gone; an outdated cache does not.
+    """
+    if (await api.get(paths.job(job.namespace, job.name), Owned)).metadata.uid == job.uid:
+        with suppress(NotFound, Conflict, Forbidden):
+            await api.delete(path, uid=uid)
+
+
+def name_taken(body: Body, earlier: bool) -> NameTaken:
+    """The error that says whose object has the name."""
+    name = f"{body['kind']} {body['metadata']['name']}"
+    if earlier:
+        return NameTaken(WAITING_FOR_OLD, f"{name} of an earlier job of this name must go first")
+    return NameTaken(
+        NAME_TAKEN, f"{name} is needed and is somebody else's: delete it, or give the SliceJob another name"
+    )

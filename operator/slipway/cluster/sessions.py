@@ -1,0 +1,57 @@
+"""The HTTP sessions with the API server: their pools of connections, TLS, proxy and credentials."""
+
+from typing import Final
+
+import aiohttp
+
+from slipway.cluster.access import Access
+
+MAX_CONNECTIONS: Final = 128
+"""Of requests; watches last, so each has a connection of its own."""
+
+
+class Sessions:
+    """One session for requests and one for watches, both with the credentials of an `Access`."""
+
+    def __init__(self, access: Access) -> None:
+        """Must be called, and closed, in a running event loop."""
+        self._access = access
+        self._bounded = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=access.ssl or True, keepalive_timeout=60)
+        self._unbounded = aiohttp.TCPConnector(limit=0, ssl=access.ssl or True, keepalive_timeout=60)
+        self.requests: Final = self._over(self._bounded)
+        self.watches: Final = self.new()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for session in (self.requests, self.watches):
+            await session.close()
+        for connector in (self._bounded, self._unbounded):
+            await connector.close()
+
+    def new(self) -> aiohttp.ClientSession:
+        """A session without a limit of connections; the caller closes it."""
+        return self._over(self._unbounded)
+
+    def _over(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=connector,
+            connector_owner=False,
+            middlewares=(self._authorize,),
+            proxy=self._access.proxy,
+            headers={"User-Agent": "slipway"},
+        )
+
+    async def _authorize(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        # Set for each request rather than in the session's headers: tokens rotate while sessions live on.
+        request.server_hostname = self._access.server_hostname
+        if header := await self._access.authorization():
+            request.headers["Authorization"] = header
+        response = await handler(request)
+        if response.status != 401 or not await self._access.renew():
+            return response
+        response.close()
+        if header := await self._access.authorization():
+            request.headers["Authorization"] = header
+        return await handler(request)

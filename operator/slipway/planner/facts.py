@@ -1,0 +1,222 @@
+"""What is known of one pod when its end is judged: its container, its node, its deletion."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from slipway.api import names
+from slipway.api.slicejob import SliceJobSpec
+from slipway.planner.nodes import Node
+from slipway.planner.objects import Pod, PodCondition, Terminated
+
+NEAR: Final = timedelta(seconds=120)
+"""A failure of the node explains the end of a container this close to it."""
+
+SKEW: Final = timedelta(seconds=5)
+"""How far the clocks of the API servers and of the kubelets may be apart."""
+
+_AFTER_A_MACHINE: Final = ("DeletionByTaintManager", "DeletionByPodGC", "NodeFailures")
+"""Suffixes of the reasons of disruptions that follow the failure of a node, often much later."""
+
+_RESTARTED: Final = (255, "Unknown")
+"""Exit code and reason that containerd reports for containers that ended with a reboot of the node."""
+
+
+def ours_from(ended: datetime) -> datetime:
+    """From when on deletions count as Slipway's own, in an attempt that ended at that time."""
+    return ended.replace(microsecond=0) - SKEW
+
+
+def started_again(pod: Pod, all_ran_at: datetime | None) -> bool:
+    """Whether the worker waits, or was started again, after every host of the attempt had been running."""
+    state = pod.worker
+    if all_ran_at is None or state is None:
+        return False
+    run = state.running or state.terminated
+    if run is None:
+        return state.waiting is not None
+    return run.started_at is not None and run.started_at > all_ran_at + SKEW
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of one pod when its end is judged."""
+
+    pod: Pod
+    spec: SliceJobSpec
+    node: Node | None
+    """The Node it was bound to, if one of that name exists."""
+    node_replaced: bool
+    """Whether that Node is gone or was created again."""
+    gone_at: datetime | None
+    """When the pod's absence from the API was noticed."""
+    we_deleted_since: datetime | None
+    """When the attempt ended: deletions from then on are Slipway's own."""
+    now: datetime
+    deleted_here: frozenset[str] | None = None
+    """UIDs of the pods that Slipway has deleted; None when only the dates say so."""
+    removed_at: datetime | None = None
+    """When its kubelet removed the pod from the API after the containers had terminated."""
+    all_ran_at: datetime | None = None
+    """When every host of the attempt was seen running."""
+
+    @property
+    def end(self) -> Terminated | None:
+        """The terminated state of the worker container, or of the driver of a Ray head."""
+        state = self.pod.worker
+        return state.terminated if state else None
+
+    @property
+    def is_ray_worker(self) -> bool:
+        """Whether it is a worker of a Ray job, whose entrypoint runs in the head pod."""
+        return self.spec.ray is not None and not self.pod.is_head
+
+    @property
+    def machine_restarted(self) -> bool:
+        """Whether the node rebooted, and the kubelet found the container dead or started it again."""
+        end = self.end
+        return self.ran_twice or (end is not None and (end.exit_code, end.reason) == _RESTARTED)
+
+    @property
+    def ran_twice(self) -> bool:
+        """Whether the kubelet started the worker a second time, which happens only when the node lost its state."""
+        return self.pod.restarted or self._replaced_before_end or started_again(self.pod, self.all_ran_at)
+
+    @property
+    def _replaced_before_end(self) -> bool:
+        end, created = self.end, self.node.metadata.creation_timestamp if self.node is not None else None
+        return self.node_replaced and bool(end and created and end.finished_at and end.finished_at >= created)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the kubelet that started the container never reported its end."""
+        end = self.end
+        return end is None or self.pod.termination_unobserved or self.machine_restarted
+
+    @property
+    def deleted_by_us(self) -> bool:
+        """Whether Slipway itself deleted the pod."""
+        if self.we_deleted_since is None:
+            return False
+        if self.deleted_here is not None:
+            return self.pod.metadata.uid in self.deleted_here
+        since = self.pod.deletion_requested_at or self.gone_at
+        return since is not None and since >= ours_from(self.we_deleted_since)
+
+    def after_attempt_end(self, moment: datetime | None) -> bool:
+        """Whether that moment is after the end of the attempt."""
+        return self.we_deleted_since is not None and moment is not None and moment > self.we_deleted_since
+
+    @property
+    def disruption(self) -> PodCondition | None:
+        """The DisruptionTarget condition, if it was set before the container terminated by itself."""
+        return self._before_end(self.pod.condition("DisruptionTarget"))
+
+    @property
+    def queue_eviction(self) -> PodCondition | None:
+        """The TerminationTarget condition (Kueue), if it was set before the container terminated by itself."""
+        return self._before_end(self.pod.condition("TerminationTarget"))
+
+    @property
+    def disrupted_by_machine(self) -> bool:
+        """Whether the disruption followed from an earlier failure of the node."""
+        found = self.disruption or self.queue_eviction
+        return bool(self.node_trouble) or (found is not None and found.reason.endswith(_AFTER_A_MACHINE))
+
+    @property
+    def deleted_by_others(self) -> datetime | None:
+        """When another client deleted the pod, or when the pod was found missing."""
+        if self.deleted_by_us:
+            return None
+        since = self.pod.deletion_requested_at or self.gone_at
+        if since is None or (self.ended_before(since) and not self._stopped_and_gone):
+            return None
+        return since
+
+    @property
+    def _stopped_and_gone(self) -> bool:
+        """Whether a signal terminated it and its grace period is 0, as at the end of a graceful deletion.
+
+        The kubelet deletes a terminated pod a second time, which replaces the first deletionTimestamp.
+        """
+        again = self.pod.metadata.deletion_grace_period_seconds == 0
+        return again and self.end is not None and self.end.exit_code in (137, 143)
+
+    @property
+    def node_trouble(self) -> str:
+        """What was wrong with the node around the time of the end; empty when nothing is known."""
+        if self.node_replaced:
+            return "its node is gone"
+        restarted = "its machine restarted" if self.machine_restarted else ""
+        if self.node is None:
+            return restarted
+        for key in names.TAINTS_OF_LOSS:
+            taint = self.node.taint(key)
+            if taint is not None and self._was_there(taint.time_added):
+                return f"its node is tainted {key}"
+        ready = self.node.ready
+        if ready is not None and ready.status != "True" and self._near(ready.last_transition_time):
+            return f"its node is not ready ({ready.reason or ready.status})"
+        if restarted:
+            return restarted
+        over = self.end is not None or self.gone_at is not None
+        return "its node was away" if over and self.lost and self._node_was_away else ""
+
+    @property
+    def _node_was_away(self) -> bool:
+        """Whether the Ready condition of the node has changed since the pod was bound to it."""
+        bound, ready = self.pod.bound_at, self.node.ready if self.node is not None else None
+        since = ready.last_transition_time if ready is not None else None
+        return bool(since and bound and since > bound and self._was_there(since))
+
+    def _was_there(self, moment: datetime | None) -> bool:
+        """Whether the pod was on its node then; what has no date is taken for the present."""
+        gone, bound = self.removed_at or self.gone_at, self.pod.bound_at
+        if moment is None:
+            return self.removed_at is None
+        return (gone is None or moment <= gone + SKEW) and (bound is None or bound <= moment + SKEW)
+
+    def _near(self, moment: datetime | None) -> bool:
+        if not self._was_there(moment):
+            return False
+        died = (
+            (self.end.finished_at if self.end else None) or self.pod.deletion_requested_at or self.gone_at or self.now
+        )
+        return moment is None or abs(moment - died) <= NEAR
+
+    def ended_before(self, moment: datetime | None) -> bool:
+        """Whether the kubelet reported that the container terminated before that moment."""
+        end = self.end
+        return bool(end and end.finished_at and moment and end.finished_at < moment)
+
+    def _before_end(self, condition: PodCondition | None) -> PodCondition | None:
+        if condition is None or self.ended_before(condition.last_transition_time):
+            return None
+        return condition
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the worker exited 0 by itself. An exit 0 after SIGTERM is an interruption, not a success.
+
+        A Ray worker runs until it is terminated, so its end is never a success.
+        """
+        end = self.end
+        if self.is_ray_worker:
+            return False
+        if end is not None and end.exit_code != 0:
+            return False
+        if end is None and self.pod.status.phase != "Succeeded":
+            return False
+        if self.pod.ending and not self.pod.terminating and self.gone_at is None:
+            # The kubelet has yet to set the phase, and may set the reason of an eviction with it.
+            return False
+        if self.pod.status.phase == "Failed" and self.pod.status.reason:
+            # The reason of the pod outranks the exit code of its program.
+            return False
+        interrupted = self.disruption or self.queue_eviction or self.deleted_by_others
+        return interrupted is None and not self._terminated_by_us
+
+    @property
+    def _terminated_by_us(self) -> bool:
+        end, since = self.end, self.pod.deletion_requested_at
+        return bool(self.deleted_by_us and end and since and not (end.finished_at and end.finished_at < since))

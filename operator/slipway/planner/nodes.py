@@ -1,0 +1,81 @@
+"""What the API server shows of a node."""
+
+from datetime import datetime
+from functools import cached_property
+from typing import Final
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from slipway.api import names
+from slipway.planner.objects import Part, PodCondition
+
+NODE_CONDITIONS: Final = frozenset(("Ready",))
+
+
+class Taint(Part, frozen=True):
+    """A taint of a node."""
+
+    key: str
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class NodeMetadata(Part, frozen=True):
+    """Identity of a node."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = "0"
+    creation_timestamp: datetime | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class NodeSpec(Part, frozen=True):
+    """The taints of a node."""
+
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    """Set by `kubectl cordon`; the taint follows a moment later."""
+
+
+class NodeStatus(Part, frozen=True):
+    """Conditions of a node."""
+
+    conditions: tuple[PodCondition, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Keep only the conditions that the planner reads."""
+        force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in NODE_CONDITIONS))
+
+
+class Node(Part, frozen=True, gc=True, dict=True):
+    """A Node."""
+
+    metadata: NodeMetadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @cached_property
+    def ready(self) -> PodCondition | None:
+        """The Ready condition, whatever its status."""
+        return next((condition for condition in self.status.conditions if condition.type == "Ready"), None)
+
+    @cached_property
+    def well(self) -> bool:
+        """Whether it is not known to be NotReady and has no taint that announces its loss."""
+        ready = self.ready
+        if ready is not None and ready.status != "True":
+            return False
+        return not any(taint.key in names.TAINTS_OF_LOSS for taint in self.spec.taints)
+
+    @cached_property
+    def silent(self) -> bool:
+        """Whether its Ready condition is Unknown: the kubelet has stopped posting its status."""
+        return self.ready is not None and self.ready.status == "Unknown"
+
+    def taint(self, key: str) -> Taint | None:
+        """The taint of that key."""
+        if not self.spec.taints:
+            return None
+        return next((taint for taint in self.spec.taints if taint.key == key), None)

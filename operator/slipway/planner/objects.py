@@ -1,0 +1,312 @@
+"""What the API server shows of a pod.
+
+The structs mirror the API's JSON and name only the fields that decisions need, so a watch event decodes straight
+into them in microseconds. All other fields are never allocated.
+"""
+
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from slipway.api import names
+
+Slot = tuple[int, int]
+"""(slice index, host index): the place of a worker in its job."""
+
+HEAD: Final[Slot] = (-1, -1)
+"""The place of the Ray head, which belongs to no slice."""
+
+
+class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A part of a Kubernetes object.
+
+    Parts are never in a cycle, so the garbage collector need not walk over the parts of ten thousand pods.
+    """
+
+
+class PodLabels(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={
+        "job_name": names.LABEL_JOB_NAME,
+        "job_uid": names.LABEL_JOB_UID,
+        "attempt": names.LABEL_ATTEMPT,
+        "slice": names.LABEL_SLICE,
+        "host": names.LABEL_HOST,
+        "role": names.LABEL_ROLE,
+        "node_pool": names.LABEL_NODE_POOL,
+    },
+):
+    """Slipway's own labels on a pod; numbers are decimal strings."""
+
+    job_name: str = ""
+    job_uid: str = ""
+    attempt: str = "0"
+    slice: str = "0"
+    host: str = "0"
+    role: str = names.ROLE_WORKER
+    node_pool: str = ""
+
+
+class OwnerReference(Part, frozen=True):
+    """The owner of an object."""
+
+    uid: str = ""
+
+
+class PodMetadata(Part, frozen=True):
+    """Identity and deletion of a pod."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: PodLabels = PodLabels()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class PodSpec(Part, frozen=True):
+    """The node that a pod is bound to."""
+
+    node_name: str = ""
+
+
+class PodCondition(Part, frozen=True):
+    """A condition of a pod or node."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class Terminated(Part, frozen=True):
+    """How a container ended."""
+
+    exit_code: int
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+    started_at: datetime | None = None
+
+
+class Waiting(Part, frozen=True):
+    """Why a container has not started."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Part, frozen=True):
+    """Since when a container runs."""
+
+    started_at: datetime | None = None
+
+
+class ContainerState(Part, frozen=True):
+    """Exactly one of the three."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Part, frozen=True):
+    """A container as the kubelet last reported it."""
+
+    name: str
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    """Its state before the kubelet restarted it."""
+
+
+POD_CONDITIONS: Final = frozenset(("PodScheduled", "Ready", "DisruptionTarget", "TerminationTarget"))
+
+
+class PodStatus(Part, frozen=True):
+    """A pod as the control plane and the kubelet last reported it."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Keep only the conditions that the planner reads; the others were a third of the memory of pods and nodes."""
+        force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in POD_CONDITIONS))
+
+
+ENDED_PHASES: Final = ("Succeeded", "Failed")
+
+
+class Pod(Part, frozen=True, gc=True, dict=True):
+    """A worker pod. Derived properties are cached, because each plan reads every pod of a job."""
+
+    metadata: PodMetadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+    restarted: bool = False
+    """Whether an earlier version of this pod showed an earlier run of its worker; not a field of the API."""
+
+    @cached_property
+    def _named(self) -> tuple[int, Slot] | None:
+        """Attempt and place by the name of the pod, which is immutable; None for a pod that Slipway did not create."""
+        return names.parse_pod_name(self.metadata.labels.job_name, self.metadata.name)
+
+    @cached_property
+    def is_copy(self) -> bool:
+        """Whether Slipway did not create it although it has the labels of a host (`kubectl debug --copy-to`)."""
+        return self._named is None
+
+    @cached_property
+    def is_mislabelled(self) -> bool:
+        """Whether its labels do not say what its name says, so that no selector finds it."""
+        labels = self.metadata.labels
+        said = (_index(labels.attempt), HEAD if self.is_head else (_index(labels.slice), _index(labels.host)))
+        return self._named is not None and said != self._named
+
+    @cached_property
+    def attempt(self) -> int:
+        """The attempt of the pod. For a copy it is that of its label, or -1 when that is no number."""
+        return self._named[0] if self._named is not None else _index(self.metadata.labels.attempt)
+
+    @cached_property
+    def slot(self) -> Slot:
+        """The place of the pod in its job. For a copy it is that of its labels."""
+        if self._named is not None:
+            return self._named[1]
+        return _index(self.metadata.labels.slice), _index(self.metadata.labels.host)
+
+    @cached_property
+    def is_head(self) -> bool:
+        """Whether it is the pod of the Ray head, which ends when its driver does."""
+        return self.slot == HEAD
+
+    @cached_property
+    def ended(self) -> bool:
+        """Whether every container of the pod has terminated."""
+        return self.status.phase in ENDED_PHASES or self.ending
+
+    @cached_property
+    def may_run(self) -> bool:
+        """Whether a container of the pod may run, or be restarted.
+
+        A node that reboots with an empty disk restarts the containers of every pod whose phase is not final, whatever
+        their last reported states.
+        """
+        return self.status.phase not in ENDED_PHASES
+
+    @cached_property
+    def ending(self) -> bool:
+        """Whether all containers have terminated and the phase is not final yet: kubelets set it later."""
+        containers = self.status.container_statuses
+        if not containers or containers[0].state.terminated is None or self.status.phase in ENDED_PHASES:
+            return False
+        return all(one.state.terminated for one in (*containers, *self.status.init_container_statuses))
+
+    @cached_property
+    def terminating(self) -> bool:
+        """Whether it is terminating: it has a deletionTimestamp."""
+        return self.metadata.deletion_timestamp is not None
+
+    @cached_property
+    def deletion_requested_at(self) -> datetime | None:
+        """When its deletion was requested, to the second."""
+        if self.metadata.deletion_timestamp is None:
+            return None
+        return self.metadata.deletion_timestamp - timedelta(seconds=self.metadata.deletion_grace_period_seconds or 0)
+
+    @cached_property
+    def worker(self) -> ContainerState | None:
+        """State of the worker container, or of the driver in a head pod; None before the kubelet reports it."""
+        name = names.DRIVER_CONTAINER if self.is_head else names.WORKER_CONTAINER
+        for status in self.status.container_statuses:
+            if status.name == name:
+                return self._unless_ray_ended_first(status.state) if self.is_head else status.state
+        return None
+
+    def _unless_ray_ended_first(self, driver: ContainerState) -> ContainerState:
+        """The end of the Ray container is the end of the head: a restarted one has no workers."""
+        crash = self._ray_end
+        if crash is not None and (
+            driver.terminated is None or _before(crash.finished_at, driver.terminated.finished_at)
+        ):
+            return ContainerState(terminated=crash)
+        return driver
+
+    @cached_property
+    def _ray_end(self) -> Terminated | None:
+        for status in self.status.init_container_statuses:
+            if status.name == names.RAY_CONTAINER:
+                return status.last_state.terminated or status.state.terminated
+        return None
+
+    @cached_property
+    def termination_unobserved(self) -> bool:
+        """Whether its kubelet did not see how the worker ended (ContainerStatusUnknown)."""
+        end = self.worker.terminated if self.worker is not None else None
+        return end is not None and end.reason == "ContainerStatusUnknown"
+
+    @cached_property
+    def ray_crashed(self) -> bool:
+        """Whether it is a head pod whose Ray container has terminated while its driver has not."""
+        containers = self.status.container_statuses
+        return self.is_head and self._ray_end is not None and any(one.state.terminated is None for one in containers)
+
+    @cached_property
+    def started(self) -> bool:
+        """Whether the worker runs or has run. A head pod has started when all workers have joined it."""
+        state = self.worker
+        if state is None:
+            return self.ended
+        if self.is_head and state.terminated is None:
+            return self.condition("Ready") is not None
+        return state.running is not None or state.terminated is not None
+
+    @cached_property
+    def bound_at(self) -> datetime | None:
+        """When it was bound to its node, to the second."""
+        bound = self.condition("PodScheduled")
+        return bound.last_transition_time if bound is not None else None
+
+    @cached_property
+    def uneventful(self) -> bool:
+        """Whether it is not terminating and undisturbed, as nearly every pod is."""
+        return not self.terminating and self.undisturbed
+
+    @cached_property
+    def undisturbed(self) -> bool:
+        """Whether no container has terminated and no condition or reason announces its end."""
+        if self.ended or self.status.reason:
+            return False
+        worker = self.worker
+        if worker is not None and worker.terminated is not None:
+            return False
+        return not any(self.condition(kind) for kind in ("DisruptionTarget", "TerminationTarget"))
+
+    def condition(self, kind: str, status: str = "True") -> PodCondition | None:
+        """The condition of that type when it has that status."""
+        for condition in self.status.conditions:
+            if condition.type == kind and condition.status == status:
+                return condition
+        return None
+
+
+def _before(moment: datetime | None, other: datetime | None) -> bool:
+    return moment is not None and other is not None and moment < other
+
+
+def _index(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return -1

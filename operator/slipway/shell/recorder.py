@@ -1,0 +1,154 @@
+"""Records what each decision was made from, so that it can be made again elsewhere: one line of JSON a decision.
+
+The form follows from the types of `Snapshot`. A field that is added later is read as its default from older records,
+and one that is removed is skipped.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import SliceJobStatus
+from slipway.cluster.jobs import read_status
+from slipway.planner.acceptance import template_hash
+from slipway.planner.redact import HIDDEN, redacted
+from slipway.planner.snapshot import Job, Snapshot
+
+log = logging.getLogger(__name__)
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Size at which a job's record is moved aside; the one before that is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one decision was made from."""
+
+    now: datetime
+    snapshot: Snapshot
+
+
+class Recorder:
+    """Appends to `<namespace>_<name>.jsonl`, two files of bounded size for each job. For debugging: it blocks."""
+
+    def __init__(self, directory: Path | None, max_bytes: int = MAX_BYTES) -> None:
+        """Without a directory nothing is recorded."""
+        self._directory = directory
+        self._max_bytes = max_bytes
+
+    def add(self, snapshot: Snapshot, now: datetime) -> None:
+        """Record a decision that is about to be made; a disk that is full keeps nobody from making it."""
+        if self._directory is None:
+            return
+        job = snapshot.job
+        path = self._directory / f"{job.namespace}_{job.name}.jsonl"
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            if path.exists() and path.stat().st_size > self._max_bytes:
+                path.replace(path.with_suffix(".jsonl.1"))
+            with path.open("ab") as file:
+                file.write(line_of(Record(now, snapshot)))
+        except OSError as error:
+            log.warning("decisions are not recorded any more: %s", error)
+            self._directory = None
+
+
+def line_of(record: Record) -> bytes:
+    """The record without secrets and without nodes on which the job has no pods."""
+    job = record.snapshot.job
+    rivals = tuple(map(_without_secrets, record.snapshot.rivals))
+    # Whether a rival can run at all depends on nodes that this job has no pods on.
+    seen = record.snapshot if rivals else _only_its_nodes(record.snapshot)
+    shown = replace(seen, job=_without_secrets(job), rivals=rivals)
+    content = msgspec.to_builtins(Record(record.now, shown), enc_hook=_encoded)
+    return msgspec.json.encode(_cleaned(content, lambda text: redacted(text, job.spec))) + b"\n"
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Read a file of records, oldest first."""
+    decoder = msgspec.json.Decoder(Record, dec_hook=_decoded)
+    with path.open("rb") as file:
+        yield from (decoder.decode(line) for line in file)
+
+
+def _only_its_nodes(snapshot: Snapshot) -> Snapshot:
+    pods = chain(snapshot.pods, (one.pod for one in snapshot.vanished))
+    names = {pod.spec.node_name for pod in pods}
+    known = {field.name: getattr(snapshot, field.name) for field in fields(snapshot) if "nodes" in field.name}
+    fewer: dict[str, Any] = {
+        field: {name: value for name, value in nodes.items() if name in names}
+        for field, nodes in known.items()
+        if isinstance(nodes, Mapping)
+    }
+    return replace(snapshot, **fewer)
+
+
+def _without_secrets(job: Job) -> Job:
+    """The job without values of environment variables; its template still counts as the one it was accepted with."""
+    spec, accepted = job.spec, job.status.resolved
+    if spec is None:
+        return job
+    content = _cleaned(_without_values(_encoded(spec)), lambda text: redacted(text, spec))
+    try:
+        shown = SliceJobSpec.model_validate(content)
+    except ValidationError as error:
+        return replace(job, spec=None, problem=f"cannot be recorded without its secrets: {error.error_count()} faults")
+    status = job.status
+    if accepted is not None and accepted.template_hash == template_hash(spec):
+        resolved = accepted.model_copy(update={"template_hash": template_hash(shown)})
+        status = status.model_copy(update={"resolved": resolved})
+    return replace(job, spec=shown, status=status)
+
+
+def _without_values(content: Any) -> Any:
+    """The JSON without what environment variables are set to."""
+    if isinstance(content, list):
+        return [_without_values(one) for one in content]
+    if not isinstance(content, dict):
+        return content
+    hidden = {name: _without_values(value) for name, value in content.items()}
+    if isinstance(content.get("env_vars"), dict):
+        hidden["env_vars"] = dict.fromkeys(content["env_vars"], HIDDEN)
+    if isinstance(content.get("env"), list):
+        hidden["env"] = [one | {"value": HIDDEN} if one.get("value") else one for one in content["env"]]
+    return hidden
+
+
+def _cleaned(content: Any, clean: Callable[[str], str]) -> Any:
+    """The JSON with every text cleaned, and without nulls."""
+    match content:
+        case str():
+            return clean(content)
+        case dict():
+            return {name: _cleaned(value, clean) for name, value in content.items() if value is not None}
+        case list() | tuple() | set() | frozenset():
+            return [_cleaned(one, clean) for one in content]
+    return content
+
+
+def _encoded(value: Any) -> Any:
+    match value:
+        case SliceJobSpec():
+            return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        case BaseModel():
+            return value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        case Mapping():
+            return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} cannot be recorded")
+
+
+def _decoded(kind: type, content: Any) -> Any:
+    if kind is SliceJobStatus:
+        status, problem = read_status(content)
+        if problem:
+            raise ValueError(problem)
+        return status
+    return kind.model_validate(content)  # type: ignore[attr-defined]

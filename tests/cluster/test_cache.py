@@ -1,0 +1,34 @@
+"""What a process that takes over tells again."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from slipway.cluster.cache import Cache
+from slipway.planner.snapshot import Settings
+from tests.cluster.things import Time, job_json
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("phase", "changed_ago", "told"),
+    [
+        pytest.param("Running", timedelta(days=3), [], id="runs for days: its Event was recorded long ago"),
+        pytest.param("Running", timedelta(minutes=11), [], id="longer ago than a dying leader can be late"),
+        pytest.param(
+            "Running", timedelta(seconds=20), ["Running"], id="the last leader may have died before its Event"
+        ),
+        pytest.param("Succeeded", timedelta(days=3), [], id="done for days"),
+        pytest.param("Succeeded", timedelta(seconds=20), ["Succeeded"], id="done just before the takeover"),
+    ],
+)
+def test_a_new_leader_tells_again_only_what_is_recent(phase: str, changed_ago: timedelta, told: list[str]) -> None:
+    cache = Cache(Settings(), lambda: NOW, Time())
+    changed = (NOW - changed_ago).isoformat().replace("+00:00", "Z")
+    condition = {"type": "Running", "status": "True", "reason": "x", "lastTransitionTime": changed}
+    cache.jobs.upsert(job_json(status={"phase": phase, "conditions": [condition]}))
+    job = cache.jobs.get(("ns", "train"))
+    assert job is not None
+    assert [one.reason for one in cache.news(job)] == told
+    assert cache.news(job) == ()

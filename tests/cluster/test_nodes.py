@@ -1,0 +1,140 @@
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from slipway.cluster.nodes import NodeStore
+from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from slipway.planner.nodes import Node
+from slipway.planner.snapshot import LostNode
+from tests.cluster.things import Time, node, node_json
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def relisted(store: NodeStore, *things: Node) -> list[str]:
+    store.observe(Init())
+    for one in things:
+        store.observe(Applied(one))
+    return sorted(store.observe(InitDone("1")))
+
+
+def test_a_relist_of_nodes_names_what_is_new_and_what_is_gone() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    relisted(nodes, node("a"), node("b"))
+    assert relisted(nodes, node("b"), node("c")) == ["a", "c"]
+    assert sorted(nodes.view) == ["b", "c"]
+
+
+def test_a_node_that_only_reports_itself_again_is_no_news() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    assert nodes.observe(Applied(node(version=1)))
+    assert not nodes.observe(Applied(node(version=2)))
+    assert nodes.observe(Applied(node(version=3, ready="Unknown")))
+
+
+def test_conditions_that_nobody_asks_about_are_neither_kept_nor_news() -> None:
+    def seen(version: int, pressure: str) -> Node:
+        body = node_json(version=version)
+        body["status"]["conditions"].append({"type": "MemoryPressure", "status": pressure})
+        return msgspec.convert(body, Node)
+
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(seen(1, "False")))
+    assert [one.type for one in nodes.view["n1"].status.conditions] == ["Ready"]
+    assert not nodes.observe(Applied(seen(2, "True")))
+
+
+def test_a_node_made_anew_replaces_the_old_one_and_outlives_its_deletion() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=9, uid="old")))
+    assert nodes.observe(Applied(node(version=12, uid="new")))
+    nodes.observe(Deleted(node(version=11, uid="old")))
+    assert nodes.view["n1"].metadata.uid == "new"
+
+
+def test_only_the_api_servers_word_makes_a_node_lost_and_only_until_one_of_its_name_comes() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=1)))
+    assert nodes.observe(Deleted(node(version=2))) == ("n1",)
+    assert "n1" not in nodes.view
+    assert not nodes.lost
+    nodes.denied("n1")
+    assert nodes.lost == {"n1": LostNode(NOW)}
+    nodes.observe(Applied(node(version=3, uid="another")))
+    assert not nodes.lost
+    nodes.denied("n1")
+    assert "n1" not in nodes.view
+    assert "n1" in nodes.lost
+
+
+def test_a_lost_node_that_had_replaced_another_shows_by_when_the_other_was_gone() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    body = node_json()
+    body["metadata"]["creationTimestamp"] = "2025-12-31T23:59:00Z"
+    nodes.observe(Applied(msgspec.convert(body, Node)))
+    nodes.denied("n1")
+    lost, created = nodes.lost["n1"], NOW - timedelta(seconds=60)
+    assert lost.gone_since(created - timedelta(seconds=1)) == created
+    assert lost.gone_since(created + timedelta(seconds=1)) == NOW
+
+
+def test_a_watch_that_lags_does_not_bring_back_what_the_api_server_denied() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=5)))
+    nodes.denied("n1")
+    assert not nodes.observe(Applied(node(version=6)))
+    assert (list(nodes.view), list(nodes.lost)) == ([], ["n1"])
+
+
+def test_a_late_answer_does_not_bring_back_what_the_watch_has_shown_going() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=5)))
+    nodes.observe(Deleted(node(version=6)))
+    nodes.applied(node(version=5))
+    assert not nodes.view
+
+
+def test_what_a_look_for_one_job_has_shown_the_watch_still_tells_the_others() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=5, uid="old")))
+    nodes.applied(node(version=9, uid="new"))
+    assert nodes.observe(Applied(node(version=9, uid="new"))) == ("n1",)
+    nodes.denied("n1")
+    assert nodes.observe(Deleted(node(version=10, uid="new"))) == ("n1",)
+
+
+def test_a_watch_that_lags_does_not_bring_back_the_node_that_another_has_replaced() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=9, uid="old")))
+    nodes.applied(node(version=12, uid="new"))
+    assert not nodes.observe(Applied(node(version=10, uid="old", ready="Unknown")))
+    assert nodes.view["n1"].metadata.uid == "new"
+
+
+def test_a_node_read_during_a_list_that_does_not_have_it_yet_stays() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Init())
+    nodes.applied(node(version=7))
+    nodes.observe(InitDone("5"))
+    assert list(nodes.view) == ["n1"]
+    assert nodes.observe(Applied(node(version=8, ready="Unknown"))) == ("n1",)
+
+
+def test_a_node_that_a_list_lacked_is_known_again_once_a_late_answer_is_out_of_the_question(time: Time) -> None:
+    nodes = NodeStore(lambda: NOW, time)
+    nodes.observe(Applied(node(version=5)))
+    nodes.observe(Init())
+    nodes.observe(InitDone("6"))
+    assert not nodes.applied(node(version=7))
+    time.now += 60
+    assert nodes.applied(node(version=7)) == ("n1",)
+
+
+@pytest.mark.parametrize("ready", ["Unknown", "False", "True"])
+def test_a_node_is_remembered_as_silent_only_if_its_kubelet_had_stopped_posting(ready: str) -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    nodes.observe(Applied(node(version=1, ready=ready)))
+    nodes.observe(Deleted(node(version=2, ready=ready)))
+    nodes.denied("n1")
+    assert nodes.lost["n1"].silent is (ready == "Unknown")

@@ -1,0 +1,167 @@
+"""The next attempt starts only after every pod of the last one has terminated, or is proven unable to run."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from slipway.planner.actions import CreatePods, DeletePods, ForceDeletePod, Refresh
+from slipway.planner.plan import plan
+from slipway.planner.snapshot import KubeletLease, LostNode
+
+from .build import PodHandle, World, actions_of
+
+
+def without_its_node(*, silent: bool = False) -> World:
+    """A running attempt of two slices of which the Node object of one was deleted a moment ago."""
+    world = World(slices=2, hosts=1).run()
+    world.pod(0, 0).is_deleted(grace=1)
+    world.now += timedelta(seconds=5)
+    del world.nodes["node-0-0"]
+    world.lost["node-0-0"] = LostNode(world.now, silent=silent)
+    world.pods_as_of = world.now
+    return world
+
+
+def lease(world: World, *, renewed: float | None, same_for: float = 0) -> None:
+    """The Lease of the node's kubelet is read: renewed so many seconds ago, and unchanged for so many."""
+    world.kubelets["node-0-0"] = KubeletLease(
+        world.now,
+        None if renewed is None else world.now - timedelta(seconds=renewed),
+        world.now - timedelta(seconds=same_for),
+    )
+
+
+def forced(world: World) -> bool:
+    world.answers = False
+    return bool(actions_of(world.step(), ForceDeletePod))
+
+
+def test_a_node_that_had_stopped_posting_its_status_before_it_went_is_dead() -> None:
+    assert forced(without_its_node(silent=True))
+
+
+def test_a_deleted_node_object_proves_nothing_before_the_lease_of_its_kubelet_was_read() -> None:
+    world = without_its_node()
+    world.answers = False
+    decision = world.step()
+    assert actions_of(decision, Refresh) == [Refresh(kubelets=("node-0-0",))]
+    assert not actions_of(decision, ForceDeletePod)
+
+
+@pytest.mark.parametrize(
+    ("renewed", "same_for", "after", "dead"),
+    [
+        pytest.param(3, 0, 0, False, id="renewed 3 s ago"),
+        pytest.param(39, 0, 0, False, id="renewed 39 s ago: it may be late, or its clock"),
+        pytest.param(40, 0, 0, True, id="not renewed for as long as a renewal holds"),
+        pytest.param(3, 0, 11, False, id="not renewed since, but one may still come"),
+        pytest.param(3, 12, 12, True, id="not renewed since, and one was due"),
+        pytest.param(9, 0, 12, False, id="renewed meanwhile: the kubelet lives"),
+        pytest.param(None, 12, 12, True, id="gone with the node, and never made again"),
+        pytest.param(None, 0, 0, False, id="gone a moment ago"),
+    ],
+)
+def test_a_kubelet_is_dead_when_it_does_not_renew_its_lease(
+    renewed: float | None, same_for: float, after: float, dead: bool
+) -> None:
+    world = without_its_node()
+    world.now += timedelta(seconds=after)
+    lease(world, renewed=renewed, same_for=same_for)
+    assert forced(world) is dead
+
+
+def test_kubelets_that_renew_seldom_are_given_their_time() -> None:
+    world = without_its_node()
+    world.now += timedelta(seconds=20)
+    lease(world, renewed=20, same_for=20)
+    world.kubelets["node-0-0"] = replace(world.kubelets["node-0-0"], duration=timedelta(seconds=240))
+    assert not forced(world)
+
+
+def test_a_lease_that_may_not_be_read_proves_nothing_and_is_read_again_later() -> None:
+    world = without_its_node()
+    lease(world, renewed=None, same_for=100)
+    world.kubelets["node-0-0"] = replace(world.kubelets["node-0-0"], forbidden=True)
+    assert not forced(world)
+    world.now += timedelta(seconds=61)
+    assert actions_of(world.step(), Refresh) == [Refresh(kubelets=("node-0-0",))]
+
+
+def test_a_pod_keeps_its_grace_where_no_lease_can_tell() -> None:
+    """A kubelet whose Node object is gone renews no Lease, and still terminates its pods."""
+    world = World(slices=2, hosts=1).run()
+    world.pod(0, 0).is_deleted(grace=60)
+    del world.nodes["node-0-0"]
+    world.lost["node-0-0"] = LostNode(world.now)
+    world.now += timedelta(seconds=30)
+    lease(world, renewed=None, same_for=30)
+    assert not forced(world)
+    world.now += timedelta(seconds=33)
+    lease(world, renewed=None, same_for=63)
+    assert forced(world)
+
+
+def test_a_kubelet_that_lives_terminates_its_pods_and_the_next_attempt_waits_for_that() -> None:
+    world = World(slices=2, hosts=1).run()
+    del world.nodes["node-0-0"]
+    world.lost["node-0-0"] = LostNode(world.now)
+    world.pods_as_of, world.answers = world.now, False
+    assert actions_of(world.step(), DeletePods) == [DeletePods(0, (0, 1), 5)]
+    assert not actions_of(world.step(seconds=4), CreatePods)
+    world.obey()
+    assert actions_of(world.step(), CreatePods)
+    assert world.status.attempts[1].reason == "NodeLost"
+
+
+def copy_of(handle: PodHandle, **labels: str) -> None:
+    """Somebody makes a pod with the same labels, as `kubectl debug --copy-to --keep-labels` does."""
+    pod = handle.now
+    own = msgspec.structs.replace(pod.metadata.labels, **labels)
+    metadata = msgspec.structs.replace(pod.metadata, name="train-debug", uid="copy", labels=own)
+    handle.world.foreign = (msgspec.structs.replace(pod, metadata=metadata),)
+
+
+def test_a_copy_of_a_pod_is_not_the_host_whose_labels_it_has() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(1)
+    failed = world.pods[(0, 0, 0)]
+    world.pod(0, 0).runs(since=world.now - timedelta(seconds=60))
+    copy_of(world.pod(0, 0))
+    world.foreign = (msgspec.structs.replace(world.foreign[0], status=failed.status),)
+    decision = world.step()
+    assert (world.status.phase, actions_of(decision, DeletePods)) == ("Running", [])
+
+
+def test_a_copy_that_runs_the_program_of_an_ended_attempt_keeps_the_next_one_waiting() -> None:
+    world = World(slices=1, hosts=2).run()
+    copy_of(world.pod(0, 1))
+    world.pod(0, 0).exits(1)
+    world.step()
+    world.obey()
+    assert not actions_of(world.step(seconds=10), CreatePods)
+    world.foreign = ()
+    assert actions_of(world.step(), CreatePods)
+
+
+def test_a_pod_whose_labels_were_edited_still_is_what_its_name_says() -> None:
+    world = World(slices=1, hosts=2).run()
+    pod = world.pods[(0, 0, 1)]
+    labels = msgspec.structs.replace(pod.metadata.labels, attempt="zero", host="7")
+    metadata = msgspec.structs.replace(pod.metadata, labels=labels)
+    world.pods[(0, 0, 1)] = msgspec.structs.replace(pod, metadata=metadata)
+    world.step()
+    assert world.status.phase == "Running"
+    world.pod(0, 0).exits(1)
+    world.step()
+    assert not actions_of(world.step(seconds=10), CreatePods)
+
+
+def test_a_job_deleted_with_its_dependents_orphaned_leaves_its_pods_alone() -> None:
+    world = World(slices=1, hosts=2).run()
+    job = replace(world.job, deleting=True, orphaning=True)
+    assert plan(replace(world.snapshot, job=job), world.now).actions == ()
+    assert plan(replace(world.snapshot, job=replace(job, orphaning=False)), world.now).actions == (
+        DeletePods(0, (0,), None, ended_too=True),
+    )

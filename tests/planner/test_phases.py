@@ -1,0 +1,88 @@
+"""The phases change as the diagram in docs/status.md says, and every arrow of it happens."""
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from random import Random
+
+from docs.generate import CHANGES
+from slipway.api.status import Phase
+from slipway.planner.capacity import GATED
+from slipway.planner.observation import UNSCHEDULABLE
+from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Rejection
+
+from .build import World, spec
+from .test_properties import HAPPENINGS, happen
+
+HISTORIES = 500
+STEPS = 25
+
+Arrow = tuple[Phase | None, Phase | None]
+
+
+def held_up(world: World, reason: str) -> None:
+    for handle in world.all_pods():
+        if not handle.now.spec.node_name and not handle.now.terminating:
+            handle.has("PodScheduled", reason, status="False", message="0/4 nodes are available")
+
+
+def refused(world: World, reason: str) -> None:
+    world.rejection = Rejection("no", world.now, reason)
+
+
+def accepted(world: World) -> None:
+    world.rejection, world.read, world.foreign = None, None, ()
+
+
+def of_an_earlier_job(world: World) -> None:
+    other = World().begin()
+    other.add_pod(0, (0, 0), uid="an earlier one")
+    world.foreign = tuple(other.pods.values())
+
+
+BEFORE: dict[str, Callable[[World], None]] = {
+    "unschedulable": lambda world: held_up(world, UNSCHEDULABLE),
+    "gated": lambda world: held_up(world, GATED),
+    "quota": lambda world: refused(world, QUOTA_EXCEEDED),
+    "rejected": lambda world: refused(world, POD_REJECTED),
+    "misspelt": lambda world: setattr(world, "read", (spec(**world.fields), "spec.hosts: must be 1")),
+    "corrected": accepted,
+    "earlier job": of_an_earlier_job,
+    "suspend": lambda world: world.fields.update(suspend=True),
+    "resume": lambda world: world.fields.update(suspend=False),
+    "cancel": lambda world: world.fields.update(cancel=True),
+    "kubelets": World.obey,
+}
+"""What can happen to a job that has no pods yet, and to every other."""
+
+
+def history(random: Random) -> set[Arrow]:
+    """The changes of phase in one random history."""
+    limits = {"maxFailures": random.randint(1, 4), "maxPreemptions": random.randint(1, 4)}
+    world, seen = World(hosts=2, retries=limits, activeDeadlineSeconds=random.choice((300, 10_000))), set[Arrow]()
+    for _ in range(STEPS):
+        before = world.status.phase
+        if world.status.attempt is None or random.random() < 0.4:
+            # Rarely cancelled, for that ends the history.
+            BEFORE[random.choice([name for name in BEFORE if name != "cancel" or random.random() < 0.2])](world)
+        else:
+            happen(world, random.choice(HAPPENINGS), random.randint(0, 1))
+        world.step(random.choice((0, 1, 5, 30, 90)))
+        if world.status.phase is not before:
+            seen.add((before, world.status.phase))
+    return seen
+
+
+@cache
+def seen() -> set[Arrow]:
+    return set[Arrow]().union(*(history(Random(seed)) for seed in range(HISTORIES)))
+
+
+def test_every_change_of_phase_is_documented() -> None:
+    documented = set().union(*(product(change.before.phases, change.after.phases) for change in CHANGES))
+    assert seen() - documented == set()
+
+
+def test_every_documented_change_happens() -> None:
+    never = [change for change in CHANGES if not seen() & set(product(change.before.phases, change.after.phases))]
+    assert never == []

@@ -1,0 +1,78 @@
+"""What is recorded of decisions: no secrets, bounded, readable by later versions."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from slipway.planner.acceptance import changed_since, resolve
+from slipway.planner.nodes import Node, NodeMetadata
+from slipway.planner.snapshot import Settings, Snapshot
+from slipway.shell.recorder import Record, Recorder, line_of, records
+from tests.planner.build import START, World
+
+SECRETS = ("hunter2", "opensesame", "hf_abcdefghijklmnopqrstuvwxyz")
+
+
+def snapshot(**fields: object) -> Snapshot:
+    world = World(**fields)  # type: ignore[arg-type]
+    world.run()
+    world.pod(0, 0).exits(1)
+    return world.snapshot
+
+
+def kept(seen: Snapshot, directory: Path) -> Record:
+    Recorder(directory).add(seen, START)
+    return list(records(directory / "ml_train.jsonl"))[-1]
+
+
+def test_a_record_is_what_the_decision_was_made_from(tmp_path: Path) -> None:
+    seen = snapshot(slices=2, hosts=2)
+    assert kept(seen, tmp_path) == Record(START, seen)
+
+
+def test_values_of_the_environment_and_tokens_are_left_out(tmp_path: Path) -> None:
+    seen = snapshot(
+        env=[{"name": "PASSPHRASE", "value": SECRETS[0]}],
+        podTemplate={"spec": {"containers": [{"name": "side", "env": [{"name": "B", "value": SECRETS[1]}]}]}},
+        args=["--token", f"login --password={SECRETS[2]}"],
+    )
+    line = line_of(Record(START, seen)).decode()
+    assert not [secret for secret in SECRETS if secret in line]
+    assert "PASSPHRASE" in line
+
+
+def test_a_spec_without_its_secrets_still_counts_as_the_accepted_one(tmp_path: Path) -> None:
+    seen = snapshot(env=[{"name": "PASSPHRASE", "value": SECRETS[0]}])
+    job = kept(seen, tmp_path).snapshot.job
+    assert job.spec is not None
+    assert job.spec != seen.job.spec
+    assert not changed_since(job, resolve(job.spec, Settings()))
+
+
+def test_nodes_of_other_jobs_are_left_out(tmp_path: Path) -> None:
+    seen = snapshot()
+    more = replace(seen, nodes={**seen.nodes, "elsewhere": Node(NodeMetadata("elsewhere"))})
+    assert kept(more, tmp_path).snapshot.nodes == seen.nodes
+
+
+def test_records_of_other_versions_are_read(tmp_path: Path) -> None:
+    content = json.loads(line_of(Record(START, snapshot())))
+    content["snapshot"]["a_field_of_tomorrow"] = {"a": 1}
+    del content["snapshot"]["checked"]
+    path = tmp_path / "ml_train.jsonl"
+    path.write_text(json.dumps(content) + "\n")
+    assert next(records(path)).snapshot.checked is False
+
+
+def test_the_record_is_bounded(tmp_path: Path) -> None:
+    recorder, seen = Recorder(tmp_path, max_bytes=10_000), snapshot()
+    for _ in range(100):
+        recorder.add(seen, START)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ml_train.jsonl", "ml_train.jsonl.1"]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 40_000
+
+
+def test_a_disk_that_cannot_be_written_disturbs_nobody(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    Recorder(tmp_path / "file").add(snapshot(), START)
+    Recorder(None).add(snapshot(), START)

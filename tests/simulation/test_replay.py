@@ -1,0 +1,41 @@
+"""What an operator records of its decisions gives the same decisions when it is played again."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from slipway.planner.actions import Plan
+from slipway.planner.snapshot import Snapshot
+from slipway.shell import engine
+from slipway.shell.recorder import records
+from tests.simulation.__main__ import main
+from tests.simulation.replay import decisions
+from tests.simulation.run import told
+
+RECORD = "ml_train.jsonl"
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_record_gives_the_same_decisions_again(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Plan] = []
+
+    def plan(snapshot: Snapshot, now: datetime) -> Plan:
+        decision = original(snapshot, now)
+        if snapshot.job.name == "train":
+            made.append(decision)
+        return decision
+
+    original = engine.plan
+    monkeypatch.setattr(engine, "plan", plan)
+    assert told(seed, tmp_path)[0] == ""
+    assert [again for _, again in decisions(tmp_path / RECORD)] == made
+
+
+def test_a_record_is_printed_a_line_a_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told(1, tmp_path)
+    assert main(["--replay", str(tmp_path / RECORD)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(list(records(tmp_path / RECORD)))
+    assert "Check(" in printed[0]
+    assert "charged" in printed[-1] or "Succeeded" in printed[-1]
