@@ -23,7 +23,8 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
-from slipway.planner.pods import PodFactory, service
+from slipway.planner.pods import PodFactory
+from slipway.planner.runtime import service
 from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Settings
 from tests.cluster.bench import Bench, now
 from tests.conftest import Kubectl

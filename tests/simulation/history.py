@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from slipway.api.slicejob import SliceJobSpec
-from slipway.planner import placement
 from slipway.planner.acceptance import resolve
+from slipway.planner.effective import effective
 from slipway.planner.objects import HEAD
 from slipway.planner.snapshot import Settings
 from tests.simulation.cluster import Cluster
@@ -80,7 +80,7 @@ class History:
         labels: dict[str, str] = {}
         for one in self.plots.values():
             spec = SliceJobSpec.model_validate(one.spec)
-            labels |= placement.node_selector(spec, resolve(spec, Settings()))
+            labels |= effective(spec, resolve(spec, Settings())).hardware.node_selector()
         return labels
 
     def _flaky(self) -> bool:

@@ -149,9 +149,9 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
     status, status_problem = read_status(stored)
     if known is not None and (known.uid, known.generation) == (uid, generation) and known.spec is not None:
         spec: SliceJobSpec | None = known.spec
-        problem = known.problem
+        problem, accepted = known.problem, known.accepted
     else:
-        spec, problem = read_spec(body.get("spec") or {})
+        (spec, problem), accepted = read_spec(body.get("spec") or {}), {}
     return Job(
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),
@@ -166,6 +166,7 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
         orphaning="orphan" in (metadata.get("finalizers") or ()),
         status_problem=status_problem,
         stored_status=stored,
+        accepted=accepted,
     )
 
 

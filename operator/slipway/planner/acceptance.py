@@ -22,8 +22,8 @@ from slipway.api.names import (
 )
 from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
-from slipway.planner import ray
 from slipway.planner.actions import Body
+from slipway.planner.effective import Effective, effective, runtime_of
 from slipway.planner.merge import malformed, without_nulls
 from slipway.planner.redact import printable
 from slipway.planner.snapshot import Job, Settings
@@ -50,6 +50,20 @@ class InvalidSpec(Exception):
     message: str
 
 
+def accept(job: Job, settings: Settings) -> Effective:
+    """What a job's spec comes to; once for each generation.
+
+    Raises:
+        InvalidSpec: naming the field, its value and what is allowed.
+    """
+    if job.spec is None or job.problem:
+        raise InvalidSpec("InvalidSpec", job.problem)
+    known: Effective | None = job.accepted.get(settings)
+    if known is None:
+        known = job.accepted[settings] = effective(job.spec, resolve(job.spec, settings))
+    return known
+
+
 def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
     """The effective values of a spec.
 
@@ -68,7 +82,7 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
     _refuse_reserved_environment(template)
     if shape is not None:
         _refuse_other_nodes(spec, template, shape)
-    if spec.ray is not None and (problem := ray.problem(spec.ray, template, port)) is not None:
+    if (problem := runtime_of(spec).problem(template, port)) is not None:
         raise InvalidSpec(*problem)
     grace = spec.termination_grace_period_seconds
     return Resolved(

@@ -12,15 +12,15 @@ from typing import Final
 
 from slipway.api import names
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
-from slipway.planner import budgets, environment, fencing, placement, ray
-from slipway.planner.actions import Action, Body, CreateObjects, CreatePods, CreateServices, CreateToken, KeepHistory
+from slipway.planner import budgets, environment, fencing
+from slipway.planner.actions import Action, CreatePods, CreateServices, KeepHistory
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, START_TIMEOUT, UNWITNESSED, Ending, ending_of, tries
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import HEAD, Pod, Slot
 from slipway.planner.observation import CREATING, intervals, waiting_for
-from slipway.planner.pods import config_maps, service
+from slipway.planner.pods import config_maps
 from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
@@ -105,10 +105,7 @@ def _give_up_unwitnessed(draft: Draft) -> None:
 def _succeed(draft: Draft) -> None:
     attempt = draft.attempt
     assert attempt is not None
-    hosts = len(draft.seen.wanted)
-    message = f"all {hosts} hosts of attempt {attempt.number} exited 0" if hosts > 1 else "the host exited 0"
-    if draft.spec.ray is not None:
-        message = f"the entrypoint of attempt {attempt.number} exited 0"
+    message = draft.runtime.succeeded(attempt.number, len(draft.seen.wanted))
     draft.update_attempt(
         end_time=draft.now, reason="Succeeded", message=message, running_time=attempt.running_time or draft.now
     )
@@ -280,7 +277,7 @@ def _begin(draft: Draft, slices: int) -> None:
         succeeded_hosts=(),
         slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
         coordinator=environment.coordinator(draft.job, number, draft.resolved) if slices > 1 else None,
-        ray=ray.state(draft.job) if draft.spec.ray is not None else None,
+        ray=draft.runtime.state(draft.job),
         resolved=draft.resolved,
         start_time=draft.status.start_time or draft.now,
         capacity_look_time=None,
@@ -301,7 +298,7 @@ def create(draft: Draft) -> None:
         return
     if draft.snapshot.served != attempt.number and (refused is not None or not pods):
         # After a rejection the Services come first: if the name of one is taken, no pod must be created.
-        draft.act(CreateServices(attempt.number, services(draft)))
+        draft.act(CreateServices(attempt.number, draft.runtime.services(draft.job)))
     draft.act(*pods)
 
 
@@ -322,20 +319,17 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         return ()
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
         return ()
-    if (
-        placement.has_pool_to_itself(draft.resolved)
-        and not seen.begun_by_this_process
-        and not draft.may(Step.CREATE_BESIDE)
-    ):
+    if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
         # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
         return ()
-    before = () if seen.live else _surroundings(draft, attempt.number)
+    bodies = config_maps(draft.job, attempt.number, draft.granted, draft.resolved)
+    before = () if seen.live else draft.runtime.surroundings(draft.job, bodies)
     return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))
 
 
 def _pools(draft: Draft) -> dict[int, str]:
     """By slice: the node pool of its existing pods, or "" where the scheduler chooses. Undecided slices are missing."""
-    if not placement.has_pool_to_itself(draft.resolved):
+    if not draft.hardware.own_pool:
         return {}
     doubtful = any(ending_of(before).scheduler_chooses for before in draft.status.attempts[1:2])
     settled = {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot != HEAD}
@@ -344,18 +338,3 @@ def _pools(draft: Draft) -> dict[int, str]:
     if doubtful or waited_for or draft.resolved.schedule_seconds < MIN_SCHEDULE_SECONDS_FOR_PINNING:
         return dict.fromkeys(sorted({slot[0] for slot in draft.seen.absent if slot != HEAD}), "") | settled
     return settled
-
-
-def _surroundings(draft: Draft, number: int) -> tuple[Action, ...]:
-    """The actions that create what must exist before the first pod of an attempt."""
-    job = draft.job
-    bodies = config_maps(job, number, draft.granted, draft.resolved)
-    if draft.spec.ray is None:
-        return (CreateObjects(bodies),) if bodies else ()
-    return CreateObjects((ray.network_policy(job), *bodies)), CreateToken(ray.token_secret(job))
-
-
-def services(draft: Draft) -> tuple[Body, ...]:
-    """The Services of the job."""
-    job = draft.job
-    return (service(job),) if draft.spec.ray is None else (service(job), ray.service(job))

@@ -205,7 +205,7 @@ def _gains(draft: Draft, job: Job, held: list[list[Node]]) -> bool:
         return any(pod.spec.node_name for pod in draft.seen.live.values())
     try:
         factory = PodFactory(job, draft.snapshot.settings)
-    except (InvalidSpec, ValueError):
+    except InvalidSpec:
         return False
     if not any(factory.suits(node) for nodes in held for node in nodes):
         return False
@@ -216,7 +216,7 @@ def _gains(draft: Draft, job: Job, held: list[list[Node]]) -> bool:
 
 def _split(draft: Draft) -> bool:
     """Whether some pods of a slice are bound and others found no room in the same node pool."""
-    if draft.resolved.type is None:
+    if not draft.hardware.accelerated:
         return False
     waiting = {pod.slot[0] for pod in draft.seen.unscheduled}
     return any(pod.spec.node_name and slot[0] in waiting for slot, pod in draft.seen.live.items())

@@ -57,8 +57,7 @@ def _oom(facts: Facts) -> str | None:
     end = facts.end
     if end is None or end.reason != "OOMKilled":
         return None
-    ray, own = facts.spec.ray, facts.spec.resources
-    limit = (ray.head.resources if ray is not None and facts.pod.is_head else own).limits.get("memory")
+    limit = facts.asked.runtime.resources_of(facts.pod, facts.asked.spec).limits.get("memory")
     return f"ran out of memory (limit {limit})" if limit else "ran out of memory"
 
 
@@ -132,7 +131,7 @@ def _failed_exit(facts: Facts) -> Terminated | None:
 
 def _tpu_trouble(facts: Facts) -> str | None:
     end = _failed_exit(facts)
-    if end is None or facts.spec.accelerator is None:
+    if end is None or not facts.asked.hardware.accelerated:
         return None
     found = _TPU_TROUBLE.search(end.message)
     return f"could not open its TPU: {found.group(0)}" if found else None
@@ -149,9 +148,9 @@ def _ray_trouble(facts: Facts) -> str | None:
 def _exit_in(listed: str) -> Callable[[Facts], str | None]:
     def test(facts: Facts) -> str | None:
         end = _failed_exit(facts)
-        codes = getattr(facts.spec.retries.on_exit_codes, listed)
+        codes = getattr(facts.asked.spec.retries.on_exit_codes, listed)
         # The listed codes are exit codes of the user's program, which no Ray worker runs.
-        if end is None or facts.is_ray_worker or end.exit_code not in codes:
+        if end is None or not facts.ran_program or end.exit_code not in codes:
             return None
         return f"exited with code {end.exit_code}, listed in retries.onExitCodes.{listed}"
 
@@ -167,7 +166,7 @@ def _exit_code(facts: Facts) -> str | None:
 
 def _unexplained(facts: Facts) -> str | None:
     pod = facts.pod
-    if facts.is_ray_worker and facts.end is not None and not facts.deleted_by_us:
+    if not facts.ran_program and facts.end is not None and not facts.deleted_by_us:
         return f"left the Ray cluster with exit code {facts.end.exit_code} before the entrypoint ended"
     if pod.status.phase != "Failed" or facts.end is not None:
         return None
@@ -235,14 +234,14 @@ def _evidence(ending: Ending, seen: str, facts: Facts) -> Evidence:
     # The end of the second run is no evidence of how the first run ended.
     pod, end = facts.pod, None if facts.ran_twice else facts.end
     slice_index, host = pod.slot
-    log = log_tail(end.message, facts.spec) if end else None
+    log = log_tail(end.message, facts.asked.spec) if end else None
     where = f"{names.place_of(pod.slot)} (pod {pod.metadata.name}"
     where += f" on node {pod.spec.node_name})" if pod.spec.node_name else ")"
     line = last_line(log) if ending.outranked else ""
     return Evidence(
         ending=ending,
         time=_time(ending, facts),
-        message=f"{where} {foreign(seen, facts.spec)}" + (f": {line}" if line else ""),
+        message=f"{where} {foreign(seen, facts.asked.spec)}" + (f": {line}" if line else ""),
         slice=slice_index,
         host=host,
         pod=pod.metadata.name,

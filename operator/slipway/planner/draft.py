@@ -9,8 +9,11 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Resolved, SliceJobStatus
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.actions import Action, Refresh
+from slipway.planner.effective import Effective
 from slipway.planner.freshness import EVER, NODES, PODS, Step, is_recent, needed_since
+from slipway.planner.hardware import Hardware
 from slipway.planner.observation import Observation, observe, parse_intervals
+from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import Job, Snapshot
 
 READ_AGAIN: Final = timedelta(seconds=10)
@@ -22,8 +25,7 @@ class Draft:
     """One plan in the making; exists during one call of `plan`."""
 
     snapshot: Snapshot
-    spec: SliceJobSpec
-    resolved: Resolved
+    effective: Effective
     now: datetime
     status: SliceJobStatus
     problem: InvalidSpec | None = None
@@ -41,6 +43,26 @@ class Draft:
 
     def __post_init__(self) -> None:
         self.look()
+
+    @property
+    def spec(self) -> SliceJobSpec:
+        """The job's spec."""
+        return self.effective.spec
+
+    @property
+    def resolved(self) -> Resolved:
+        """The values of the spec after defaults."""
+        return self.effective.resolved
+
+    @property
+    def hardware(self) -> Hardware:
+        """What the workers run on."""
+        return self.effective.hardware
+
+    @property
+    def runtime(self) -> Runtime:
+        """What runs in the pods."""
+        return self.effective.runtime
 
     @property
     def job(self) -> Job:
@@ -78,7 +100,7 @@ class Draft:
     def look(self) -> None:
         """Sort the pods again, by the newest attempt."""
         done = parse_intervals(self.status.succeeded_hosts)
-        self.seen = observe(self.snapshot, self.attempt, self.resolved, self.granted, done, self.now)
+        self.seen = observe(self.snapshot, self.attempt, self.effective, self.granted, done, self.now)
 
     def update(self, **changes: Any) -> None:
         """Change fields of the status."""

@@ -4,14 +4,12 @@ Slice-wide values are the same on all hosts of a slice, host values differ. Name
 plug-ins, libtpu, JAX and Ray, so that programs written for any of them find what they look for.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from slipway.api import names
 from slipway.api.status import Coordinator, Resolved
+from slipway.planner.hardware import Hardware, Variable, literal
 from slipway.planner.snapshot import Job
-
-UNKNOWN: Final = "EMPTY"
-"""What TPU programs expect where a name cannot be known before scheduling."""
 
 LONGEST_INLINE_LIST: Final = 32
 """Up to this number of hosts the host list is in each pod; a longer one is in a ConfigMap."""
@@ -19,13 +17,6 @@ LONGEST_INLINE_LIST: Final = 32
 HOSTNAMES_KEY: Final = "hostnames"
 PROCESS_ADDRESSES_KEY: Final = "processAddresses"
 TPU_PROCESS_PORT: Final = 8471
-
-Variable = dict[str, Any]
-
-
-def literal(name: str, value: object) -> Variable:
-    """A variable with a literal value; `$(` is kept as it is written."""
-    return {"name": name, "value": str(value).replace("$(", "$$(")}
 
 
 def coordinator(job: Job, attempt: int, resolved: Resolved) -> Coordinator:
@@ -50,7 +41,9 @@ def config_map_data(job: Job, attempt: int, slice_index: int, hosts: int) -> dic
     return {HOSTNAMES_KEY: ",".join(peers), PROCESS_ADDRESSES_KEY: _process_addresses(peers)}
 
 
-def slice_variables(job: Job, attempt: int, slice_index: int, slices: int, resolved: Resolved) -> list[Variable]:
+def slice_variables(
+    job: Job, attempt: int, slice_index: int, slices: int, resolved: Resolved, hardware: Hardware
+) -> list[Variable]:
     """Variables that all hosts of one slice share."""
     variables = [
         literal("SLIPWAY_JOB", job.name),
@@ -59,7 +52,7 @@ def slice_variables(job: Job, attempt: int, slice_index: int, slices: int, resol
         literal("SLIPWAY_WORLD_SIZE", slices * resolved.hosts),
         literal("EXECUTOR_CALL_SLICE", slice_index),
         literal("TPU_SLICE_NAME", names.slice_name(job.name, slice_index)),
-        *_peers(job, attempt, slice_index, resolved),
+        *_peers(job, attempt, slice_index, hardware),
     ]
     if slices > 1:
         meeting = coordinator(job, attempt, resolved)
@@ -69,15 +62,7 @@ def slice_variables(job: Job, attempt: int, slice_index: int, slices: int, resol
             literal("MEGASCALE_PORT", meeting.port),
             literal("MEGASCALE_SLICE_ID", slice_index),
         ]
-    if resolved.type is not None:
-        variables += [
-            literal("TPU_NAME", names.slice_name(job.name, slice_index)),
-            literal("TPU_ZONE", UNKNOWN),
-            literal("TPU_VERSION", resolved.type),
-            literal("TPU_POD_COUNT", slices),
-            literal("TPU_NUM_DEVICES", resolved.chips_per_host),
-        ]
-    return variables
+    return variables + hardware.slice_variables(names.slice_name(job.name, slice_index), slices)
 
 
 def host_variables(slice_index: int, host: int, resolved: Resolved) -> list[Variable]:
@@ -91,9 +76,9 @@ def host_variables(slice_index: int, host: int, resolved: Resolved) -> list[Vari
     ]
 
 
-def _peers(job: Job, attempt: int, slice_index: int, resolved: Resolved) -> list[Variable]:
-    long = resolved.hosts > LONGEST_INLINE_LIST
-    peers = host_names(job, attempt, slice_index, resolved.hosts) if not long else []
+def _peers(job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
+    long = hardware.hosts > LONGEST_INLINE_LIST
+    peers = host_names(job, attempt, slice_index, hardware.hosts) if not long else []
     config_map = config_map_name(job, attempt, slice_index)
 
     def variable(name: str, key: str, value: str) -> Variable:
@@ -102,7 +87,7 @@ def _peers(job: Job, attempt: int, slice_index: int, resolved: Resolved) -> list
         return {"name": name, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": key}}}
 
     variables = [variable("TPU_WORKER_HOSTNAMES", HOSTNAMES_KEY, ",".join(peers))]
-    if resolved.type is not None and resolved.type.startswith("tpu"):
+    if hardware.process_addresses:
         variables.append(variable("TPU_PROCESS_ADDRESSES", PROCESS_ADDRESSES_KEY, _process_addresses(peers)))
         variables.append(literal("TPU_PROCESS_PORT", TPU_PROCESS_PORT))
     return variables

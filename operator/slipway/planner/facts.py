@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from slipway.api import names
-from slipway.api.slicejob import SliceJobSpec
+from slipway.planner.effective import Effective
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod, PodCondition, Terminated
 
@@ -43,7 +43,8 @@ class Facts:
     """What is known of one pod when its end is judged."""
 
     pod: Pod
-    spec: SliceJobSpec
+    asked: Effective
+    """What the job asks for."""
     node: Node | None
     """The Node it was bound to, if one of that name exists."""
     node_replaced: bool
@@ -67,9 +68,9 @@ class Facts:
         return state.terminated if state else None
 
     @property
-    def is_ray_worker(self) -> bool:
-        """Whether it is a worker of a Ray job, whose entrypoint runs in the head pod."""
-        return self.spec.ray is not None and not self.pod.is_head
+    def ran_program(self) -> bool:
+        """Whether the user's program ran in it. The worker of a Ray job runs Ray."""
+        return self.asked.runtime.runs_program(self.pod)
 
     @property
     def machine_restarted(self) -> bool:
@@ -201,7 +202,7 @@ class Facts:
         A Ray worker runs until it is terminated, so its end is never a success.
         """
         end = self.end
-        if self.is_ray_worker:
+        if not self.ran_program:
             return False
         if end is not None and end.exit_code != 0:
             return False

@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 from typing import Final
 
 from slipway.api import names
-from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import Attempt, HostState, Resolved
+from slipway.api.status import Attempt, HostState
 from slipway.planner.causes import Evidence, judge
+from slipway.planner.effective import Effective
 from slipway.planner.endings import POD_DELETED
 from slipway.planner.facts import Facts, ours_from, started_again
 from slipway.planner.objects import HEAD, Pod, Slot
@@ -80,15 +79,12 @@ class Observation:
 
 
 def observe(
-    snapshot: Snapshot, attempt: Attempt | None, resolved: Resolved, slices: int, done: Iterable[Slot], now: datetime
+    snapshot: Snapshot, attempt: Attempt | None, asked: Effective, slices: int, done: Iterable[Slot], now: datetime
 ) -> Observation:
     """Sort the pods of a snapshot; `done` are the hosts that have succeeded according to the status."""
-    spec = snapshot.job.spec
-    if spec is None:
-        raise ValueError("a job without a readable spec has nothing to observe")
-    wanted = _slots(slices, resolved.hosts, spec.ray is not None)
+    wanted = asked.runtime.slots(slices, asked.resolved.hosts)
     ended = attempt.end_time if attempt else None
-    judging = _Judging(snapshot, spec, attempt, now, set(done))
+    judging = _Judging(snapshot, asked, attempt, now, set(done))
     number = attempt.number if attempt else -1
     live: dict[Slot, Pod] = {}
     stale_attempt_pods: list[Pod] = []
@@ -143,7 +139,7 @@ class _Judging:
     """Goes through the pods of an attempt, one at a time."""
 
     snapshot: Snapshot
-    spec: SliceJobSpec
+    asked: Effective
     attempt: Attempt | None
     now: datetime
     succeeded: set[Slot]
@@ -186,7 +182,7 @@ class _Judging:
             return
         facts = Facts(
             pod=pod,
-            spec=self.spec,
+            asked=self.asked,
             node=node,
             node_replaced=self._machine_gone(pod, removed_at),
             gone_at=gone_at,
@@ -212,12 +208,6 @@ class _Judging:
             return (missing | self.never_bound) - self.succeeded
         # A broken watch may have missed that it was bound, and its end may be why its peers crashed.
         return frozenset(self.never_bound - self.succeeded) if self.evidence else frozenset()
-
-
-@lru_cache(maxsize=64)
-def _slots(slices: int, hosts: int, with_head: bool) -> frozenset[Slot]:
-    workers = frozenset((slice_index, host) for slice_index in range(slices) for host in range(hosts))
-    return workers | {HEAD} if with_head else workers
 
 
 def _untraced(snapshot: Snapshot, attempt: Attempt, slot: Slot, now: datetime, unseen: bool) -> Evidence:

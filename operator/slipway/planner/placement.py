@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import Resolved
+from slipway.planner.hardware import Hardware
 from slipway.planner.nodes import Node
 from slipway.planner.snapshot import Job, Settings
 
@@ -18,31 +18,8 @@ def slice_key(job: Job, slice_index: int) -> str:
     return f"{job.uid}-{slice_index}"
 
 
-def node_selector(spec: SliceJobSpec, resolved: Resolved) -> dict[str, str]:
-    """Node labels a worker needs."""
-    selector: dict[str, str] = {}
-    if spec.accelerator is not None and resolved.label is not None:
-        selector[names.NODE_ACCELERATOR] = resolved.label
-        selector[names.NODE_TOPOLOGY] = resolved.topology or ""
-        selector[names.NODE_CHIPS] = str(resolved.chips_per_host)
-        if spec.accelerator.spot:
-            selector[names.NODE_SPOT] = "true"
-        selector |= spec.accelerator.node_selector
-    return selector | spec.node_selector
-
-
-def tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
-    """Tolerations of a worker: TPU nodes, spot nodes if requested, NotReady nodes for a short time."""
-    tolerated: list[dict[str, Any]] = []
-    if spec.accelerator is not None:
-        tolerated.append({"key": names.TPU_RESOURCE, "operator": "Exists"})
-        if spec.accelerator.spot:
-            tolerated.append({"key": names.NODE_SPOT, "operator": "Exists"})
-    return tolerated + head_tolerations(spec)
-
-
 def head_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
-    """Tolerations of every pod: NotReady nodes for a short time, and those of the spec."""
+    """Tolerations of every pod: NotReady nodes for a short time, and those of the spec. Hardware has its own."""
     tolerated: list[dict[str, Any]] = []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         tolerated.append(
@@ -50,11 +27,6 @@ def head_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
         )
     given = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.tolerations]
     return tolerated + given
-
-
-def has_pool_to_itself(resolved: Resolved) -> bool:
-    """Whether each slice takes a whole node pool, as multi-host TPU slices do."""
-    return resolved.type is not None and resolved.hosts > 1
 
 
 def suits(node: Node, selector: Mapping[str, str]) -> bool:
@@ -69,19 +41,19 @@ def suits(node: Node, selector: Mapping[str, str]) -> bool:
 
 
 def affinity(
-    job: Job, slice_index: int, resolved: Resolved, settings: Settings, promised: Collection[str]
+    job: Job, slice_index: int, hardware: Hardware, settings: Settings, promised: Collection[str]
 ) -> dict[str, Any] | None:
     """One node pool for each multi-host TPU slice, shared with no other slice of any job; None for other shapes.
 
     Args:
         job: the job.
         slice_index: the slice.
-        resolved: the shape of its slices.
+        hardware: what its slices run on.
         settings: the operator's.
         promised: the node pools that other slices of the attempt are pinned to. Their pods may have no nodes yet, and
             affinity between pods applies only to pods on nodes.
     """
-    if not has_pool_to_itself(resolved):
+    if not hardware.own_pool:
         return None
     mine = slice_key(job, slice_index)
     together = {"matchLabels": {names.LABEL_SLICE_KEY: mine}}
@@ -103,9 +75,9 @@ def affinity(
     return rules
 
 
-def spread(job: Job, resolved: Resolved) -> list[dict[str, Any]]:
+def spread(job: Job, hardware: Hardware) -> list[dict[str, Any]]:
     """CPU workers prefer one node each. A TPU worker has one anyway, because it requests all chips of its node."""
-    if resolved.type is not None:
+    if hardware.accelerated:
         return []
     return [
         {

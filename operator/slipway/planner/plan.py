@@ -11,9 +11,10 @@ from typing import Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import attempts, capacity, fencing, lifecycle, summary
-from slipway.planner.acceptance import InvalidSpec, changed_since, resolve
+from slipway.planner.acceptance import InvalidSpec, accept, changed_since
 from slipway.planner.actions import Body, Check, DeleteJob, DeletePods, Plan
 from slipway.planner.draft import Draft
+from slipway.planner.effective import effective
 from slipway.planner.objects import HEAD
 from slipway.planner.pods import PodFactory
 from slipway.planner.redact import named
@@ -74,15 +75,13 @@ def _draft(snapshot: Snapshot, spec: SliceJobSpec, now: datetime) -> Draft:
     """
     job = snapshot.job
     try:
-        if job.problem:
-            raise InvalidSpec("InvalidSpec", job.problem)
-        resolved = resolve(spec, snapshot.settings)
-        problem = _SPEC_CHANGED if changed_since(job, resolved) else None
+        asked = accept(job, snapshot.settings)
+        problem = _SPEC_CHANGED if changed_since(job, asked.resolved) else None
     except InvalidSpec as error:
         if job.status.attempt is None or job.status.resolved is None:
             raise
-        resolved, problem = job.status.resolved, error
-    return Draft(snapshot, spec, resolved, now, job.status, problem if job.status.attempt is not None else None)
+        asked, problem = effective(spec, job.status.resolved), error
+    return Draft(snapshot, asked, now, job.status, problem if job.status.attempt is not None else None)
 
 
 def _check(draft: Draft) -> Plan | None:
@@ -95,7 +94,7 @@ def _check(draft: Draft) -> Plan | None:
         raise InvalidSpec(POD_REJECTED, f"the API server refuses the pods: {named(rejection.message, _checked(draft))}")
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
-    return Plan(job.status, (Check((*_checked(draft), *attempts.services(draft))),))
+    return Plan(job.status, (Check((*_checked(draft), *draft.runtime.services(job))),))
 
 
 def _checked(draft: Draft) -> tuple[Body, ...]:

@@ -1,4 +1,4 @@
-"""The manifests of a job: its pods, the headless Service, ConfigMaps with long host lists."""
+"""The manifests of a job: its pods, and ConfigMaps with long host lists."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -7,13 +7,15 @@ from typing import Any
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.planner import environment, placement, ray
-from slipway.planner.acceptance import resolve, template_spec
+from slipway.planner import environment, placement
+from slipway.planner.acceptance import accept, template_spec
 from slipway.planner.actions import Body
+from slipway.planner.hardware import Hardware
 from slipway.planner.merge import merged
 from slipway.planner.metadata import metadata
 from slipway.planner.nodes import Node
 from slipway.planner.objects import HEAD, Slot
+from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import Job, Settings
 
 _SHM_VOLUME = "slipway-shm"
@@ -21,20 +23,6 @@ _WORKERS_ONLY = frozenset(
     {"containers", "initContainers", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"}
 )
 """Fields of podTemplate.spec that apply to the workers and not to a Ray head."""
-
-
-def service(job: Job) -> Body:
-    """The headless Service for the DNS names of all workers of all attempts; never changed."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(job, job.name, {}),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.ROLE_WORKER},
-        },
-    }
 
 
 def config_maps(job: Job, attempt: int, slices: int, resolved: Resolved) -> tuple[Body, ...]:
@@ -64,27 +52,29 @@ class PodFactory:
     """
 
     def __init__(self, job: Job, settings: Settings, pools: Mapping[int, str] | None = None) -> None:
-        """`pools` are the node pools of pinned slices; a slice that is missing there, or has "", gets affinity."""
-        if job.spec is None:
-            raise ValueError(f"SliceJob {job.namespace}/{job.name} has no readable spec: {job.problem}")
+        """`pools` are the node pools of pinned slices; a slice that is missing there, or has "", gets affinity.
+
+        Raises:
+            InvalidSpec: when the job's spec cannot be accepted.
+        """
+        asked = accept(job, settings)
         self._job = job
-        self._spec: SliceJobSpec = job.spec
+        self._spec = asked.spec
         self._settings = settings
-        self._resolved = resolve(job.spec, settings)
+        self._resolved, self._hardware, self._runtime = asked.resolved, asked.hardware, asked.runtime
         self._pools = {index: pool for index, pool in (pools or {}).items() if pool}
         self._slices: dict[tuple[int, int], tuple[Body, Body]] = {}
 
     @property
     def pool_hosts(self) -> int:
         """Number of hosts of the node pool that a slice may be pinned to; 0 when slices are not pinned."""
-        may = placement.has_pool_to_itself(self._resolved) and not self._decided_elsewhere
-        return self._resolved.hosts if may else 0
+        return self._resolved.hosts if self._hardware.own_pool and not self._decided_elsewhere else 0
 
     @property
     def least_nodes(self) -> int:
         """Nodes that the job needs at least; 0 for CPU jobs, whose pods may share nodes."""
         slices = min(self._spec.acceptable_slices, default=self._spec.slices)
-        return slices * self._resolved.hosts if self._resolved.type is not None else 0
+        return slices * self._resolved.hosts if self._hardware.accelerated else 0
 
     @property
     def _decided_elsewhere(self) -> bool:
@@ -123,10 +113,9 @@ class PodFactory:
             **containers[place],
             "env": environment.host_variables(slice_index, host, self._resolved) + given,
         }
-        if self._spec.ray is not None:
-            containers[place]["command"] = ray.worker_command(
-                self._job, self._spec.ray, attempt, slice_index, host, self._resolved
-            )
+        command = self._runtime.worker_command(self._job, attempt, slot, self._hardware)
+        if command is not None:
+            containers[place]["command"] = command
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -158,10 +147,8 @@ class PodFactory:
         labels = {names.LABEL_ATTEMPT: str(attempt), names.LABEL_ROLE: names.ROLE_HEAD}
         common = self._common_spec() | {"tolerations": placement.head_tolerations(self._spec)}
         template = {key: value for key, value in template_spec(self._spec).items() if key not in _WORKERS_ONLY}
-        container = self._common_container()
-        spec = ray.head_spec(
-            self._job, self._spec, attempt, self._resolved, merged(_without_empty(common), template), container
-        )
+        common, container = merged(_without_empty(common), template), self._common_container()
+        spec = self._runtime.head(self._job, attempt, self._hardware, common, container)
         head = self._metadata(labels) | {"name": names.head_pod_name(self._job.name, attempt)}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": _without_empty(spec)}
 
@@ -175,13 +162,13 @@ class PodFactory:
         return body
 
     def _pod_spec(self, attempt: int, slice_index: int) -> Body:
-        spec, resolved = self._spec, self._resolved
+        spec = self._spec
         selector, affinity = self._place(slice_index)
         body = self._common_spec() | {
             "nodeSelector": selector,
-            "tolerations": placement.tolerations(spec),
+            "tolerations": self._hardware.tolerations() + placement.head_tolerations(spec),
             "affinity": affinity,
-            "topologySpreadConstraints": placement.spread(self._job, resolved),
+            "topologySpreadConstraints": placement.spread(self._job, self._hardware),
             "containers": [self._container(attempt, slice_index)],
         }
         if spec.host_network:
@@ -190,11 +177,11 @@ class PodFactory:
 
     def _place(self, slice_index: int) -> tuple[dict[str, str], Body | None]:
         """The node selector and the affinity of a slice's pods."""
-        selector = placement.node_selector(self._spec, self._resolved)
+        selector = self._hardware.node_selector() | self._spec.node_selector
         if pool := self._pools.get(slice_index):
             return selector | {self._settings.topology_key: pool}, None
         promised = self._pools.values()
-        return selector, placement.affinity(self._job, slice_index, self._resolved, self._settings, promised)
+        return selector, placement.affinity(self._job, slice_index, self._hardware, self._settings, promised)
 
     def _common_spec(self) -> Body:
         """What is the same in every pod of the job."""
@@ -206,21 +193,21 @@ class PodFactory:
             "serviceAccountName": spec.service_account_name,
             "priorityClassName": spec.priority_class_name,
             "imagePullSecrets": [one.model_dump() for one in spec.image_pull_secrets],
-            "volumes": _volumes(spec) + (ray.volumes(self._job) if spec.ray is not None else []),
+            "volumes": _volumes(spec, self._runtime) + self._runtime.volumes(self._job),
         }
 
     def _container(self, attempt: int, slice_index: int) -> Body:
-        spec, resolved = self._spec, self._resolved
-        own = environment.slice_variables(self._job, attempt, slice_index, self._job.granted, resolved)
+        spec, job = self._spec, self._job
+        own = environment.slice_variables(job, attempt, slice_index, job.granted, self._resolved, self._hardware)
+        added, fields = self._runtime.worker(job, attempt, slice_index, self._hardware)
+        own += added
         body: Body = self._common_container() | {
             "name": names.WORKER_CONTAINER,
             "command": list(spec.command),
             "args": list(spec.args),
-            "resources": _resources(spec, resolved),
+            "resources": _resources(spec, self._hardware),
+            **fields,
         }
-        if spec.ray is not None:
-            own += ray.worker_variables(self._job, attempt, slice_index, resolved)
-            body |= ray.worker_probes()
         given = body.get("env", [])
         overridden = {one["name"] for one in given}
         body["env"] = [one for one in own if one["name"] not in overridden] + given
@@ -236,7 +223,7 @@ class PodFactory:
                 "workingDir": spec.working_dir,
                 "env": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env],
                 "envFrom": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env_from],
-                "volumeMounts": _mounts(spec) + (ray.mounts() if spec.ray is not None else []),
+                "volumeMounts": _mounts(spec, self._runtime) + self._runtime.mounts(),
                 "securityContext": _dumped(spec.security_context),
                 "terminationMessagePolicy": "FallbackToLogsOnError",
             }
@@ -251,29 +238,25 @@ def _dumped(part: Any) -> Body | None:
     return None if part is None else part.model_dump(by_alias=True, exclude_none=True)
 
 
-def _resources(spec: SliceJobSpec, resolved: Resolved) -> Body:
+def _resources(spec: SliceJobSpec, hardware: Hardware) -> Body:
     body: Body = spec.resources.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
-    if resolved.chips_per_host:
-        chips = {names.TPU_RESOURCE: str(resolved.chips_per_host)}
-        body = {
-            "limits": body.get("limits", {}) | chips,
-            "requests": body.get("requests", {}) | chips,
-        }
+    devices = hardware.resources()
+    if devices:
+        body = {"limits": body.get("limits", {}) | devices, "requests": body.get("requests", {}) | devices}
     return body
 
 
-def _volumes(spec: SliceJobSpec) -> list[Body]:
+def _volumes(spec: SliceJobSpec, runtime: Runtime) -> list[Body]:
     volumes = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.volumes]
     if spec.shm_size is not None:
         volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": spec.shm_size}})
-    elif spec.ray is not None:
-        # Ray keeps its objects in /dev/shm, which has 64 MB by default.
+    elif runtime.needs_shm:
         volumes.append({"name": _SHM_VOLUME, "emptyDir": {"medium": "Memory"}})
     return volumes
 
 
-def _mounts(spec: SliceJobSpec) -> list[Body]:
+def _mounts(spec: SliceJobSpec, runtime: Runtime) -> list[Body]:
     mounts = [one.model_dump(by_alias=True, exclude_none=True) for one in spec.volume_mounts]
-    if spec.shm_size is not None or spec.ray is not None:
+    if spec.shm_size is not None or runtime.needs_shm:
         mounts.append({"name": _SHM_VOLUME, "mountPath": "/dev/shm"})
     return mounts

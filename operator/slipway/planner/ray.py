@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.ray import Ray
-from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import RayState, Resolved
+from slipway.api.status import RayState
 from slipway.planner.actions import Body
-from slipway.planner.environment import Variable, literal
+from slipway.planner.hardware import Hardware, Variable, literal
 from slipway.planner.metadata import metadata
 from slipway.planner.snapshot import Job
 
@@ -148,31 +147,26 @@ def _authentication() -> list[Variable]:
     return [literal("RAY_AUTH_MODE", "token"), literal("RAY_AUTH_TOKEN_PATH", f"{TOKEN_FOLDER}/{TOKEN_KEY}")]
 
 
-def worker_variables(job: Job, attempt: int, slice_index: int, resolved: Resolved) -> list[Variable]:
-    """What a worker has besides the environment of any worker; Ray labels its node by the TPU's type and topology."""
-    variables = _variables(job, head_address(job, attempt), names.slice_name(job.name, slice_index))
-    if resolved.type is not None:
-        variables.append(literal("TPU_ACCELERATOR_TYPE", resolved.type))
-        variables.append(literal("TPU_TOPOLOGY", resolved.topology))
-    return variables
+def worker_variables(job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
+    """What a worker has besides the environment of any worker."""
+    group = names.slice_name(job.name, slice_index)
+    return _variables(job, head_address(job, attempt), group) + hardware.ray_variables()
 
 
-def worker_resources(job: Job, ray: Ray, slice_index: int, host: int, resolved: Resolved) -> dict[str, int]:
-    """The Ray resources a worker offers: its chips, its slice, and on host 0 what programs find the slice by."""
-    offered = {names.slice_name(job.name, slice_index): 1}
-    if resolved.chips_per_host:
-        offered["TPU"] = resolved.chips_per_host
-    if host == 0 and resolved.type is not None:
-        offered[names.head_resource(resolved.type)] = (ray.head_workers or 1) if ray.head_resource_name is None else 1
+def worker_resources(job: Job, ray: Ray, slice_index: int, host: int, hardware: Hardware) -> dict[str, int]:
+    """The Ray resources a worker offers: its devices, its slice, and on host 0 what programs find the slice by."""
+    offered = {names.slice_name(job.name, slice_index): 1} | hardware.ray_resources()
+    if host == 0 and hardware.head_resource is not None:
+        offered[hardware.head_resource] = (ray.head_workers or 1) if ray.head_resource_name is None else 1
     if host == 0 and ray.head_resource_name is not None:
         offered[ray.head_resource_name] = ray.head_workers or 1
     return offered
 
 
-def worker_command(job: Job, ray: Ray, attempt: int, slice_index: int, host: int, resolved: Resolved) -> list[str]:
+def worker_command(job: Job, ray: Ray, attempt: int, slice_index: int, host: int, hardware: Hardware) -> list[str]:
     """The command of a worker's container."""
     head = head_address(job, attempt)
-    offered = json.dumps(worker_resources(job, ray, slice_index, host, resolved))
+    offered = json.dumps(worker_resources(job, ray, slice_index, host, hardware))
     health = f"http://{head}:{AGENT_PORT}{_RAYLET_HEALTH}"
     return _ray_start(health, f"--address={head}:{names.RAY_GCS_PORT}", f"--resources={offered}")
 
@@ -201,24 +195,23 @@ def _probes(look: Body, *, timeout: int) -> Body:
     }
 
 
-def head_spec(job: Job, spec: SliceJobSpec, attempt: int, resolved: Resolved, common: Body, container: Body) -> Body:
+def head_spec(job: Job, ray: Ray, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
     """The head's PodSpec.
 
     Args:
         common: what the head shares with the workers' pods.
         container: what its containers share with the workers' container.
     """
-    assert spec.ray is not None
     if "securityContext" in container:
         # Only what opens TPUs needs it.
         allowed = {key: value for key, value in container["securityContext"].items() if key != "privileged"}
         container = container | {"securityContext": allowed}
     return common | {
-        "nodeSelector": spec.ray.head.node_selector,
+        "nodeSelector": ray.head.node_selector,
         "affinity": _never_on_tpus(),
         "volumes": [*common["volumes"], {"name": _FOLDER_VOLUME, "emptyDir": {}}],
-        "initContainers": [_ray_container(job, spec.ray, attempt, resolved, container)],
-        "containers": [_driver(job, spec.ray, attempt, resolved, container)],
+        "initContainers": [_ray_container(job, ray, attempt, hardware, container)],
+        "containers": [_driver(job, ray, attempt, hardware, container)],
         "restartPolicy": "Never",
         "subdomain": names.head_service(job.name),
         "hostname": names.head_hostname(attempt),
@@ -230,9 +223,9 @@ def _never_on_tpus() -> Body:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [without]}}}
 
 
-def _ray_container(job: Job, ray: Ray, attempt: int, resolved: Resolved, container: Body) -> Body:
+def _ray_container(job: Job, ray: Ray, attempt: int, hardware: Hardware, container: Body) -> Body:
     """Ray itself, and in it the entrypoint."""
-    own = [*job_variables(job, attempt, resolved), *_variables(job, "127.0.0.1", "headgroup")]
+    own = [*job_variables(job, attempt, hardware), *_variables(job, "127.0.0.1", "headgroup")]
     if ray.args is not None:
         own.append(literal("SLIPWAY_ARGS", json.dumps(ray.args)))
     given = container.get("env", [])
@@ -256,17 +249,14 @@ def _ray_container(job: Job, ray: Ray, attempt: int, resolved: Resolved, contain
     }  # fmt: skip
 
 
-def job_variables(job: Job, attempt: int, resolved: Resolved) -> list[Variable]:
+def job_variables(job: Job, attempt: int, hardware: Hardware) -> list[Variable]:
     """What the entrypoint is told of its job; what tells slices and hosts apart is in the workers."""
-    variables = [
+    return [
         literal("SLIPWAY_JOB", job.name),
         literal("SLIPWAY_ATTEMPT", attempt),
-        literal("SLIPWAY_WORLD_SIZE", job.granted * resolved.hosts),
+        literal("SLIPWAY_WORLD_SIZE", job.granted * hardware.hosts),
+        *hardware.job_variables(job.granted),
     ]
-    if resolved.type is not None:
-        variables.append(literal("TPU_VERSION", resolved.type))
-        variables.append(literal("TPU_POD_COUNT", job.granted))
-    return variables
 
 
 def _head_resources(ray: Ray) -> Body:
@@ -281,9 +271,9 @@ def _folder_mount() -> Body:
     return {"name": _FOLDER_VOLUME, "mountPath": "/tmp/ray"}
 
 
-def _driver(job: Job, ray: Ray, attempt: int, resolved: Resolved, container: Body) -> Body:
+def _driver(job: Job, ray: Ray, attempt: int, hardware: Hardware, container: Body) -> Body:
     """Waits for the workers and follows the entrypoint; it is ready once all have joined."""
-    order = json.dumps({"workers": job.granted * resolved.hosts, "submission": submission(job, ray, attempt)})
+    order = json.dumps({"workers": job.granted * hardware.hosts, "submission": submission(job, ray, attempt)})
     kept = ("image", "imagePullPolicy", "securityContext", "terminationMessagePolicy")
     return {key: container[key] for key in kept if key in container} | {
         "name": names.DRIVER_CONTAINER,

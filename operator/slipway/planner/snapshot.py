@@ -109,6 +109,8 @@ class Job:
     """Field, value and fault of what cannot be read in the status; `status` holds the rest, and stays as it is."""
     stored_status: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The status as it is stored, with what only another version can read."""
+    accepted: dict["Settings", Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was made of the spec under these settings; all versions of the job in one generation share it."""
 
     @property
     def attempt_ended(self) -> bool:

@@ -70,18 +70,10 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
     if attempt.end_time is not None:
         return Phase.RESTARTING, attempt.reason or "Restarting", f"attempt {attempt.number}: {attempt.message}"
     if attempt.running_time is not None:
-        return Phase.RUNNING, "Running", _running(draft, attempt.number)
+        return Phase.RUNNING, "Running", draft.runtime.running(attempt.number, len(draft.seen.wanted))
     if (short := capacity.shortage(draft)) is not None:
         return short.phase, short.reason, short.message
     return Phase.STARTING, "Starting", f"attempt {attempt.number}: waiting for its pods to run"
-
-
-def _running(draft: Draft, number: int) -> str:
-    ray, hosts = draft.spec.ray, len(draft.seen.wanted)
-    if ray is None:
-        return f"all {hosts} hosts of attempt {number} run"
-    doing = "the cluster waits for clients" if ray.keep_alive else "the entrypoint runs"
-    return f"all {hosts - 1} Ray workers of attempt {number} have joined and {doing}"
 
 
 def _count(draft: Draft) -> None:
@@ -115,7 +107,7 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
         (ConditionType.RECONCILING, not settled, reason, message),
         (ConditionType.STALLED, failed, reason, message),
     ]
-    if draft.spec.ray is not None and draft.spec.ray.keep_alive:
+    if draft.runtime.waits_for_clients:
         found.append(_ready(draft, reason, message))
     if late or _had(draft.snapshot.job.status, ConditionType.CLEANUP_PENDING):
         found.append((ConditionType.CLEANUP_PENDING, bool(late), "PodsDoNotGo" if late else "Clean", late))

@@ -9,7 +9,8 @@ import msgspec
 from slipway.api import names
 from slipway.cluster.jobs import read_job
 from slipway.cluster.wire import JsonObject
-from slipway.planner.pods import PodFactory, service
+from slipway.planner.pods import PodFactory
+from slipway.planner.runtime import service
 from slipway.planner.snapshot import Job as SliceJob
 from slipway.planner.snapshot import Settings
 from tests.bench import programs

@@ -1,0 +1,169 @@
+"""What runs in the pods of a job: the user's containers, or a Ray cluster around the user's entrypoint."""
+
+from functools import lru_cache
+
+from slipway.api import names
+from slipway.api.ray import Ray
+from slipway.api.resources import Resources
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import RayState
+from slipway.planner import ray
+from slipway.planner.actions import Action, Body, CreateObjects, CreateToken
+from slipway.planner.hardware import Hardware, Variable
+from slipway.planner.metadata import metadata
+from slipway.planner.objects import HEAD, Pod, Slot
+from slipway.planner.snapshot import Job
+
+
+class Runtime:
+    """Containers: every pod is a worker that runs the user's program."""
+
+    needs_shm: bool = False
+    """Whether /dev/shm must be larger than the 64 MB that a container has by default; Ray keeps its objects there."""
+    waits_for_clients: bool = False
+    """Whether the job runs no program of its own."""
+
+    def problem(self, template: Body, coordinator_port: int) -> tuple[str, str] | None:
+        """Reason and message of what no rule of the schema can see in a spec."""
+        return None
+
+    def slots(self, slices: int, hosts: int) -> frozenset[Slot]:
+        """The places of the pods of an attempt."""
+        return _workers(slices, hosts)
+
+    def runs_program(self, pod: Pod) -> bool:
+        """Whether the user's program runs in that pod."""
+        return True
+
+    def resources_of(self, pod: Pod, spec: SliceJobSpec) -> Resources:
+        """The resources of the container whose end is the end of that pod."""
+        return spec.resources
+
+    def surroundings(self, job: Job, config_maps: tuple[Body, ...]) -> tuple[Action, ...]:
+        """The actions that create what must exist before the first pod of an attempt."""
+        return (CreateObjects(config_maps),) if config_maps else ()
+
+    def services(self, job: Job) -> tuple[Body, ...]:
+        """The Services of the job."""
+        return (service(job),)
+
+    def state(self, job: Job) -> RayState | None:
+        """What the status says of the cluster around the program."""
+        return None
+
+    def running(self, attempt: int, hosts: int) -> str:
+        """Message of an attempt all of whose pods run."""
+        return f"all {hosts} hosts of attempt {attempt} run"
+
+    def succeeded(self, attempt: int, hosts: int) -> str:
+        """Message of an attempt that has succeeded."""
+        return f"all {hosts} hosts of attempt {attempt} exited 0" if hosts > 1 else "the host exited 0"
+
+    def volumes(self, job: Job) -> list[Body]:
+        """Volumes of every pod besides the job's own."""
+        return []
+
+    def mounts(self) -> list[Body]:
+        """Where these are mounted."""
+        return []
+
+    def worker(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> tuple[list[Variable], Body]:
+        """Variables, and other fields, of the container of all workers of a slice."""
+        return [], {}
+
+    def worker_command(self, job: Job, attempt: int, slot: Slot, hardware: Hardware) -> list[str] | None:
+        """The command of a worker; None where the spec gives it."""
+        return None
+
+    def head(self, job: Job, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
+        """The PodSpec of the head, given what it shares with the workers' pods, and with their container."""
+        raise ValueError("only a Ray cluster has a head")
+
+
+class RayCluster(Runtime):
+    """A Ray head, in which the entrypoint runs, and Ray workers."""
+
+    needs_shm = True
+
+    def __init__(self, spec: Ray) -> None:
+        """`spec` is `spec.ray`."""
+        self._ray = spec
+        self.waits_for_clients = spec.keep_alive
+
+    def problem(self, template: Body, coordinator_port: int) -> tuple[str, str] | None:
+        """Names of arguments, ports and parts of the template that Ray cannot do with."""
+        return ray.problem(self._ray, template, coordinator_port)
+
+    def slots(self, slices: int, hosts: int) -> frozenset[Slot]:
+        """The workers and the head."""
+        return _with_head(slices, hosts)
+
+    def runs_program(self, pod: Pod) -> bool:
+        """Whether it is the head; workers run Ray."""
+        return pod.is_head
+
+    def resources_of(self, pod: Pod, spec: SliceJobSpec) -> Resources:
+        """Those of the head are its own."""
+        return self._ray.head.resources if pod.is_head else spec.resources
+
+    def surroundings(self, job: Job, config_maps: tuple[Body, ...]) -> tuple[Action, ...]:
+        """The NetworkPolicy before the token, and that before the first pod."""
+        return CreateObjects((ray.network_policy(job), *config_maps)), CreateToken(ray.token_secret(job))
+
+    def services(self, job: Job) -> tuple[Body, ...]:
+        """The workers' Service and the head's."""
+        return service(job), ray.service(job)
+
+    def state(self, job: Job) -> RayState | None:
+        """How clients reach the cluster."""
+        return ray.state(job)
+
+    def running(self, attempt: int, hosts: int) -> str:
+        """Says what the cluster is doing."""
+        doing = "the cluster waits for clients" if self.waits_for_clients else "the entrypoint runs"
+        return f"all {hosts - 1} Ray workers of attempt {attempt} have joined and {doing}"
+
+    def succeeded(self, attempt: int, hosts: int) -> str:
+        """Only the entrypoint succeeds."""
+        return f"the entrypoint of attempt {attempt} exited 0"
+
+    def volumes(self, job: Job) -> list[Body]:
+        """The token of the cluster."""
+        return ray.volumes(job)
+
+    def mounts(self) -> list[Body]:
+        """Where Ray is told to find the token."""
+        return ray.mounts()
+
+    def worker(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> tuple[list[Variable], Body]:
+        """How it finds the head, and how the kubelet sees that it has joined."""
+        return ray.worker_variables(job, attempt, slice_index, hardware), ray.worker_probes()
+
+    def worker_command(self, job: Job, attempt: int, slot: Slot, hardware: Hardware) -> list[str] | None:
+        """Starts Ray with the resources of this host."""
+        return ray.worker_command(job, self._ray, attempt, *slot, hardware)
+
+    def head(self, job: Job, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
+        """Ray, and the driver that follows the entrypoint."""
+        return ray.head_spec(job, self._ray, attempt, hardware, common, container)
+
+
+def service(job: Job) -> Body:
+    """The headless Service for the DNS names of all workers of all attempts; never changed."""
+    selector = {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.ROLE_WORKER}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(job, job.name, {}),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector},
+    }
+
+
+@lru_cache(maxsize=64)
+def _workers(slices: int, hosts: int) -> frozenset[Slot]:
+    return frozenset((slice_index, host) for slice_index in range(slices) for host in range(hosts))
+
+
+@lru_cache(maxsize=64)
+def _with_head(slices: int, hosts: int) -> frozenset[Slot]:
+    return _workers(slices, hosts) | {HEAD}
