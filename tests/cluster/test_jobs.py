@@ -7,6 +7,7 @@ from slipway.api.status import Phase
 from slipway.cluster.cache import Cache
 from slipway.cluster.jobs import JobStore, read_spec
 from slipway.cluster.watch import Deleted
+from slipway.planner.acceptance import accept
 from slipway.planner.snapshot import Settings
 from tests.cluster.things import Time, job_json, pod
 
@@ -33,15 +34,15 @@ def test_an_older_version_never_replaces_a_newer_one(jobs: JobStore) -> None:
     assert jobs.upsert(job_json(version=10)) is None
 
 
-def test_a_spec_is_parsed_once_for_each_generation(jobs: JobStore) -> None:
+def test_a_spec_is_read_and_resolved_once_for_each_generation(jobs: JobStore) -> None:
     specs = []
     for version, generation in ((1, 1), (2, 1), (3, 2)):
         jobs.upsert(job_json(version, generation))
         job = jobs.get(KEY)
         assert job is not None
-        specs.append(job.spec)
-    assert specs[0] is specs[1]
-    assert specs[2] is not specs[1]
+        specs.append((job.spec, accept(job, Settings())))
+    assert all(first is second for first, second in zip(specs[0], specs[1], strict=True))
+    assert all(first is not second for first, second in zip(specs[1], specs[2], strict=True))
 
 
 def test_a_late_answer_does_not_bring_a_deleted_job_back(jobs: JobStore) -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from slipway.api.status import Cause
@@ -202,11 +202,19 @@ class Cluster:
         return next((one for one in self._blows(container.uid, container.key) if one.kind is Kind.LOST), None)
 
     def forgotten(self, node: str) -> None:
-        """A Node is deleted: that an earlier machine of that name died nothing in the API tells of any more."""
+        """A Node is deleted: nothing in the API tells of its machine any more.
+
+        Neither that it died, nor that it was the one which refused a pod.
+        """
         for record in self.store.pods.values():
-            if record.pod.spec.node_name == node and record.pod.ended:
-                for blow in self._blows(record.uid, (record.pod.metadata.labels.job_uid, record.pod.attempt)):
-                    blow.kind = Kind.SILENT if blow.kind is Kind.LOST else blow.kind
+            if record.pod.spec.node_name != node or not record.pod.ended:
+                continue
+            key = (record.pod.metadata.labels.job_uid, record.pod.attempt)
+            for blow in self._blows(record.uid, key):
+                if blow.kind is Kind.REFUSED:
+                    self.truth.hit(key, replace(blow, kind=Kind.LOST, cause=Cause.PREEMPTION, version=None))
+                elif blow.kind is Kind.LOST:
+                    blow.kind = Kind.SILENT
 
     def _blows(self, uid: str, key: AttemptKey) -> list[Blow]:
         return [one for one in self.truth.of(key) if one.uid == uid]

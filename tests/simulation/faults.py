@@ -171,7 +171,12 @@ class Faults:
         self._timeline.after(self._rng.uniform(shortest, 200.0), up)
 
     def silence(self, machine: Machine) -> None:
-        """The machine is cut off; its containers go on. Then it is back, or it dies after all."""
+        """The machine is cut off; its containers go on. Then it is back, or it dies after all.
+
+        Not while its Node is deleted: who deletes the Node of a machine that nobody hears says that it is dead.
+        """
+        if machine.name not in self._store.nodes:
+            return
         machine.linked = False
         machine.silent_since = self._timeline.now
         self._controllers.silent(machine)

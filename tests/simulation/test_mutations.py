@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +14,6 @@ from slipway.cluster import cache, history, jobs, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
-from slipway.cluster.pools import Pools
 from slipway.planner import attempts, budgets, capacity, facts, fencing, observation, placement, summary
 from slipway.planner.actions import Plan
 from slipway.planner.causes import Evidence
@@ -153,14 +153,15 @@ def a_final_phase_is_taken_back(patch: pytest.MonkeyPatch) -> None:
 
 def pools_are_chosen_anew_each_time(patch: pytest.MonkeyPatch) -> None:
     """Pods that are created later than their siblings go to another node pool."""
-    choose = Pools.choose
+    pools = attempts._pools
 
-    def broken(self: Pools, key: store.Key, *rest: Any) -> dict[int, str]:
-        self.release(key)
-        return choose(self, key, *rest)
+    def broken(draft: Draft) -> dict[int, str]:
+        forgetful = copy(draft)
+        forgetful.snapshot = replace(draft.snapshot, pools=replace(draft.snapshot.pools, claim=None))
+        forgetful.seen = replace(draft.seen, live={})
+        return pools(forgetful)
 
-    patch.setattr(Pools, "choose", broken)
-    patch.setattr(attempts, "_pools", lambda draft: {})
+    patch.setattr(attempts, "_pools", broken)
 
 
 def slices_that_wait_take_what_was_promised(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ so that the next decision does not wait for the watch.
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -56,7 +56,7 @@ from slipway.planner.actions import (
     Refresh,
 )
 from slipway.planner.nodes import Node
-from slipway.planner.objects import HEAD, Pod, Slot
+from slipway.planner.objects import Pod, Slot
 from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.redact import foreign
@@ -107,6 +107,10 @@ class Applier:
         Raises:
             SlipwayClusterError: something kept the plan from being carried out; trying again is safe.
         """
+        for creation in plan.actions:
+            if isinstance(creation, CreatePods):
+                # Before anything is waited for, so that no other job chooses the same node pools.
+                self._cache.claims.take(_key(job), job.uid, creation.attempt, creation.pools)
         # A write whose answer was lost is first seen in the job that the plan was made from.
         self._emit_events(job)
         for action in plan.before:
@@ -234,8 +238,7 @@ class Applier:
             await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
-        pools = self._pools(action, PodFactory(job, self._cache.settings), job)
-        factory = PodFactory(job, self._cache.settings, pools)
+        factory = PodFactory(job, self._cache.settings, action.pools)
 
         async def create(slot: Slot) -> None:
             if not self._is_current(job):
@@ -246,16 +249,6 @@ class Applier:
         await self._executor.run(action.slots[:MAX_CREATES], create)
         self._cache.accepted(job)
         return NOW
-
-    def _pools(self, action: CreatePods, factory: PodFactory, job: Job) -> Mapping[int, str]:
-        """The node pools of all slices, not only of those whose pods come first: each has to know the others'."""
-        if not (factory.pool_hosts and self._cache.settings.whole_cluster):
-            return action.pools
-        unsettled = sorted({slot[0] for slot in action.slots if slot != HEAD} - action.pools.keys())
-        chosen = self._cache.pools.choose(
-            _key(job), job.uid, action.attempt, unsettled, factory.pool_hosts, factory.suits
-        )
-        return {**action.pools, **chosen}
 
     async def _create_pod(self, body: Body, job: Job) -> None:
         collection = paths.pods(job.namespace)

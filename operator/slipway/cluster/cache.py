@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from slipway.api.status import SliceJobStatus
+from slipway.cluster.claims import Claims
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
-from slipway.cluster.pools import Pools
 from slipway.cluster.store import Key, PodStore
 from slipway.planner.actions import EventRecord
-from slipway.planner.endings import ending_of
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.news import EventCursor, cursor_of, news
+from slipway.planner.node_pools import NodePools, claim_over, doubts
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job, KubeletLease, Rejection, Settings, Snapshot
 
@@ -64,7 +64,7 @@ class Cache:
         self.jobs = JobStore(clock, lambda key: self.pods.forget_unneeded(key))
         self.pods = PodStore(now, clock, self.jobs.needs)
         self.nodes = NodeStore(now, clock, settings.topology_key)
-        self.pools = Pools(self.nodes, self.pods)
+        self.claims = Claims()
         self.leading_since: datetime = EVER
         """Since when this process leads."""
         self.kubelets: dict[str, KubeletLease] = {}
@@ -94,6 +94,7 @@ class Cache:
                 self.leading_since, memory.pods_as_of, memory.pods_read_at, memory.creates_end, self.nodes_as_of
             ),
             rivals=self.jobs.rivals(job),
+            pools=self.node_pools(job),
             pending_deletions=self.pods.pending_deletions(key),
             served=memory.served,
             deleted_here=_deleted(memory.deletions, job),
@@ -101,6 +102,13 @@ class Cache:
             status_written=memory.status_written,
             settings=self.settings,
         )
+
+    def node_pools(self, job: Job) -> NodePools:
+        """The node pools as a job may choose among them."""
+        if not self.settings.whole_cluster:
+            return NodePools()
+        claims, claim = self.claims, self.claims.of((job.namespace, job.name), job.uid)
+        return NodePools(self.nodes.pools, self.pods.pinned, self.pods.busy, claims.claimed, claims.doubted, claim)
 
     def accepted(self, job: Job) -> None:
         """The API server takes, or would take, the job's objects."""
@@ -179,14 +187,13 @@ class Cache:
 
     def tidy(self, job: Job) -> None:
         """Release what the job holds no longer."""
-        if job.status.final or job.attempt_ended:
-            doubted = any(ending_of(attempt).doubts_pools for attempt in job.status.attempts[:1])
-            self.pools.release((job.namespace, job.name), doubted=doubted)
+        if claim_over(job.status):
+            self.claims.release((job.namespace, job.name), doubted=doubts(job.status))
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone; its pods stay until the watch shows their end."""
         self.jobs.remove(key)
-        self.pools.release(key)
+        self.claims.release(key)
         self._memories.pop(key, None)
 
     def _memory(self, job: Job) -> _Memory:

@@ -1,7 +1,7 @@
 """Pods as they are known: a `Reflector`, with what is found in it without a search."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -38,14 +38,6 @@ def key_of(pod: Pod) -> Key:
 def owner_of(pod: Pod) -> Owner:
     """The job whose name and UID the pod carries."""
     return key_of(pod), pod.metadata.labels.job_uid
-
-
-def _places(pod: Pod) -> tuple[tuple[str, str], ...]:
-    """What a pod that has not ended takes up: the node it is bound to, the node pool it is pinned to."""
-    if not pod.may_run:
-        return ()
-    held = (("node", pod.spec.node_name), ("pool", pod.metadata.labels.node_pool))
-    return tuple(place for place in held if place[1])
 
 
 def _as_first_asked(known: Pod, pod: Pod) -> Pod:
@@ -122,7 +114,10 @@ class PodStore(Reflector[Pod, Key]):
         self._unclaimed: dict[str, tuple[float, Key]] = {}
         self._deletions: dict[str, float] = {}
         self._on_node: dict[str, Counter[Key]] = {}
-        self._held: Counter[tuple[str, str]] = Counter()
+        self.busy: Counter[str] = Counter()
+        """Nodes that pods which have not ended are bound to."""
+        self.pinned: Counter[str] = Counter()
+        """Node pools that pods which have not ended are pinned to."""
 
     def of(self, key: Key) -> Collection[Pod]:
         """Every pod that carries the job's name."""
@@ -156,14 +151,6 @@ class PodStore(Reflector[Pod, Key]):
     def jobs_on(self, node: str) -> Collection[Key]:
         """The jobs that have, or had, pods on a node."""
         return self._on_node.get(node, {}).keys()
-
-    def holds_node(self, node: str) -> bool:
-        """Whether a pod that has not ended is bound to a node."""
-        return ("node", node) in self._held
-
-    def holds_pool(self, pool: str) -> bool:
-        """Whether a pod that has not ended is pinned to a node pool."""
-        return ("pool", pool) in self._held
 
     def relisted(self, key: Key, job_uid: str, pods: Iterable[Pod], version: str) -> None:
         """Take a complete list of one job's pods, as of a resource version."""
@@ -257,20 +244,27 @@ class PodStore(Reflector[Pod, Key]):
         self._by_job.setdefault(key, {})[pod.metadata.uid] = pod
         self._owners[owner_of(pod)] += 1
         self._starting[key] += not pod.started
-        self._held.update(_places(pod))
+        for counts, held in self._holds(pod):
+            counts[held] += 1
         self._join(pod.spec.node_name, key)
 
     def _unlink(self, pod: Pod) -> None:
         key = key_of(pod)
         _less(self._owners, owner_of(pod))
         self._starting[key] -= not pod.started
-        for place in _places(pod):
-            _less(self._held, place)
+        for counts, held in self._holds(pod):
+            _less(counts, held)
         siblings = self._by_job[key]
         del siblings[pod.metadata.uid]
         if not siblings:
             del self._by_job[key], self._starting[key]
         self._leave(pod.spec.node_name, key)
+
+    def _holds(self, pod: Pod) -> Iterator[tuple[Counter[str], str]]:
+        """What a pod that has not ended takes up."""
+        if pod.may_run:
+            held = ((self.busy, pod.spec.node_name), (self.pinned, pod.metadata.labels.node_pool))
+            yield from (one for one in held if one[1])
 
     def _join(self, node: str, key: Key) -> None:
         if node:

@@ -51,10 +51,9 @@ class CreatePods:
     attempt: int
     slots: tuple[Slot, ...]
     pools: Mapping[int, str] = field(default_factory=dict)
-    """By slice: the node pool that its existing pods are pinned to, or "" for placement by affinity.
+    """By slice: the node pool that its pods are pinned to, or "" for placement by affinity.
 
-    A slice that is missing here may be pinned to a free node pool. Slices without a missing pod are included, so that
-    slices with affinity avoid their node pools.
+    Slices without a missing pod are included, so that slices with affinity avoid their node pools.
     """
 
 

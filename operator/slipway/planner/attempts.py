@@ -18,9 +18,10 @@ from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, START_TIMEOUT, UNWITNESSED, Ending, ending_of, tries
 from slipway.planner.freshness import EVER, Step
+from slipway.planner.node_pools import choose
 from slipway.planner.objects import HEAD, Pod, Slot
 from slipway.planner.observation import CREATING, intervals, waiting_for
-from slipway.planner.pods import config_maps
+from slipway.planner.pods import PodFactory, config_maps
 from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
@@ -328,13 +329,18 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
 
 
 def _pools(draft: Draft) -> dict[int, str]:
-    """By slice: the node pool of its existing pods, or "" where the scheduler chooses. Undecided slices are missing."""
+    """By slice: the node pool that its pods are pinned to, or "" where the scheduler chooses."""
     if not draft.hardware.own_pool:
         return {}
     doubtful = any(ending_of(before).scheduler_chooses for before in draft.status.attempts[1:2])
     settled = {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot != HEAD}
+    open_slices = sorted({slot[0] for slot in draft.seen.absent if slot != HEAD} - settled.keys())
     # An unpinned slice avoids the pools that another process chose, and may be waiting for the pool chosen here.
     waited_for = not draft.seen.begun_by_this_process and "" in settled.values()
     if doubtful or waited_for or draft.resolved.schedule_seconds < MIN_SCHEDULE_SECONDS_FOR_PINNING:
-        return dict.fromkeys(sorted({slot[0] for slot in draft.seen.absent if slot != HEAD}), "") | settled
-    return settled
+        return settled | dict.fromkeys(open_slices, "")
+    factory, snapshot = PodFactory(draft.job, draft.snapshot.settings), draft.snapshot
+    if not factory.pool_hosts or draft.attempt is None:
+        return settled
+    number = draft.attempt.number
+    return settled | choose(snapshot.pools, snapshot.nodes, number, open_slices, factory.pool_hosts, factory.suits)

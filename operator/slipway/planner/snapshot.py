@@ -9,6 +9,7 @@ from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
 from slipway.planner.freshness import Horizon
+from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 
@@ -161,6 +162,8 @@ class Snapshot:
     """Why the API server rejected an object of this generation, in a dry run or not."""
     rivals: tuple[Job, ...] = ()
     """Older jobs that wait for nodes as this one does, the oldest first."""
+    pools: NodePools = field(default_factory=NodePools)
+    """The node pools of the cluster, and who has claimed them."""
     pending_deletions: frozenset[str] = frozenset()
     """UIDs of pods whose deletion the API server has accepted and the watch has not shown yet."""
     served: int | None = None

@@ -19,6 +19,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
 from slipway.cluster.jobs import read_status
 from slipway.planner.acceptance import template_hash
+from slipway.planner.node_pools import NodePools
 from slipway.planner.redact import HIDDEN, redacted
 from slipway.planner.snapshot import Job, Snapshot
 
@@ -62,13 +63,14 @@ class Recorder:
 
 
 def line_of(record: Record) -> bytes:
-    """The record without secrets and without nodes on which the job has no pods."""
+    """The record without secrets, without node pools, and without nodes on which the job has no pods."""
     job = record.snapshot.job
     rivals = tuple(map(_without_secrets, record.snapshot.rivals))
     # Whether a rival can run at all depends on nodes that this job has no pods on.
     seen = record.snapshot if rivals else _only_its_nodes(record.snapshot)
-    shown = replace(seen, job=_without_secrets(job), rivals=rivals)
+    shown = replace(seen, job=_without_secrets(job), rivals=rivals, pools=NodePools())
     content = msgspec.to_builtins(Record(record.now, shown), enc_hook=_encoded)
+    del content["snapshot"]["pools"]
     return msgspec.json.encode(_cleaned(content, lambda text: redacted(text, job.spec))) + b"\n"
 
 
@@ -105,7 +107,7 @@ def _without_secrets(job: Job) -> Job:
     if accepted is not None and accepted.template_hash == template_hash(spec):
         resolved = accepted.model_copy(update={"template_hash": template_hash(shown)})
         status = status.model_copy(update={"resolved": resolved})
-    return replace(job, spec=shown, status=status)
+    return replace(job, spec=shown, status=status, accepted={})
 
 
 def _without_values(content: Any) -> Any:

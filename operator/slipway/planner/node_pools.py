@@ -1,0 +1,88 @@
+"""Which node pool a slice is pinned to: a free one, where the cache shows one.
+
+Affinity would find one as well, but then the scheduler compares every pod with the pods of every other slice.
+Pods of other controllers are not known here: a pool that they are in looks free until an attempt has failed there.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from slipway.api.status import SliceJobStatus
+from slipway.planner.endings import ending_of
+from slipway.planner.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The node pools of one attempt, by slice; "" for a slice that the scheduler places."""
+
+    uid: str
+    """UID of the job."""
+    attempt: int
+    pools: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePools:
+    """What is known of node pools, always current; nothing where the operator does not see the pods of all jobs."""
+
+    nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Names of the nodes of each pool."""
+    pinned: Collection[str] = ()
+    """Pools that a pod which has not ended is pinned to."""
+    busy: Collection[str] = ()
+    """Nodes that a pod which has not ended is bound to."""
+    claimed: Collection[str] = ()
+    """Pools that are promised to a slice of any job."""
+    doubted: Collection[str] = ()
+    """Pools to choose last."""
+    claim: Claim | None = None
+    """That of the job itself."""
+
+
+def choose(
+    known: NodePools,
+    nodes: Mapping[str, Node],
+    attempt: int,
+    slices: Iterable[int],
+    hosts: int,
+    suits: Callable[[Node], bool],
+) -> dict[int, str]:
+    """The node pool of each of these slices; "" where none is free. What the attempt has claimed it keeps.
+
+    Args:
+        known: the node pools.
+        nodes: all nodes by name.
+        attempt: the attempt whose pods are about to be created.
+        slices: indices of its slices.
+        hosts: nodes that a pool must have, no more and no fewer.
+        suits: whether a pod of the job may run on a node.
+    """
+    if not known.nodes:
+        return {}
+    own: Mapping[int, str] = known.claim.pools if known.claim is not None else {}
+    kept = own if known.claim is not None and known.claim.attempt == attempt else {}
+    # What an earlier attempt of the job has claimed is the job's to choose again.
+    given_up = frozenset(own.values()) if not kept else frozenset()
+    free = (pool for pool in _free(known, nodes, hosts, suits) if pool not in known.claimed or pool in given_up)
+    return {index: kept[index] if index in kept else next(free, "") for index in slices}
+
+
+def _free(known: NodePools, nodes: Mapping[str, Node], hosts: int, suits: Callable[[Node], bool]) -> Iterator[str]:
+    trusted = (pool for pool in known.nodes if pool not in known.doubted)
+    for pool in (*trusted, *known.doubted):
+        members = known.nodes.get(pool, ())
+        if pool in known.pinned or len(members) != hosts:
+            continue
+        if all(name not in known.busy and suits(nodes[name]) for name in members):
+            yield pool
+
+
+def claim_over(status: SliceJobStatus) -> bool:
+    """Whether the job needs the node pools of its last attempt no longer."""
+    return status.final or status.attempt_ended or status.attempt is None
+
+
+def doubts(status: SliceJobStatus) -> bool:
+    """Whether the last attempt's end casts doubt on its node pools."""
+    return any(ending_of(attempt).doubts_pools for attempt in status.attempts[:1])
