@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slipway.api.places import worker
 from slipway.api.status import Attempt, Phase, SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.apply import MAX_CREATES
@@ -58,7 +59,7 @@ async def test_a_field_that_goes_is_removed(bench: Bench) -> None:
 async def test_when_the_job_has_changed_nothing_is_done_and_it_is_read_again(bench: Bench) -> None:
     job = await bench.job(hosts=1)
     await bench.api.patch_status(paths.job(bench.namespace, "train"), {"status": {"failures": 5}}, JsonObject)
-    plan = Plan(SliceJobStatus(phase=Phase.PENDING), (CreatePods(0, ((0, 0),)),))
+    plan = Plan(SliceJobStatus(phase=Phase.PENDING), (CreatePods(0, (worker(0, 0),)),))
     assert await bench.applier.apply(plan, job) == 0
     assert bench.now().job.status.failures == 5
     assert await bench.pods() == {}
@@ -67,18 +68,18 @@ async def test_when_the_job_has_changed_nothing_is_done_and_it_is_read_again(ben
 async def test_when_the_job_is_gone_nothing_is_done_and_it_is_forgotten(bench: Bench) -> None:
     job = await bench.job(hosts=1)
     await bench.api.delete(paths.job(bench.namespace, "train"), uid=job.uid)
-    plan = Plan(SliceJobStatus(phase=Phase.PENDING), (CreatePods(0, ((0, 0),)),))
+    plan = Plan(SliceJobStatus(phase=Phase.PENDING), (CreatePods(0, (worker(0, 0),)),))
     assert await bench.applier.apply(plan, job) == 0
     assert bench.cache.snapshot((bench.namespace, "train")) is None
 
 
 async def test_pods_are_made_once_and_known_at_once(bench: Bench) -> None:
     job = await bench.job(hosts=3, slices=2)
-    slots = tuple((s, h) for s in range(2) for h in range(3))
+    slots = tuple(worker(s, h) for s in range(2) for h in range(3))
     for _ in range(2):
         assert await bench.act(job, CreatePods(0, slots)) == 0
-    assert sorted(await bench.pods()) == sorted(f"train-0-{s}-{h}" for s, h in slots)
-    assert {pod.slot for pod in bench.now().own_pods()} == set(slots)
+    assert sorted(await bench.pods()) == sorted(f"train-0-{s}-{h}" for _, s, h in slots)
+    assert {pod.place for pod in bench.now().own_pods()} == set(slots)
 
 
 async def test_a_create_without_an_answer_may_still_be_carried_out_for_a_while(
@@ -93,17 +94,17 @@ async def test_a_create_without_an_answer_may_still_be_carried_out_for_a_while(
     with monkeypatch.context() as patch:
         patch.setattr(bench.api, "create", lose)
         with pytest.raises(ConnectionLost):
-            await bench.act(job, CreatePods(0, ((0, 0),)))
+            await bench.act(job, CreatePods(0, (worker(0, 0),)))
     assert bench.now().known.creates_end >= asked + timedelta(seconds=WRITE_SECONDS)
 
 
 async def test_a_pod_of_an_earlier_job_blocks_its_name(bench: Bench) -> None:
     job = await bench.job(hosts=1)
     earlier = Job(job.namespace, job.name, "earlier-uid", 1, "1", job.created, job.spec, job.status)
-    body = PodFactory(earlier, Settings()).pod(0, (0, 0))
+    body = PodFactory(earlier, Settings()).pod(0, worker(0, 0))
     del body["metadata"]["ownerReferences"]
     await bench.api.create(paths.pods(bench.namespace), body, JsonObject)
-    assert await bench.act(job, CreatePods(0, ((0, 0),))) == 0
+    assert await bench.act(job, CreatePods(0, (worker(0, 0),))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert rejection.message == "Pod train-0-0-0 of an earlier job of this name must go first"
@@ -116,13 +117,13 @@ async def test_creating_stops_when_the_job_changes(bench: Bench) -> None:
     content = "application/merge-patch+json"
     await bench.api._send("PATCH", path, body=body, seconds=5, content_type=content)
     bench.cache.jobs.upsert(await bench.api.get(path, JsonObject))
-    assert await bench.act(job, CreatePods(0, ((0, 0), (0, 1)))) == 0
+    assert await bench.act(job, CreatePods(0, (worker(0, 0), worker(0, 1)))) == 0
     assert await bench.pods() == {}
 
 
 async def test_a_huge_create_is_done_in_parts(bench: Bench) -> None:
     job = await bench.job(hosts=MAX_CREATES + 1)
-    slots = tuple((0, h) for h in range(MAX_CREATES + 1))
+    slots = tuple(worker(0, h) for h in range(MAX_CREATES + 1))
     assert await bench.act(job, CreatePods(0, slots)) == 0
     assert len(bench.now().pods) == MAX_CREATES
 
@@ -134,7 +135,7 @@ async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Ben
         "status", {}
     ).get("used") is None:
         pass
-    await bench.act(job, CreatePods(0, ((0, 0),)), CreatePods(0, ((0, 1),)))
+    await bench.act(job, CreatePods(0, (worker(0, 0),)), CreatePods(0, (worker(0, 1),)))
     rejection = bench.now().rejection
     assert rejection is not None
     assert rejection.reason == QUOTA_EXCEEDED
@@ -143,7 +144,7 @@ async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Ben
 
 async def test_a_good_pod_passes_the_check_and_nothing_is_made(bench: Bench) -> None:
     job = await bench.job(hosts=1)
-    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, (0, 0)), service(job)))) == 0
+    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
     assert bench.now().checked
     assert await bench.pods() == {}
 
@@ -158,7 +159,7 @@ async def test_a_good_pod_passes_the_check_and_nothing_is_made(bench: Bench) -> 
 )
 async def test_a_bad_pod_is_rejected_in_the_servers_words(bench: Bench, template: Any, words: str) -> None:
     job = await bench.job(hosts=1, podTemplate={"spec": template})
-    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, (0, 0)), service(job)))) == 0
+    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert words in rejection.message
@@ -176,7 +177,7 @@ async def test_the_service_is_made_once(bench: Bench) -> None:
 async def test_an_object_of_somebody_else_is_named_and_nothing_more_is_made(bench: Bench, kubectl: Kubectl) -> None:
     kubectl("create", "service", "clusterip", "train", "--clusterip=None")
     job = await bench.job(hosts=1)
-    assert await bench.act(job, CreateServices(0, (service(job),)), CreatePods(0, ((0, 0),))) == 0
+    assert await bench.act(job, CreateServices(0, (service(job),)), CreatePods(0, (worker(0, 0),))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert rejection.reason == NAME_TAKEN
@@ -187,7 +188,7 @@ async def test_an_object_of_somebody_else_is_named_and_nothing_more_is_made(benc
 async def test_a_name_that_somebody_else_has_is_found_before_anything_is_made(bench: Bench, kubectl: Kubectl) -> None:
     kubectl("create", "service", "clusterip", "train", "--clusterip=None")
     job = await bench.job(hosts=1)
-    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, (0, 0)), service(job)))) == 0
+    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert (rejection.reason, bench.now().checked) == (NAME_TAKEN, False)
@@ -199,7 +200,7 @@ async def test_an_object_of_an_earlier_job_of_this_name_has_to_go_first(bench: B
     # Its owner is gone, so the garbage collector may ask it to go at any time; the finalizer decides when it goes.
     left["metadata"]["finalizers"] = ["slipway.test/held"]
     await bench.api.create(paths.services(bench.namespace), left, JsonObject)
-    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, (0, 0)), service(job)))) == 0
+    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert rejection.reason == WAITING_FOR_OLD
@@ -274,7 +275,7 @@ async def test_an_outdated_process_leaves_a_later_jobs_objects_alone(bench: Benc
 
 async def test_a_live_list_shows_what_the_watch_has_not(bench: Bench, kubectl: Kubectl) -> None:
     job = await bench.job(hosts=2)
-    await bench.act(job, CreatePods(0, ((0, 0), (0, 1))))
+    await bench.act(job, CreatePods(0, (worker(0, 0), worker(0, 1))))
     await bench.end("train-0-0-0", "Failed")
     kubectl("delete", "pod", "train-0-0-1", "--force", "--grace-period=0")
     before = now()
@@ -288,7 +289,7 @@ async def test_a_live_list_shows_what_the_watch_has_not(bench: Bench, kubectl: K
 
 async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Bench) -> None:
     job = await bench.job(hosts=2, slices=2)
-    await bench.act(job, CreatePods(0, tuple((s, h) for s in range(2) for h in range(2))))
+    await bench.act(job, CreatePods(0, tuple(worker(s, h) for s in range(2) for h in range(2))))
     await bench.end("train-0-0-0", "Failed")
     await bench.act(job, DeletePods(0, (0,), 5))
     assert bench.now().pending_deletions == {
@@ -304,7 +305,7 @@ async def test_the_first_pod_is_told_before_many_are_looked_for(
     bench: Bench, kubectl: Kubectl, hosts: int, told: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await bench.job(hosts=hosts)
-    await bench.act(job, CreatePods(0, tuple((0, host) for host in range(hosts))))
+    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(hosts))))
     # Until the scheduler has looked at all of them they change.
     kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", "--timeout=30s")
     await bench.act(job, Refresh(pods=True))
@@ -324,7 +325,7 @@ async def test_the_first_pod_is_told_before_many_are_looked_for(
 
 async def test_all_others_are_told_if_the_first_cannot_be(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     job = await bench.job(hosts=9)
-    await bench.act(job, CreatePods(0, tuple((0, host) for host in range(9))))
+    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(9))))
 
     async def refuse(*_: Any, **__: Any) -> None:
         raise ServerError(500, "InternalError", "a webhook has no time")
@@ -336,7 +337,7 @@ async def test_all_others_are_told_if_the_first_cannot_be(bench: Bench, monkeypa
 
 async def test_the_first_pod_stays_if_it_has_ended_unnoticed(bench: Bench) -> None:
     job = await bench.job(hosts=9)
-    await bench.act(job, CreatePods(0, tuple((0, host) for host in range(9))))
+    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(9))))
     await bench.end("train-0-0-0", "Succeeded")
     await bench.act(job, DeletePods(0, (0,), 5))
     assert list(await bench.pods()) == ["train-0-0-0"]
@@ -344,7 +345,7 @@ async def test_the_first_pod_stays_if_it_has_ended_unnoticed(bench: Bench) -> No
 
 async def test_a_pod_whose_labels_were_edited_is_deleted_by_its_name(bench: Bench, kubectl: Kubectl) -> None:
     job = await bench.job(hosts=2)
-    await bench.act(job, CreatePods(0, ((0, 0), (0, 1))))
+    await bench.act(job, CreatePods(0, (worker(0, 0), worker(0, 1))))
     kubectl("label", "pod", "train-0-0-1", "--overwrite", "slipway.dev/attempt=7")
     await bench.act(job, Refresh(pods=True), DeletePods(0, (0,), 5))
     assert await bench.pods() == {}
@@ -352,7 +353,7 @@ async def test_a_pod_whose_labels_were_edited_is_deleted_by_its_name(bench: Benc
 
 async def test_pods_of_other_attempts_stay(bench: Bench) -> None:
     job = await bench.job(hosts=1)
-    await bench.act(job, CreatePods(0, ((0, 0),)), CreatePods(1, ((0, 0),)), DeletePods(0, (0,), 5))
+    await bench.act(job, CreatePods(0, (worker(0, 0),)), CreatePods(1, (worker(0, 0),)), DeletePods(0, (0,), 5))
     assert list(await bench.pods()) == ["train-1-0-0"]
 
 
@@ -383,7 +384,7 @@ async def test_the_lease_of_a_kubelet_tells_when_it_was_renewed_and_since_when_i
 
 async def test_it_is_known_which_pods_were_deleted_here(bench: Bench, kubectl: Kubectl) -> None:
     job = await bench.job(hosts=2)
-    await bench.act(job, CreatePods(0, ((0, 0), (0, 1))))
+    await bench.act(job, CreatePods(0, (worker(0, 0), worker(0, 1))))
     attempt = Attempt(number=0, start_time=now())
     begun = job.status.model_copy(update={"attempt": 0, "attempts": (attempt,)})
     await bench.applier.apply(Plan(begun), job)
@@ -395,6 +396,31 @@ async def test_it_is_known_which_pods_were_deleted_here(bench: Bench, kubectl: K
     kubectl("delete", "pod", "train-0-0-0", "--force", "--grace-period=0")
     await bench.act(bench.now().job, DeletePods(0, (0,), 5))
     assert bench.now().deleted_here == {mine}
+
+
+async def test_a_deletion_that_was_sent_twice_may_have_been_carried_out_at_once(
+    bench: Bench, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request ends in Conflict, as if somebody else had changed the pod."""
+    job = await bench.job(hosts=9)
+    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(9))))
+    attempt = Attempt(number=0, start_time=now(), end_time=now())
+    begun = job.status.model_copy(update={"attempt": 0, "attempts": (attempt,)})
+    await bench.applier.apply(Plan(begun), job)
+    kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", "--timeout=30s")
+    await bench.act(bench.now().job, Refresh(pods=True))
+    once = bench.api._once
+
+    async def lose_the_first_answer(request: Any) -> bytes:
+        answer = await once(request)
+        if request.method == "DELETE" and "/pods/" in request.url:
+            monkeypatch.setattr(bench.api, "_once", once)
+            raise ConnectionLost("no answer")
+        return answer
+
+    monkeypatch.setattr(bench.api, "_once", lose_the_first_answer)
+    await bench.act(bench.now().job, DeletePods(0, (0,), 5))
+    assert bench.now().deleted_here is None
 
 
 @pytest.fixture

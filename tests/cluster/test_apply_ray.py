@@ -4,6 +4,7 @@ from base64 import b64decode
 
 import pytest
 
+from slipway.api.places import HEAD, worker
 from slipway.cluster import paths
 from slipway.cluster.wire import JsonObject
 from slipway.planner import ray
@@ -15,7 +16,6 @@ from slipway.planner.actions import (
     CreateToken,
     DeletePods,
 )
-from slipway.planner.objects import HEAD
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 from tests.cluster.bench import Bench
@@ -45,10 +45,10 @@ async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:
 
 async def test_the_head_is_created_and_deleted_like_any_pod(bench: Bench) -> None:
     job = await bench.job(ray=RUN, hosts=1)
-    await bench.act(job, CreatePods(0, (HEAD, (0, 0))))
+    await bench.act(job, CreatePods(0, (HEAD, worker(0, 0))))
     head = next(pod for pod in bench.now().pods if pod.is_head)
-    assert (head.slot, head.attempt) == (HEAD, 0)
-    await bench.act(job, DeletePods(0, (HEAD[0],), 1))
+    assert (head.place, head.attempt) == (HEAD, 0)
+    await bench.act(job, DeletePods(0, (), 1, head=True))
     left = {name: pod["metadata"] for name, pod in (await bench.pods()).items()}
     assert "deletionTimestamp" not in left["train-0-0-0"]
     assert "deletionTimestamp" in left.get("train-0-head", {"deletionTimestamp": "it is gone already"})
@@ -59,7 +59,7 @@ async def test_each_kind_of_pod_is_checked(bench: Bench, part: str) -> None:
     bad = {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
     job = await bench.job(hosts=1, **({"ray": RUN | {"head": bad}} if part == "head" else {"ray": RUN} | bad))
     factory = PodFactory(job, Settings())
-    assert await bench.act(job, Check((factory.pod(0, (0, 0)), factory.pod(0, HEAD)))) == 0
+    assert await bench.act(job, Check((factory.pod(0, worker(0, 0)), factory.pod(0, HEAD)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert "must be less than or equal to cpu limit" in rejection.message

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from slipway.cluster.executor import BoundedExecutor
-from slipway.cluster.removal import Place, _part_size, selectors
+from slipway.cluster.removal import Slice, _part_size, selectors
 
 MOST = 32
 
@@ -59,7 +59,7 @@ async def test_nothing_to_do_is_done_at_once() -> None:
 
 
 JOB = "slipway.dev/job-uid=u,slipway.dev/attempt="
-SLICES: list[tuple[str, dict[Place, list[int]], dict[Place, list[int]], list[str]]] = [
+SLICES: list[tuple[str, dict[Slice, list[int]], dict[Slice, list[int]], list[str]]] = [
     ("one", {(1, 2): [*range(8)]}, {}, [f"{JOB}1,slipway.dev/slice in (2)"]),
     (
         "a large one",
@@ -83,28 +83,20 @@ SLICES: list[tuple[str, dict[Place, list[int]], dict[Place, list[int]], list[str
         ],
     ),
     (
-        "one of which a pod is except_slots",
+        "one of which a pod is kept",
         {(0, 0): [1, 2], (0, 1): [0]},
         {(0, 0): [0]},
         [f"{JOB}0,slipway.dev/slice=0,slipway.dev/host notin (0)", f"{JOB}0,slipway.dev/slice in (1)"],
     ),
     ("one of which no pod is known", {(0, 3): []}, {}, [f"{JOB}0,slipway.dev/slice in (3)"]),
-    (
-        "a Ray cluster",
-        {(0, -1): [-1], (0, 0): [0, 1]},
-        {},
-        [f"{JOB}0,slipway.dev/role=head", f"{JOB}0,slipway.dev/slice in (0)"],
-    ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("hosts", "except_slots", "expected"), [case[1:] for case in SLICES], ids=[case[0] for case in SLICES]
-)
+@pytest.mark.parametrize(("hosts", "kept", "expected"), [case[1:] for case in SLICES], ids=[case[0] for case in SLICES])
 def test_slices_are_deleted_by_requests_of_about_equal_size(
-    hosts: dict[Place, list[int]], except_slots: dict[Place, list[int]], expected: list[str]
+    hosts: dict[Slice, list[int]], kept: dict[Slice, list[int]], expected: list[str]
 ) -> None:
-    assert list(selectors("u", hosts, except_slots)) == expected
+    assert list(selectors("u", hosts, kept)) == expected
 
 
 @pytest.mark.parametrize(

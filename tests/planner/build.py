@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from slipway.api.places import Place, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Condition, SliceJobStatus
 from slipway.planner.actions import (
@@ -30,7 +31,6 @@ from slipway.planner.news import cursor_of, news
 from slipway.planner.nodes import Node, NodeMetadata, Taint
 from slipway.planner.objects import (
     ENDED_PHASES,
-    HEAD,
     ContainerState,
     ContainerStatus,
     Pod,
@@ -39,7 +39,6 @@ from slipway.planner.objects import (
     PodMetadata,
     PodSpec,
     Running,
-    Slot,
     Terminated,
     Waiting,
 )
@@ -53,6 +52,10 @@ UID = "11111111-2222-3333-4444-555555555555"
 def spec(**fields: Any) -> SliceJobSpec:
     """A spec; fields in camelCase as in YAML."""
     return SliceJobSpec.model_validate({"image": "busybox:1"} | fields)
+
+
+HEAD_KEY = (-1, -1)
+"""Stands for slice and host in the key of a Ray head."""
 
 
 @dataclass
@@ -254,11 +257,12 @@ class World:
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, CreatePods):
             pools = self.free_pools | dict(action.pools)
-            for slot in action.slots:
-                self.add_pod(action.attempt, slot, pool=pools.get(slot[0], ""))
+            for place in action.places:
+                self.add_pod(action.attempt, place, pool=pools.get(place.slice, ""))
         elif isinstance(action, DeletePods):
             for key, pod in list(self.pods.items()):
-                if key[0] != action.attempt or key[1] not in action.slices or key[1:] in action.except_slots:
+                meant = action.head if pod.is_head else pod.place.slice in action.slices
+                if key[0] != action.attempt or not meant or pod.place in action.except_places:
                     continue
                 if action.ended_too or pod.status.phase not in ENDED_PHASES:
                     PodHandle(self, key).is_deleted(30 if action.grace_seconds is None else action.grace_seconds)
@@ -270,13 +274,12 @@ class World:
             key = next(key for key, pod in self.pods.items() if pod.metadata.uid == action.uid)
             PodHandle(self, key).vanishes()
 
-    def add_pod(self, attempt: int, slot: Slot, uid: str = UID, pool: str = "") -> None:
-        name = f"train-{attempt}-{slot[0]}-{slot[1]}"
-        labels = PodLabels("train", uid, str(attempt), str(slot[0]), str(slot[1]), node_pool=pool)
-        if slot == HEAD:
-            name, labels = f"train-{attempt}-head", PodLabels("train", uid, str(attempt), role="head")
-        metadata = PodMetadata(name, "ml", f"uid-{name}", labels=labels)
-        self.pods[(attempt, *slot)] = Pod(metadata)
+    def add_pod(self, attempt: int, place: Place, uid: str = UID, pool: str = "") -> None:
+        name, key = pod_name("train", attempt, place), (attempt, place.slice, place.host)
+        labels = PodLabels("train", uid, str(attempt), str(place.slice), str(place.host), node_pool=pool)
+        if place.is_head:
+            key, labels = (attempt, *HEAD_KEY), PodLabels("train", uid, str(attempt), role="head")
+        self.pods[key] = Pod(PodMetadata(name, "ml", f"uid-{name}", labels=labels))
 
     def settle(self, limit: int = 10) -> None:
         """Decide and carry out until nothing changes."""

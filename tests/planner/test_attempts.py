@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from slipway.api.places import worker
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase
 from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, KeepHistory, Refresh
 from slipway.planner.snapshot import NAME_TAKEN, LostNode, Rejection
@@ -25,7 +26,7 @@ def test_all_pods_of_an_attempt_are_made_at_once_after_the_status_says_so() -> N
     decision = world.plan()
     assert decision.status.attempt == 0
     assert decision.status.phase is Phase.STARTING
-    assert decision.actions == (CreatePods(0, ((0, 0), (0, 1), (1, 0), (1, 1))),)
+    assert decision.actions == (CreatePods(0, (worker(0, 0), worker(0, 1), worker(1, 0), worker(1, 1))),)
     world.apply(decision)
     assert [type(action) for action in world.plan().actions] == [CreateServices]
 
@@ -165,7 +166,7 @@ def test_a_pod_whose_kubelet_has_not_changed_its_phase_yet_is_kept_too() -> None
     world = World(slices=1, hosts=2).run()
     world.pod(0, 0).exits(1).ends_as("Running")
     decision = world.step()
-    assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), 5, except_slots=((0, 0),))]
+    assert actions_of(decision, DeletePods) == [DeletePods(0, (0,), 5, except_places=(worker(0, 0),))]
     world.obey()
     world.settle()
     assert world.status.attempt == 0
@@ -381,7 +382,7 @@ def test_a_pod_missing_before_everything_ran_is_made_again() -> None:
     world = World(slices=1, hosts=2).begin()
     del world.pods[(0, 0, 1)]
     decision = world.step()
-    assert actions_of(decision, CreatePods) == [CreatePods(0, ((0, 1),))]
+    assert actions_of(decision, CreatePods) == [CreatePods(0, (worker(0, 1),))]
     assert world.status.attempt == 0
 
 
@@ -390,7 +391,7 @@ def test_a_pod_missing_beside_one_that_is_done_has_vanished_as_far_as_a_new_proc
     world = World(slices=1, hosts=2).begin()
     world.pod(0, 0).exits(0)
     del world.pods[(0, 0, 1)]
-    assert actions_of(world.step(), CreatePods) == [CreatePods(0, ((0, 1),))]
+    assert actions_of(world.step(), CreatePods) == [CreatePods(0, (worker(0, 1),))]
     world.begun_by_this_process = None
     del world.pods[(0, 0, 1)]
     world.until_restarted()
@@ -411,7 +412,7 @@ def test_peers_that_crash_beside_a_pod_that_vanished_before_its_node_was_heard_o
 def test_a_pod_that_went_from_a_running_attempt_has_vanished_although_its_node_was_never_heard_of() -> None:
     world = World(slices=1, hosts=2).run()
     pods = dict(world.pods)
-    world.add_pod(0, (0, 1))
+    world.add_pod(0, worker(0, 1))
     world.pod(0, 1).vanishes()
     assert pods.keys() - world.pods.keys() == {(0, 0, 1)}
     world.until_restarted()
@@ -444,7 +445,7 @@ def test_a_host_that_succeeded_is_done_whatever_happens_to_its_pod() -> None:
 def test_pods_of_an_earlier_job_of_the_same_name_are_waited_for() -> None:
     world = World()
     other = World()
-    other.add_pod(0, (0, 0), uid="another")
+    other.add_pod(0, worker(0, 0), uid="another")
     world.foreign = tuple(other.pods.values())
     decision = world.step()
     assert not actions_of(decision, CreatePods)
@@ -458,7 +459,7 @@ def test_pods_of_an_earlier_job_of_the_same_name_are_waited_for() -> None:
 
 def test_a_stale_leaders_pod_of_another_attempt_is_deleted_uncharged() -> None:
     world = World().run()
-    world.add_pod(7, (0, 0))
+    world.add_pod(7, worker(0, 0))
     decision = world.step()
     assert actions_of(decision, DeletePods) == [DeletePods(7, (0,), 5)]
     assert world.status.phase is Phase.RUNNING

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from slipway.api.names import NODE_ACCELERATOR, NODE_CHIPS, NODE_TOPOLOGY
+from slipway.api.places import worker
 from slipway.api.status import Condition, Phase, SliceJobStatus
 from slipway.planner import environment
 from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan, Refresh
@@ -113,7 +114,7 @@ def test_a_name_that_somebody_else_has_is_said_and_tried_again_later() -> None:
 def test_the_most_slices_are_asked_for_first() -> None:  # E2-19
     world = World(slices=1, hosts=1, acceptableSlices=[2, 8, 4])
     [created] = actions_of(world.step(), CreatePods)
-    assert len(created.slots) == 8
+    assert len(created.places) == 8
     assert world.status.slices is not None
     assert (world.status.slices.requested, world.status.slices.granted) == (8, 8)
 
@@ -134,7 +135,7 @@ def test_the_most_that_fits_is_taken_after_a_look(placed: int, granted: int) -> 
 
 
 def _environment(world: World) -> list[environment.Variable]:
-    pod = PodFactory(world.job, Settings()).pod(1, (0, 0))
+    pod = PodFactory(world.job, Settings()).pod(1, worker(0, 0))
     env: list[environment.Variable] = pod["spec"]["containers"][0]["env"]
     return env
 

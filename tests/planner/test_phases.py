@@ -6,6 +6,7 @@ from itertools import product
 from random import Random
 
 from docs.generate import CHANGES
+from slipway.api.places import worker
 from slipway.api.status import Phase
 from slipway.planner.capacity import GATED
 from slipway.planner.observation import UNSCHEDULABLE
@@ -36,7 +37,7 @@ def accepted(world: World) -> None:
 
 def of_an_earlier_job(world: World) -> None:
     other = World().begin()
-    other.add_pod(0, (0, 0), uid="an earlier one")
+    other.add_pod(0, worker(0, 0), uid="an earlier one")
     world.foreign = tuple(other.pods.values())
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from slipway.api import names
+from slipway.api.places import FIRST, Place, worker
 from slipway.planner import pods
 from slipway.planner.acceptance import InvalidSpec, resolve
 from slipway.planner.pods import PodFactory
@@ -15,8 +16,8 @@ from .build import UID, World
 TPU = {"accelerator": {"type": "v5p-16", "spot": True}, "hosts": None}
 
 
-def make(slot: tuple[int, int] = (0, 0), *, attempt: int = 0, settings: Settings | None = None, **fields: Any) -> Any:
-    return PodFactory(World(**fields).job, settings or Settings()).pod(attempt, slot)
+def make(place: Place = FIRST, *, attempt: int = 0, settings: Settings | None = None, **fields: Any) -> Any:
+    return PodFactory(World(**fields).job, settings or Settings()).pod(attempt, place)
 
 
 def environment(pod: Any) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def environment(pod: Any) -> dict[str, Any]:
 
 
 def test_a_worker_knows_who_it_is_and_where_the_others_are() -> None:  # E2-29, E2-30, E2-31, E2-39, E2-32, E2-37
-    found = environment(make((1, 0), attempt=3, slices=2, **TPU))
+    found = environment(make(worker(1, 0), attempt=3, slices=2, **TPU))
     assert found == {
         "SLIPWAY_JOB": "train",
         "SLIPWAY_ATTEMPT": "3",
@@ -58,7 +59,7 @@ def test_one_slice_has_no_megascale_variables() -> None:  # E2-30
 
 
 def test_tpu7x_workers_get_process_addresses() -> None:
-    found = environment(make((0, 1), accelerator={"type": "tpu7x-16"}, hosts=None))
+    found = environment(make(worker(0, 1), accelerator={"type": "tpu7x-16"}, hosts=None))
     assert found["TPU_PROCESS_ADDRESSES"] == "0-0-0.train:8471,0-0-1.train:8471"
     assert found["TPU_PROCESS_PORT"] == "8471"
 
@@ -71,7 +72,7 @@ def test_a_user_may_set_tpu_name_and_zone() -> None:  # E2-34
 
 def test_long_host_lists_stand_in_one_config_map_for_each_slice() -> None:
     world = World(slices=2, accelerator={"type": "v5litepod-256"}, hosts=None)
-    pod = PodFactory(world.job, Settings()).pod(0, (1, 63))
+    pod = PodFactory(world.job, Settings()).pod(0, worker(1, 63))
     reference = environment(pod)["TPU_WORKER_HOSTNAMES"]["configMapKeyRef"]
     assert world.job.spec is not None
     first, second = pods.config_maps(world.job, 0, 2, resolve(world.job.spec, Settings()))
@@ -81,19 +82,19 @@ def test_long_host_lists_stand_in_one_config_map_for_each_slice() -> None:
 
 
 def test_pods_of_an_attempt_differ_only_in_their_place() -> None:  # E1-37
-    one, other = make((0, 0), slices=1, **TPU), make((0, 1), slices=1, **TPU)
+    one, other = make(worker(0, 0), slices=1, **TPU), make(worker(0, 1), slices=1, **TPU)
     for pod in (one, other):
         pod["metadata"].pop("name")
         pod["metadata"]["labels"].pop(names.LABEL_HOST)
         pod["spec"].pop("hostname")
-        [worker] = pod["spec"]["containers"]
+        [container] = pod["spec"]["containers"]
         own = ("SLIPWAY_HOST", "SLIPWAY_RANK", "EXECUTOR_CALL_INDEX", "TPU_HOST_ID", "TPU_WORKER_ID")
-        worker["env"] = [one for one in worker["env"] if one["name"] not in own]
+        container["env"] = [one for one in container["env"] if one["name"] not in own]
     assert one == other
 
 
 def test_identity_and_ownership() -> None:
-    pod = make((1, 0), attempt=2, slices=2, **TPU)
+    pod = make(worker(1, 0), attempt=2, slices=2, **TPU)
     assert pod["metadata"]["name"] == "train-2-1-0"
     assert pod["metadata"]["namespace"] == "ml"
     assert pod["spec"]["hostname"] == "2-1-0"
@@ -119,7 +120,7 @@ def test_a_tpu_worker_asks_for_all_chips_of_a_fitting_node() -> None:  # E1-23, 
 
 
 def test_a_multi_host_slice_has_a_pool_to_itself() -> None:  # E2-21
-    affinity = make((1, 0), slices=2, **TPU)["spec"]["affinity"]
+    affinity = make(worker(1, 0), slices=2, **TPU)["spec"]["affinity"]
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     [together], [apart] = affinity["podAffinity"][required], affinity["podAntiAffinity"][required]
     assert together["topologyKey"] == apart["topologyKey"] == "cloud.google.com/gke-nodepool"
@@ -128,7 +129,7 @@ def test_a_multi_host_slice_has_a_pool_to_itself() -> None:  # E2-21
 
 
 def test_a_slice_that_is_pinned_to_a_free_pool_needs_no_affinity() -> None:  # E2-21
-    pod = PodFactory(World(slices=2, **TPU).job, Settings(), {1: "pool-7"}).pod(0, (1, 0))
+    pod = PodFactory(World(slices=2, **TPU).job, Settings(), {1: "pool-7"}).pod(0, worker(1, 0))
     assert "affinity" not in pod["spec"]
     assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-nodepool"] == "pool-7"
     assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2x2"
@@ -137,14 +138,14 @@ def test_a_slice_that_is_pinned_to_a_free_pool_needs_no_affinity() -> None:  # E
 
 def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way_to() -> None:  # E2-21
     factory = PodFactory(World(slices=4, **TPU).job, Settings(), {0: "pool-9", 1: "", 3: "pool-7"})
-    rules = factory.pod(0, (1, 0))["spec"]["affinity"]
+    rules = factory.pod(0, worker(1, 0))["spec"]["affinity"]
     assert rules.keys() == {"podAffinity", "podAntiAffinity", "nodeAffinity"}
     [term] = rules["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [
         {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn", "values": ["pool-7", "pool-9"]}
     ]
-    assert factory.pod(0, (2, 0))["spec"]["affinity"]["nodeAffinity"] == rules["nodeAffinity"]
-    assert "affinity" not in factory.pod(0, (3, 0))["spec"]
+    assert factory.pod(0, worker(2, 0))["spec"]["affinity"]["nodeAffinity"] == rules["nodeAffinity"]
+    assert "affinity" not in factory.pod(0, worker(3, 0))["spec"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipway.api.names import TAINT_IMPENDING_TERMINATION
+from slipway.api.places import Place, worker
 from slipway.api.status import Cause, Phase
 from slipway.planner.actions import CreatePods
 from slipway.planner.objects import Pod, PodStatus
@@ -17,11 +18,11 @@ from slipway.planner.observation import _Judging, intervals, parse_intervals
 
 from .build import World, actions_of
 
-slots = st.tuples(st.integers(0, 5), st.integers(0, 300))
+PLACES = st.builds(worker, st.integers(0, 5), st.integers(0, 300))
 
 
-@given(st.frozensets(slots, max_size=80))
-def test_intervals_are_read_back_as_written(places: frozenset[tuple[int, int]]) -> None:
+@given(st.frozensets(PLACES, max_size=80))
+def test_intervals_are_read_back_as_written(places: frozenset[Place]) -> None:
     written = intervals(places)
     assert parse_intervals(written) == places
     assert len(written) <= len(places)
@@ -108,7 +109,7 @@ def checked(judging: _Judging, pod: Pod) -> bool:
     settled = quick_look(judging, pod)
     if settled:
         apart = replace(judging, succeeded=set(judging.succeeded), evidence=[], never_bound=set())
-        apart.examine(pod, pod.slot, None)
+        apart.examine(pod, pod.place, None)
         assert (apart.evidence, apart.succeeded, apart.never_bound) == ([], judging.succeeded, set())
     return settled
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slipway.api.places import HEAD, Place, worker
 from slipway.api.status import Cause, Condition
 from slipway.planner import ray
 from slipway.planner.acceptance import InvalidSpec, resolve
@@ -18,19 +19,19 @@ from slipway.planner.actions import (
     CreateToken,
     DeletePods,
 )
-from slipway.planner.objects import HEAD, ContainerState, ContainerStatus, Running, Terminated
+from slipway.planner.objects import ContainerState, ContainerStatus, Running, Terminated
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 
-from .build import UID, PodHandle, World, actions_of
+from .build import HEAD_KEY, UID, PodHandle, World, actions_of
 
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "hosts": None}
 RUN: dict[str, Any] = {"ray": {"entrypoint": "python3 train.py"}}
 KEEP: dict[str, Any] = {"ray": {"keepAlive": True}}
 
 
-def make(slot: tuple[int, int], *, attempt: int = 0, slices: int = 2, **fields: Any) -> Any:
-    return PodFactory(World(slices=slices, **(TPU | RUN | fields)).job, Settings()).pod(attempt, slot)
+def make(place: Place, *, attempt: int = 0, slices: int = 2, **fields: Any) -> Any:
+    return PodFactory(World(slices=slices, **(TPU | RUN | fields)).job, Settings()).pod(attempt, place)
 
 
 def container(pod: Any, name: str) -> Any:
@@ -56,7 +57,7 @@ class Head:
     """Changes the head pod as the cluster would."""
 
     def __init__(self, world: World, attempt: int | None = None) -> None:
-        self.world, self.handle = world, world.pod(*HEAD, attempt=attempt)
+        self.world, self.handle = world, world.pod(*HEAD_KEY, attempt=attempt)
 
     def is_in(self, driver: ContainerState, ray: ContainerStatus, phase: str = "Running") -> PodHandle:
         if not self.handle.now.spec.node_name:
@@ -121,7 +122,7 @@ def condition(world: World, kind: str) -> Condition:
 
 
 def test_a_worker_is_any_worker_with_ray_in_it() -> None:  # E2-38, E2-64, E2-78
-    pod = make((1, 0), attempt=3)
+    pod = make(worker(1, 0), attempt=3)
     found = environment(pod, "worker")
     assert found["MEGASCALE_COORDINATOR_ADDRESS"] == "3-0-0.train.ml.svc:8081"
     assert (found["MEGASCALE_PORT"], found["MEGASCALE_SLICE_ID"], found["MEGASCALE_NUM_SLICES"]) == ("8081", "1", "2")
@@ -141,36 +142,36 @@ def test_a_worker_is_any_worker_with_ray_in_it() -> None:  # E2-38, E2-64, E2-78
 
 
 OFFERED: dict[str, tuple[tuple[int, int], dict[str, Any], dict[str, Any]]] = {
-    "host 0": ((0, 0), {}, {"train-s0": 1, "TPU": 4, "TPU-v5p-16-head": 1}),
-    "host 0 of another slice": ((1, 0), {}, {"train-s1": 1, "TPU": 4, "TPU-v5p-16-head": 1}),
-    "another host": ((0, 1), {}, {"train-s0": 1, "TPU": 4}),
+    "host 0": (worker(0, 0), {}, {"train-s0": 1, "TPU": 4, "TPU-v5p-16-head": 1}),
+    "host 0 of another slice": (worker(1, 0), {}, {"train-s1": 1, "TPU": 4, "TPU-v5p-16-head": 1}),
+    "another host": (worker(0, 1), {}, {"train-s0": 1, "TPU": 4}),
     "E2-08 a name of its own": (
-        (0, 0),
+        worker(0, 0),
         {"ray": RUN["ray"] | {"headResourceName": "lead", "headWorkers": 3}},
         {"train-s0": 1, "TPU": 4, "TPU-v5p-16-head": 1, "lead": 3},
     ),
     "E2-08 more of it": (
-        (0, 0),
+        worker(0, 0),
         {"ray": RUN["ray"] | {"headWorkers": 2}},
         {"train-s0": 1, "TPU": 4, "TPU-v5p-16-head": 2},
     ),
     "E2-09 a name without TPUs": (
-        (0, 0),
+        worker(0, 0),
         {"accelerator": None, "ray": RUN["ray"] | {"headResourceName": "lead"}},
         {"train-s0": 1, "lead": 1},
     ),
-    "no TPUs, no name": ((0, 0), {"accelerator": None}, {"train-s0": 1}),
+    "no TPUs, no name": (worker(0, 0), {"accelerator": None}, {"train-s0": 1}),
     "as Ray spells tpu7x": (
-        (0, 0),
+        worker(0, 0),
         {"accelerator": {"type": "tpu7x-16"}},
         {"train-s0": 1, "TPU": 4, "TPU-v7x-16-head": 1},
     ),
 }
 
 
-@pytest.mark.parametrize(("slot", "fields", "expected"), OFFERED.values(), ids=OFFERED)
-def test_a_worker_offers(slot: tuple[int, int], fields: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert resources(make(slot, **fields)) == expected
+@pytest.mark.parametrize(("place", "fields", "expected"), OFFERED.values(), ids=OFFERED)
+def test_a_worker_offers(place: Place, fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert resources(make(place, **fields)) == expected
 
 
 def test_the_head_stays_off_tpu_nodes() -> None:  # E2-77
@@ -186,7 +187,7 @@ def test_the_head_stays_off_tpu_nodes() -> None:  # E2-77
 
 def test_the_head_is_never_privileged() -> None:
     asked = {"privileged": True, "runAsUser": 1000}
-    assert container(make((0, 0), securityContext=asked), "worker")["securityContext"] == asked
+    assert container(make(worker(0, 0), securityContext=asked), "worker")["securityContext"] == asked
     for name in ("ray-head", "driver"):
         assert container(make(HEAD, securityContext=asked), name)["securityContext"] == {"runAsUser": 1000}
 
@@ -256,8 +257,8 @@ def test_what_the_job_says_of_its_program_holds_for_the_head_too() -> None:
 
 
 def test_no_label_makes_other_rays_webhooks_change_the_pods() -> None:
-    for slot in ((0, 0), HEAD):
-        labels = make(slot)["metadata"]["labels"]
+    for place in (worker(0, 0), HEAD):
+        labels = make(place)["metadata"]["labels"]
         assert not [key for key in labels if key.startswith("ray.io/") or key == "app.kubernetes.io/name"]
         assert labels["app.kubernetes.io/managed-by"] == "slipway"
 
@@ -319,7 +320,7 @@ def test_an_attempt_makes_the_head_its_workers_and_what_they_need() -> None:
     assert [one["metadata"]["name"] for one in finding.bodies] == ["train", "train-head"]
     assert len(actions_of(decision, CreateToken)) == 1
     [create] = actions_of(decision, CreatePods)
-    assert create.slots == (HEAD, (0, 0), (0, 1))
+    assert create.places == (HEAD, worker(0, 0), worker(0, 1))
     assert world.status.ray is not None
     assert world.status.ray.service == "train-head"
 
@@ -357,7 +358,7 @@ def test_a_head_that_does_not_end_by_itself_is_deleted() -> None:
     Head(world).driver_exits(0)
     world.step()
     decision = world.step(seconds=61)
-    assert HEAD[0] in actions_of(decision, DeletePods)[0].slices
+    assert actions_of(decision, DeletePods)[0].head
 
 
 def test_a_failed_entrypoint_is_a_failure_with_its_last_words() -> None:
@@ -389,7 +390,7 @@ def ray_out_of_memory(world: World) -> None:
 
 def ray_crashes_and_the_entrypoint_after_it(world: World) -> None:
     Head(world).ray_crashes(134)
-    ray_status = world.pod(*HEAD).now.status.init_container_statuses[0]
+    ray_status = world.pod(*HEAD_KEY).now.status.init_container_statuses[0]
     world.now += timedelta(seconds=3)
     failed = ContainerState(terminated=Terminated(1, "Error", "ConnectionError", world.now))
     Head(world).is_in(failed, ray_status)
@@ -466,7 +467,7 @@ def test_what_ends_an_attempt(happens: Any, reason: str, cause: Cause) -> None:
     happens(world)
     world.until_restarted()
     world.obey()
-    if (0, *HEAD) in world.pods and not Head(world, 0).handle.now.ended:
+    if (0, *HEAD_KEY) in world.pods and not Head(world, 0).handle.now.ended:
         Head(world, 0).ray_stops()
     world.settle()
     assert ended(world) == (reason, cause)
@@ -497,9 +498,9 @@ def test_a_kept_cluster_is_ready_while_its_head_is() -> None:
 def test_fewer_slices_are_taken_only_when_slices_are_missing() -> None:
     world = World(slices=1, acceptableSlices=[1, 2], **(TPU | RUN)).begin()
     for handle in world.all_pods():
-        if handle.key[1:] != HEAD:
+        if handle.key[1:] != HEAD_KEY:
             handle.binds()
-    world.pod(*HEAD).unschedulable()
+    world.pod(*HEAD_KEY).unschedulable()
     world.step(seconds=1)
     world.step(seconds=61)
     assert world.status.slices is not None

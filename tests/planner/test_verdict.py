@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from slipway.api.places import worker
 from slipway.api.status import Cause, Phase
 from slipway.planner.actions import Refresh
 from slipway.planner.objects import Pod
@@ -96,7 +97,7 @@ def test_the_first_cause_wins_although_it_is_seen_last(first: str, second: str) 
     world = World(slices=1, hosts=3).run()
     happen(first, world, 0)
     hidden = world.pods.pop((0, 0, 0))
-    world.add_pod(0, (0, 0))
+    world.add_pod(0, worker(0, 0))
     world.pod(0, 0).runs(since=START)
     world.now += timedelta(seconds=2)
     happen(second, world, 1)
@@ -378,6 +379,21 @@ def test_a_pod_that_waits_although_it_ran_has_lost_its_machine() -> None:
     assert (world.status.attempts[1].reason, world.status.preemptions) == ("NodeLost", 1)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "reason"), [(30, "PodDeleted"), (120, "ExitCode")], ids=["as a kubelet does", "long after its end"]
+)
+def test_a_pod_that_a_signal_terminated_and_that_is_removed(seconds: int, reason: str) -> None:
+    """Terminated pods whose Node is gone are collected, and that does not explain how they had terminated."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).exits(137)
+    pod = world.pods[(0, 0, 1)]
+    world.now += timedelta(seconds=seconds)
+    world.pod(0, 1).is_deleted(grace=0).vanishes()
+    assert pod.ended
+    world.step()
+    assert world.attempt.reason == reason
+
+
 def test_a_host_that_succeeds_on_a_machine_that_came_in_place_of_its_own_explains_its_peers_crash() -> None:
     world = World(slices=1, hosts=2).begin()
     world.pod(0, 0).binds()
@@ -400,7 +416,7 @@ def test_who_deleted_a_pod_is_known_and_not_guessed_from_dates(ours: frozenset[s
     world = World(slices=1, hosts=2).run()
     world.pod(0, 1).is_deleted(grace=2)
     hidden = world.pods.pop((0, 0, 1))
-    world.add_pod(0, (0, 1))
+    world.add_pod(0, worker(0, 1))
     world.pod(0, 1).runs(since=START)
     world.now += timedelta(seconds=3)
     world.pod(0, 0).exits(1)
@@ -432,7 +448,7 @@ def test_trouble_of_a_node_from_before_the_pod_was_bound_is_that_of_another_mach
     world.pod(0, 1).binds()
     world.not_ready("node-0-1")
     del world.pods[(0, 0, 1)]
-    world.add_pod(0, (0, 1))
+    world.add_pod(0, worker(0, 1))
     world.now += timedelta(seconds=17)
     world.pod(0, 1).binds()
     world.pod(0, 0).exits(1)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from slipway.api.places import HEAD, Place
 from slipway.api.status import Cause
-from slipway.planner.objects import HEAD, Slot
 from tests.simulation import pods
 from tests.simulation.machines import Container, Machine
 from tests.simulation.program import AttemptKey, Ending, Program, Script
@@ -62,6 +62,8 @@ class Cluster:
     wake_scheduler: Callable[[], None] = lambda: None
     on_orphan: Callable[[], None] = lambda: None
     asked_to_go: dict[str, float] = field(default_factory=dict)
+    overwritten: list[tuple[str, float]] = field(default_factory=list)
+    """UIDs of jobs into whose status a stranger wrote, and when."""
     """When each job that somebody deleted was first asked to go, by UID."""
 
     def shape_of(self, uid: str) -> Shape:
@@ -159,18 +161,18 @@ class Cluster:
         self.truth.stops(container.key)
         clean = why == "will" and ending.code == 0
         if clean:
-            self.truth.done.setdefault(container.key, set()).add(container.slot)
+            self.truth.done.setdefault(container.key, set()).add(container.place)
         elif why in ("will", "peer"):
-            kind, cause = self._meaning(container.key, container.slot, ending, why)
+            kind, cause = self._meaning(container.key, container.place, ending, why)
             container.blow = self.truth.hit(
-                container.key, Blow(self.timeline.now, kind, cause, container.slot, container.uid, code=ending.code)
+                container.key, Blow(self.timeline.now, kind, cause, container.place, container.uid, code=ending.code)
             )
         elif container.blow is not None:
             container.blow.time = self.timeline.now
         if container.program is not None:
             container.program.ended(container, clean)
 
-    def _meaning(self, key: AttemptKey, slot: Slot, ending: Ending, why: str) -> tuple[Kind, Cause]:
+    def _meaning(self, key: AttemptKey, place: Place, ending: Ending, why: str) -> tuple[Kind, Cause]:
         if ending.reason == "OOMKilled":
             return Kind.OOM, Cause.FAILURE
         shape = self.shape_of(key[0])
@@ -178,13 +180,13 @@ class Cluster:
         if "vfio" in ending.message and shape.tpu is not None:
             return Kind.NO_TPU, Cause.INFRASTRUCTURE
         # A Ray worker runs nothing of the user's: what its code means is not asked.
-        codes = {} if shape.ray and slot != HEAD else shape.codes
+        codes = {} if shape.ray and place != HEAD else shape.codes
         return kind, codes.get(ending.code, Cause.FAILURE)
 
     def hit(self, record: PodRecord, kind: Kind, cause: Cause) -> Blow:
         """Something happens to a pod, and the API shows it by now."""
         key = (record.pod.metadata.labels.job_uid, record.pod.attempt)
-        blow = Blow(self.timeline.now, kind, cause, record.pod.slot, record.uid, record.version)
+        blow = Blow(self.timeline.now, kind, cause, record.pod.place, record.uid, record.version)
         return self.truth.hit(key, blow)
 
     def found(self, uid: str) -> None:
@@ -247,6 +249,10 @@ class Cluster:
         bound = record.pod.condition("PodScheduled") if record.pod.status.phase == "Pending" else None
         pods.set_status(self.store, record, phase="Failed", reason="UnexpectedAdmissionError", message=message)
         blow = self.hit(record, Kind.REFUSED, Cause.INFRASTRUCTURE)
+        key = (record.pod.metadata.labels.job_uid, record.pod.attempt)
+        if any(one.kind is Kind.LOST for one in self._blows(record.uid, key)):
+            # By the machine that came in place of the one it was bound to.
+            return
         if bound is not None and bound.last_transition_time is not None:
             blow.time -= (self.store.second() - bound.last_transition_time).total_seconds()
 

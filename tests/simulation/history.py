@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from slipway.api.places import HEAD, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner.acceptance import resolve
 from slipway.planner.effective import effective
-from slipway.planner.objects import HEAD
 from slipway.planner.snapshot import Settings
 from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
@@ -31,6 +31,8 @@ PATIENCE = 3600.0
 """Simulated seconds within which a job must end once nothing stands in its way."""
 CLEAN_UP = 900.0
 """Simulated seconds after which nothing may be left of a deleted job."""
+UNREAD_SECONDS = 120.0
+"""Simulated seconds for which answers and processes may be lost, so that nobody has read a status that was written."""
 
 
 class History:
@@ -197,12 +199,12 @@ class History:
         if self.calm or rng.random() < self.plot.clean_programs:
             return Script(after=5.0 if self.calm else work, spread=spread)
         will = rng.choice((Will.EXIT, Will.EXIT, Will.OOM, Will.HANG, Will.NO_TPU if shape.tpu else Will.EXIT))
-        slot = (rng.randrange(shape.slices), rng.randrange(shape.hosts))
+        place = worker(rng.randrange(shape.slices), rng.randrange(shape.hosts))
         if shape.ray and will is not Will.NO_TPU and rng.random() < 0.7:
-            slot = HEAD
+            place = HEAD
         code = rng.choice((1, 1, 2, 137, *shape.codes))
         early = rng.random() < 0.4
-        return Script(will, slot, code, rng.uniform(0.0, 3.0) if early else work, early, spread, "boom")
+        return Script(will, place, code, rng.uniform(0.0, 3.0) if early else work, early, spread, "boom")
 
     def _calm_down(self) -> None:
         """From here on nothing stands in the job's way."""
@@ -267,9 +269,11 @@ class History:
         return ", ".join(str(ledger.status.phase) if ledger else "never written" for ledger in ledgers)
 
     def _told(self) -> None:
-        """Every phase has an Event, unless the process or the job went just then."""
+        """Every phase has an Event, unless the process or the job went just then, or a stranger put another there."""
         for told in self.invariants.phases:
             process = self.fleet.named(told.who)
+            if any(uid == told.uid and 0 <= at - told.at < UNREAD_SECONDS for uid, at in self.cluster.overwritten):
+                continue
             ends = (process.died, self.cluster.asked_to_go.get(told.uid))
             if any(end is not None and end < told.at + EVENT_SECONDS for end in ends):
                 continue

@@ -227,7 +227,7 @@ def read(status: dict[str, Any]) -> SliceJobStatus:
 
 
 def _told(blow: Blow) -> str:
-    return f"{blow.time:.2f} {blow.kind.value} at {blow.slot} ({blow.uid}, version {blow.version})"
+    return f"{blow.time:.2f} {blow.kind.value} at {blow.place} ({blow.uid}, version {blow.version})"
 
 
 def _require(holds: bool, otherwise: str) -> None:

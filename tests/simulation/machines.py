@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from slipway.api.names import DRIVER_CONTAINER, WORKER_CONTAINER
-from slipway.planner.objects import ENDED_PHASES, ContainerState, ContainerStatus, Running, Slot, Terminated, Waiting
+from slipway.api.places import Place
+from slipway.planner.objects import ENDED_PHASES, ContainerState, ContainerStatus, Running, Terminated, Waiting
 from tests.simulation import pods
 from tests.simulation.program import AttemptKey, Ending, Program
 from tests.simulation.store import PodRecord
@@ -35,7 +36,7 @@ class Container:
     uid: str
     name: str
     key: AttemptKey
-    slot: Slot
+    place: Place
     grace: int
     program: Program | None = None
     running: bool = False
@@ -155,7 +156,7 @@ class Machine:
     def _new(self, record: PodRecord) -> Container:
         labels = record.pod.metadata.labels
         key = (labels.job_uid, record.pod.attempt)
-        return Container(record.uid, record.pod.metadata.name, key, record.pod.slot, record.grace)
+        return Container(record.uid, record.pod.metadata.name, key, record.pod.place, record.grace)
 
     def _start(self, container: Container) -> None:
         record = self.cluster.by_uid.get(container.uid)

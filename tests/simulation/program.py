@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from slipway.planner.objects import Slot
+from slipway.api.places import FIRST, Place
 from tests.simulation.timeline import Timeline, Timer
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Script:
     """The fate of one attempt, if nobody disturbs it."""
 
     will: Will = Will.SUCCEED
-    slot: Slot = (0, 0)
+    place: Place = FIRST
     """Who fails."""
     code: int = 1
     after: float = 10.0
@@ -72,7 +72,7 @@ class Program:
     """Whether the names of the hosts can be looked up."""
     on_joined: Callable[["Container"], None] = lambda head: None
     """Called with the container of a Ray head once all workers have joined it."""
-    members: dict[Slot, "Container"] = field(default_factory=dict)
+    members: dict[Place, "Container"] = field(default_factory=dict)
     timers: list[Timer] = field(default_factory=list)
     met: bool = False
     broken: bool = False
@@ -85,10 +85,10 @@ class Program:
             # Whoever comes back cannot join those that have gone on without it; who is alone begins anew.
             self._break(container)
         self.met = self.met and self.expected > 1
-        self.members[container.slot] = container
+        self.members[container.place] = container
         if self.broken:
             self._doom(container)
-        elif self.script.early and self.script.slot == container.slot and self.script.will is not Will.SUCCEED:
+        elif self.script.early and self.script.place == container.place and self.script.will is not Will.SUCCEED:
             self._later(self.script.after, container, self._failure(), "will")
         self.meet()
 
@@ -114,7 +114,7 @@ class Program:
         if script.will is Will.HANG:
             return
         if script.will is not Will.SUCCEED and not script.early:
-            culprit = self.members[script.slot]
+            culprit = self.members[script.place]
             self._later(script.after, culprit, self._failure(), "will")
         if script.will is Will.SUCCEED:
             for member in self.members.values():

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from slipway.planner.objects import HEAD
+from slipway.api.places import HEAD
 from tests.simulation.program import Ending, Program, Will
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class RayProgram(Program):
         succeeds = script.will is Will.SUCCEED
         if succeeds or not script.early:
             ending = Ending(0, "Completed") if succeeds else self._failure()
-            self._later(script.after, self.members[HEAD if succeeds else script.slot], ending, "will")
+            self._later(script.after, self.members[HEAD if succeeds else script.place], ending, "will")
 
     def ended(self, container: "Container", clean: bool) -> None:
         """A worker that is gone takes the entrypoint along; workers of a head that is gone notice, and leave."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from slipway.api.places import Place
 from slipway.api.status import Cause
-from slipway.planner.objects import Slot
 from tests.simulation.program import AttemptKey
 
 
@@ -36,7 +36,7 @@ class Blow:
     time: float
     kind: Kind
     cause: Cause
-    slot: Slot
+    place: Place
     uid: str
     version: int | None = None
     """Version of the pod that shows it; None while nothing does."""
@@ -56,7 +56,7 @@ class Truth:
     """Names of the jobs, by UID."""
     blows: dict[AttemptKey, list[Blow]] = field(default_factory=dict)
     running: dict[AttemptKey, int] = field(default_factory=dict)
-    done: dict[AttemptKey, set[Slot]] = field(default_factory=dict)
+    done: dict[AttemptKey, set[Place]] = field(default_factory=dict)
     """Slots whose program exited 0 of its own will."""
 
     def starts(self, key: AttemptKey) -> None:

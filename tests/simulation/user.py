@@ -73,6 +73,7 @@ class User:
             return False
         harm = rng.choice((_another_phase, _no_conditions, _another_cause))(status)
         self._cluster.say("user: writes %s into the status", harm)
+        self._cluster.overwritten.append((self.uid, self._cluster.timeline.now))
         self._store.put_job("MODIFIED", job | {"metadata": dict(job["metadata"]), "status": status | harm})
         return True
 

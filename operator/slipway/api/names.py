@@ -3,7 +3,6 @@
 Everything a user, a dashboard or another controller may select on or read stands here and nowhere else.
 """
 
-import re
 from typing import Final
 
 GROUP: Final = "slipway.dev"
@@ -93,33 +92,6 @@ RESERVED_RAY_ENV: Final = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH
 """Environment that only Slipway sets in the Ray runtime."""
 
 
-def pod_name(job: str, attempt: int, slice_index: int, host: int) -> str:
-    """Name of a worker pod: a pure function of its place, so creating twice cannot duplicate it."""
-    return f"{job}-{attempt}-{slice_index}-{host}"
-
-
-_POD_NAME: Final = re.compile(r"-(?P<attempt>\d+)-(?:(?P<slice>\d+)-(?P<host>\d+)|head)")
-
-
-def parse_pod_name(job: str, name: str) -> tuple[int, tuple[int, int]] | None:
-    """Attempt and place of a pod by its name, the inverse of `name_of`; None when Slipway gives no such name."""
-    found = _POD_NAME.fullmatch(name, len(job)) if name.startswith(job) else None
-    if found is None:
-        return None
-    place = (int(found["slice"]), int(found["host"])) if found["slice"] is not None else (-1, -1)
-    return int(found["attempt"]), place
-
-
-def name_of(job: str, attempt: int, slot: tuple[int, int]) -> str:
-    """Name of the pod at that place: a worker's, or the Ray head's, which has no slice."""
-    return head_pod_name(job, attempt) if slot[0] < 0 else pod_name(job, attempt, *slot)
-
-
-def place_of(slot: tuple[int, int]) -> str:
-    """The place of a pod in words."""
-    return "the Ray head" if slot[0] < 0 else f"host {slot[1]} of slice {slot[0]}"
-
-
 def hostname(attempt: int, slice_index: int, host: int) -> str:
     """Host name of a worker below the job's subdomain; new in each attempt, so no resolver cache is stale."""
     return f"{attempt}-{slice_index}-{host}"
@@ -128,11 +100,6 @@ def hostname(attempt: int, slice_index: int, host: int) -> str:
 def slice_name(job: str, slice_index: int) -> str:
     """Name of a slice as programs see it (`TPU_NAME`, `TPU_SLICE_NAME`); the same in every attempt."""
     return f"{job}-s{slice_index}"
-
-
-def head_pod_name(job: str, attempt: int) -> str:
-    """Name of the Ray head's pod."""
-    return f"{job}-{attempt}-head"
 
 
 def head_service(job: str) -> str:

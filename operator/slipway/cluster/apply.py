@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from slipway.api import names
+from slipway.api.places import Place
 from slipway.api.status import SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
@@ -56,7 +57,7 @@ from slipway.planner.actions import (
     Refresh,
 )
 from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod, Slot
+from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.redact import foreign
@@ -240,13 +241,13 @@ class Applier:
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
         factory = PodFactory(job, self._cache.settings, action.pools)
 
-        async def create(slot: Slot) -> None:
+        async def create(place: Place) -> None:
             if not self._is_current(job):
                 raise _PlanInterrupted
             with self._refusals(job):
-                await self._create_pod(factory.pod(action.attempt, slot), job)
+                await self._create_pod(factory.pod(action.attempt, place), job)
 
-        await self._executor.run(action.slots[:MAX_CREATES], create)
+        await self._executor.run(action.places[:MAX_CREATES], create)
         self._cache.accepted(job)
         return NOW
 

@@ -205,8 +205,11 @@ class ApiConnection:
         version: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
+        on_retry: Callable[[], None] = _nothing,
     ) -> None:
         """Delete the object with that UID, and in that resource version if one is given.
+
+        `on_retry` is called when the request is sent again: a first one that was carried out ends in Conflict, too.
 
         Raises:
             Conflict: when another object has the name by now, or it has changed.
@@ -218,7 +221,7 @@ class ApiConnection:
             body["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
             body["propagationPolicy"] = propagation
-        await self._send("DELETE", path, body=body, seconds=WRITE_SECONDS, write=True)
+        await self._send("DELETE", path, body=body, seconds=WRITE_SECONDS, write=True, on_retry=on_retry)
 
     async def delete_collection(
         self,

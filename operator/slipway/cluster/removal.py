@@ -18,12 +18,12 @@ from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.store import Key
 from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.nodes import Node
-from slipway.planner.objects import HEAD, Pod
+from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job
 
 log = logging.getLogger(__name__)
 
-Place = tuple[int, int]
+Slice = tuple[int, int]
 """(attempt, slice index)."""
 
 MIN_DELETES: Final = 8
@@ -55,14 +55,15 @@ class PodDeleter:
         Collections are looked for among all pods of the namespace, so the job's first pod is told before that, by name.
         """
         key, meant = (job.namespace, job.name), set(action.slices)
-        of_attempt = (pod for pod in self._cache.pods.of(key) if _of(job, action.attempt, pod))
-        pods = [pod for pod in of_attempt if pod.slot[0] in meant and pod.slot not in action.except_slots]
-        hosts: dict[Place, list[int]] = {(action.attempt, index): [] for index in action.slices}
-        for pod in pods:
-            hosts[(pod.attempt, pod.slot[0])].append(pod.slot[1])
-        except_slots: dict[Place, list[int]] = {}
-        for index, host in action.except_slots:
-            except_slots.setdefault((action.attempt, index), []).append(host)
+        of_attempt = [pod for pod in self._cache.pods.of(key) if _of(job, action.attempt, pod)]
+        head = [pod for pod in of_attempt if pod.is_head and action.head]
+        workers = [pod for pod in of_attempt if not pod.is_head and pod.place.slice in meant]
+        workers = [pod for pod in workers if pod.place not in action.except_places]
+        hosts: dict[Slice, list[int]] = {(action.attempt, index): [] for index in action.slices}
+        hosts |= _by_slice(workers)
+        except_places: dict[Slice, list[int]] = {}
+        for place in action.except_places:
+            except_places.setdefault((action.attempt, place.slice), []).append(place.host)
 
         async def delete(selector: str) -> None:
             unanswered = partial(self._cache.deletion_unanswered, job, action.attempt)
@@ -81,40 +82,39 @@ class PodDeleter:
             self._cache.pods.expect_deletion(pod.metadata.uid for pod in gone)
             self._cache.deleted(job, action.attempt, (pod.metadata.uid for pod in gone if not pod.terminating))
 
-        requests = tuple(selectors(job.uid, hosts, except_slots))
-        staying = [pod for pod in pods if not pod.terminating and not pod.ended]
+        requests = (*_of_heads(job.uid, head), *selectors(job.uid, hosts, except_places))
+        staying = [pod for pod in (*head, *workers) if not pod.terminating and not pod.ended]
         if len(requests) > 1 and staying:
-            await self._delete_first(min(staying, key=lambda pod: pod.slot), action, job)
+            await self._delete_first(min(staying, key=lambda pod: pod.place), action, job)
         await self._executor.run(requests, delete)
         for pod in (one for one in staying if one.is_mislabelled):
-            await self._delete_by_name(pod, action)
+            # No selector finds a pod whose labels somebody edited.
+            with suppress(NotFound, Conflict):
+                await self._delete_by_name(pod, action, job)
 
-    async def _delete_by_name(self, pod: Pod, action: DeletePods) -> None:
-        """Delete a pod whose labels somebody edited."""
-        path = f"{paths.pods(pod.metadata.namespace)}/{pod.metadata.name}"
-        with suppress(NotFound, Conflict):
-            await self._api.delete(path, uid=pod.metadata.uid, grace_seconds=action.grace_seconds)
+    async def _delete_by_name(self, pod: Pod, action: DeletePods, job: Job, version: str | None = None) -> None:
+        metadata, unanswered = pod.metadata, partial(self._cache.deletion_unanswered, job, action.attempt)
+        await self._api.delete(
+            f"{paths.pods(metadata.namespace)}/{metadata.name}",
+            uid=metadata.uid,
+            version=version,
+            grace_seconds=action.grace_seconds,
+            on_retry=unanswered,
+        )
+        self._cache.deleted(job, action.attempt, (metadata.uid,))
 
     async def _delete_first(self, pod: Pod, action: DeletePods, job: Job) -> None:
         """Delete one pod, unless it has changed since it was seen: it may have terminated, and then it is to stay.
 
         The collections that follow match this pod as well, so an error here is none.
         """
-        metadata = pod.metadata
         try:
             async with asyncio.timeout(FIRST_SECONDS):
-                await self._api.delete(
-                    f"{paths.pods(metadata.namespace)}/{metadata.name}",
-                    uid=metadata.uid,
-                    version=metadata.resource_version,
-                    grace_seconds=action.grace_seconds,
-                )
+                await self._delete_by_name(pod, action, job, pod.metadata.resource_version)
         except (NotFound, Conflict):
             return
         except (SlipwayClusterError, TimeoutError):
             self._cache.deletion_unanswered(job, action.attempt)
-        else:
-            self._cache.deleted(job, action.attempt, (metadata.uid,))
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
         """Delete every pod of a job that is gone; the garbage collector does only twenty a second.
@@ -124,14 +124,13 @@ class PodDeleter:
         pods = [pod for pod in self._cache.pods.of(key) if pod.metadata.labels.job_uid == job_uid]
         if pods and not any(owner.uid == job_uid for pod in pods for owner in pod.metadata.owner_references):
             return
-        hosts: dict[Place, list[int]] = {}
-        for pod in pods:
-            hosts.setdefault((pod.attempt, pod.slot[0]), []).append(pod.slot[1])
+        hosts = _by_slice(pod for pod in pods if not pod.is_head)
+        heads = [pod for pod in pods if pod.is_head]
 
         async def delete(selector: str) -> None:
             await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=selector)
 
-        await self._executor.run(tuple(selectors(job_uid, hosts, {})), delete)
+        await self._executor.run((*_of_heads(job_uid, heads), *selectors(job_uid, hosts, {})), delete)
         # Whatever the cache did not know of.
         await delete(f"{names.LABEL_JOB_UID}={job_uid}")
 
@@ -141,11 +140,12 @@ class PodDeleter:
             return
         shown = {"job": f"{job.namespace}/{job.name}"}
         log.warning("pod %s is removed: its node %s is gone", action.name, action.node, extra=shown)
-        try:
-            await self._api.delete(f"{paths.pods(job.namespace)}/{action.name}", uid=action.uid, grace_seconds=0)
-        except (NotFound, Conflict):
-            return
-        self._cache.deleted(job, job.status.attempt or 0, (action.uid,))
+        attempt = job.status.attempt or 0
+        unanswered = partial(self._cache.deletion_unanswered, job, attempt)
+        path = f"{paths.pods(job.namespace)}/{action.name}"
+        with suppress(NotFound, Conflict):
+            await self._api.delete(path, uid=action.uid, grace_seconds=0, on_retry=unanswered)
+            self._cache.deleted(job, attempt, (action.uid,))
 
     async def _machine_gone(self, action: ForceDeletePod) -> bool:
         """The cache may be behind, and a machine that still writes must not lose its pod."""
@@ -174,22 +174,22 @@ def _part_size(pods: int) -> int:
 
 
 def selectors(
-    job_uid: str, hosts: Mapping[Place, Sequence[int]], except_slots: Mapping[Place, Sequence[int]]
+    job_uid: str, hosts: Mapping[Slice, Sequence[int]], except_places: Mapping[Slice, Sequence[int]]
 ) -> Iterator[str]:
     """Label selectors that together match the pods of these slices, and about equally many each.
 
     Args:
         job_uid: UID of the job.
         hosts: by attempt and slice, the hosts whose pods are known; pods that are not known are matched as well.
-        except_slots: hosts whose pods are not to be matched.
+        except_places: hosts whose pods are not to be matched.
     """
     size = _part_size(sum(map(len, hosts.values())))
     gathered: dict[int, list[int]] = {}
     counts: Counter[int] = Counter()
     for place, known in hosts.items():
         attempt, index = place
-        if index == HEAD[0] or place in except_slots or len(known) > size:
-            yield from _of_slice(_attempt(job_uid, attempt), index, known, size, except_slots.get(place, ()))
+        if place in except_places or len(known) > size:
+            yield from _of_slice(_attempt(job_uid, attempt), index, known, size, except_places.get(place, ()))
             continue
         if counts[attempt] + len(known) > size:
             yield _of_slices(_attempt(job_uid, attempt), gathered.pop(attempt))
@@ -200,6 +200,17 @@ def selectors(
         yield _of_slices(_attempt(job_uid, attempt), slices)
 
 
+def _by_slice(workers: Iterable[Pod]) -> dict[Slice, list[int]]:
+    hosts: dict[Slice, list[int]] = {}
+    for pod in workers:
+        hosts.setdefault((pod.attempt, pod.place.slice), []).append(pod.place.host)
+    return hosts
+
+
+def _of_heads(job_uid: str, heads: Iterable[Pod]) -> Iterator[str]:
+    return (f"{_attempt(job_uid, pod.attempt)},{names.LABEL_ROLE}={names.ROLE_HEAD}" for pod in heads)
+
+
 def _attempt(job_uid: str, attempt: int) -> str:
     return f"{names.LABEL_JOB_UID}={job_uid},{names.LABEL_ATTEMPT}={attempt}"
 
@@ -208,17 +219,14 @@ def _of_slices(attempt: str, slices: Sequence[int]) -> str:
     return f"{attempt},{names.LABEL_SLICE} in ({_listed(slices)})"
 
 
-def _of_slice(attempt: str, index: int, hosts: Sequence[int], size: int, except_slots: Sequence[int]) -> Iterator[str]:
+def _of_slice(attempt: str, index: int, hosts: Sequence[int], size: int, except_places: Sequence[int]) -> Iterator[str]:
     """Selectors for the pods of one slice, each for at most `size` of those that are known."""
-    if index == HEAD[0]:
-        yield f"{attempt},{names.LABEL_ROLE}={names.ROLE_HEAD}"
-        return
     whole = f"{attempt},{names.LABEL_SLICE}={index}"
     rest = max(0, len(hosts) - 1) // size * size
     for first in range(0, rest, size):
         yield f"{whole},{names.LABEL_HOST} in ({_listed(hosts[first : first + size])})"
     # Also whatever the cache does not know of.
-    others = (*hosts[:rest], *except_slots)
+    others = (*hosts[:rest], *except_places)
     yield f"{whole},{names.LABEL_HOST} notin ({_listed(others)})" if others else whole
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from slipway.api.places import Place
 from slipway.api.status import Attempt, SliceJobStatus
-from slipway.planner.objects import Slot
 
 Body = dict[str, Any]
 """A Kubernetes object as JSON."""
@@ -46,10 +46,10 @@ class CreateToken:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """Create the pods of these slots. Existing ones are kept."""
+    """Create the pods of these places. Existing ones are kept."""
 
     attempt: int
-    slots: tuple[Slot, ...]
+    places: tuple[Place, ...]
     pools: Mapping[int, str] = field(default_factory=dict)
     """By slice: the node pool that its pods are pinned to, or "" for placement by affinity.
 
@@ -63,12 +63,15 @@ class DeletePods:
 
     attempt: int
     slices: tuple[int, ...]
+    """Slices whose workers are deleted."""
     grace_seconds: int | None
     """None keeps the terminationGracePeriodSeconds of each pod."""
     ended_too: bool = False
     """Whether to delete terminated pods too. They hold no chips, and are kept for their logs otherwise."""
-    except_slots: tuple[Slot, ...] = ()
+    except_places: tuple[Place, ...] = ()
     """Pods to keep although their phase does not show yet that they have terminated."""
+    head: bool = False
+    """Whether the Ray head is deleted as well, which is in no slice."""
 
 
 @dataclass(frozen=True, slots=True)

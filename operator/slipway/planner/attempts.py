@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from slipway.api import names
+from slipway.api.places import Place, pod_name
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
 from slipway.planner import budgets, environment, fencing
 from slipway.planner.actions import Action, CreatePods, CreateServices, KeepHistory
@@ -19,7 +19,7 @@ from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, START_TIMEOUT, UNWITNESSED, Ending, ending_of, tries
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.node_pools import choose
-from slipway.planner.objects import HEAD, Pod, Slot
+from slipway.planner.objects import Pod
 from slipway.planner.observation import CREATING, intervals, waiting_for
 from slipway.planner.pods import PodFactory, config_maps
 from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
@@ -85,7 +85,7 @@ def _end_once_sure(draft: Draft) -> None:
 def _is_sure(draft: Draft, one: Evidence) -> bool:
     if one.absent_since is not None:
         return draft.may(Step.END_BY_ABSENCE, one.absent_since)
-    pod = draft.seen.live.get((one.slice, one.host))
+    pod = draft.seen.live.get(one.place)
     gone = draft.snapshot.machine_gone_since(pod) if pod is not None and not (pod.terminating or pod.ended) else None
     return gone is None or draft.may(Step.END_BY_NODE, gone)
 
@@ -96,7 +96,7 @@ def _give_up_unwitnessed(draft: Draft) -> None:
     if attempt is None or not draft.reached(attempt.start_time):
         return
     absent = sorted(draft.seen.unwitnessed)
-    listed = ", ".join(names.name_of(draft.job.name, attempt.number, slot) for slot in absent[:3])
+    listed = ", ".join(pod_name(draft.job.name, attempt.number, place) for place in absent[:3])
     message = (
         f"{len(absent)} pod(s) are missing beside hosts that are done, and no operator saw whether they ran: {listed}"
     )
@@ -142,7 +142,7 @@ def _start_timeout(draft: Draft) -> Evidence | None:
     """Evidence once timeouts.startSeconds have passed since the pods were scheduled and not all of them run."""
     if draft.seen.unscheduled or draft.seen.absent:
         return None
-    late = sorted((slot, pod) for slot, pod in draft.seen.live.items() if not pod.started)
+    late = sorted((place, pod) for place, pod in draft.seen.live.items() if not pod.started)
     # A Ray head waits for the worker that was scheduled last, as programs wait for their peers.
     since = max((pod.bound_at for pod in draft.seen.live.values() if pod.bound_at), default=None) if late else None
     if since is not None and not draft.seen.begun_by_this_process:
@@ -150,22 +150,21 @@ def _start_timeout(draft: Draft) -> Evidence | None:
         since = max(since, draft.snapshot.known.leading_since)
     if since is None or not _in_vain(draft, late, since):
         return None
-    slot, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
+    place, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
     reason, words = waiting_for(pod)
     return Evidence(
         ending=START_TIMEOUT,
         time=draft.now,
         message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; "
-        f"{names.place_of(slot)} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
+        f"{place.words} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
         f"{words}".strip(),
-        slice=slot[0],
-        host=slot[1],
+        place=place,
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
     )
 
 
-def _in_vain(draft: Draft, late: Iterable[tuple[Slot, Pod]], since: datetime) -> bool:
+def _in_vain(draft: Draft, late: Iterable[tuple[Place, Pod]], since: datetime) -> bool:
     """Whether these pods had startSeconds on ready nodes and did not start."""
     allowed, snapshot = timedelta(seconds=draft.resolved.start_seconds), draft.snapshot
     if not draft.reached(since + allowed):
@@ -213,24 +212,24 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
     """The first cause among the evidence seen now and the evidence recorded when the attempt ended."""
     attempt = draft.attempt
     assert attempt is not None
-    fresh = {(one.slice, one.host): one for one in draft.seen.evidence}
+    fresh = {one.place: one for one in draft.seen.evidence}
     noted = recorded(attempt)
     if noted is None:
         return first_cause(fresh.values())
     if noted.ending is START_TIMEOUT:
         # A start timeout is about every waiting pod. Later evidence of the pod it names is a separate cause.
         return first_cause((noted, *fresh.values()))
-    place = (noted.slice, noted.host)
+    place = noted.place
     if place not in fresh and _end_reported(draft, attempt, place):
         noted = replace(noted, confirmed=True)
     fresh[place] = combined(noted, fresh.get(place, noted))
     return first_cause(fresh.values())
 
 
-def _end_reported(draft: Draft, attempt: Attempt, place: Slot) -> bool:
+def _end_reported(draft: Draft, attempt: Attempt, place: Place) -> bool:
     """Whether the kubelet has reported how the worker at that place terminated."""
     pods = (*draft.snapshot.own_pods(), *(lost.pod for lost in draft.snapshot.vanished))
-    ends = (pod.worker for pod in pods if (pod.attempt, pod.slot) == (attempt.number, place))
+    ends = (pod.worker for pod in pods if (pod.attempt, pod.place) == (attempt.number, place))
     return any(end is not None and end.terminated is not None for end in ends)
 
 
@@ -333,8 +332,9 @@ def _pools(draft: Draft) -> dict[int, str]:
     if not draft.hardware.own_pool:
         return {}
     doubtful = any(ending_of(before).scheduler_chooses for before in draft.status.attempts[1:2])
-    settled = {slot[0]: pod.metadata.labels.node_pool for slot, pod in draft.seen.live.items() if slot != HEAD}
-    open_slices = sorted({slot[0] for slot in draft.seen.absent if slot != HEAD} - settled.keys())
+    workers = ((place, pod) for place, pod in draft.seen.live.items() if not place.is_head)
+    settled = {place.slice: pod.metadata.labels.node_pool for place, pod in workers}
+    open_slices = sorted({place.slice for place in draft.seen.absent if not place.is_head} - settled.keys())
     # An unpinned slice avoids the pools that another process chose, and may be waiting for the pool chosen here.
     waited_for = not draft.seen.begun_by_this_process and "" in settled.values()
     if doubtful or waited_for or draft.resolved.schedule_seconds < MIN_SCHEDULE_SECONDS_FOR_PINNING:

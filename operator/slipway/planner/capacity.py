@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
+from slipway.api.places import HEAD
 from slipway.api.status import Attempt, ConditionType, Phase, Result, SliceCounts
 from slipway.planner import attempts
 from slipway.planner.acceptance import InvalidSpec
@@ -13,7 +14,6 @@ from slipway.planner.attempts import end_uncharged, finish
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT, tries
 from slipway.planner.nodes import Node
-from slipway.planner.objects import HEAD
 from slipway.planner.observation import UNSCHEDULABLE, waiting_for
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job
@@ -131,8 +131,8 @@ def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
 
 def _placed(draft: Draft) -> int:
     """How many slices have a node for every pod."""
-    missing = {pod.slot[0] for pod in draft.seen.unscheduled} | {slot[0] for slot in draft.seen.absent}
-    return draft.granted - len(missing - {HEAD[0]})
+    missing = {pod.place for pod in draft.seen.unscheduled} | draft.seen.absent
+    return draft.granted - len({place.slice for place in missing - {HEAD}})
 
 
 def _fewer(draft: Draft) -> int:
@@ -189,10 +189,10 @@ def _rival(draft: Draft) -> Job | None:
 def _held_slices(draft: Draft) -> list[list[Node]]:
     """The known Nodes of each slice that has pods on some."""
     slices: dict[int, list[Node]] = {}
-    for slot, pod in draft.seen.live.items():
+    for place, pod in draft.seen.live.items():
         node = draft.snapshot.nodes.get(pod.spec.node_name)
-        if node is not None and slot != HEAD:
-            slices.setdefault(slot[0], []).append(node)
+        if node is not None and not place.is_head:
+            slices.setdefault(place.slice, []).append(node)
     return list(slices.values())
 
 
@@ -218,8 +218,9 @@ def _split(draft: Draft) -> bool:
     """Whether some pods of a slice are bound and others found no room in the same node pool."""
     if not draft.hardware.accelerated:
         return False
-    waiting = {pod.slot[0] for pod in draft.seen.unscheduled}
-    return any(pod.spec.node_name and slot[0] in waiting for slot, pod in draft.seen.live.items())
+    waiting = {pod.place.slice for pod in draft.seen.unscheduled if not pod.is_head}
+    workers = ((place, pod) for place, pod in draft.seen.live.items() if not place.is_head)
+    return any(pod.spec.node_name and place.slice in waiting for place, pod in workers)
 
 
 def _release_capacity(draft: Draft) -> None:

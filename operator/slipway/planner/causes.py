@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from slipway.api import names
+from slipway.api.places import Place
 from slipway.api.status import Cause
 from slipway.planner import ray_errors
 from slipway.planner.endings import (
@@ -207,8 +207,7 @@ class Evidence:
     ending: Ending
     time: datetime
     message: str
-    slice: int
-    host: int
+    place: Place
     pod: str
     node: str | None = None
     exit_code: int | None = None
@@ -233,17 +232,15 @@ def judge(facts: Facts) -> Evidence | None:
 def _evidence(ending: Ending, seen: str, facts: Facts) -> Evidence:
     # The end of the second run is no evidence of how the first run ended.
     pod, end = facts.pod, None if facts.ran_twice else facts.end
-    slice_index, host = pod.slot
     log = log_tail(end.message, facts.asked.spec) if end else None
-    where = f"{names.place_of(pod.slot)} (pod {pod.metadata.name}"
+    where = f"{pod.place.words} (pod {pod.metadata.name}"
     where += f" on node {pod.spec.node_name})" if pod.spec.node_name else ")"
     line = last_line(log) if ending.outranked else ""
     return Evidence(
         ending=ending,
         time=_time(ending, facts),
         message=f"{where} {foreign(seen, facts.asked.spec)}" + (f": {line}" if line else ""),
-        slice=slice_index,
-        host=host,
+        place=pod.place,
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
         exit_code=end.exit_code if end else None,

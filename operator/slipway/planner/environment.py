@@ -7,6 +7,7 @@ plug-ins, libtpu, JAX and Ray, so that programs written for any of them find wha
 from typing import Final
 
 from slipway.api import names
+from slipway.api.places import Place
 from slipway.api.status import Coordinator, Resolved
 from slipway.planner.hardware import Hardware, Variable, literal
 from slipway.planner.snapshot import Job
@@ -65,14 +66,19 @@ def slice_variables(
     return variables + hardware.slice_variables(names.slice_name(job.name, slice_index), slices)
 
 
-def host_variables(slice_index: int, host: int, resolved: Resolved) -> list[Variable]:
+def rank(place: Place, hosts: int) -> int:
+    """The rank of a worker among all of its job: slice after slice, host after host."""
+    return place.slice * hosts + place.host
+
+
+def host_variables(place: Place, resolved: Resolved) -> list[Variable]:
     """Variables that differ from host to host."""
     return [
-        literal("SLIPWAY_HOST", host),
-        literal("SLIPWAY_RANK", slice_index * resolved.hosts + host),
-        literal("EXECUTOR_CALL_INDEX", host),
-        literal("TPU_HOST_ID", host),
-        literal("TPU_WORKER_ID", host),
+        literal("SLIPWAY_HOST", place.host),
+        literal("SLIPWAY_RANK", rank(place, resolved.hosts)),
+        literal("EXECUTOR_CALL_INDEX", place.host),
+        literal("TPU_HOST_ID", place.host),
+        literal("TPU_WORKER_ID", place.host),
     ]
 
 

@@ -15,6 +15,9 @@ NEAR: Final = timedelta(seconds=120)
 SKEW: Final = timedelta(seconds=5)
 """How far the clocks of the API servers and of the kubelets may be apart."""
 
+REMOVAL: Final = timedelta(seconds=60)
+"""How long after the end of its containers a kubelet may remove a pod that it was asked to terminate."""
+
 _AFTER_A_MACHINE: Final = ("DeletionByTaintManager", "DeletionByPodGC", "NodeFailures")
 """Suffixes of the reasons of disruptions that follow the failure of a node, often much later."""
 
@@ -138,10 +141,14 @@ class Facts:
     def _stopped_and_gone(self) -> bool:
         """Whether a signal terminated it and its grace period is 0, as at the end of a graceful deletion.
 
-        The kubelet deletes a terminated pod a second time, which replaces the first deletionTimestamp.
+        The kubelet deletes a terminated pod a second time, which replaces the first deletionTimestamp. A deletion long
+        after the end is somebody else's, of a pod that had terminated: the pod garbage collector's, say.
         """
+        end, since = self.end, self.pod.deletion_requested_at
         again = self.pod.metadata.deletion_grace_period_seconds == 0
-        return again and self.end is not None and self.end.exit_code in (137, 143)
+        if not again or since is None or end is None or end.exit_code not in (137, 143):
+            return False
+        return end.finished_at is None or since - end.finished_at <= REMOVAL
 
     @property
     def node_trouble(self) -> str:

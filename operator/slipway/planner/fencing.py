@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final
 
 from slipway.api import names
+from slipway.api.places import HEAD, Place
 from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.draft import Draft
 from slipway.planner.endings import ending_of
@@ -54,8 +55,8 @@ def delete_stale_pods(draft: Draft) -> None:
     ]
     stopped = {pod.metadata.uid for pod in waiting}
     ending = [pod for pod in unwanted if pod.ending and pod.metadata.uid not in stopped]
-    draft.act(*_deletions(waiting, _grace(draft), ended_too=False, ending=ending))
-    draft.act(*_deletions(_outdated(draft), None, ended_too=True))
+    draft.act(*deletions(waiting, _grace(draft), ended_too=False, ending=ending))
+    draft.act(*deletions(_outdated(draft), None, ended_too=True))
     draft.look_for(unknown_nodes(draft))
 
 
@@ -95,17 +96,20 @@ def _grace(draft: Draft) -> int | None:
     return max(1, draft.spec.retries.grace_period_seconds)
 
 
-def _deletions(
+def deletions(
     pods: Iterable[Pod], grace: int | None, *, ended_too: bool, ending: Sequence[Pod] = ()
 ) -> list[DeletePods]:
-    slices: dict[int, set[int]] = {}
+    """The deletions of these pods, one for each attempt; those that are `ending` are spared."""
+    unwanted: dict[int, set[Place]] = {}
     for pod in pods:
-        slices.setdefault(pod.attempt, set()).add(pod.slot[0])
-    deletions = []
-    for attempt, indices in sorted(slices.items()):
-        except_slots = sorted(pod.slot for pod in ending if pod.attempt == attempt and pod.slot[0] in indices)
-        deletions.append(DeletePods(attempt, tuple(sorted(indices)), grace, ended_too, tuple(except_slots)))
-    return deletions
+        unwanted.setdefault(pod.attempt, set()).add(pod.place)
+    found = []
+    for attempt, places in sorted(unwanted.items()):
+        slices = {place.slice for place in places - {HEAD}}
+        kept = (pod.place for pod in ending if pod.attempt == attempt)
+        spared = tuple(sorted(place for place in kept if place.slice in slices and not place.is_head))
+        found.append(DeletePods(attempt, tuple(sorted(slices)), grace, ended_too, spared, HEAD in places))
+    return found
 
 
 def _machine_gone(draft: Draft, pod: Pod) -> bool:

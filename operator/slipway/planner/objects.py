@@ -12,12 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from slipway.api import names
-
-Slot = tuple[int, int]
-"""(slice index, host index): the place of a worker in its job."""
-
-HEAD: Final[Slot] = (-1, -1)
-"""The place of the Ray head, which belongs to no slice."""
+from slipway.api.places import HEAD, Place, parse_pod_name, worker
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -158,9 +153,9 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     """Whether an earlier version of this pod showed an earlier run of its worker; not a field of the API."""
 
     @cached_property
-    def _named(self) -> tuple[int, Slot] | None:
+    def _named(self) -> tuple[int, Place] | None:
         """Attempt and place by the name of the pod, which is immutable; None for a pod that Slipway did not create."""
-        return names.parse_pod_name(self.metadata.labels.job_name, self.metadata.name)
+        return parse_pod_name(self.metadata.labels.job_name, self.metadata.name)
 
     @cached_property
     def is_copy(self) -> bool:
@@ -171,8 +166,8 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     def is_mislabelled(self) -> bool:
         """Whether its labels do not say what its name says, so that no selector finds it."""
         labels = self.metadata.labels
-        said = (_index(labels.attempt), HEAD if self.is_head else (_index(labels.slice), _index(labels.host)))
-        return self._named is not None and said != self._named
+        said = HEAD if self.is_head else worker(_index(labels.slice), _index(labels.host))
+        return self._named is not None and (_index(labels.attempt), said) != self._named
 
     @cached_property
     def attempt(self) -> int:
@@ -180,16 +175,16 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         return self._named[0] if self._named is not None else _index(self.metadata.labels.attempt)
 
     @cached_property
-    def slot(self) -> Slot:
+    def place(self) -> Place:
         """The place of the pod in its job. For a copy it is that of its labels."""
         if self._named is not None:
             return self._named[1]
-        return _index(self.metadata.labels.slice), _index(self.metadata.labels.host)
+        return worker(_index(self.metadata.labels.slice), _index(self.metadata.labels.host))
 
     @cached_property
     def is_head(self) -> bool:
         """Whether it is the pod of the Ray head, which ends when its driver does."""
-        return self.slot == HEAD
+        return self.place.is_head
 
     @cached_property
     def ended(self) -> bool:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from slipway.api import names
+from slipway.api.places import HEAD, Place, pod_name, worker
 from slipway.api.status import Attempt, HostState
 from slipway.planner.causes import Evidence, judge
 from slipway.planner.effective import Effective
 from slipway.planner.endings import POD_DELETED
 from slipway.planner.facts import Facts, ours_from, started_again
-from slipway.planner.objects import HEAD, Pod, Slot
+from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
@@ -28,12 +28,12 @@ _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
 class Observation:
     """The pods of the current attempt by state, and all others."""
 
-    wanted: frozenset[Slot]
-    """Every slot of the job, with that of the Ray head."""
-    live: dict[Slot, Pod] = field(default_factory=dict)
+    wanted: frozenset[Place]
+    """Every place of the job, with that of the Ray head."""
+    live: dict[Place, Pod] = field(default_factory=dict)
     """Pods of the current attempt that the API has."""
-    succeeded: frozenset[Slot] = frozenset()
-    """Slots whose worker has succeeded, even if the pod is gone since."""
+    succeeded: frozenset[Place] = frozenset()
+    """Places whose worker has succeeded, even if the pod is gone since."""
     evidence: tuple[Evidence, ...] = ()
     """Why pods of the current attempt ended."""
     stale_attempt_pods: tuple[Pod, ...] = ()
@@ -44,19 +44,19 @@ class Observation:
     """Pods with the labels of this job that Slipway did not create, for example by `kubectl debug --copy-to`."""
     may_run: tuple[Pod, ...] = ()
     """Pods of any attempt in which a container may still run, with copies of pods of ended attempts."""
-    started: frozenset[Slot] = frozenset()
-    """Slots whose worker runs, or has run."""
+    started: frozenset[Place] = frozenset()
+    """Places whose worker runs, or has run."""
     begun_by_this_process: bool = True
     """Whether this process began the attempt, or this very decision begins it."""
 
     @property
-    def absent(self) -> frozenset[Slot]:
-        """Slots without a pod that have not succeeded."""
+    def absent(self) -> frozenset[Place]:
+        """Places without a pod that have not succeeded."""
         return self.wanted - self.live.keys() - self.succeeded
 
     @property
-    def unwitnessed(self) -> frozenset[Slot]:
-        """Slots without a pod, in an attempt that another process began and in which other hosts have succeeded.
+    def unwitnessed(self) -> frozenset[Place]:
+        """Places without a pod, in an attempt that another process began and in which other hosts have succeeded.
 
         It is unknown whether these pods were never created or are gone. Created now, they would not find their peers.
         """
@@ -79,39 +79,39 @@ class Observation:
 
 
 def observe(
-    snapshot: Snapshot, attempt: Attempt | None, asked: Effective, slices: int, done: Iterable[Slot], now: datetime
+    snapshot: Snapshot, attempt: Attempt | None, asked: Effective, slices: int, done: Iterable[Place], now: datetime
 ) -> Observation:
     """Sort the pods of a snapshot; `done` are the hosts that have succeeded according to the status."""
-    wanted = asked.runtime.slots(slices, asked.resolved.hosts)
+    wanted = asked.runtime.places(slices, asked.resolved.hosts)
     ended = attempt.end_time if attempt else None
     judging = _Judging(snapshot, asked, attempt, now, set(done))
     number = attempt.number if attempt else -1
-    live: dict[Slot, Pod] = {}
+    live: dict[Place, Pod] = {}
     stale_attempt_pods: list[Pod] = []
     foreign: list[Pod] = []
     copies: list[Pod] = []
     for pod in snapshot.pods:
-        slot = pod.slot
+        place = pod.place
         if pod.metadata.labels.job_uid != snapshot.job.uid:
             foreign.append(pod)
             continue
         if pod.is_copy:
             copies.append(pod)
             continue
-        if pod.attempt != number or slot not in wanted:
+        if pod.attempt != number or place not in wanted:
             stale_attempt_pods.append(pod)
             continue
-        live[slot] = pod
+        live[place] = pod
         if not judging.nothing_to_judge(pod):
-            judging.examine(pod, slot, None)
+            judging.examine(pod, place, None)
     missing = wanted - live.keys()
     for lost in snapshot.vanished:
         if _counts(lost, number, live, wanted, attempt):
-            judging.examine(lost.pod, lost.pod.slot, lost.at, lost.removed_at)
-            missing -= {lost.pod.slot}
+            judging.examine(lost.pod, lost.pod.place, lost.at, lost.removed_at)
+            missing -= {lost.pod.place}
     if attempt is not None and attempt.end_time is None:
         untraced = judging.untraced(missing, attempt)
-        judging.evidence += [_untraced(snapshot, attempt, slot, now, slot in missing) for slot in sorted(untraced)]
+        judging.evidence += [_untraced(snapshot, attempt, place, now, place in missing) for place in sorted(untraced)]
     succeeded = wanted & judging.succeeded
     return Observation(
         wanted=wanted,
@@ -120,7 +120,7 @@ def observe(
         may_run=tuple(
             pod for pod in (*live.values(), *stale_attempt_pods, *_fenced(copies, number, ended)) if pod.may_run
         ),
-        started=succeeded | {slot for slot, pod in live.items() if pod.started},
+        started=succeeded | {place for place, pod in live.items() if pod.started},
         begun_by_this_process=number == snapshot.begun_by_this_process or number != snapshot.job.status.attempt,
         evidence=tuple(judging.evidence),
         stale_attempt_pods=tuple(stale_attempt_pods),
@@ -142,10 +142,10 @@ class _Judging:
     asked: Effective
     attempt: Attempt | None
     now: datetime
-    succeeded: set[Slot]
+    succeeded: set[Place]
     evidence: list[Evidence] = field(default_factory=list)
-    never_bound: set[Slot] = field(default_factory=set)
-    """Slots whose pod is gone and was never seen bound to a node."""
+    never_bound: set[Place] = field(default_factory=set)
+    """Places whose pod is gone and was never seen bound to a node."""
     ended: datetime | None = field(init=False)
     all_ran_at: datetime | None = field(init=False)
     ours_from: datetime | None = field(init=False)
@@ -172,13 +172,13 @@ class _Judging:
         since = pod.deletion_requested_at
         return self.ours_from is not None and since is not None and since >= self.ours_from
 
-    def examine(self, pod: Pod, slot: Slot, gone_at: datetime | None, removed_at: datetime | None = None) -> None:
+    def examine(self, pod: Pod, place: Place, gone_at: datetime | None, removed_at: datetime | None = None) -> None:
         node = self.snapshot.nodes.get(pod.spec.node_name)
-        if slot in self.succeeded and not (pod.restarted or self.snapshot.machine_gone(pod)):
+        if place in self.succeeded and not (pod.restarted or self.snapshot.machine_gone(pod)):
             return
         if not pod.spec.node_name and not pod.ended:
             # It was not bound to a node as far as is known, so it is created again.
-            self.never_bound |= set() if gone_at is None else {slot}
+            self.never_bound |= set() if gone_at is None else {place}
             return
         facts = Facts(
             pod=pod,
@@ -193,7 +193,7 @@ class _Judging:
             all_ran_at=self.all_ran_at,
         )
         if facts.succeeded:
-            self.succeeded.add(slot)
+            self.succeeded.add(place)
         if found := judge(facts):
             self.evidence.append(found)
 
@@ -202,23 +202,22 @@ class _Judging:
         gone = self.snapshot.machine_gone_since(pod)
         return gone is not None and not (removed_at is not None and pod.ended and removed_at < gone)
 
-    def untraced(self, missing: frozenset[Slot], attempt: Attempt) -> frozenset[Slot]:
-        """Slots whose pod existed and is gone without evidence; `missing` are the slots without any pod."""
+    def untraced(self, missing: frozenset[Place], attempt: Attempt) -> frozenset[Place]:
+        """Places whose pod existed and is gone without evidence; `missing` are the places without any pod."""
         if attempt.running_time is not None:
             return (missing | self.never_bound) - self.succeeded
         # A broken watch may have missed that it was bound, and its end may be why its peers crashed.
         return frozenset(self.never_bound - self.succeeded) if self.evidence else frozenset()
 
 
-def _untraced(snapshot: Snapshot, attempt: Attempt, slot: Slot, now: datetime, unseen: bool) -> Evidence:
+def _untraced(snapshot: Snapshot, attempt: Attempt, place: Place, now: datetime, unseen: bool) -> Evidence:
     """Evidence that the pod of a host is missing; `unseen` when the watch has not shown its deletion."""
-    name = names.name_of(snapshot.job.name, attempt.number, slot)
+    name = pod_name(snapshot.job.name, attempt.number, place)
     return Evidence(
         ending=POD_DELETED,
         time=now,
-        message=f"{names.place_of(slot)} (pod {name}) vanished without a trace",
-        slice=slot[0],
-        host=slot[1],
+        message=f"{place.words} (pod {name}) vanished without a trace",
+        place=place,
         pod=name,
         confirmed=False,
         absent_since=attempt.running_time if unseen else None,
@@ -226,26 +225,26 @@ def _untraced(snapshot: Snapshot, attempt: Attempt, slot: Slot, now: datetime, u
 
 
 def _counts(
-    lost: Vanished, number: int, live: dict[Slot, Pod], wanted: frozenset[Slot], attempt: Attempt | None
+    lost: Vanished, number: int, live: dict[Place, Pod], wanted: frozenset[Place], attempt: Attempt | None
 ) -> bool:
-    slot = lost.pod.slot
-    if lost.pod.attempt != number or slot not in wanted:
+    place = lost.pod.place
+    if lost.pod.attempt != number or place not in wanted:
         return False
     # A pod that vanished unbound and was created again is no evidence in an active attempt.
-    return slot not in live or (attempt is not None and attempt.end_time is not None)
+    return place not in live or (attempt is not None and attempt.end_time is not None)
 
 
 def blocked_hosts(observation: Observation, limit: int) -> tuple[HostState, ...]:
     """The first `limit` hosts that do not run yet, with the message of the scheduler or the kubelet."""
-    held = sorted(slot for slot, pod in observation.live.items() if not pod.started)[:limit]
-    return tuple(_host_state(slot, observation.live[slot]) for slot in held)
+    held = sorted(place for place, pod in observation.live.items() if not pod.started)[:limit]
+    return tuple(_host_state(place, observation.live[place]) for place in held)
 
 
-def _host_state(slot: Slot, pod: Pod) -> HostState:
+def _host_state(place: Place, pod: Pod) -> HostState:
     reason, message = waiting_for(pod)
     return HostState(
-        slice=None if slot == HEAD else slot[0],
-        host=None if slot == HEAD else slot[1],
+        slice=None if place.is_head else place.slice,
+        host=None if place.is_head else place.host,
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
         reason=reason,
@@ -267,10 +266,10 @@ def waiting_for(pod: Pod) -> tuple[str, str]:
     return (CREATING if pod.spec.node_name else PENDING), pod.status.message
 
 
-def intervals(slots: Iterable[Slot]) -> tuple[str, ...]:
-    """Slots as `slice:first-last` strings, in order; `parse_intervals` reads them back."""
+def intervals(places: Iterable[Place]) -> tuple[str, ...]:
+    """Places as `slice:first-last` strings, in order; `parse_intervals` reads them back."""
     runs: list[list[int]] = []
-    for slice_index, host in sorted(slot for slot in slots if slot != HEAD):
+    for _, slice_index, host in sorted(place for place in places if not place.is_head):
         if runs and runs[-1][0] == slice_index and runs[-1][2] == host - 1:
             runs[-1][2] = host
         else:
@@ -278,10 +277,10 @@ def intervals(slots: Iterable[Slot]) -> tuple[str, ...]:
     return tuple(f"{s}:{first}" if first == last else f"{s}:{first}-{last}" for s, first, last in runs)
 
 
-def parse_intervals(texts: Iterable[str]) -> frozenset[Slot]:
-    """The slots that `intervals` wrote; any other text is ignored."""
-    slots: set[Slot] = set()
+def parse_intervals(texts: Iterable[str]) -> frozenset[Place]:
+    """The places that `intervals` wrote; any other text is ignored."""
+    places: set[Place] = set()
     for found in filter(None, map(_INTERVAL.fullmatch, texts)):
         slice_index, first, last = int(found[1]), int(found[2]), int(found[3] or found[2])
-        slots.update((slice_index, host) for host in range(first, last + 1))
-    return frozenset(slots)
+        places.update(worker(slice_index, host) for host in range(first, last + 1))
+    return frozenset(places)

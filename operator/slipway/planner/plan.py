@@ -9,13 +9,13 @@ Carrying a plan out twice does nothing twice, so an operator that crashes anywhe
 from datetime import datetime, timedelta
 from typing import Final
 
+from slipway.api.places import FIRST, HEAD
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import attempts, capacity, fencing, lifecycle, summary
 from slipway.planner.acceptance import InvalidSpec, accept, changed_since
 from slipway.planner.actions import Body, Check, DeleteJob, DeletePods, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.effective import effective
-from slipway.planner.objects import HEAD
 from slipway.planner.pods import PodFactory
 from slipway.planner.redact import named
 from slipway.planner.snapshot import POD_REJECTED, Job, Rejection, Snapshot
@@ -100,7 +100,7 @@ def _check(draft: Draft) -> Plan | None:
 def _checked(draft: Draft) -> tuple[Body, ...]:
     """One pod of each kind."""
     factory = PodFactory(draft.job, draft.snapshot.settings)
-    return tuple(factory.pod(0, slot) for slot in ((0, 0), HEAD) if slot in draft.seen.wanted)
+    return tuple(factory.pod(0, place) for place in (FIRST, HEAD) if place in draft.seen.wanted)
 
 
 def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
@@ -123,13 +123,9 @@ def _checked_again(job: Job, refused: Rejection) -> datetime:
 
 def _remove_pods(snapshot: Snapshot) -> tuple[DeletePods, ...]:
     """A job that is being deleted takes its pods along at once; the garbage collector would take its time."""
-    waiting: dict[int, set[int]] = {}
-    for pod in snapshot.own_pods():
-        if not pod.terminating and pod.metadata.uid not in snapshot.pending_deletions:
-            waiting.setdefault(pod.attempt, set()).add(pod.slot[0])
-    return tuple(
-        DeletePods(attempt, tuple(sorted(slices)), None, ended_too=True) for attempt, slices in sorted(waiting.items())
-    )
+    asked = snapshot.pending_deletions
+    waiting = [pod for pod in snapshot.own_pods() if not pod.terminating and pod.metadata.uid not in asked]
+    return tuple(fencing.deletions(waiting, None, ended_too=True))
 
 
 def _after_the_end(draft: Draft) -> Plan:

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from slipway.api import names
+from slipway.api.places import HEAD, Place, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.planner import environment, placement
@@ -14,7 +15,6 @@ from slipway.planner.hardware import Hardware
 from slipway.planner.merge import merged
 from slipway.planner.metadata import metadata
 from slipway.planner.nodes import Node
-from slipway.planner.objects import HEAD, Slot
 from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import Job, Settings
 
@@ -96,37 +96,36 @@ class PodFactory:
         selector: dict[str, str] = self._slice_template(0, 0)[1].get("nodeSelector", {})
         return selector
 
-    def pod(self, attempt: int, slot: Slot) -> Body:
+    def pod(self, attempt: int, place: Place) -> Body:
         """The body of one pod, ready to be posted."""
-        if slot == HEAD:
+        if place.is_head:
             return self._head(attempt)
-        slice_index, host = slot
-        key = (attempt, slice_index)
+        key = (attempt, place.slice)
         if key not in self._slices:
             self._slices[key] = self._slice_template(*key)
         metadata, spec = self._slices[key]
         containers = list(spec["containers"])
-        place = next(i for i, one in enumerate(containers) if one["name"] == names.WORKER_CONTAINER)
-        given = containers[place]["env"]
+        at = next(i for i, one in enumerate(containers) if one["name"] == names.WORKER_CONTAINER)
+        given = containers[at]["env"]
         # User variables come last, because $(NAME) can only refer to variables before it.
-        containers[place] = {
-            **containers[place],
-            "env": environment.host_variables(slice_index, host, self._resolved) + given,
+        containers[at] = {
+            **containers[at],
+            "env": environment.host_variables(place, self._resolved) + given,
         }
-        command = self._runtime.worker_command(self._job, attempt, slot, self._hardware)
+        command = self._runtime.worker_command(self._job, attempt, place, self._hardware)
         if command is not None:
-            containers[place]["command"] = command
+            containers[at]["command"] = command
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
                 **metadata,
-                "name": names.pod_name(self._job.name, attempt, slice_index, host),
-                "labels": {**metadata["labels"], names.LABEL_HOST: str(host)},
+                "name": pod_name(self._job.name, attempt, place),
+                "labels": {**metadata["labels"], names.LABEL_HOST: str(place.host)},
             },
             "spec": {
                 **spec,
-                "hostname": names.hostname(attempt, slice_index, host),
+                "hostname": names.hostname(attempt, place.slice, place.host),
                 "containers": containers,
             },
         }
@@ -149,7 +148,7 @@ class PodFactory:
         template = {key: value for key, value in template_spec(self._spec).items() if key not in _WORKERS_ONLY}
         common, container = merged(_without_empty(common), template), self._common_container()
         spec = self._runtime.head(self._job, attempt, self._hardware, common, container)
-        head = self._metadata(labels) | {"name": names.head_pod_name(self._job.name, attempt)}
+        head = self._metadata(labels) | {"name": pod_name(self._job.name, attempt, HEAD)}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": _without_empty(spec)}
 
     def _metadata(self, labels: dict[str, str]) -> Body:

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any, Final
 
 from slipway.api import names
+from slipway.api.places import Place
 from slipway.api.ray import Ray
 from slipway.api.status import RayState
 from slipway.planner.actions import Body
@@ -153,20 +154,20 @@ def worker_variables(job: Job, attempt: int, slice_index: int, hardware: Hardwar
     return _variables(job, head_address(job, attempt), group) + hardware.ray_variables()
 
 
-def worker_resources(job: Job, ray: Ray, slice_index: int, host: int, hardware: Hardware) -> dict[str, int]:
+def worker_resources(job: Job, ray: Ray, place: Place, hardware: Hardware) -> dict[str, int]:
     """The Ray resources a worker offers: its devices, its slice, and on host 0 what programs find the slice by."""
-    offered = {names.slice_name(job.name, slice_index): 1} | hardware.ray_resources()
-    if host == 0 and hardware.head_resource is not None:
+    offered = {names.slice_name(job.name, place.slice): 1} | hardware.ray_resources()
+    if place.host == 0 and hardware.head_resource is not None:
         offered[hardware.head_resource] = (ray.head_workers or 1) if ray.head_resource_name is None else 1
-    if host == 0 and ray.head_resource_name is not None:
+    if place.host == 0 and ray.head_resource_name is not None:
         offered[ray.head_resource_name] = ray.head_workers or 1
     return offered
 
 
-def worker_command(job: Job, ray: Ray, attempt: int, slice_index: int, host: int, hardware: Hardware) -> list[str]:
+def worker_command(job: Job, ray: Ray, attempt: int, place: Place, hardware: Hardware) -> list[str]:
     """The command of a worker's container."""
     head = head_address(job, attempt)
-    offered = json.dumps(worker_resources(job, ray, slice_index, host, hardware))
+    offered = json.dumps(worker_resources(job, ray, place, hardware))
     health = f"http://{head}:{AGENT_PORT}{_RAYLET_HEALTH}"
     return _ray_start(health, f"--address={head}:{names.RAY_GCS_PORT}", f"--resources={offered}")
 

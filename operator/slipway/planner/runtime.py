@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from slipway.api import names
+from slipway.api.places import HEAD, Place, worker
 from slipway.api.ray import Ray
 from slipway.api.resources import Resources
 from slipway.api.slicejob import SliceJobSpec
@@ -11,7 +12,7 @@ from slipway.planner import ray
 from slipway.planner.actions import Action, Body, CreateObjects, CreateToken
 from slipway.planner.hardware import Hardware, Variable
 from slipway.planner.metadata import metadata
-from slipway.planner.objects import HEAD, Pod, Slot
+from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job
 
 
@@ -27,7 +28,7 @@ class Runtime:
         """Reason and message of what no rule of the schema can see in a spec."""
         return None
 
-    def slots(self, slices: int, hosts: int) -> frozenset[Slot]:
+    def places(self, slices: int, hosts: int) -> frozenset[Place]:
         """The places of the pods of an attempt."""
         return _workers(slices, hosts)
 
@@ -71,7 +72,7 @@ class Runtime:
         """Variables, and other fields, of the container of all workers of a slice."""
         return [], {}
 
-    def worker_command(self, job: Job, attempt: int, slot: Slot, hardware: Hardware) -> list[str] | None:
+    def worker_command(self, job: Job, attempt: int, place: Place, hardware: Hardware) -> list[str] | None:
         """The command of a worker; None where the spec gives it."""
         return None
 
@@ -94,7 +95,7 @@ class RayCluster(Runtime):
         """Names of arguments, ports and parts of the template that Ray cannot do with."""
         return ray.problem(self._ray, template, coordinator_port)
 
-    def slots(self, slices: int, hosts: int) -> frozenset[Slot]:
+    def places(self, slices: int, hosts: int) -> frozenset[Place]:
         """The workers and the head."""
         return _with_head(slices, hosts)
 
@@ -139,9 +140,9 @@ class RayCluster(Runtime):
         """How it finds the head, and how the kubelet sees that it has joined."""
         return ray.worker_variables(job, attempt, slice_index, hardware), ray.worker_probes()
 
-    def worker_command(self, job: Job, attempt: int, slot: Slot, hardware: Hardware) -> list[str] | None:
+    def worker_command(self, job: Job, attempt: int, place: Place, hardware: Hardware) -> list[str] | None:
         """Starts Ray with the resources of this host."""
-        return ray.worker_command(job, self._ray, attempt, *slot, hardware)
+        return ray.worker_command(job, self._ray, attempt, place, hardware)
 
     def head(self, job: Job, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
         """Ray, and the driver that follows the entrypoint."""
@@ -160,10 +161,10 @@ def service(job: Job) -> Body:
 
 
 @lru_cache(maxsize=64)
-def _workers(slices: int, hosts: int) -> frozenset[Slot]:
-    return frozenset((slice_index, host) for slice_index in range(slices) for host in range(hosts))
+def _workers(slices: int, hosts: int) -> frozenset[Place]:
+    return frozenset(worker(slice_index, host) for slice_index in range(slices) for host in range(hosts))
 
 
 @lru_cache(maxsize=64)
-def _with_head(slices: int, hosts: int) -> frozenset[Slot]:
+def _with_head(slices: int, hosts: int) -> frozenset[Place]:
     return _workers(slices, hosts) | {HEAD}

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from slipway.api.places import HEAD
 from slipway.api.status import (
     MAX_HOSTS,
     Condition,
@@ -17,7 +18,6 @@ from slipway.planner import capacity, fencing
 from slipway.planner.acceptance import hash_to_keep
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED
-from slipway.planner.objects import HEAD
 from slipway.planner.observation import NOTHING_WRONG, blocked_hosts, intervals
 from slipway.planner.snapshot import Job
 
@@ -80,8 +80,8 @@ def _count(draft: Draft) -> None:
     requested, per_slice = draft.spec.most_slices, draft.resolved.hosts
     started: dict[int, int] = {}
     if draft.active is not None or draft.status.phase is Phase.SUCCEEDED:
-        for slice_index, _ in draft.seen.started - {HEAD}:
-            started[slice_index] = started.get(slice_index, 0) + 1
+        for place in draft.seen.started - {HEAD}:
+            started[place.slice] = started.get(place.slice, 0) + 1
     ready = sum(count == per_slice for count in started.values())
     starting = draft.active is not None and draft.active.running_time is None
     draft.update(

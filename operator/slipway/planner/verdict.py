@@ -8,6 +8,7 @@ codes of the peers. So a host whose kubelet never reported its end is the cause,
 from collections.abc import Iterable
 from dataclasses import replace
 
+from slipway.api.places import HEAD, worker
 from slipway.api.status import Attempt, Cause, Root
 from slipway.planner.causes import RULES, Evidence
 from slipway.planner.endings import ENDINGS, START_TIMEOUT
@@ -21,9 +22,7 @@ def first_cause(evidence: Iterable[Evidence]) -> Evidence | None:
 
     Among equals within one second the evidence that ended the attempt wins, because that pod is kept with its log.
     """
-    ordered = sorted(
-        evidence, key=lambda one: (one.time.replace(microsecond=0), _rank(one), not one.noted, one.slice, one.host)
-    )
+    ordered = sorted(evidence, key=lambda one: (one.time.replace(microsecond=0), _rank(one), not one.noted, one.place))
     if not ordered:
         return None
     first = ordered[0]
@@ -55,8 +54,7 @@ def recorded(attempt: Attempt) -> Evidence | None:
         ending=ending,
         time=root.time or attempt.end_time,
         message=attempt.message or "",
-        slice=-1 if root.slice is None else root.slice,
-        host=-1 if root.host is None else root.host,
+        place=HEAD if root.slice is None or root.host is None else worker(root.slice, root.host),
         pod=root.pod or "",
         node=root.node,
         exit_code=root.exit_code,
@@ -68,11 +66,11 @@ def recorded(attempt: Attempt) -> Evidence | None:
 
 def root_of(evidence: Evidence) -> Root:
     """The evidence in the form of the attempt's record."""
-    code, somewhere = evidence.exit_code, evidence.slice >= 0
+    code, place = evidence.exit_code, evidence.place
     return Root(
         time=evidence.time,
-        slice=evidence.slice if somewhere else None,
-        host=evidence.host if somewhere else None,
+        slice=None if place.is_head else place.slice,
+        host=None if place.is_head else place.host,
         pod=evidence.pod,
         node=evidence.node,
         exit_code=code,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slipway.api import names
+from slipway.api.places import pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.cluster.connection import ApiConnection
@@ -186,7 +187,7 @@ async def _outputs(run: Run, api: ApiConnection, view: JobView) -> list[str | No
 
 
 async def _output(run: Run, api: ApiConnection, view: JobView, place: tuple[int, int]) -> str:
-    pod = names.pod_name(run.name, view.status.attempt or 0, *place)
+    pod = pod_name(run.name, view.status.attempt or 0, worker(*place))
     whose = f"host {place[1]} of slice {place[0]} (index {_places(view).index(place)})"
     return await run.log(api, pod, names.WORKER_CONTAINER, whose)
 

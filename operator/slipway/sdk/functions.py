@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from slipway.api import names
+from slipway.api.places import HEAD, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.cluster import paths
@@ -225,7 +226,7 @@ async def _answer(api: ApiConnection, run: Run, attempt: int) -> bytes:
     """The answer of one attempt; asked for again while the attempt lasts, whose end cancels this."""
     while True:
         try:
-            return await ask(api, run.namespace, names.head_pod_name(run.name, attempt))
+            return await ask(api, run.namespace, pod_name(run.name, attempt, HEAD))
         except StreamBroken:
             await asyncio.sleep(_PAUSE)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
-from slipway.api import names
+from slipway.api.places import HEAD, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import ConditionType
 from slipway.cluster import paths
@@ -169,7 +169,7 @@ class Session:
         async with self._run.client.connect() as api:
             view = await self._ready(api)
             number = view.status.attempts[0].number
-            pod = names.head_pod_name(self.name, number)
+            pod = pod_name(self.name, number, HEAD)
             try:
                 document = await ask(api, self._run.namespace, pod, call, self._executor.runtime_env)
                 return unpack(document, self._run.info, flatten=flatten)

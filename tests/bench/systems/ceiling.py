@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from slipway.api import names
+from slipway.api.places import worker
 from slipway.cluster.jobs import read_job
 from slipway.cluster.wire import JsonObject
 from slipway.planner.pods import PodFactory
@@ -100,13 +101,13 @@ class Ceiling(System):
     def _batch(self, job: Job) -> JsonObject:
         owner, attempt = self._owners[job.name], self._attempts[job.name]
         factory = PodFactory(owner, Settings())
-        slots = [(one, host) for one in range(job.shape.slices) for host in range(job.shape.hosts)]
+        places = [worker(one, host) for one in range(job.shape.slices) for host in range(job.shape.hosts)]
         if factory.pool_hosts:
             factory = PodFactory(owner, Settings(), dict(enumerate(self._pools(job))))
         return {
             "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
             "service": service(owner) if self.with_service and attempt == 0 else None,
-            "pods": [factory.pod(attempt, slot) for slot in slots],
+            "pods": [factory.pod(attempt, place) for place in places],
         }
 
     def _pools(self, job: Job) -> list[str]:
