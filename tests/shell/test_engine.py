@@ -15,6 +15,7 @@ from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.actions import Plan
 from slipway.planner.snapshot import Snapshot
 from slipway.shell import engine as engine_module
+from slipway.shell import job_lists
 from slipway.shell.clock import Clock
 from slipway.shell.engine import CALM_SECONDS_PER_POD, Engine, EngineFailed
 from slipway.shell.settings import OperatorSettings
@@ -178,19 +179,19 @@ async def test_a_job_that_went_unnoticed_is_dropped_by_the_slow_look_at_names(
         engine.observe(None, job_json())
         await until(lambda: planned)
         server.lists["slicejobs"] = []
-        await engine._resync_namespace("")
+        await engine._job_lists._compare("")
         assert engine.cache.snapshot(KEY) is None
 
 
 async def test_an_edit_that_went_unnoticed_is_found_by_the_slow_look(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "BEHIND_SECONDS", 0.0)
+    monkeypatch.setattr(job_lists, "BEHIND_SECONDS", 0.0)
     async with leading(server, Clock()) as engine:
         engine.observe(None, job_json(version=1))
         server.lists["slicejobs"] = [job_json(version=9)]
         server.objects["train"] = job_json(version=9, generation=2, spec={"image": "b", "hosts": 2, "cancel": True})
-        await engine._resync_namespace("")
+        await engine._job_lists._compare("")
         job = engine.cache.jobs.get(KEY)
         assert job is not None
         assert job.resource_version == "9"
@@ -200,7 +201,7 @@ async def test_a_job_that_is_known_as_listed_is_not_fetched(server: Server) -> N
     async with leading(server, Clock()) as engine:
         engine.observe(None, job_json(version=9))
         server.lists["slicejobs"] = [job_json(version=9)]
-        await engine._resync_namespace("")
+        await engine._job_lists._compare("")
         assert [one.path for one in server.replay.requests if one.path.endswith("/train")] == []
 
 

@@ -14,7 +14,7 @@ from slipway.cluster import cache, history, jobs, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
-from slipway.planner import attempts, budgets, capacity, facts, fencing, observation, placement, summary
+from slipway.planner import attempts, budgets, capacity, creation, facts, fencing, observation, placement, summary
 from slipway.planner.actions import Plan
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
@@ -123,13 +123,13 @@ def nobody_looks_before_a_timeout(patch: pytest.MonkeyPatch) -> None:
 
 def services_are_made_with_the_pods_only(patch: pytest.MonkeyPatch) -> None:
     """A process that died between the pods and their Service leaves them without names."""
-    create = attempts.create
+    create = creation.create
 
     def broken(draft: Draft) -> None:
         if draft.seen.absent:
             create(draft)
 
-    patch.setattr(attempts, "create", broken)
+    patch.setattr(creation, "create", broken)
 
 
 def a_list_drops_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def a_final_phase_is_taken_back(patch: pytest.MonkeyPatch) -> None:
 
 def pools_are_chosen_anew_each_time(patch: pytest.MonkeyPatch) -> None:
     """Pods that are created later than their siblings go to another node pool."""
-    pools = attempts._pools
+    pools = creation._pools
 
     def broken(draft: Draft) -> dict[int, str]:
         forgetful = copy(draft)
@@ -161,7 +161,7 @@ def pools_are_chosen_anew_each_time(patch: pytest.MonkeyPatch) -> None:
         forgetful.seen = replace(draft.seen, live={})
         return pools(forgetful)
 
-    patch.setattr(attempts, "_pools", broken)
+    patch.setattr(creation, "_pools", broken)
 
 
 def slices_that_wait_take_what_was_promised(patch: pytest.MonkeyPatch) -> None:

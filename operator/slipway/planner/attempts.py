@@ -5,7 +5,7 @@ So evidence that arrives late still counts. The charge and the beginning of the 
 is charged exactly once, because only an attempt with an end and without a cause can be charged.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,30 +13,25 @@ from typing import Final
 from slipway.api.places import Place, pod_name
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
 from slipway.planner import budgets, environment, fencing
-from slipway.planner.actions import Action, CreatePods, CreateServices, KeepHistory
+from slipway.planner.actions import KeepHistory
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, START_TIMEOUT, UNWITNESSED, Ending, ending_of, tries
 from slipway.planner.freshness import EVER, Step
-from slipway.planner.node_pools import choose
 from slipway.planner.objects import Pod
 from slipway.planner.observation import CREATING, intervals, waiting_for
-from slipway.planner.pods import PodFactory, config_maps
-from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
+from slipway.planner.snapshot import WAITING_FOR_OLD
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
-MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
-"""Seconds. With a shorter timeouts.scheduleSeconds the job would time out before it tries another node pool."""
 MAX_NODE_READS: Final = 64
 """At most this many Nodes, the first by name, are read again before an attempt ends or is charged."""
 BACKOFF: Final = "Backoff"
-PREDECESSOR_RETRY: Final = timedelta(seconds=1)
 
 
 def follow(draft: Draft) -> None:
     """Advance the newest attempt as far as the observation allows, and begin the next one when it is due."""
     if draft.active is not None:
-        _follow_active(draft)
+        any(policy(draft) for policy in _POLICIES)
     ended = draft.unjudged
     if ended is not None and fencing.clear_to_start(draft) and not fencing.unknown_nodes(draft):
         nodes = _doubtful_nodes(draft, ended)
@@ -57,29 +52,17 @@ def _is_seen_whole(draft: Draft) -> bool:
     return (draft.seen.begun_by_this_process and late is EVER) or draft.may(Step.FOLLOW_ON, late)
 
 
-def _follow_active(draft: Draft) -> None:
-    seen = draft.seen
-    if seen.done:
-        _succeed(draft)
-    elif seen.evidence:
-        _end_once_sure(draft)
-    elif seen.unwitnessed:
-        _give_up_unwitnessed(draft)
-    elif draft.active and draft.active.running_time is None and seen.all_started:
-        _record_running(draft)
-    elif draft.active and draft.active.running_time is None and (late := _start_timeout(draft)) is not None:
-        _end(draft, late)
-
-
-def _end_once_sure(draft: Draft) -> None:
+def _end_once_sure(draft: Draft) -> bool:
     """End the attempt for evidence that is certain. If none is, list the pods.
 
     A pod on a node that is gone may have succeeded before. Pods and Nodes are watched separately, and the watch of the
     pods may lag.
     """
-    cause = first_cause([one for one in draft.seen.evidence if _is_sure(draft, one)])
+    evidence = draft.seen.evidence
+    cause = first_cause([one for one in evidence if _is_sure(draft, one)])
     if cause is not None:
         _end(draft, cause)
+    return bool(evidence)
 
 
 def _is_sure(draft: Draft, one: Evidence) -> bool:
@@ -90,28 +73,30 @@ def _is_sure(draft: Draft, one: Evidence) -> bool:
     return gone is None or draft.may(Step.END_BY_NODE, gone)
 
 
-def _give_up_unwitnessed(draft: Draft) -> None:
+def _give_up_unwitnessed(draft: Draft) -> bool:
     """End the attempt uncharged once a list of the pods shows that they are missing."""
-    attempt = draft.attempt
-    if attempt is None or not draft.reached(attempt.start_time):
-        return
-    absent = sorted(draft.seen.unwitnessed)
+    attempt, absent = draft.attempt, sorted(draft.seen.unwitnessed)
+    if attempt is None or not absent or not draft.reached(attempt.start_time):
+        return bool(absent)
     listed = ", ".join(pod_name(draft.job.name, attempt.number, place) for place in absent[:3])
     message = (
         f"{len(absent)} pod(s) are missing beside hosts that are done, and no operator saw whether they ran: {listed}"
     )
     end_uncharged(draft, UNWITNESSED, message)
+    return True
 
 
-def _succeed(draft: Draft) -> None:
+def _succeed(draft: Draft) -> bool:
     attempt = draft.attempt
-    assert attempt is not None
+    if attempt is None or not draft.seen.done:
+        return False
     message = draft.runtime.succeeded(attempt.number, len(draft.seen.wanted))
     draft.update_attempt(
         end_time=draft.now, reason="Succeeded", message=message, running_time=attempt.running_time or draft.now
     )
     draft.update(succeeded_hosts=intervals(draft.seen.succeeded))
     finish(draft, Phase.SUCCEEDED, Result(reason="Succeeded", message=message, exit_code=0))
+    return True
 
 
 def _end(draft: Draft, cause: Evidence) -> None:
@@ -134,8 +119,30 @@ def finish(draft: Draft, phase: Phase, result: Result) -> None:
     draft.update(phase=phase, result=result, completion_time=draft.now)
 
 
-def _record_running(draft: Draft) -> None:
-    draft.update_attempt(running_time=draft.now)
+def _record_running(draft: Draft) -> bool:
+    if _is_starting(draft) and draft.seen.all_started:
+        draft.update_attempt(running_time=draft.now)
+    return not _is_starting(draft)
+
+
+def _end_late_start(draft: Draft) -> bool:
+    if (late := _start_timeout(draft)) is not None:
+        _end(draft, late)
+    return late is not None
+
+
+_POLICIES: Final[tuple[Callable[[Draft], bool], ...]] = (
+    _succeed,
+    _end_once_sure,
+    _give_up_unwitnessed,
+    _record_running,
+    _end_late_start,
+)
+"""What may become of an active attempt, the most certain first. Each says whether it is what the attempt is at."""
+
+
+def _is_starting(draft: Draft) -> bool:
+    return draft.active is not None and draft.active.running_time is None
 
 
 def _start_timeout(draft: Draft) -> Evidence | None:
@@ -283,64 +290,3 @@ def _begin(draft: Draft, slices: int) -> None:
         capacity_look_time=None,
     )
     draft.look()
-
-
-def create(draft: Draft) -> None:
-    """Create what the active attempt lacks: its pods, and the Services that give them their names."""
-    attempt, refused = draft.active, draft.snapshot.rejection
-    if attempt is None:
-        return
-    if refused is not None and draft.now < (again := refused.at + _pause(draft, refused)):
-        draft.wake(again)
-        return
-    pods = _missing_pods(draft, attempt)
-    if not pods and not draft.seen.live:
-        return
-    if draft.snapshot.served != attempt.number and (refused is not None or not pods):
-        # After a rejection the Services come first: if the name of one is taken, no pod must be created.
-        draft.act(CreateServices(attempt.number, draft.runtime.services(draft.job)))
-    draft.act(*pods)
-
-
-def _pause(draft: Draft, refused: Rejection) -> timedelta:
-    """How long to wait before creating again what was rejected. Orphans of an earlier job are garbage-collected."""
-    if refused.reason == WAITING_FOR_OLD:
-        return PREDECESSOR_RETRY
-    return timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
-
-
-def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
-    """The actions that create the missing pods, and before the first pods the objects that these need."""
-    seen = draft.seen
-    if attempt.running_time is not None or not seen.absent or seen.unwitnessed:
-        return ()
-    if draft.problem is not None:
-        draft.blocked = (draft.problem.reason, draft.problem.message)
-        return ()
-    if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
-        return ()
-    if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
-        # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
-        return ()
-    bodies = config_maps(draft.job, attempt.number, draft.granted, draft.resolved)
-    before = () if seen.live else draft.runtime.surroundings(draft.job, bodies)
-    return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))
-
-
-def _pools(draft: Draft) -> dict[int, str]:
-    """By slice: the node pool that its pods are pinned to, or "" where the scheduler chooses."""
-    if not draft.hardware.own_pool:
-        return {}
-    doubtful = any(ending_of(before).scheduler_chooses for before in draft.status.attempts[1:2])
-    workers = ((place, pod) for place, pod in draft.seen.live.items() if not place.is_head)
-    settled = {place.slice: pod.metadata.labels.node_pool for place, pod in workers}
-    open_slices = sorted({place.slice for place in draft.seen.absent if not place.is_head} - settled.keys())
-    # An unpinned slice avoids the pools that another process chose, and may be waiting for the pool chosen here.
-    waited_for = not draft.seen.begun_by_this_process and "" in settled.values()
-    if doubtful or waited_for or draft.resolved.schedule_seconds < MIN_SCHEDULE_SECONDS_FOR_PINNING:
-        return settled | dict.fromkeys(open_slices, "")
-    factory, snapshot = PodFactory(draft.job, draft.snapshot.settings), draft.snapshot
-    if not factory.pool_hosts or draft.attempt is None:
-        return settled
-    number = draft.attempt.number
-    return settled | choose(snapshot.pools, snapshot.nodes, number, open_slices, factory.pool_hosts, factory.suits)

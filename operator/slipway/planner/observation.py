@@ -25,11 +25,23 @@ _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """Places that restart together, and the number of their attempt. Every job is one unit."""
+
+    attempt: int
+    places: frozenset[Place]
+
+    def owns(self, pod: Pod) -> bool:
+        """Whether a pod is of this attempt of the unit."""
+        return pod.attempt == self.attempt and pod.place in self.places
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """The pods of the current attempt by state, and all others."""
 
-    wanted: frozenset[Place]
-    """Every place of the job, with that of the Ray head."""
+    unit: Unit
+    """What the attempt is of: every place of the job, with that of the Ray head."""
     live: dict[Place, Pod] = field(default_factory=dict)
     """Pods of the current attempt that the API has."""
     succeeded: frozenset[Place] = frozenset()
@@ -48,6 +60,11 @@ class Observation:
     """Places whose worker runs, or has run."""
     begun_by_this_process: bool = True
     """Whether this process began the attempt, or this very decision begins it."""
+
+    @property
+    def wanted(self) -> frozenset[Place]:
+        """The places at which the attempt has pods."""
+        return self.unit.places
 
     @property
     def absent(self) -> frozenset[Place]:
@@ -82,10 +99,11 @@ def observe(
     snapshot: Snapshot, attempt: Attempt | None, asked: Effective, slices: int, done: Iterable[Place], now: datetime
 ) -> Observation:
     """Sort the pods of a snapshot; `done` are the hosts that have succeeded according to the status."""
-    wanted = asked.runtime.places(slices, asked.resolved.hosts)
+    number = attempt.number if attempt else -1
+    unit = Unit(number, asked.runtime.places(slices, asked.resolved.hosts))
+    wanted = unit.places
     ended = attempt.end_time if attempt else None
     judging = _Judging(snapshot, asked, attempt, now, set(done))
-    number = attempt.number if attempt else -1
     live: dict[Place, Pod] = {}
     stale_attempt_pods: list[Pod] = []
     foreign: list[Pod] = []
@@ -98,7 +116,7 @@ def observe(
         if pod.is_copy:
             copies.append(pod)
             continue
-        if pod.attempt != number or place not in wanted:
+        if not unit.owns(pod):
             stale_attempt_pods.append(pod)
             continue
         live[place] = pod
@@ -114,7 +132,7 @@ def observe(
         judging.evidence += [_untraced(snapshot, attempt, place, now, place in missing) for place in sorted(untraced)]
     succeeded = wanted & judging.succeeded
     return Observation(
-        wanted=wanted,
+        unit=unit,
         live=live,
         succeeded=succeeded,
         may_run=tuple(

@@ -8,10 +8,8 @@ import asyncio
 import gc
 import logging
 from collections.abc import Collection, Coroutine, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final
-
-import msgspec
 
 from slipway.api import names
 from slipway.cluster import paths
@@ -23,13 +21,13 @@ from slipway.cluster.events import EventRecorder
 from slipway.cluster.lease import Lease, LostLeadership
 from slipway.cluster.store import Key, key_of
 from slipway.cluster.watch import Applied, Event, InitDone, Watcher
-from slipway.cluster.wire import JsonObject
 from slipway.cluster.workqueue import WorkQueue
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.plan import plan
 from slipway.shell import health
 from slipway.shell.clock import Clock
+from slipway.shell.job_lists import JobLists
 from slipway.shell.policy import backoff
 from slipway.shell.recorder import Recorder
 from slipway.shell.settings import OperatorSettings
@@ -44,29 +42,12 @@ CALM_SECONDS_PER_POD: Final = 100e-6
 A decision looks at every pod, so one for each of the thousands that start would cost with the square of their number;
 this keeps it to about a tenth of the time. The last one to start, or to go, waits for nobody.
 """
-RESYNC_SECONDS: Final = 600.0
-_RESYNC_RETRY_SECONDS: Final = 60.0
-BEHIND_SECONDS: Final = 5.0
-"""What kopf's watch brings within this time need not be fetched."""
 FORBIDDEN_SECONDS: Final = (15.0, 300.0)
 """The first and the longest pause before nodes are listed again that may not be listed."""
-_RELIST_SECONDS: Final = (0.5, 30.0)
-"""The first and the longest pause before SliceJobs are listed again that could not be listed."""
 
 
 class EngineFailed(Exception):
     """The engine cannot do its work; the message says what is missing."""
-
-
-class _JobMeta(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str
-    uid: str
-    resource_version: str
-
-
-class _JobName(msgspec.Struct):
-    metadata: _JobMeta
 
 
 class Engine:
@@ -83,6 +64,9 @@ class Engine:
         self._recorder = recorder
         self._decisions = Recorder(settings.record)
         self._applier = Applier(api, self.cache, recorder, now=clock.now)
+        self._job_lists = JobLists(
+            api, self.cache, self._namespaces, seen=lambda body: self.observe(None, body), gone=self._gone
+        )
         has_uid = names.LABEL_JOB_UID
         self._pod_watchers = {
             one: Watcher(api, paths.pods(one), Pod, label_selector=has_uid) for one in self._namespaces
@@ -249,24 +233,13 @@ class Engine:
         await self._lease.keep()
 
     async def _list_jobs(self) -> None:
-        """Read every SliceJob once the Lease is held.
-
-        The last leader may have begun an attempt that kopf's watch does not show yet, and a decision on the status
-        before it would delete the pods of that attempt.
-        """
         await self._acquired.wait()
-        pause, longest = _RELIST_SECONDS
-        while True:
-            try:
-                for namespace in self._namespaces:
-                    for body in (await self._api.list(paths.jobs(namespace), JsonObject)).items:
-                        self.observe(None, body)
-            except SlipwayClusterError as error:
-                log.warning("SliceJobs could not be listed, so no job is looked at yet: %s", error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, longest)
-            else:
-                return self._synced("jobs")
+        await self._job_lists.read_all()
+        self._synced("jobs")
+
+    async def _resync(self) -> None:
+        await self._ready.wait()
+        await self._job_lists.compare()
 
     async def _work(self) -> None:
         await self._ready.wait()
@@ -325,35 +298,6 @@ class Engine:
             await self._applier.remover.delete_orphans(key, uid)
             uids.discard(uid)
         self._orphans.pop(key, None)
-
-    async def _resync(self) -> None:
-        """Once leading, and now and then, list the jobs: kopf's watch may have missed changes and deletions."""
-        await self._ready.wait()
-        while True:
-            wait = RESYNC_SECONDS
-            try:
-                for namespace in self._namespaces:
-                    await self._resync_namespace(namespace)
-            except SlipwayClusterError as error:
-                log.warning("SliceJobs could not be listed: %s", error)
-                wait = _RESYNC_RETRY_SECONDS
-            await asyncio.sleep(wait)
-
-    async def _resync_namespace(self, namespace: str) -> None:
-        jobs, owners = self.cache.jobs, self.cache.pods.owners()
-        listing = await self._api.list(paths.jobs(namespace), _JobName)
-        found = (one.metadata for one in listing.items)
-        listed = {(one.namespace, one.name): (one.uid, one.resource_version) for one in found}
-        there = {(key, uid) for key, (uid, _) in listed.items()}
-        gone = set(jobs.missing(listed, listing.resource_version, namespace))
-        gone |= {(key, uid) for key, uid in owners - there if uid and namespace in ("", key[0])}
-        for key, uid in gone:
-            self._gone(key, uid)
-        if jobs.newer(listed):
-            await asyncio.sleep(BEHIND_SECONDS)
-        for key in jobs.newer(listed):
-            with suppress(NotFound):
-                self.observe(None, await self._api.get(paths.job(*key), JsonObject))
 
 
 async def _cancelled(*tasks: "asyncio.Task[None]") -> None:

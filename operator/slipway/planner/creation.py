@@ -1,0 +1,78 @@
+"""What an active attempt lacks, and in which order it is created: objects, pods, Services."""
+
+from datetime import timedelta
+from typing import Final
+
+from slipway.api.status import Attempt
+from slipway.planner.actions import Action, CreatePods, CreateServices
+from slipway.planner.draft import Draft
+from slipway.planner.endings import ending_of
+from slipway.planner.freshness import Step
+from slipway.planner.node_pools import choose
+from slipway.planner.pods import PodFactory, config_maps
+from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
+
+MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
+"""Seconds. With a shorter timeouts.scheduleSeconds the job would time out before it tries another node pool."""
+PREDECESSOR_RETRY: Final = timedelta(seconds=1)
+
+
+def create(draft: Draft) -> None:
+    """Create what the active attempt lacks: its pods, and the Services that give them their names."""
+    attempt, refused = draft.active, draft.snapshot.rejection
+    if attempt is None:
+        return
+    if refused is not None and draft.now < (again := refused.at + _pause(draft, refused)):
+        draft.wake(again)
+        return
+    pods = _missing_pods(draft, attempt)
+    if not pods and not draft.seen.live:
+        return
+    if draft.snapshot.served != attempt.number and (refused is not None or not pods):
+        # After a rejection the Services come first: if the name of one is taken, no pod must be created.
+        draft.act(CreateServices(attempt.number, draft.runtime.services(draft.job)))
+    draft.act(*pods)
+
+
+def _pause(draft: Draft, refused: Rejection) -> timedelta:
+    """How long to wait before creating again what was rejected. Orphans of an earlier job are garbage-collected."""
+    if refused.reason == WAITING_FOR_OLD:
+        return PREDECESSOR_RETRY
+    return timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
+
+
+def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
+    """The actions that create the missing pods, and before the first pods the objects that these need."""
+    seen = draft.seen
+    if attempt.running_time is not None or not seen.absent or seen.unwitnessed:
+        return ()
+    if draft.problem is not None:
+        draft.blocked = (draft.problem.reason, draft.problem.message)
+        return ()
+    if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
+        return ()
+    if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
+        # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
+        return ()
+    bodies = config_maps(draft.job, attempt.number, draft.granted, draft.resolved)
+    before = () if seen.live else draft.runtime.surroundings(draft.job, bodies)
+    return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))
+
+
+def _pools(draft: Draft) -> dict[int, str]:
+    """By slice: the node pool that its pods are pinned to, or "" where the scheduler chooses."""
+    if not draft.hardware.own_pool:
+        return {}
+    doubtful = any(ending_of(before).scheduler_chooses for before in draft.status.attempts[1:2])
+    workers = ((place, pod) for place, pod in draft.seen.live.items() if not place.is_head)
+    settled = {place.slice: pod.metadata.labels.node_pool for place, pod in workers}
+    open_slices = sorted({place.slice for place in draft.seen.absent if not place.is_head} - settled.keys())
+    # An unpinned slice avoids the pools that another process chose, and may be waiting for the pool chosen here.
+    waited_for = not draft.seen.begun_by_this_process and "" in settled.values()
+    if doubtful or waited_for or draft.resolved.schedule_seconds < MIN_SCHEDULE_SECONDS_FOR_PINNING:
+        return settled | dict.fromkeys(open_slices, "")
+    factory, snapshot = PodFactory(draft.job, draft.snapshot.settings), draft.snapshot
+    if not factory.pool_hosts or draft.attempt is None:
+        return settled
+    number = draft.attempt.number
+    return settled | choose(snapshot.pools, snapshot.nodes, number, open_slices, factory.pool_hosts, factory.suits)
