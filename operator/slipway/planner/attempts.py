@@ -259,9 +259,11 @@ def begin_when_possible(draft: Draft) -> None:
         return
     if draft.attempt is not None and not _is_seen_whole(draft):
         return
-    not_before = budgets.next_try(draft.status, draft.spec)
+    not_before = budgets.next_try(draft.status, draft.spec, contested=bool(draft.snapshot.rivals))
     if not_before is not None and draft.now < not_before:
-        draft.wake(not_before)
+        # By then the older job may wait no longer.
+        again = draft.now + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
+        draft.wake(min(not_before, again) if draft.snapshot.rivals else not_before)
         reason = CAPACITY_RELEASED.reason if ending_of(draft.attempt) is CAPACITY_RELEASED else BACKOFF
         draft.blocked = (reason, f"the next attempt begins at {rfc3339(not_before)}")
         return

@@ -21,6 +21,9 @@ Without a delay, a controller that deletes new pods at once would cost an attemp
 PAUSE_SECONDS: Final = 10
 """Seconds after an uncharged end. No budget limits such attempts, so a delay has to."""
 
+LONGEST_HOLD: Final = 6
+"""How often the time is doubled for which a job holds what it cannot use, and stands back, each time it is in vain."""
+
 _NAMES: Final = {
     Cause.FAILURE: "failed",
     Cause.PREEMPTION: "preempted",
@@ -91,13 +94,26 @@ def _spent(name: str, limit: int, status: SliceJobStatus, causes: tuple[Cause, .
     return f"retries.{name} {limit} used up by {plural} {named}{earlier}"
 
 
-def next_try(status: SliceJobStatus, spec: SliceJobSpec) -> datetime | None:
-    """When the next attempt may begin; None when there is no delay."""
+def next_try(status: SliceJobStatus, spec: SliceJobSpec, *, contested: bool = False) -> datetime | None:
+    """When the next attempt may begin; None when there is no delay.
+
+    While an older job waits for the same (`contested`), a job that released its nodes stands back as long as it held
+    them. Otherwise a third job, which stands by with its pods, would take them each time instead of the older one.
+    """
     last = status.attempts[0] if status.attempts else None
     if last is None or last.end_time is None:
         return None
     seconds = _delay(last, tries(status.attempts), spec)
+    if contested and ending_of(last).delay is Delay.CAPACITY:
+        seconds = max(seconds, spec.retries.capacity_retry_seconds << releases(status))
     return last.end_time + timedelta(seconds=seconds) if seconds else None
+
+
+def releases(status: SliceJobStatus) -> int:
+    """How often the job has released what it held since its last attempt that ran, or since its beginning."""
+    ran = next((one.number for one in tries(status.attempts[1:])), -1)
+    released = (status.attempt or 0) - ran
+    return min(released if status.attempt_ended else released - 1, LONGEST_HOLD)
 
 
 def _delay(last: Attempt, recent: list[Attempt], spec: SliceJobSpec) -> int:

@@ -8,11 +8,11 @@ from typing import Final
 
 from slipway.api.places import HEAD
 from slipway.api.status import Attempt, ConditionType, Phase, Result, SliceCounts
-from slipway.planner import attempts
+from slipway.planner import attempts, budgets
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.attempts import end_uncharged, finish
 from slipway.planner.draft import Draft
-from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT, tries
+from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT
 from slipway.planner.nodes import Node
 from slipway.planner.observation import UNSCHEDULABLE, waiting_for
 from slipway.planner.pods import PodFactory
@@ -21,8 +21,6 @@ from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job
 GATED: Final = "SchedulingGated"
 NODES: Final = "nodes"
 QUOTA: Final = "quota"
-LONGEST_HOLD: Final = 6
-"""How often the time is doubled for which a job holds what it cannot use, each time that it gave it up in vain."""
 SCHEDULER_SETTLES: Final = timedelta(seconds=10)
 """Within this time the scheduler has observed the pods and Nodes that Slipway has observed."""
 
@@ -84,7 +82,7 @@ def wait(draft: Draft) -> None:
         if draft.reached(_last_progress(draft, attempt) + every):
             _take(draft, fewer)
         return
-    held_until = _last_progress(draft, attempt) + every * 2 ** _given_up(draft)
+    held_until = _last_progress(draft, attempt) + every * 2 ** budgets.releases(draft.status)
     if draft.now < held_until:
         draft.wake(held_until)
     elif _stuck(draft) and draft.reached(held_until):
@@ -101,13 +99,6 @@ def _count_looks(draft: Draft, every: timedelta) -> None:
     if looks > 0:
         draft.update(capacity_look_time=counted, capacity_waits=draft.status.capacity_waits + looks)
     draft.wake(counted + every)
-
-
-def _given_up(draft: Draft) -> int:
-    """How often the job has released what it held since its last attempt that ran, or since its beginning."""
-    ran = tries(draft.status.attempts[1:])
-    numbers = (draft.status.attempt or 0) - (ran[0].number if ran else -1) - 1
-    return min(numbers, LONGEST_HOLD)
 
 
 def _last_progress(draft: Draft, attempt: Attempt) -> datetime:

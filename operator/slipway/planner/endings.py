@@ -20,7 +20,7 @@ class Delay(Enum):
     STARTED = "no delay if every host had run"
     REPAIR = "delay 10 s to 300 s"
     PAUSE = "delay 10 s"
-    CAPACITY = "delay twice `retries.capacityRetrySeconds`"
+    CAPACITY = "delay twice `retries.capacityRetrySeconds`, doubled each time while an older job waits"
 
 
 @dataclass(frozen=True, slots=True)
