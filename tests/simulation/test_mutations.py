@@ -1,6 +1,5 @@
 """The simulation can fail: each of these rules, broken on purpose, is caught."""
 
-import asyncio
 import math
 from collections.abc import Callable, Iterable
 from copy import copy
@@ -26,8 +25,6 @@ from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job, LostNode, Snapshot
 from slipway.shell import engine
 from slipway.shell.clock import Clock
-from tests.simulation import plot
-from tests.simulation.connection import ModelConnection, Weather
 from tests.simulation.faults import Faults
 from tests.simulation.grounds import (
     CLOCKS,
@@ -40,7 +37,6 @@ from tests.simulation.grounds import (
     VERSIONS,
 )
 from tests.simulation.process import ModelLease
-from tests.simulation.requests import refuse
 from tests.simulation.run import run_seed, run_some
 
 Breakage = Callable[[pytest.MonkeyPatch], None]
@@ -241,11 +237,6 @@ def a_deleted_node_is_a_dead_machine(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fencing, "_grace_over", lambda *_: True)
 
 
-def only_dates_say_who_deleted_a_pod(patch: pytest.MonkeyPatch) -> None:
-    """A deletion a moment before the attempt's end counts as Slipway's own."""
-    patch.setattr(cache, "_deleted", lambda *_: None)
-
-
 def a_second_run_is_as_good_as_the_first(patch: pytest.MonkeyPatch) -> None:
     """That a kubelet started a pod anew says nothing about its machine."""
     patch.setattr(Facts, "ran_twice", False)
@@ -291,18 +282,6 @@ def the_status_holds_two_attempts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(history, "PAGE_SIZE", 2)
 
 
-def people_delete_pods(patch: pytest.MonkeyPatch) -> None:
-    """Nothing else goes wrong, but watches are cut for some seconds, so that lists show that pods are gone."""
-
-    async def cut(self: ModelConnection, path: str) -> Exception:
-        await asyncio.sleep(self.line.rng.uniform(0.0, 5.0))
-        return refuse(410, "Expired", "too old resource version")
-
-    patch.setattr(Faults, "kinds", lambda self: {"delete": (1.0, lambda: self._to_pod(self.delete))})
-    patch.setattr(plot, "_weather", lambda rng: Weather(lag=1.0, cut=0.3))
-    patch.setattr(ModelConnection, "_cut", cut)
-
-
 def people_delete_nodes(patch: pytest.MonkeyPatch) -> None:
     """Nothing else goes wrong, and the machines live."""
     patch.setattr(Faults, "kinds", lambda self: {"unregister": (1.0, lambda: self._to_machine(self.unregister))})
@@ -338,7 +317,6 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (an_unanswered_create_is_forgotten, 8206480, ()),
     (a_lost_node_has_no_past, 8207900, ()),
     (a_deleted_node_is_a_dead_machine, 1, ()),
-    (only_dates_say_who_deleted_a_pod, 1, ()),
     (a_second_run_is_as_good_as_the_first, 1300, ()),
     (unknown_words_are_no_words, 1, (VERSIONS,)),
     (unknown_words_are_no_words, 1, (STRANGERS,)),
@@ -353,7 +331,6 @@ The rarer ones take thousands of histories to meet.
 PROVOKED_BY: dict[Breakage, Breakage] = {
     a_watch_makes_nodes_lost: machines_are_replaced_at_once,
     a_deleted_node_is_a_dead_machine: people_delete_nodes,
-    only_dates_say_who_deleted_a_pod: people_delete_pods,
     the_status_drops_attempts_first: the_status_holds_two_attempts,
     pages_are_begun_anew: the_status_holds_two_attempts,
 }
