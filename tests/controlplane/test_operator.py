@@ -33,6 +33,7 @@ def test_a_job_runs_and_succeeds(jobs: Jobs) -> None:
     finish(jobs)
     jobs.until("Succeeded")
     jobs.kubectl("wait", "sj/train", "--for=condition=Complete", "--timeout=5s")
+    jobs.kubectl("wait", "sj/train", "--for=condition=Finished", "--timeout=5s")
     assert sorted(jobs.events()) == ["Running", "Starting", "Succeeded"]
 
 

@@ -1,13 +1,15 @@
 """The phases change as the diagram in docs/status.md says, and every arrow of it happens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from random import Random
+
+import pytest
 
 from docs.generate import CHANGES
 from slipway.api.places import worker
-from slipway.api.status import Phase
+from slipway.api.status import FINAL_PHASES, Phase
 from slipway.planner.capacity import GATED
 from slipway.planner.observation import UNSCHEDULABLE
 from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Rejection
@@ -57,10 +59,10 @@ BEFORE: dict[str, Callable[[World], None]] = {
 """What can happen to a job that has no pods yet, and to every other."""
 
 
-def history(random: Random) -> set[Arrow]:
-    """The changes of phase in one random history."""
+def history(random: Random) -> Iterator[tuple[Phase | None, World]]:
+    """A random history: after each decision, the phase before it and the world."""
     limits = {"maxFailures": random.randint(1, 4), "maxPreemptions": random.randint(1, 4)}
-    world, seen = World(hosts=2, retries=limits, activeDeadlineSeconds=random.choice((300, 10_000))), set[Arrow]()
+    world = World(hosts=2, retries=limits, activeDeadlineSeconds=random.choice((300, 10_000)))
     for _ in range(STEPS):
         before = world.status.phase
         if world.status.attempt is None or random.random() < 0.4:
@@ -69,14 +71,13 @@ def history(random: Random) -> set[Arrow]:
         else:
             happen(world, random.choice(HAPPENINGS), random.randint(0, 1))
         world.step(random.choice((0, 1, 5, 30, 90)))
-        if world.status.phase is not before:
-            seen.add((before, world.status.phase))
-    return seen
+        yield before, world
 
 
 @cache
 def seen() -> set[Arrow]:
-    return set[Arrow]().union(*(history(Random(seed)) for seed in range(HISTORIES)))
+    steps = chain.from_iterable(history(Random(seed)) for seed in range(HISTORIES))
+    return {(before, world.status.phase) for before, world in steps if world.status.phase is not before}
 
 
 def test_every_change_of_phase_is_documented() -> None:
@@ -87,3 +88,14 @@ def test_every_change_of_phase_is_documented() -> None:
 def test_every_documented_change_happens() -> None:
     never = [change for change in CHANGES if not seen() & set(product(change.before.phases, change.after.phases))]
     assert never == []
+
+
+@pytest.mark.row("F-77")
+def test_one_condition_becomes_true_however_a_job_ends() -> None:
+    ends = set()
+    for _, world in chain.from_iterable(history(Random(seed)) for seed in range(100)):
+        phase, finished = world.status.phase, world.condition("Finished")
+        if phase is not None and finished is not None:
+            assert (finished.status, finished.reason) == (("True", phase) if phase.final else ("False", "NotFinished"))
+            ends |= {phase} if phase.final else set()
+    assert ends == FINAL_PHASES

@@ -108,6 +108,7 @@ class ConditionType(StrEnum):
     CAPACITY_AVAILABLE = "CapacityAvailable"
     RUNNING = "Running"
     READY = "Ready"
+    FINISHED = "Finished"
     COMPLETE = "Complete"
     FAILED = "Failed"
     SUSPENDED = "Suspended"

@@ -101,6 +101,7 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
         _accepted(draft),
         _capacity(draft, phase, reason, message),
         (ConditionType.RUNNING, phase is Phase.RUNNING, reason, message),
+        _finished(phase, message),
         (ConditionType.COMPLETE, phase is Phase.SUCCEEDED, reason, message if phase.final else ""),
         (ConditionType.FAILED, failed, reason if failed else "NotFailed", message if failed else ""),
         _suspended(phase, fence_open),
@@ -112,6 +113,11 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
     if late or _had(draft.snapshot.job.status, ConditionType.CLEANUP_PENDING):
         found.append((ConditionType.CLEANUP_PENDING, bool(late), "PodsDoNotGo" if late else "Clean", late))
     return _dated(found, draft.snapshot.job.status, draft.now, draft.job.generation)
+
+
+def _finished(phase: Phase, message: str) -> tuple[ConditionType, bool, str, str]:
+    """The one condition that becomes True however the job ends."""
+    return ConditionType.FINISHED, phase.final, phase.value if phase.final else "NotFinished", message * phase.final
 
 
 def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
@@ -191,6 +197,7 @@ def refuse(job: Job, reason: str, message: str, now: datetime) -> SliceJobStatus
     found = [
         (ConditionType.ACCEPTED, False, reason, message),
         (ConditionType.RUNNING, False, why, words),
+        _finished(phase, words),
         (ConditionType.COMPLETE, False, why, ""),
         (ConditionType.FAILED, phase is not Phase.SUSPENDED, why, words),
         (ConditionType.STALLED, phase is not Phase.SUSPENDED, why, words),
