@@ -64,10 +64,23 @@ def test_two_jobs_do_not_choose_the_same(cache: Cache) -> None:
 
 def test_what_was_doubted_comes_last_until_it_served_well(cache: Cache) -> None:
     assert chosen(cache, 0, 1) == ["a", "b"]
-    cache.claims.release(JOB, doubted=True)
+    cache.claims.end(JOB, 0, doubted=True)
     assert chosen(cache, 0, 1, attempt=1) == ["c", "a"]
-    cache.claims.release(JOB)
+    cache.claims.end(JOB, 1, doubted=False)
     assert chosen(cache, 0, 1, 2, attempt=2) == ["a", "c", "b"]
+
+
+def test_a_claim_of_an_attempt_that_never_began_says_nothing_of_its_pools(cache: Cache) -> None:
+    """The write of its status met a conflict, so what the status says is of the attempt before."""
+    assert chosen(cache, 0, attempt=1) == ["a"]
+    cache.claims.end(JOB, 0, doubted=True)
+    assert chosen(cache, 0, job=OTHER) == ["a"]
+
+
+def test_a_pool_that_a_slice_is_not_created_in_after_all_is_free_again(cache: Cache) -> None:
+    assert chosen(cache, 0) == ["a"]
+    cache.claims.take(JOB, "uid-train", 0, {0: ""})
+    assert chosen(cache, 0, job=OTHER) == ["a"]
 
 
 ENDS: list[tuple[str, dict[str, Any], list[str]]] = [

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipway.api.status import Attempt, Cause, SliceJobStatus, rfc3339
+from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus, rfc3339
 from slipway.planner.actions import CreatePods
 from slipway.planner.budgets import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, next_try, verdict
 
@@ -104,6 +104,29 @@ def test_the_preemption_limit_is_looked_at_before_the_failure_limit(
         limit = limits["maxPreemptions" if end == LIMITS["preemptions"][2] else "maxFailures"]
         assert f" {limit} used up by attempts" in found[1].message
         assert found[1].message.endswith("last cause: host 0 of slice 0 exited with code 1")
+
+
+STARTS: dict[str, tuple[list[str], dict[str, int], bool]] = {
+    "three in a row": (["CannotStart"] * 3, {}, True),
+    "two in a row": (["CannotStart"] * 2, {}, False),
+    "a failure between": (["CannotStart", "CannotStart", "ExitCode", "CannotStart"], {}, False),
+    "a wait between": (["CannotStart", "CannotStart", "CapacityReleased", "CannotStart"], {}, True),
+    "another limit": (["CannotStart"], {"maxStartFailures": 1}, True),
+}
+
+
+@pytest.mark.parametrize(("reasons", "limits", "over"), STARTS.values(), ids=STARTS)
+def test_a_command_that_never_starts_ends_the_job(reasons: list[str], limits: dict[str, int], over: bool) -> None:
+    attempts = tuple(
+        Attempt(number=number, start_time=START, end_time=START, reason=reason, cause=Cause.FAILURE, message="no entry")
+        for number, reason in reversed(list(enumerate(reasons)))
+    )
+    found = verdict(SliceJobStatus(attempts=attempts, failures=len(reasons)), spec(retries=limits))
+    assert (found is not None) is over
+    if found is not None:
+        assert (found[0], found[1].reason) == (Phase.FAILED, "StartFailureLimitExceeded")
+        assert "retries.maxStartFailures" in found[1].message
+        assert found[1].message.endswith("last cause: no entry")
 
 
 def test_a_repair_of_ten_minutes_is_outlasted() -> None:

@@ -294,6 +294,25 @@ def test_a_job_that_released_its_nodes_in_vain_holds_them_longer_each_time(conte
     assert (held, stood_back) == ([60, 120, 240], [120, 240, 480] if contested else [120, 120, 120])
 
 
+def test_a_job_stands_back_only_for_an_older_one_that_can_run() -> None:
+    world = waiting(placed=1, slices=2)
+    world.rivals = (older(world),)
+    world.step(seconds=61)
+    world.obey()
+    world.rivals = (older(world, accelerator={"type": "v5p-16"}, hosts=None, slices=100),)
+    world.step(seconds=121)
+    assert world.status.attempt == 1
+
+
+def test_who_stands_back_does_not_outwait_its_time_limit() -> None:
+    world = waiting(placed=1, slices=2, timeouts={"scheduleSeconds": 100})
+    world.rivals = (older(world),)
+    world.step(seconds=61)
+    world.obey()
+    world.step(seconds=40)
+    assert world.status.phase is Phase.FAILED or world.status.attempt == 1
+
+
 def test_a_job_keeps_what_it_holds_while_no_older_one_waits() -> None:
     world = waiting(placed=1, slices=2)
     for _ in range(5):

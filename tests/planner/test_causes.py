@@ -79,6 +79,7 @@ def lost_track(world: World) -> None:
 
 IMPENDING = "cloud.google.com/impending-node-termination"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+NO_COMMAND = 'OCI runtime create failed: exec: "trian.py": executable file not found in $PATH: unknown'
 VFIO = "RuntimeError: open(/dev/vfio/0): Device or resource busy"
 TPU = {"accelerator": {"type": "v5litepod-1"}, "hosts": None}
 
@@ -189,6 +190,12 @@ CASES = [
             ("ignore", "IgnoredExitCode", Cause.UNCHARGED),
         )
     ],
+    case(
+        "a command that is not in the image",
+        lambda w: victim(w).exits(128, reason="StartError", message=NO_COMMAND),
+        "CannotStart",
+        Cause.FAILURE,
+    ),
     case("13 program exits 1", lambda w: victim(w).exits(1), "ExitCode", Cause.FAILURE),
     case("13 program is killed by a signal", lambda w: victim(w).exits(139), "ExitCode", Cause.FAILURE),
     case(

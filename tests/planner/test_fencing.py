@@ -6,7 +6,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from slipway.api.places import HEAD
 from slipway.planner.actions import CreatePods, DeletePods, ForceDeletePod, Refresh
+from slipway.planner.objects import Pod, PodLabels, PodMetadata
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import KubeletLease, LostNode
 
@@ -143,6 +145,14 @@ def test_a_copy_that_runs_the_program_of_an_ended_attempt_keeps_the_next_one_wai
     assert not actions_of(world.step(seconds=10), CreatePods)
     world.foreign = ()
     assert actions_of(world.step(), CreatePods)
+
+
+def test_a_head_whose_role_label_was_edited_is_not_found_by_its_selector() -> None:
+    labels = PodLabels("train", "uid", "0", role="boss")
+    assert Pod(PodMetadata("train-0-head", "ml", "uid", labels=labels)).is_mislabelled
+    labels = PodLabels("train", "uid", "0", role="head")
+    assert not Pod(PodMetadata("train-0-head", "ml", "uid", labels=labels)).is_mislabelled
+    assert Pod(PodMetadata("train-debug", "ml", "uid", labels=labels)).place == HEAD
 
 
 def test_a_pod_whose_labels_were_edited_still_is_what_its_name_says() -> None:

@@ -44,6 +44,14 @@ def test_values_of_the_environment_and_tokens_are_left_out(tmp_path: Path) -> No
     assert "PASSPHRASE" in line
 
 
+def test_a_secret_that_is_also_a_value_of_another_field_keeps_nobody_from_recording(tmp_path: Path) -> None:
+    seen = snapshot(env=[{"name": "A_PASSWORD", "value": "16Gi"}], shmSize="16Gi")
+    plan(seen, START)
+    job = kept(seen, tmp_path).snapshot.job
+    assert job.spec is None
+    assert job.problem.startswith("cannot be recorded without its secrets")
+
+
 def test_a_spec_without_its_secrets_still_counts_as_the_accepted_one(tmp_path: Path) -> None:
     seen = snapshot(env=[{"name": "PASSPHRASE", "value": SECRETS[0]}])
     job = kept(seen, tmp_path).snapshot.job

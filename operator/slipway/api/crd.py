@@ -22,18 +22,13 @@ _DROPPED: Final = ("title", "const", "discriminator", "$defs", "propertyNames")
 
 PRINTER_COLUMNS: Final = (
     {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+    {"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Running')].reason"},
+    {"name": "Accelerator", "type": "string", "jsonPath": ".status.resolved.type"},
     {"name": "Slices", "type": "string", "jsonPath": ".status.readySlices", "description": "Ready / requested"},
     {"name": "Attempt", "type": "integer", "jsonPath": ".status.attempt"},
     {"name": "Failures", "type": "integer", "jsonPath": ".status.failures"},
     {"name": "Preemptions", "type": "integer", "jsonPath": ".status.preemptions"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-    {
-        "name": "Reason",
-        "type": "string",
-        "jsonPath": ".status.conditions[?(@.type=='Running')].reason",
-        "priority": 1,
-    },
-    {"name": "Accelerator", "type": "string", "jsonPath": ".status.resolved.type", "priority": 1},
 )
 
 

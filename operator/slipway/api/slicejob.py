@@ -128,6 +128,8 @@ class Retries(Model):
     """Number of failed attempts that ends the job. Default 10. 0 means 1."""
     max_preemptions: int = Field(default=1000000, ge=0, le=1000000000)
     """Number of attempts lost to preemption or infrastructure that ends the job. Default 1000000. 0 means 1."""
+    max_start_failures: int = Field(default=3, ge=1, le=20)
+    """Number of attempts in a row with a command that cannot be started that ends the job. Default 3."""
     capacity_retry_seconds: int = Field(default=60, ge=1, le=86400)
     """Seconds between two checks for missing capacity. Default 60."""
     backoff: Backoff = Backoff()

@@ -127,6 +127,7 @@ class Applier:
                 if wait is not None:
                     again.append(wait)
         except NameTaken as taken:
+            self._cache.claims.release(_key(job))
             self._reject(current, taken.reason, str(taken))
             return NOW
         except _PlanInterrupted:

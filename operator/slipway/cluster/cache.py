@@ -188,7 +188,7 @@ class Cache:
     def tidy(self, job: Job) -> None:
         """Release what the job holds no longer."""
         if claim_over(job.status):
-            self.claims.release((job.namespace, job.name), doubted=doubts(job.status))
+            self.claims.end((job.namespace, job.name), job.status.attempt, doubted=doubts(job.status))
 
     def forget(self, key: Key) -> None:
         """Forget a job that is gone; its pods stay until the watch shows their end."""

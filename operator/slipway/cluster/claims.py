@@ -32,14 +32,27 @@ class Claims:
         if claim is None or claim.attempt != attempt:
             self.release(key)
             claim = Claim(uid, attempt, {})
-        self._claims[key] = Claim(uid, attempt, {**claim.pools, **pools})
-        self._claimed.update(filter(None, pools.values()))
+        self._claimed.difference_update(claim.pools.values())
+        self._claims[key] = claim = Claim(uid, attempt, {**claim.pools, **pools})
+        self._claimed.update(filter(None, claim.pools.values()))
 
-    def release(self, key: Key, *, doubted: bool = False) -> None:
-        """The job's attempt has ended, or the job is gone; pools that are doubted are chosen last from then on."""
+    def release(self, key: Key) -> Claim | None:
+        """Drop the claim of a job and return it."""
         claim = self._claims.pop(key, None)
-        for pool in filter(None, claim.pools.values() if claim is not None else ()):
-            self._claimed.discard(pool)
+        if claim is not None:
+            self._claimed.difference_update(claim.pools.values())
+        return claim
+
+    def end(self, key: Key, attempt: int | None, *, doubted: bool) -> None:
+        """Drop the claim of a job because its attempt has ended.
+
+        Pools that are doubted are chosen last from then on, until one serves well. A claim for an attempt that never
+        began says nothing of its pools.
+        """
+        claim = self.release(key)
+        if claim is None or claim.attempt != attempt:
+            return
+        for pool in filter(None, claim.pools.values()):
             self._doubted.pop(pool, None)
             if doubted:
                 self._doubted[pool] = None

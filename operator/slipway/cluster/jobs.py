@@ -12,8 +12,8 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import UNSEEN, ConditionType, SliceJobStatus
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key, Owner, owner_of
-from slipway.planner.capacity import QUOTA, waits_for
 from slipway.planner.objects import Pod
+from slipway.planner.rivals import QUOTA, gives_way, waits_for
 from slipway.planner.snapshot import Job
 
 NEVER_WRITTEN: Final = {"observedGeneration": UNSEEN}
@@ -84,7 +84,7 @@ class JobStore(Reflector[Job, Key]):
 
     def rivals(self, job: Job) -> tuple[Job, ...]:
         """The oldest jobs that wait for such nodes, or for the same quota, and are older than one that waits too."""
-        if not waits_for(job):
+        if not gives_way(job):
             return ()
         waiting = (other for what in _contested(job) for other in self._waiting.get(what, {}).values())
         return tuple(nsmallest(MOST_RIVALS, (other for other in waiting if _age(other) < _age(job)), key=_age))

@@ -87,20 +87,27 @@ class PodDeleter:
         if len(requests) > 1 and staying:
             await self._delete_first(min(staying, key=lambda pod: pod.place), action, job)
         await self._executor.run(requests, delete)
-        for pod in (one for one in staying if one.is_mislabelled):
+        for pod in (one for one in (*head, *workers) if one.is_mislabelled and not one.terminating):
             # No selector finds a pod whose labels somebody edited.
-            with suppress(NotFound, Conflict):
-                await self._delete_by_name(pod, action, job)
+            if action.ended_too or pod.may_run:
+                with suppress(NotFound, Conflict):
+                    await self._delete_by_name(pod, action, job)
 
     async def _delete_by_name(self, pod: Pod, action: DeletePods, job: Job, version: str | None = None) -> None:
         metadata, unanswered = pod.metadata, partial(self._cache.deletion_unanswered, job, action.attempt)
-        await self._api.delete(
-            f"{paths.pods(metadata.namespace)}/{metadata.name}",
-            uid=metadata.uid,
-            version=version,
-            grace_seconds=action.grace_seconds,
-            on_retry=unanswered,
-        )
+        try:
+            await self._api.delete(
+                f"{paths.pods(metadata.namespace)}/{metadata.name}",
+                uid=metadata.uid,
+                version=version,
+                grace_seconds=action.grace_seconds,
+                on_retry=unanswered,
+            )
+        except (NotFound, Conflict):
+            raise
+        except SlipwayClusterError:
+            unanswered()
+            raise
         self._cache.deleted(job, action.attempt, (metadata.uid,))
 
     async def _delete_first(self, pod: Pod, action: DeletePods, job: Job) -> None:
@@ -186,10 +193,10 @@ def selectors(
     size = _part_size(sum(map(len, hosts.values())))
     gathered: dict[int, list[int]] = {}
     counts: Counter[int] = Counter()
-    for place, known in hosts.items():
-        attempt, index = place
-        if place in except_places or len(known) > size:
-            yield from _of_slice(_attempt(job_uid, attempt), index, known, size, except_places.get(place, ()))
+    for part, known in hosts.items():
+        attempt, index = part
+        if part in except_places or len(known) > size:
+            yield from _of_slice(_attempt(job_uid, attempt), index, known, size, except_places.get(part, ()))
             continue
         if counts[attempt] + len(known) > size:
             yield _of_slices(_attempt(job_uid, attempt), gathered.pop(attempt))

@@ -20,6 +20,7 @@ from slipway.planner.endings import CAPACITY_RELEASED, START_TIMEOUT, UNWITNESSE
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import Pod
 from slipway.planner.observation import CREATING, intervals, waiting_for
+from slipway.planner.rivals import is_contested
 from slipway.planner.snapshot import WAITING_FOR_OLD
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
@@ -49,7 +50,7 @@ def _is_seen_whole(draft: Draft) -> bool:
     Those that another process created may not have been seen, nor those whose creation got no answer.
     """
     late = draft.snapshot.known.creates_end
-    return (draft.seen.begun_by_this_process and late is EVER) or draft.may(Step.FOLLOW_ON, late)
+    return (draft.seen.begun_by_this_process and late == EVER) or draft.may(Step.FOLLOW_ON, late)
 
 
 def _end_once_sure(draft: Draft) -> bool:
@@ -259,11 +260,16 @@ def begin_when_possible(draft: Draft) -> None:
         return
     if draft.attempt is not None and not _is_seen_whole(draft):
         return
-    not_before = budgets.next_try(draft.status, draft.spec, contested=bool(draft.snapshot.rivals))
+    contested = ending_of(draft.attempt) is CAPACITY_RELEASED and is_contested(draft)
+    not_before = budgets.next_try(draft.status, draft.spec, contested=contested)
+    if contested and not_before is not None and draft.status.waiting_since is not None:
+        # A job that has waited for timeouts.scheduleSeconds ends in its next attempt.
+        longest = timedelta(seconds=draft.resolved.schedule_seconds)
+        not_before = min(not_before, draft.status.waiting_since + longest)
     if not_before is not None and draft.now < not_before:
         # By then the older job may wait no longer.
         again = draft.now + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
-        draft.wake(min(not_before, again) if draft.snapshot.rivals else not_before)
+        draft.wake(min(not_before, again) if contested else not_before)
         reason = CAPACITY_RELEASED.reason if ending_of(draft.attempt) is CAPACITY_RELEASED else BACKOFF
         draft.blocked = (reason, f"the next attempt begins at {rfc3339(not_before)}")
         return

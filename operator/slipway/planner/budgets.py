@@ -7,7 +7,7 @@ from typing import Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, Result, SliceJobStatus
-from slipway.planner.endings import Delay, ending_of, tries
+from slipway.planner.endings import CANNOT_START, Delay, ending_of, tries
 
 INFRASTRUCTURE_DELAYS: Final = (10, 20, 40, 80, 160, 300)
 """Seconds before each next attempt after an infrastructure end. A repair takes ten minutes, which six attempts span."""
@@ -73,6 +73,10 @@ def verdict(status: SliceJobStatus, spec: SliceJobSpec) -> tuple[Phase, Result] 
     if status.failures >= max_failures:
         budget = _spent("maxFailures", max_failures, status, (Cause.FAILURE,), spec)
         return Phase.FAILED, _result("FailureLimitExceeded", budget, last)
+    most = spec.retries.max_start_failures
+    if ending_of(last) is CANNOT_START and _in_a_row(tries(status.attempts), _could_not_start) >= most:
+        budget = f"retries.maxStartFailures {most} used up by attempts in a row that could not start"
+        return Phase.FAILED, _result("StartFailureLimitExceeded", budget, last)
     if ending_of(last).final:
         return Phase.FAILED, _result(last.reason or "", f"attempt {last.number} ended the job", last)
     return None
@@ -97,8 +101,8 @@ def _spent(name: str, limit: int, status: SliceJobStatus, causes: tuple[Cause, .
 def next_try(status: SliceJobStatus, spec: SliceJobSpec, *, contested: bool = False) -> datetime | None:
     """When the next attempt may begin; None when there is no delay.
 
-    While an older job waits for the same (`contested`), a job that released its nodes stands back as long as it held
-    them. Otherwise a third job, which stands by with its pods, would take them each time instead of the older one.
+    While an older job waits for the same (`contested`), a job that released its nodes stands back twice as long each
+    time. Otherwise a third job, whose pods are Pending, would take them each time instead of the older one.
     """
     last = status.attempts[0] if status.attempts else None
     if last is None or last.end_time is None:
@@ -133,6 +137,10 @@ def _delay(last: Attempt, recent: list[Attempt], spec: SliceJobSpec) -> int:
             return 2 * spec.retries.capacity_retry_seconds
         case Delay.NONE:
             return 0
+
+
+def _could_not_start(attempt: Attempt) -> bool:
+    return ending_of(attempt) is CANNOT_START
 
 
 def _preempted_before_it_ran(attempt: Attempt) -> bool:

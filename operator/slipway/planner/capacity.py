@@ -3,35 +3,20 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final
 
 from slipway.api.places import HEAD
-from slipway.api.status import Attempt, ConditionType, Phase, Result, SliceCounts
-from slipway.planner import attempts, budgets
-from slipway.planner.acceptance import InvalidSpec
+from slipway.api.status import Attempt, Phase, Result, SliceCounts
+from slipway.planner import attempts, budgets, rivals
 from slipway.planner.attempts import end_uncharged, finish
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT
-from slipway.planner.nodes import Node
 from slipway.planner.observation import UNSCHEDULABLE, waiting_for
-from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job
+from slipway.planner.snapshot import QUOTA_EXCEEDED
 
 GATED: Final = "SchedulingGated"
-NODES: Final = "nodes"
-QUOTA: Final = "quota"
 SCHEDULER_SETTLES: Final = timedelta(seconds=10)
 """Within this time the scheduler has observed the pods and Nodes that Slipway has observed."""
-
-
-def waits_for(job: Job) -> str:
-    """What a job waits for that another could release: `nodes`, `quota`, or nothing."""
-    if job.status.phase is not Phase.WAITING_FOR_CAPACITY:
-        return ""
-    known = {one.type: one.reason for one in job.status.conditions}
-    reason = known.get(ConditionType.CAPACITY_AVAILABLE)
-    return "" if reason == POD_REJECTED else QUOTA if reason == QUOTA_EXCEEDED else NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,41 +153,7 @@ def _stuck(draft: Draft) -> bool:
     """
     refused = draft.snapshot.rejection
     lacks_quota = refused is not None and refused.reason == QUOTA_EXCEEDED and bool(draft.seen.absent)
-    return bool(draft.seen.unscheduled or lacks_quota) and (_split(draft) or _rival(draft) is not None)
-
-
-def _rival(draft: Draft) -> Job | None:
-    """The oldest older job that waits for something that this job holds."""
-    held = _held_slices(draft)
-    return next((job for job in draft.snapshot.rivals if _gains(draft, job, held)), None)
-
-
-def _held_slices(draft: Draft) -> list[list[Node]]:
-    """The known Nodes of each slice that has pods on some."""
-    slices: dict[int, list[Node]] = {}
-    for place, pod in draft.seen.live.items():
-        node = draft.snapshot.nodes.get(pod.spec.node_name)
-        if node is not None and not place.is_head:
-            slices.setdefault(place.slice, []).append(node)
-    return list(slices.values())
-
-
-def _gains(draft: Draft, job: Job, held: list[list[Node]]) -> bool:
-    """Whether what this job holds would bring that job nearer to all its slices, as far as is known."""
-    if waits_for(job) == QUOTA:
-        return job.namespace == draft.job.namespace and bool(draft.seen.live)
-    if not draft.snapshot.nodes_watched:
-        # Whether they are of use to it nobody can see; the two jobs would wait for each other for ever otherwise.
-        return any(pod.spec.node_name for pod in draft.seen.live.values())
-    try:
-        factory = PodFactory(job, draft.snapshot.settings)
-    except InvalidSpec:
-        return False
-    if not any(factory.suits(node) for nodes in held for node in nodes):
-        return False
-    # A node may run several pods of a CPU job, so the number of nodes does not matter.
-    enough = factory.least_nodes
-    return not enough or sum(1 for _ in islice(filter(factory.suits, draft.snapshot.nodes.values()), enough)) == enough
+    return bool(draft.seen.unscheduled or lacks_quota) and (_split(draft) or rivals.rival(draft) is not None)
 
 
 def _split(draft: Draft) -> bool:
@@ -215,10 +166,10 @@ def _split(draft: Draft) -> bool:
 
 
 def _release_capacity(draft: Draft) -> None:
-    held, older = len(draft.seen.live) - len(draft.seen.unscheduled), _rival(draft)
-    why = (
-        f"the older job {older.namespace}/{older.name} waits for {waits_for(older)}" if older else "trying other pools"
-    )
+    held, older = len(draft.seen.live) - len(draft.seen.unscheduled), rivals.rival(draft)
+    why = "trying other pools"
+    if older is not None:
+        why = f"the older job {older.namespace}/{older.name} waits for {rivals.waits_for(older)}"
     message = f"{held} of {len(draft.seen.wanted)} hosts had nodes, and the job could not start: {why}"
     end_uncharged(draft, CAPACITY_RELEASED, message)
     attempts.begin_when_possible(draft)

@@ -16,6 +16,7 @@ from slipway.api.places import Place
 from slipway.api.status import Cause
 from slipway.planner import ray_errors
 from slipway.planner.endings import (
+    CANNOT_START,
     DISRUPTED,
     ENDED_BY_NODE,
     EVICTED_FOR_OWN_USAGE,
@@ -34,10 +35,13 @@ from slipway.planner.endings import (
     UNEXPECTED_OUTCOME,
     Ending,
 )
+from slipway.planner.explain import cannot_start
 from slipway.planner.facts import Facts
 from slipway.planner.objects import Terminated
 from slipway.planner.redact import foreign, last_line, log_tail
 
+_NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
+"""What containerd and Docker say of a container whose command they could not start."""
 _NODE_REASONS: Final = ("Shutdown", "Terminated", "NodeShutdown", "NodeLost", "Preempting", "Preempted")
 _ADMISSION_REASONS: Final = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
 _TPU_TROUBLE: Final = re.compile(
@@ -129,6 +133,13 @@ def _failed_exit(facts: Facts) -> Terminated | None:
     return end
 
 
+def _cannot_start(facts: Facts) -> str | None:
+    end = _failed_exit(facts)
+    if end is None or end.reason not in _NEVER_STARTED:
+        return None
+    return f"could not start: {cannot_start(end.message, facts.asked.spec.image or '')}"
+
+
 def _tpu_trouble(facts: Facts) -> str | None:
     end = _failed_exit(facts)
     if end is None or not facts.asked.hardware.accelerated:
@@ -187,6 +198,7 @@ RULES: Final = (
     Rule(REFUSED_BY_NODE, _refused),
     Rule(NODE_LOST, _node_lost),
     Rule(POD_DELETED, _deleted),
+    Rule(CANNOT_START, _cannot_start),
     Rule(TPU_UNAVAILABLE, _tpu_trouble),
     Rule(RAY_NODE_LOST, _ray_trouble),
     Rule(FINAL_EXIT_CODE, _exit_in("fail")),

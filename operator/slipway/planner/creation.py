@@ -54,8 +54,10 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
         # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
         return ()
-    bodies = config_maps(draft.job, attempt.number, draft.granted, draft.resolved)
-    before = () if seen.live else draft.runtime.surroundings(draft.job, bodies)
+    before: tuple[Action, ...] = ()
+    if not seen.live:
+        bodies = config_maps(draft.job, attempt.number, draft.granted, draft.resolved)
+        before = draft.runtime.surroundings(draft.job, bodies)
     return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))
 
 

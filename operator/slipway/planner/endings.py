@@ -105,6 +105,13 @@ START_TIMEOUT: Final = Ending(
     "StartTimeout", "not running `timeouts.startSeconds` after being scheduled", Cause.FAILURE, Delay.BACKOFF
 )
 
+CANNOT_START: Final = Ending(
+    "CannotStart",
+    "the container runtime could not start the command: it is not in the image, or may not be executed. "
+    "`retries.maxStartFailures` such attempts in a row end the job",
+    Cause.FAILURE,
+    Delay.BACKOFF,
+)
 OOM_KILLED: Final = Ending("OOMKilled", "the worker container ran out of memory", Cause.FAILURE, Delay.BACKOFF)
 DISRUPTED: Final = Ending(
     "Disrupted",
@@ -191,9 +198,9 @@ UNEXPECTED_OUTCOME: Final = Ending(
 
 _ALL: Final = (
     START_TIMEOUT, OOM_KILLED, DISRUPTED, PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ENDED_BY_NODE, EVICTED_FOR_OWN_USAGE,
-    REFUSED_BY_NODE, NODE_LOST, POD_DELETED, TPU_UNAVAILABLE, RAY_NODE_LOST, FINAL_EXIT_CODE, PREEMPTION_EXIT_CODE,
-    IGNORED_EXIT_CODE, EXIT_CODE, UNEXPECTED_OUTCOME, CAPACITY_RELEASED, POOL_TAKEN, FEWER_SLICES, UNWITNESSED,
-    SUSPENDED, CANCELLED, DEADLINE_EXCEEDED, SCHEDULE_TIMEOUT,
+    REFUSED_BY_NODE, NODE_LOST, POD_DELETED, CANNOT_START, TPU_UNAVAILABLE, RAY_NODE_LOST, FINAL_EXIT_CODE,
+    PREEMPTION_EXIT_CODE, IGNORED_EXIT_CODE, EXIT_CODE, UNEXPECTED_OUTCOME, CAPACITY_RELEASED, POOL_TAKEN,
+    FEWER_SLICES, UNWITNESSED, SUSPENDED, CANCELLED, DEADLINE_EXCEEDED, SCHEDULE_TIMEOUT,
 )  # fmt: skip
 ENDINGS: Final = {ending.reason: ending for ending in _ALL}
 """Every ending by its reason."""

@@ -148,7 +148,9 @@ class Facts:
         again = self.pod.metadata.deletion_grace_period_seconds == 0
         if not again or since is None or end is None or end.exit_code not in (137, 143):
             return False
-        return end.finished_at is None or since - end.finished_at <= REMOVAL
+        states = (status.state.terminated for status in self.pod.status.container_statuses)
+        ends = [state.finished_at for state in states if state is not None and state.finished_at is not None]
+        return not ends or since - max(ends) <= REMOVAL
 
     @property
     def node_trouble(self) -> str:

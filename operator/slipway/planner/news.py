@@ -7,6 +7,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import BAD_PHASES, Attempt, Cause, ConditionType, Phase, SliceJobStatus
 from slipway.planner import budgets
 from slipway.planner.actions import EventRecord
+from slipway.planner.explain import REASONS
 
 _JUDGED: Final = {
     Cause.FAILURE: "AttemptFailed",
@@ -22,12 +23,19 @@ class EventCursor:
     phase: Phase | None = None
     judged: int = -1
     """Number of the newest attempt whose cause is known."""
+    trouble: str | None = None
+    """Reason why pods do not start."""
 
 
 def cursor_of(status: SliceJobStatus) -> EventCursor:
     """How far the story goes in a status."""
     judged = next((attempt.number for attempt in status.attempts if attempt.cause is not None), -1)
-    return EventCursor(status.phase, judged)
+    return EventCursor(status.phase, judged, _trouble(status))
+
+
+def _trouble(status: SliceJobStatus) -> str | None:
+    reason = next((one.reason for one in status.conditions if one.type == ConditionType.RUNNING), None)
+    return reason if status.phase is Phase.STARTING and reason in REASONS else None
 
 
 def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple[EventRecord, ...]:
@@ -39,9 +47,12 @@ def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -
             for attempt in reversed(status.attempts)
             if attempt.cause is not None and attempt.number > told.judged
         ]
+    words = next((one.message for one in status.conditions if one.type == ConditionType.RUNNING), "")
+    trouble = _trouble(status)
     if status.phase is not None and status.phase is not told.phase:
-        words = next((one.message for one in status.conditions if one.type == ConditionType.RUNNING), "")
         found.append(EventRecord(status.phase.value, words, warning=status.phase in BAD_PHASES))
+    if trouble is not None and trouble != told.trouble:
+        found.append(EventRecord(trouble, words, warning=True))
     return tuple(found)
 
 

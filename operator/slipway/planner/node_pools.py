@@ -24,7 +24,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class NodePools:
-    """What is known of node pools, always current; nothing where the operator does not see the pods of all jobs."""
+    """What is known of node pools, current but for `claim`; nothing where the pods of all jobs are not seen."""
 
     nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Names of the nodes of each pool."""

@@ -164,10 +164,8 @@ class Pod(Part, frozen=True, gc=True, dict=True):
 
     @cached_property
     def is_mislabelled(self) -> bool:
-        """Whether its labels do not say what its name says, so that no selector finds it."""
-        labels = self.metadata.labels
-        said = HEAD if self.is_head else worker(_index(labels.slice), _index(labels.host))
-        return self._named is not None and (_index(labels.attempt), said) != self._named
+        """Whether its labels do not say what its name says, so that the selectors of its place miss it."""
+        return self._named is not None and (_index(self.metadata.labels.attempt), self._labelled) != self._named
 
     @cached_property
     def attempt(self) -> int:
@@ -179,7 +177,12 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         """The place of the pod in its job. For a copy it is that of its labels."""
         if self._named is not None:
             return self._named[1]
-        return worker(_index(self.metadata.labels.slice), _index(self.metadata.labels.host))
+        return self._labelled
+
+    @property
+    def _labelled(self) -> Place:
+        labels = self.metadata.labels
+        return HEAD if labels.role == names.ROLE_HEAD else worker(_index(labels.slice), _index(labels.host))
 
     @cached_property
     def is_head(self) -> bool:

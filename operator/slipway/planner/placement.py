@@ -18,7 +18,7 @@ def slice_key(job: Job, slice_index: int) -> str:
     return f"{job.uid}-{slice_index}"
 
 
-def head_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
+def common_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
     """Tolerations of every pod: NotReady nodes for a short time, and those of the spec. Hardware has its own."""
     tolerated: list[dict[str, Any]] = []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):

@@ -144,7 +144,7 @@ class PodFactory:
 
     def _head(self, attempt: int) -> Body:
         labels = {names.LABEL_ATTEMPT: str(attempt), names.LABEL_ROLE: names.ROLE_HEAD}
-        common = self._common_spec() | {"tolerations": placement.head_tolerations(self._spec)}
+        common = self._common_spec() | {"tolerations": placement.common_tolerations(self._spec)}
         template = {key: value for key, value in template_spec(self._spec).items() if key not in _WORKERS_ONLY}
         common, container = merged(_without_empty(common), template), self._common_container()
         spec = self._runtime.head(self._job, attempt, self._hardware, common, container)
@@ -165,7 +165,7 @@ class PodFactory:
         selector, affinity = self._place(slice_index)
         body = self._common_spec() | {
             "nodeSelector": selector,
-            "tolerations": self._hardware.tolerations() + placement.head_tolerations(spec),
+            "tolerations": self._hardware.tolerations() + placement.common_tolerations(spec),
             "affinity": affinity,
             "topologySpreadConstraints": placement.spread(self._job, self._hardware),
             "containers": [self._container(attempt, slice_index)],

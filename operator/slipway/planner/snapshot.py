@@ -161,9 +161,9 @@ class Snapshot:
     rejection: Rejection | None = None
     """Why the API server rejected an object of this generation, in a dry run or not."""
     rivals: tuple[Job, ...] = ()
-    """Older jobs that wait for nodes as this one does, the oldest first."""
+    """Older jobs that wait for nodes or quota as this one does, the oldest first."""
     pools: NodePools = field(default_factory=NodePools)
-    """The node pools of the cluster, and who has claimed them."""
+    """The node pools of the cluster; the claim is the job's own, as it was when the snapshot was made."""
     pending_deletions: frozenset[str] = frozenset()
     """UIDs of pods whose deletion the API server has accepted and the watch has not shown yet."""
     served: int | None = None

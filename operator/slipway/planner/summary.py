@@ -18,7 +18,9 @@ from slipway.planner import capacity, fencing
 from slipway.planner.acceptance import hash_to_keep
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED
+from slipway.planner.explain import REASONS, explain
 from slipway.planner.observation import NOTHING_WRONG, blocked_hosts, intervals
+from slipway.planner.redact import foreign
 from slipway.planner.snapshot import Job
 
 _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
@@ -73,7 +75,20 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
         return Phase.RUNNING, "Running", draft.runtime.running(attempt.number, len(draft.seen.wanted))
     if (short := capacity.shortage(draft)) is not None:
         return short.phase, short.reason, short.message
-    return Phase.STARTING, "Starting", f"attempt {attempt.number}: waiting for its pods to run"
+    return Phase.STARTING, *_start(draft, attempt.number)
+
+
+def _start(draft: Draft, number: int) -> tuple[str, str]:
+    """Why the pods of a started attempt do not run yet."""
+    late = [pod for _, pod in sorted(draft.seen.live.items()) if not pod.started]
+    found = explain(late, draft.spec.image or "")
+    if found is None:
+        return "Starting", f"attempt {number}: waiting for its pods to run"
+    known = next((one for one in draft.job.status.conditions if one.type == ConditionType.RUNNING), None)
+    if found.vague and known is not None and known.reason in REASONS:
+        return known.reason, known.message
+    waiting = f"{len(late)} of {len(draft.seen.wanted)} pods wait"
+    return found.reason, f"attempt {number}: {waiting}: {foreign(found.message, draft.spec)}; {found.next_step}"
 
 
 def _count(draft: Draft) -> None:

@@ -1,7 +1,7 @@
 """Records what each decision was made from, so that it can be made again elsewhere: one line of JSON a decision.
 
-The form follows from the types of `Snapshot`. A field that is added later is read as its default from older records,
-and one that is removed is skipped.
+Node pools are left out, so those of new pods are not chosen again. The form follows from the types of `Snapshot`. A
+field that is added later is read as its default from older records, and one that is removed is skipped.
 """
 
 import logging
@@ -71,7 +71,10 @@ def line_of(record: Record) -> bytes:
     shown = replace(seen, job=_without_secrets(job), rivals=rivals, pools=NodePools())
     content = msgspec.to_builtins(Record(record.now, shown), enc_hook=_encoded)
     del content["snapshot"]["pools"]
-    return msgspec.json.encode(_cleaned(content, lambda text: redacted(text, job.spec))) + b"\n"
+    cleaned = _cleaned(content, lambda text: redacted(text, job.spec))
+    for one in (cleaned["snapshot"]["job"], *cleaned["snapshot"]["rivals"]):
+        one.setdefault("spec", None)
+    return msgspec.json.encode(cleaned) + b"\n"
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -102,7 +105,8 @@ def _without_secrets(job: Job) -> Job:
     try:
         shown = SliceJobSpec.model_validate(content)
     except ValidationError as error:
-        return replace(job, spec=None, problem=f"cannot be recorded without its secrets: {error.error_count()} faults")
+        fault = f"cannot be recorded without its secrets: {error.error_count()} faults"
+        return replace(job, spec=None, problem=fault, accepted={})
     status = job.status
     if accepted is not None and accepted.template_hash == template_hash(spec):
         resolved = accepted.model_copy(update={"template_hash": template_hash(shown)})

@@ -1,0 +1,182 @@
+"""Why pods that have nodes do not start, in words for people: what is wrong, and what would help.
+
+The kubelet says it in the waiting state of a container. Its reasons are few and its messages are those of container
+runtimes and registries, so a table of patterns tells apart what a person would do something different about.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from slipway.planner.objects import ContainerStatus, Pod
+
+_PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
+_CONFIG: Final = frozenset({"CreateContainerConfigError"})
+_START: Final = frozenset({"RunContainerError", "CreateContainerError"})
+_LONGEST_WORDS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a container does not start."""
+
+    reason: str
+    """One CamelCase word, for conditions and programs."""
+    message: str
+    """What is wrong, in one sentence without its full stop."""
+    next_step: str
+    """What would help."""
+    vague: bool = False
+    """Whether the kubelet did not say what is wrong this time, as an older one does while it backs off."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    kubelet: frozenset[str]
+    """Reasons of the kubelet."""
+    pattern: re.Pattern[str]
+    """What its message must contain; a named group is a name in the texts."""
+    reason: str
+    message: str
+    next_step: str
+
+
+def _row(kubelet: Iterable[str], pattern: str, reason: str, message: str, next_step: str) -> _Row:
+    return _Row(frozenset(kubelet), re.compile(pattern, re.IGNORECASE), reason, message, next_step)
+
+
+_TABLE: Final = (
+    _row(
+        ["InvalidImageName"],
+        "",
+        "InvalidImageName",
+        "the name of the image {image} cannot be read",
+        "write it as registry/repository:tag",
+    ),
+    _row(
+        ["ErrImageNeverPull"],
+        "",
+        "ImageNotOnNode",
+        "the image {image} is not on the node, and imagePullPolicy is Never",
+        "load the image onto the nodes, or set imagePullPolicy to IfNotPresent",
+    ),
+    _row(
+        _PULL,
+        r"toomanyrequests|too many requests|\b429\b|rate limit",
+        "RegistryRateLimited",
+        "the registry answers too many requests for the image {image}",
+        "wait, pull with credentials of your own (imagePullSecrets), or mirror the image",
+    ),
+    _row(
+        _PULL,
+        r"unauthorized|authentication required|authorization failed|forbidden|access denied|\b40[13]\b|no basic auth",
+        "ImagePullDenied",
+        "the registry does not let the nodes pull the image {image}",
+        "name a Secret with credentials in imagePullSecrets, or allow the nodes to pull",
+    ),
+    _row(
+        _PULL,
+        r"not found|manifest unknown|name unknown|does not exist",
+        "ImageNotFound",
+        "the image {image} does not exist",
+        "correct the name or the tag, or push the image",
+    ),
+    _row(
+        _PULL,
+        r"no such host|connection refused|timeout|timed out|dial tcp|unreachable|tls|x509|\beof\b|\b50[0234]\b",
+        "RegistryUnavailable",
+        "the registry of the image {image} cannot be reached from the nodes",
+        "check the registry's name, the nodes' network and its certificate; the kubelet goes on trying",
+    ),
+    _row(_PULL, "", "ImagePullFailed", "the image {image} cannot be pulled", "the kubelet goes on trying"),
+    _row(
+        _CONFIG,
+        r'(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found',
+        "MissingObjects",
+        "{kind} {name} is missing",
+        "create it in the namespace of the job; the pods then start by themselves",
+    ),
+    _row(
+        _CONFIG,
+        r"couldn't find key (?P<key>\S+) in (?P<kind>secret|configmap) (?:[^/\s]+/)?(?P<name>[^\s,]+)",
+        "MissingObjects",
+        "key {key} of {kind} {name} is missing",
+        "add it; the pods then start by themselves",
+    ),
+    _row(
+        _CONFIG,
+        r"runAsNonRoot|non-root|run as root",
+        "RefusedByNode",
+        "the image would run as root, and the securityContext forbids that",
+        "set securityContext.runAsUser, or build the image with a USER",
+    ),
+    _row(_CONFIG, "", "ContainerConfigError", "the kubelet cannot make the container", "correct the spec"),
+    _row(
+        _START,
+        r'exec: "(?P<name>[^"]*)": (?:executable file not found|stat .*: no such file)',
+        "CommandNotFound",
+        "the command {name} is not in the image {image}",
+        "correct command, or use an image that has it",
+    ),
+    _row(
+        _START,
+        r'exec: "(?P<name>[^"]*)".*permission denied',
+        "CommandNotExecutable",
+        "the command {name} in the image {image} may not be executed",
+        "make it executable, or run it with its interpreter",
+    ),
+    _row(_START, "", "ContainerCannotStart", "the container cannot be started", "correct the spec or the image"),
+)
+REASONS: Final = frozenset(row.reason for row in _TABLE)
+_IMAGE: Final = re.compile(r'image:? \\?"(?P<image>[^"\\]+)\\?"')
+_KINDS: Final = {"secret": "Secret", "configmap": "ConfigMap"}
+
+
+def explain(pods: Iterable[Pod], image: str) -> Explanation | None:
+    """Why the first of these pods that the kubelet cannot start does not start; None when it names no trouble.
+
+    Args:
+        pods: pods of one attempt.
+        image: the image of the job, for messages of kubelets that do not name it.
+    """
+    for pod in pods:
+        status = pod.status
+        for init, container in chain(
+            ((True, one) for one in status.init_container_statuses), ((False, one) for one in status.container_statuses)
+        ):
+            found = _of_container(container, image)
+            if found is not None:
+                return _in_init(found, container) if init else found
+    return None
+
+
+def _in_init(found: Explanation, container: ContainerStatus) -> Explanation:
+    return Explanation(found.reason, f"init container {container.name}: {found.message}", found.next_step, found.vague)
+
+
+def cannot_start(message: str, image: str) -> str:
+    """Why the container runtime could not start a command, and what would help."""
+    found = _explained("RunContainerError", message, image)
+    return f"{found.message}; {found.next_step}" if found is not None else ""
+
+
+def _of_container(container: ContainerStatus, image: str) -> Explanation | None:
+    waiting = container.state.waiting
+    return _explained(waiting.reason, waiting.message, image) if waiting is not None else None
+
+
+def _explained(reason: str, message: str, image: str) -> Explanation | None:
+    for row in _TABLE:
+        found = row.pattern.search(message) if reason in row.kubelet else None
+        if found is None:
+            continue
+        named = _IMAGE.search(message)
+        names = {"image": named["image"] if named else image, **found.groupdict()}
+        names["kind"] = _KINDS.get(names.get("kind", "").lower(), "")
+        # Where no row knows what is wrong, the words of the kubelet are all there is.
+        words = "" if row.pattern.pattern or row.kubelet.isdisjoint(_PULL | _CONFIG | _START) else message
+        said = f": {words[:_LONGEST_WORDS]}" if words else ""
+        return Explanation(row.reason, row.message.format(**names) + said, row.next_step, bool(words))
+    return None

@@ -1,0 +1,79 @@
+"""Who gives way to whom: of the jobs that wait for the same nodes or quota, the younger to the older."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from slipway.api.status import ConditionType, Phase
+from slipway.planner.acceptance import InvalidSpec
+from slipway.planner.draft import Draft
+from slipway.planner.endings import CAPACITY_RELEASED, ending_of
+from slipway.planner.nodes import Node
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job
+
+NODES: Final = "nodes"
+QUOTA: Final = "quota"
+
+
+def waits_for(job: Job) -> str:
+    """What a job waits for that another could release: `nodes`, `quota`, or nothing."""
+    if job.status.phase is not Phase.WAITING_FOR_CAPACITY:
+        return ""
+    known = {one.type: one.reason for one in job.status.conditions}
+    reason = known.get(ConditionType.CAPACITY_AVAILABLE)
+    return "" if reason == POD_REJECTED else QUOTA if reason == QUOTA_EXCEEDED else NODES
+
+
+def gives_way(job: Job) -> bool:
+    """Whether a job may have to give way to older ones: it waits, or its pods are going because it has given way."""
+    released = job.status.attempt_ended and ending_of(job.status.attempts[0]) is CAPACITY_RELEASED
+    return bool(waits_for(job)) or (released and not job.status.final)
+
+
+def rival(draft: Draft) -> Job | None:
+    """The oldest older job that waits for something that this job holds."""
+    held = _held_nodes(draft)
+    return next((job for job in draft.snapshot.rivals if _gains(draft, job, held)), None)
+
+
+def is_contested(draft: Draft) -> bool:
+    """Whether an older job waits that can run at all, as far as is known."""
+    return any(
+        job.namespace == draft.job.namespace if waits_for(job) == QUOTA else _can_run(draft, job)
+        for job in draft.snapshot.rivals
+    )
+
+
+def _held_nodes(draft: Draft) -> list[Node]:
+    """The known Nodes on which the job has workers."""
+    workers = (pod for place, pod in draft.seen.live.items() if not place.is_head)
+    found = (draft.snapshot.nodes.get(pod.spec.node_name) for pod in workers)
+    return [node for node in found if node is not None]
+
+
+def _gains(draft: Draft, job: Job, held: Sequence[Node]) -> bool:
+    """Whether what this job holds would bring that job nearer to all its slices, as far as is known."""
+    if waits_for(job) == QUOTA:
+        return job.namespace == draft.job.namespace and bool(draft.seen.live)
+    if not draft.snapshot.nodes_watched:
+        # Whether they are of use to it nobody can see; the two jobs would wait for each other for ever otherwise.
+        return any(pod.spec.node_name for pod in draft.seen.live.values())
+    try:
+        suits = PodFactory(job, draft.snapshot.settings).suits
+    except InvalidSpec:
+        return False
+    return any(map(suits, held)) and _can_run(draft, job)
+
+
+def _can_run(draft: Draft, job: Job) -> bool:
+    """Whether there are as many nodes as a job needs at least; unknown where nodes may not be watched."""
+    if not draft.snapshot.nodes_watched:
+        return True
+    try:
+        factory = PodFactory(job, draft.snapshot.settings)
+    except InvalidSpec:
+        return False
+    # A node may run several pods of a CPU job, so the number of nodes does not matter.
+    enough = max(factory.least_nodes, 1)
+    return sum(1 for _ in islice(filter(factory.suits, draft.snapshot.nodes.values()), enough)) == enough

@@ -1,0 +1,136 @@
+"""What is said of pods that have nodes and do not start."""
+
+import pytest
+
+from slipway.planner.explain import REASONS
+from slipway.planner.news import cursor_of, news
+
+from .build import World, spec
+
+NOT_FOUND = (
+    'failed to pull and unpack image "docker.io/library/busybox:typo": failed to resolve reference '
+    '"docker.io/library/busybox:typo": docker.io/library/busybox:typo: not found'
+)
+DENIED = (
+    'failed to pull and unpack image "registry.example/a:1": failed to resolve reference: pull access denied, '
+    "repository does not exist or may require authorization: authorization failed: no basic auth credentials"
+)
+AWAY = (
+    'failed to pull and unpack image "registry.example/a:1": failed to do request: '
+    'Head "https://registry.example/v2/": dial tcp: lookup registry.example: no such host'
+)
+RUNC = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+TABLE: dict[str, tuple[str, str, str, str]] = {
+    "E1-22 a misspelt tag": ("ErrImagePull", NOT_FOUND, "ImageNotFound", "busybox:typo does not exist"),
+    "while the kubelet backs off": (
+        "ImagePullBackOff",
+        f'Back-off pulling image "busybox:typo": ErrImagePull: {NOT_FOUND}',
+        "ImageNotFound",
+        "correct the name or the tag",
+    ),
+    "no credentials": ("ErrImagePull", DENIED, "ImagePullDenied", "imagePullSecrets"),
+    "a registry that is away": ("ErrImagePull", AWAY, "RegistryUnavailable", "cannot be reached"),
+    "a rate limit": ("ErrImagePull", "429 Too Many Requests: toomanyrequests", "RegistryRateLimited", "wait"),
+    "an unknown trouble of a registry": ("ErrImagePull", "short read", "ImagePullFailed", "short read"),
+    "a name that is none": (
+        "InvalidImageName",
+        'Failed to apply default image tag "Busybox": couldn\'t parse image name "Busybox"',
+        "InvalidImageName",
+        "registry/repository:tag",
+    ),
+    "an image that must not be pulled": (
+        "ErrImageNeverPull",
+        'Container image "a:1" is not present with pull policy of Never',
+        "ImageNotOnNode",
+        "a:1 is not on the node",
+    ),
+    "B-24 a missing Secret": (
+        "CreateContainerConfigError",
+        'secret "token" not found',
+        "MissingObjects",
+        "Secret token is missing; create it",
+    ),
+    "a missing ConfigMap": (
+        "CreateContainerConfigError",
+        'configmap "settings" not found',
+        "MissingObjects",
+        "ConfigMap settings is missing",
+    ),
+    "a key that is missing": (
+        "CreateContainerConfigError",
+        "couldn't find key user in Secret ml/token",
+        "MissingObjects",
+        "key user of Secret token is missing",
+    ),
+    "root, where that is forbidden": (
+        "CreateContainerConfigError",
+        "container has runAsNonRoot and image will run as root",
+        "RefusedByNode",
+        "runAsUser",
+    ),
+    "a command that is not there": (
+        "RunContainerError",
+        f'{RUNC}exec: "trian.py": executable file not found in $PATH: unknown',
+        "CommandNotFound",
+        "the command trian.py is not in the image busybox:1",
+    ),
+    "a command that may not be executed": (
+        "CreateContainerError",
+        f'{RUNC}exec: "/train.py": permission denied: unknown',
+        "CommandNotExecutable",
+        "make it executable",
+    ),
+}
+
+
+def stuck(reason: str, message: str) -> World:
+    world = World(slices=1, hosts=2).begin()
+    world.pod(0, 0).binds().waits(reason, message)
+    world.pod(0, 1).runs()
+    world.step(seconds=6)
+    world.step(seconds=6)
+    return world
+
+
+@pytest.mark.parametrize(("kubelet", "message", "reason", "words"), TABLE.values(), ids=TABLE)
+def test_a_start_that_is_held_up_says_by_what(kubelet: str, message: str, reason: str, words: str) -> None:
+    running = stuck(kubelet, message).condition("Running")
+    assert running is not None
+    assert (running.status, running.reason) == ("False", reason)
+    assert running.message.startswith("attempt 0: 1 of 2 pods wait: ")
+    assert words in running.message
+
+
+def test_every_reason_is_met() -> None:
+    met = {reason for _, _, reason, _ in TABLE.values()}
+    assert {"ContainerConfigError", "ContainerCannotStart"} == REASONS - met
+
+
+def test_a_pod_that_is_being_made_is_no_trouble() -> None:
+    running = stuck("ContainerCreating", "").condition("Running")
+    assert running is not None
+    assert running.reason == "Starting"
+
+
+def test_an_older_kubelet_that_backs_off_does_not_hide_what_is_wrong() -> None:
+    world = stuck("ErrImagePull", NOT_FOUND)
+    before = world.status
+    world.pod(0, 0).waits("ImagePullBackOff", 'Back-off pulling image "busybox:typo"')
+    world.step(seconds=60)
+    assert world.condition("Running") == before.conditions[[one.type for one in before.conditions].index("Running")]
+
+
+def test_each_change_of_the_trouble_has_one_event() -> None:
+    world = stuck("ErrImagePull", NOT_FOUND)
+    assert world.told.count("ImageNotFound") == 1
+    world.pod(0, 0).waits("ErrImagePull", AWAY)
+    world.step(seconds=60)
+    world.step(seconds=60)
+    assert world.told[-1] == "RegistryUnavailable"
+    assert news(cursor_of(world.status), world.status, spec()) == ()
+
+
+def test_secrets_in_the_words_of_a_registry_are_hidden() -> None:
+    running = stuck("ErrImagePull", "bad answer to https://me:hunter2@registry.example/v2/").condition("Running")
+    assert running is not None
+    assert "hunter2" not in running.message
