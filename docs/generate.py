@@ -9,8 +9,10 @@ from typing import Final
 from slipway.api.status import FINAL_PHASES, Cause, Phase
 from slipway.planner.causes import RULES
 from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
+from slipway.planner.explain import TROUBLES
 
 DOCS: Final = Path(__file__).parent
+_NAMED: Final = re.compile(r"\{(\w+)\}")
 MARKED: Final = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -106,6 +108,14 @@ def attempt_endings() -> Iterator[str]:
     yield from (f"| `{row.reason}` | {row.seen} | {_follows(row)} |" for row in rows)
 
 
+def troubles() -> Iterator[str]:
+    """The table of what keeps pods that have nodes from starting."""
+    rows = dict.fromkeys((row.reason, _NAMED.sub(r"*\1*", row.message), row.next_step) for row in TROUBLES)
+    yield "| reason | what is wrong | what helps |"
+    yield "|---|---|---|"
+    yield from (f"| `{reason}` | {message} | {help_} |" for reason, message, help_ in rows)
+
+
 def _follows(ending: Ending) -> str:
     """The delay before the next attempt, and what else is different about it."""
     others = {
@@ -124,6 +134,7 @@ PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what ends one pod": pod_endings,
     "what ends an attempt uncharged": attempt_endings,
     "phases": phases,
+    "what keeps pods from starting": troubles,
 }
 
 

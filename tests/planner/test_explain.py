@@ -32,12 +32,6 @@ TABLE: dict[str, tuple[str, str, str, str]] = {
     "a registry that is away": ("ErrImagePull", AWAY, "RegistryUnavailable", "cannot be reached"),
     "a rate limit": ("ErrImagePull", "429 Too Many Requests: toomanyrequests", "RegistryRateLimited", "wait"),
     "an unknown trouble of a registry": ("ErrImagePull", "short read", "ImagePullFailed", "short read"),
-    "a name that is none": (
-        "InvalidImageName",
-        'Failed to apply default image tag "Busybox": couldn\'t parse image name "Busybox"',
-        "InvalidImageName",
-        "registry/repository:tag",
-    ),
     "an image that must not be pulled": (
         "ErrImageNeverPull",
         'Container image "a:1" is not present with pull policy of Never',
@@ -65,7 +59,7 @@ TABLE: dict[str, tuple[str, str, str, str]] = {
     "root, where that is forbidden": (
         "CreateContainerConfigError",
         "container has runAsNonRoot and image will run as root",
-        "RefusedByNode",
+        "ImageRunsAsRoot",
         "runAsUser",
     ),
     "a command that is not there": (
@@ -103,7 +97,16 @@ def test_a_start_that_is_held_up_says_by_what(kubelet: str, message: str, reason
 
 def test_every_reason_is_met() -> None:
     met = {reason for _, _, reason, _ in TABLE.values()}
-    assert {"ContainerConfigError", "ContainerCannotStart"} == REASONS - met
+    assert REASONS - met == {"ContainerConfigError", "ContainerCannotStart", "InvalidImageName"}
+
+
+def test_an_image_name_that_cannot_be_read_ends_the_attempt_at_once() -> None:
+    message = 'Failed to apply default image tag "Busybox": couldn\'t parse image name "Busybox"'
+    world = stuck("InvalidImageName", message)
+    assert world.attempt.reason == "CannotStart"
+    assert "the image Busybox cannot be read; write it as registry/repository:tag" in (world.attempt.message or "")
+    world.until_restarted()
+    assert (world.status.attempts[-1].cause, world.status.failures) == ("failure", 1)
 
 
 def test_a_pod_that_is_being_made_is_no_trouble() -> None:

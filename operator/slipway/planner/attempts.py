@@ -16,10 +16,20 @@ from slipway.planner import budgets, environment, fencing
 from slipway.planner.actions import KeepHistory
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
-from slipway.planner.endings import CAPACITY_RELEASED, START_TIMEOUT, UNWITNESSED, Ending, ending_of, tries
+from slipway.planner.endings import (
+    CANNOT_START,
+    CAPACITY_RELEASED,
+    START_TIMEOUT,
+    UNWITNESSED,
+    Ending,
+    ending_of,
+    tries,
+)
+from slipway.planner.explain import Explanation, hopeless
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import Pod
 from slipway.planner.observation import CREATING, intervals, waiting_for
+from slipway.planner.redact import foreign
 from slipway.planner.rivals import is_contested
 from slipway.planner.snapshot import WAITING_FOR_OLD
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
@@ -126,6 +136,29 @@ def _record_running(draft: Draft) -> bool:
     return not _is_starting(draft)
 
 
+def _end_hopeless_start(draft: Draft) -> bool:
+    """End the attempt when a pod waits for what can never be."""
+    waiting = ((place, pod) for place, pod in sorted(draft.seen.live.items()) if not pod.started)
+    for place, pod in waiting:
+        found = hopeless(pod, draft.spec.image or "")
+        if found is not None:
+            _end(draft, _hopeless(draft, place, pod, found))
+            return True
+    return False
+
+
+def _hopeless(draft: Draft, place: Place, pod: Pod, found: Explanation) -> Evidence:
+    said = foreign(found.message, draft.spec)
+    return Evidence(
+        ending=CANNOT_START,
+        time=draft.now,
+        message=f"{place.words} (pod {pod.metadata.name}) could not start: {said}; {found.next_step}",
+        place=place,
+        pod=pod.metadata.name,
+        node=pod.spec.node_name or None,
+    )
+
+
 def _end_late_start(draft: Draft) -> bool:
     if (late := _start_timeout(draft)) is not None:
         _end(draft, late)
@@ -137,6 +170,7 @@ _POLICIES: Final[tuple[Callable[[Draft], bool], ...]] = (
     _end_once_sure,
     _give_up_unwitnessed,
     _record_running,
+    _end_hopeless_start,
     _end_late_start,
 )
 """What may become of an active attempt, the most certain first. Each says whether it is what the attempt is at."""

@@ -33,21 +33,24 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Trouble:
+    """One row of the table of what keeps a container from starting."""
+
     kubelet: frozenset[str]
     """Reasons of the kubelet."""
     pattern: re.Pattern[str]
     """What its message must contain; a named group is a name in the texts."""
     reason: str
     message: str
+    """What is wrong; `{image}`, `{name}`, `{key}` and `{kind}` stand for what the kubelet named."""
     next_step: str
 
 
-def _row(kubelet: Iterable[str], pattern: str, reason: str, message: str, next_step: str) -> _Row:
-    return _Row(frozenset(kubelet), re.compile(pattern, re.IGNORECASE), reason, message, next_step)
+def _row(kubelet: Iterable[str], pattern: str, reason: str, message: str, next_step: str) -> Trouble:
+    return Trouble(frozenset(kubelet), re.compile(pattern, re.IGNORECASE), reason, message, next_step)
 
 
-_TABLE: Final = (
+TROUBLES: Final = (
     _row(
         ["InvalidImageName"],
         "",
@@ -108,7 +111,7 @@ _TABLE: Final = (
     _row(
         _CONFIG,
         r"runAsNonRoot|non-root|run as root",
-        "RefusedByNode",
+        "ImageRunsAsRoot",
         "the image would run as root, and the securityContext forbids that",
         "set securityContext.runAsUser, or build the image with a USER",
     ),
@@ -129,8 +132,10 @@ _TABLE: Final = (
     ),
     _row(_START, "", "ContainerCannotStart", "the container cannot be started", "correct the spec or the image"),
 )
-REASONS: Final = frozenset(row.reason for row in _TABLE)
-_IMAGE: Final = re.compile(r'image:? \\?"(?P<image>[^"\\]+)\\?"')
+"""The first row that fits the kubelet's reason and message decides."""
+REASONS: Final = frozenset(row.reason for row in TROUBLES)
+_NEVER_HEAL: Final = frozenset({"InvalidImageName"})
+_IMAGE: Final = re.compile(r'image(?: name)?:? \\?"(?P<image>[^"\\]+)\\?"')
 _KINDS: Final = {"secret": "Secret", "configmap": "ConfigMap"}
 
 
@@ -156,6 +161,12 @@ def _in_init(found: Explanation, container: ContainerStatus) -> Explanation:
     return Explanation(found.reason, f"init container {container.name}: {found.message}", found.next_step, found.vague)
 
 
+def hopeless(pod: Pod, image: str) -> Explanation | None:
+    """Why a pod that waits will never start; None when it may."""
+    found = explain((pod,), image)
+    return found if found is not None and found.reason in _NEVER_HEAL else None
+
+
 def cannot_start(message: str, image: str) -> str:
     """Why the container runtime could not start a command, and what would help."""
     found = _explained("RunContainerError", message, image)
@@ -168,7 +179,7 @@ def _of_container(container: ContainerStatus, image: str) -> Explanation | None:
 
 
 def _explained(reason: str, message: str, image: str) -> Explanation | None:
-    for row in _TABLE:
+    for row in TROUBLES:
         found = row.pattern.search(message) if reason in row.kubelet else None
         if found is None:
             continue
