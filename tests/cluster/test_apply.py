@@ -398,6 +398,18 @@ async def test_it_is_known_which_pods_were_deleted_here(bench: Bench, kubectl: K
     assert bench.now().deleted_here == {mine}
 
 
+async def test_a_pod_that_somebody_else_has_deleted_is_known_as_such_from_the_answer(
+    bench: Bench, kubectl: Kubectl
+) -> None:
+    job = await bench.job(hosts=1)
+    await bench.act(job, CreatePods(0, (worker(0, 0),)))
+    kubectl("patch", "pod", "train-0-0-0", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/held"]}}')
+    kubectl("delete", "pod", "train-0-0-0", "--wait=false")
+    await bench.act(job, DeletePods(0, (0,), 5))
+    assert [pod.terminating for pod in bench.now().pods] == [True]
+    kubectl("patch", "pod", "train-0-0-0", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+
+
 async def test_a_deletion_that_was_sent_twice_may_have_been_carried_out_at_once(
     bench: Bench, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
