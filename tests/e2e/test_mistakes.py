@@ -1,38 +1,34 @@
 """Mistakes that only a kubelet or a registry finds: what the job says of them, on real nodes."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from slipway.local_cluster.provider import NativeCluster
 from tests.running import Jobs
 
-ANSWERS = {"away": 503, "denied": 401, "limited": 429, "missing": 404}
-"""What the registry of these tests answers for each repository."""
+NODE = "cpu-0"
+ANSWERS = {5401: "401 Unauthorized", 5404: "404 Not Found", 5503: "503 Unavailable"}
+"""Ports of the node, and what the registry there answers to everything."""
 
 
-class Registry(BaseHTTPRequestHandler):
-    """A registry that has nothing to give."""
-
-    def do_HEAD(self) -> None:
-        self.send_response(next((code for name, code in ANSWERS.items() if f"/{name}/" in self.path), 200))
-        self.end_headers()
-
-    def do_GET(self) -> None:
-        self.do_HEAD()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+def answering(port: int, answer: str) -> dict[str, Any]:
+    """A container that is such a registry."""
+    lines = f"HTTP/1.1 {answer}\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n"
+    program = f"while true; do printf '{lines}' | nc -l -p {port} > /dev/null; done"
+    return {"name": f"port-{port}", "image": "slipway.local/busybox:1", "command": ["sh", "-c", program]}
 
 
-@pytest.fixture(scope="module")
-def registry() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
+@pytest.fixture
+def registries(real_jobs: Jobs, real_nodes: NativeCluster) -> Iterator[str]:
+    """Registries on a node, which containerd asks without TLS because they are at a loopback address."""
+    spec = {"hostNetwork": True, "nodeName": NODE, "terminationGracePeriodSeconds": 1}
+    spec |= {"containers": [answering(port, answer) for port, answer in ANSWERS.items()]}
+    real_jobs.kubectl.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "registries"}, "spec": spec})
+    real_jobs.kubectl("wait", "pod/registries", "--for=condition=Ready", "--timeout=60s")
+    yield NODE
+    real_jobs.kubectl("delete", "pod", "registries", "--wait=true")
 
 
 def secret_key(kind: str, name: str, key: str) -> dict[str, Any]:
@@ -40,10 +36,9 @@ def secret_key(kind: str, name: str, key: str) -> dict[str, Any]:
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
-    "E1-22 an image that is not there": ({"image": "{registry}/missing:typo"}, "ImageNotFound", "missing:typo"),
-    "a registry that wants credentials": ({"image": "{registry}/denied:1"}, "ImagePullDenied", "imagePullSecrets"),
-    "a registry that limits": ({"image": "{registry}/limited:1"}, "RegistryRateLimited", "limited:1"),
-    "a registry that is unwell": ({"image": "{registry}/away:1"}, "RegistryUnavailable", "away:1"),
+    "E1-22 an image that is not there": ({"image": "127.0.0.1:5404/a:typo"}, "ImageNotFound", "a:typo"),
+    "a registry that wants credentials": ({"image": "127.0.0.1:5401/a:1"}, "ImagePullDenied", "imagePullSecrets"),
+    "a registry that is unwell": ({"image": "127.0.0.1:5503/a:1"}, "RegistryUnavailable", "a:1"),
     "no registry at that address": ({"image": "127.0.0.1:1/a:1"}, "RegistryUnavailable", "127.0.0.1:1/a:1"),
     "an image that is not on the node": (
         {"image": "nobody/has:this", "imagePullPolicy": "Never"},
@@ -67,10 +62,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("fields", "reason", "words"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_that_keeps_pods_from_starting_is_named(
-    fields: dict[str, Any], reason: str, words: str, registry: str, real_jobs: Jobs
+    fields: dict[str, Any], reason: str, words: str, registries: str, real_jobs: Jobs
 ) -> None:
-    told = {name: value.format(registry=registry) if name == "image" else value for name, value in fields.items()}
-    real_jobs.apply(**({"hosts": 1, "slices": 1} | told))
+    real_jobs.apply(hosts=1, nodeSelector={"kubernetes.io/hostname": registries}, **fields)
     real_jobs.until_true(reason, lambda: (real_jobs.condition("Running") or {}).get("reason") == reason)
     running = real_jobs.condition("Running")
     assert words in running["message"]
@@ -90,7 +84,6 @@ def test_a_job_starts_when_the_missing_object_appears(real_jobs: Jobs) -> None:
 NEVER: dict[str, tuple[dict[str, Any], str]] = {
     "a command that is not in the image": ({"command": ["trian.py"]}, "the command trian.py is not in the image"),
     "a command that may not be executed": ({"command": ["/etc/hostname"]}, "/etc/hostname"),
-    "an image name that is none": ({"image": "Busybox:1"}, "write it as registry/repository:tag"),
 }
 
 
