@@ -176,6 +176,7 @@ def test_defaults_are_in_the_stored_object(kubectl: Kubectl) -> None:  # E2-40
         "gracePeriodSeconds": 5,
         "maxFailures": 10,
         "maxPreemptions": 1000000,
+        "maxStartFailures": 3,
         "capacityRetrySeconds": 60,
         "backoff": {"initialSeconds": 0, "maxSeconds": 300},
     }
@@ -184,11 +185,15 @@ def test_defaults_are_in_the_stored_object(kubectl: Kubectl) -> None:  # E2-40
 
 def test_what_a_user_reads(kubectl: Kubectl) -> None:
     kubectl.apply(job())
+    running = {"type": "Running", "status": "True", "reason": "Running", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     status = {"phase": "Running", "readySlices": "2/2", "attempt": 3, "failures": 1, "preemptions": 2}
+    status |= {"conditions": [running]}
     kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     table = kubectl("get", "sj").stdout.split()
-    assert table[:7] == ["NAME", "PHASE", "SLICES", "ATTEMPT", "FAILURES", "PREEMPTIONS", "AGE"]
-    assert table[7:13] == ["train", "Running", "2/2", "3", "1", "2"]
+    columns = ["NAME", "PHASE", "REASON", "ACCELERATOR", "SLICES", "ATTEMPT", "FAILURES", "PREEMPTIONS", "AGE"]
+    assert table[:9] == columns
+    # No operator has resolved the accelerator.
+    assert table[9:16] == ["train", "Running", "Running", "2/2", "3", "1", "2"]
     assert "slicejob.slipway.dev/train" in kubectl("get", "all", "-o", "name").stdout
     explained = kubectl("explain", "sj.spec.retries.maxFailures").stdout
     assert "Number of failed attempts that ends the job. Default 10. 0 means 1." in explained

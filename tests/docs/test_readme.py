@@ -34,8 +34,8 @@ def test_the_tour(tmp_path: Path) -> None:
         NativeProvider().down("tour")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "host 0 of slice 1, rank 2 of 4" in done.stdout
-    assert re.search(r"hello +Running +2/2 +0 +0 +0 ", done.stdout)
-    assert re.search(r"hello +Succeeded +2/2 +1 +0 +1 ", done.stdout)
+    assert re.search(r"hello +Running +Running +v5p-16 +2/2 +0 +0 +0 ", done.stdout)
+    assert re.search(r"hello +Succeeded +Succeeded +v5p-16 +2/2 +1 +0 +1 ", done.stdout)
     assert "was lost: its node is gone" in done.stdout
 
 
