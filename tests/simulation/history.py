@@ -250,7 +250,11 @@ class History:
 
     def _noticed(self, who: str, blow: Blow) -> bool:
         asked = self.store.asked_at.get(blow.uid)
-        if asked is not None and blow.time <= asked < int(blow.time) + 1 and blow.kind in OUTRANKED:
+        if (
+            asked is not None
+            and blow.time <= asked < int(blow.time) + 1 + self.cluster.slack
+            and blow.kind in OUTRANKED
+        ):
             return False
         line = self.fleet.named(who).line
         if blow.kind in (Kind.LOST, Kind.SILENT) and line.blind_until:
