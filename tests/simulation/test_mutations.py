@@ -14,7 +14,17 @@ from slipway.cluster import cache, history, jobs, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
-from slipway.planner import attempts, budgets, capacity, creation, facts, fencing, observation, placement, summary
+from slipway.planner import (
+    attempts,
+    budgets,
+    creation,
+    facts,
+    fencing,
+    observation,
+    placement,
+    rivals,
+    summary,
+)
 from slipway.planner.actions import Plan
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
@@ -258,7 +268,7 @@ def unknown_words_are_no_words(patch: pytest.MonkeyPatch) -> None:
 
 def jobs_wait_for_quota_with_their_pods(patch: pytest.MonkeyPatch) -> None:
     """A job keeps the quota that an older one waits for."""
-    patch.setattr(capacity, "QUOTA", "nothing")
+    patch.setattr(rivals, "QUOTA", "nothing")
 
 
 def the_status_drops_attempts_first(patch: pytest.MonkeyPatch) -> None:
