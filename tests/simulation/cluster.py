@@ -64,7 +64,7 @@ class Cluster:
     asked_to_go: dict[str, float] = field(default_factory=dict)
     overwritten: list[tuple[str, float]] = field(default_factory=list)
     """UIDs of jobs into whose status a stranger wrote, and when."""
-    """When each job that somebody deleted was first asked to go, by UID."""
+    """When each SliceJob was first deleted, by UID."""
 
     def shape_of(self, uid: str) -> Shape:
         """What the job of that UID asks for."""

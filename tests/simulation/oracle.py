@@ -17,8 +17,8 @@ OOM (design 5.4). Allowances, each for a case that the rules or the evidence lea
 6. A machine that only fell silent: its peers crash, and when it comes back its kubelet confirms an end that looks
    like any other. Or one that was about to go before its pod ran: nobody ever confirms an end. Preemption and failure
    are both right.
-7. A program that ended by itself in the same second in which its pod was asked to go: it may have been told to. Where
-   clocks differ, that second is so much longer.
+7. A program that exited by itself in the second in which its pod was deleted: the kubelet may have terminated it.
+   Where the clocks of API servers differ, that second is so much longer.
 8. A program that exits 137 or 143 by itself on a machine that is in trouble within two minutes: the rule takes it for
    killed with its machine.
 9. A start timeout is noticed by whoever looks after it, not when it passes: anything else that has hit the attempt by

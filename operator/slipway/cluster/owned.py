@@ -21,7 +21,7 @@ _COLLECTIONS: Final = {
 
 
 class NameTaken(Exception):
-    """An object of somebody else, or of an earlier job of this name, has the name that ours needs."""
+    """An object of another owner, or of an earlier SliceJob of this name, has the name that this job needs."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

@@ -95,24 +95,29 @@ class PodDeleter:
             # No selector finds a pod whose labels somebody edited.
             if action.ended_too or pod.may_run:
                 with suppress(NotFound, Conflict):
-                    await self._delete_by_name(pod, action, job)
+                    await self._delete_pod(
+                        job, action.attempt, pod.metadata.name, pod.metadata.uid, action.grace_seconds
+                    )
 
-    async def _delete_by_name(self, pod: Pod, action: DeletePods, job: Job, version: str | None = None) -> None:
-        metadata, unanswered = pod.metadata, partial(self._cache.deletion_unanswered, job, action.attempt)
+    async def _delete_pod(
+        self, job: Job, attempt: int, name: str, uid: str, grace_seconds: int | None, version: str | None = None
+    ) -> None:
+        """Delete one pod by its name, and remember that Slipway did, or that nobody can know.
+
+        Raises:
+            NotFound: when it is gone.
+            Conflict: when another pod has the name, or it has changed since that version.
+        """
+        unanswered = partial(self._cache.deletion_unanswered, job, attempt)
+        path = f"{paths.pods(job.namespace)}/{name}"
         try:
-            await self._api.delete(
-                f"{paths.pods(metadata.namespace)}/{metadata.name}",
-                uid=metadata.uid,
-                version=version,
-                grace_seconds=action.grace_seconds,
-                on_retry=unanswered,
-            )
+            await self._api.delete(path, uid=uid, version=version, grace_seconds=grace_seconds, on_retry=unanswered)
         except (NotFound, Conflict):
             raise
         except SlipwayClusterError:
             unanswered()
             raise
-        self._cache.deleted(job, action.attempt, (metadata.uid,))
+        self._cache.deleted(job, attempt, (uid,))
 
     async def _delete_first(self, pod: Pod, action: DeletePods, job: Job) -> None:
         """Delete one pod, unless it has changed since it was seen: it may have terminated, and then it is to stay.
@@ -121,10 +126,13 @@ class PodDeleter:
         """
         try:
             async with asyncio.timeout(FIRST_SECONDS):
-                await self._delete_by_name(pod, action, job, pod.metadata.resource_version)
-        except (NotFound, Conflict):
+                found = pod.metadata
+                await self._delete_pod(
+                    job, action.attempt, found.name, found.uid, action.grace_seconds, found.resource_version
+                )
+        except SlipwayClusterError:
             return
-        except (SlipwayClusterError, TimeoutError):
+        except TimeoutError:
             self._cache.deletion_unanswered(job, action.attempt)
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
@@ -151,12 +159,8 @@ class PodDeleter:
             return
         shown = {"job": f"{job.namespace}/{job.name}"}
         log.warning("pod %s is removed: its node %s is gone", action.name, action.node, extra=shown)
-        attempt = job.status.attempt or 0
-        unanswered = partial(self._cache.deletion_unanswered, job, attempt)
-        path = f"{paths.pods(job.namespace)}/{action.name}"
         with suppress(NotFound, Conflict):
-            await self._api.delete(path, uid=action.uid, grace_seconds=0, on_retry=unanswered)
-            self._cache.deleted(job, attempt, (action.uid,))
+            await self._delete_pod(job, job.status.attempt or 0, action.name, action.uid, 0)
 
     async def _machine_gone(self, action: ForceDeletePod) -> bool:
         """The cache may be behind, and a machine that still writes must not lose its pod."""

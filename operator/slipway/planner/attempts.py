@@ -138,8 +138,7 @@ def _record_running(draft: Draft) -> bool:
 
 def _end_hopeless_start(draft: Draft) -> bool:
     """End the attempt when a pod waits for what can never be."""
-    waiting = ((place, pod) for place, pod in sorted(draft.seen.live.items()) if not pod.started)
-    for place, pod in waiting:
+    for place, pod in draft.seen.late:
         found = hopeless(pod, draft.spec.image or "")
         if found is not None:
             _end(draft, _hopeless(draft, place, pod, found))
@@ -184,7 +183,7 @@ def _start_timeout(draft: Draft) -> Evidence | None:
     """Evidence once timeouts.startSeconds have passed since the pods were scheduled and not all of them run."""
     if draft.seen.unscheduled or draft.seen.absent:
         return None
-    late = sorted((place, pod) for place, pod in draft.seen.live.items() if not pod.started)
+    late = draft.seen.late
     # A Ray head waits for the worker that was scheduled last, as programs wait for their peers.
     since = max((pod.bound_at for pod in draft.seen.live.values() if pod.bound_at), default=None) if late else None
     if since is not None and not draft.seen.begun_by_this_process:

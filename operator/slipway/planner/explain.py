@@ -134,6 +134,7 @@ TROUBLES: Final = (
 )
 """The first row that fits the kubelet's reason and message decides."""
 REASONS: Final = frozenset(row.reason for row in TROUBLES)
+_KUBELET_REASONS: Final = frozenset(chain.from_iterable(row.kubelet for row in TROUBLES))
 _NEVER_HEAL: Final = frozenset({"InvalidImageName"})
 _IMAGE: Final = re.compile(r'image(?: name)?:? \\?"(?P<image>[^"\\]+)\\?"')
 _KINDS: Final = {"secret": "Secret", "configmap": "ConfigMap"}
@@ -175,7 +176,10 @@ def cannot_start(message: str, image: str) -> str:
 
 def _of_container(container: ContainerStatus, image: str) -> Explanation | None:
     waiting = container.state.waiting
-    return _explained(waiting.reason, waiting.message, image) if waiting is not None else None
+    # Nearly every container that waits is only being created, and each decision looks at all of them.
+    if waiting is None or waiting.reason not in _KUBELET_REASONS:
+        return None
+    return _explained(waiting.reason, waiting.message, image)
 
 
 def _explained(reason: str, message: str, image: str) -> Explanation | None:

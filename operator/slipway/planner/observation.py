@@ -58,6 +58,8 @@ class Observation:
     """Pods of any attempt in which a container may still run, with copies of pods of ended attempts."""
     started: frozenset[Place] = frozenset()
     """Places whose worker runs, or has run."""
+    late: tuple[tuple[Place, Pod], ...] = ()
+    """Pods of the current attempt whose worker has not run, in the order of their places."""
     begun_by_this_process: bool = True
     """Whether this process began the attempt, or this very decision begins it."""
 
@@ -124,7 +126,7 @@ def observe(
             judging.examine(pod, place, None)
     missing = wanted - live.keys()
     for lost in snapshot.vanished:
-        if _counts(lost, number, live, wanted, attempt):
+        if _counts(lost, unit, live, attempt):
             judging.examine(lost.pod, lost.pod.place, lost.at, lost.removed_at)
             missing -= {lost.pod.place}
     if attempt is not None and attempt.end_time is None:
@@ -139,6 +141,7 @@ def observe(
             pod for pod in (*live.values(), *stale_attempt_pods, *_fenced(copies, number, ended)) if pod.may_run
         ),
         started=succeeded | {place for place, pod in live.items() if pod.started},
+        late=tuple(sorted((place, pod) for place, pod in live.items() if not pod.started)),
         begun_by_this_process=number == snapshot.begun_by_this_process or number != snapshot.job.status.attempt,
         evidence=tuple(judging.evidence),
         stale_attempt_pods=tuple(stale_attempt_pods),
@@ -242,20 +245,16 @@ def _untraced(snapshot: Snapshot, attempt: Attempt, place: Place, now: datetime,
     )
 
 
-def _counts(
-    lost: Vanished, number: int, live: dict[Place, Pod], wanted: frozenset[Place], attempt: Attempt | None
-) -> bool:
-    place = lost.pod.place
-    if lost.pod.attempt != number or place not in wanted:
+def _counts(lost: Vanished, unit: Unit, live: dict[Place, Pod], attempt: Attempt | None) -> bool:
+    if not unit.owns(lost.pod):
         return False
     # A pod that vanished unbound and was created again is no evidence in an active attempt.
-    return place not in live or (attempt is not None and attempt.end_time is not None)
+    return lost.pod.place not in live or (attempt is not None and attempt.end_time is not None)
 
 
 def blocked_hosts(observation: Observation, limit: int) -> tuple[HostState, ...]:
     """The first `limit` hosts that do not run yet, with the message of the scheduler or the kubelet."""
-    held = sorted(place for place, pod in observation.live.items() if not pod.started)[:limit]
-    return tuple(_host_state(place, observation.live[place]) for place in held)
+    return tuple(_host_state(place, pod) for place, pod in observation.late[:limit])
 
 
 def _host_state(place: Place, pod: Pod) -> HostState:

@@ -59,21 +59,26 @@ def _gains(draft: Draft, job: Job, held: Sequence[Node]) -> bool:
     if not draft.snapshot.nodes_watched:
         # Whether they are of use to it nobody can see; the two jobs would wait for each other for ever otherwise.
         return any(pod.spec.node_name for pod in draft.seen.live.values())
-    try:
-        suits = PodFactory(job, draft.snapshot.settings).suits
-    except InvalidSpec:
-        return False
-    return any(map(suits, held)) and _can_run(draft, job)
+    factory = _factory(draft, job)
+    return factory is not None and any(map(factory.suits, held)) and _enough_nodes(draft, factory)
 
 
 def _can_run(draft: Draft, job: Job) -> bool:
     """Whether there are as many nodes as a job needs at least; unknown where nodes may not be watched."""
     if not draft.snapshot.nodes_watched:
         return True
+    factory = _factory(draft, job)
+    return factory is not None and _enough_nodes(draft, factory)
+
+
+def _factory(draft: Draft, job: Job) -> PodFactory | None:
     try:
-        factory = PodFactory(job, draft.snapshot.settings)
+        return PodFactory(job, draft.snapshot.settings)
     except InvalidSpec:
-        return False
+        return None
+
+
+def _enough_nodes(draft: Draft, factory: PodFactory) -> bool:
     # A node may run several pods of a CPU job, so the number of nodes does not matter.
     enough = max(factory.least_nodes, 1)
     return sum(1 for _ in islice(filter(factory.suits, draft.snapshot.nodes.values()), enough)) == enough

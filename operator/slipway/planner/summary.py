@@ -80,8 +80,8 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
 
 def _start(draft: Draft, number: int) -> tuple[str, str]:
     """Why the pods of a started attempt do not run yet."""
-    late = [pod for _, pod in sorted(draft.seen.live.items()) if not pod.started]
-    found = explain(late, draft.spec.image or "")
+    late = draft.seen.late
+    found = explain((pod for _, pod in late), draft.spec.image or "")
     if found is None:
         return "Starting", f"attempt {number}: waiting for its pods to run"
     known = next((one for one in draft.job.status.conditions if one.type == ConditionType.RUNNING), None)
