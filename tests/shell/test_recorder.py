@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from slipway.planner.acceptance import changed_since, resolve
 from slipway.planner.node_pools import NodePools
@@ -15,8 +16,8 @@ from tests.planner.build import START, World
 SECRETS = ("hunter2", "opensesame", "hf_abcdefghijklmnopqrstuvwxyz")
 
 
-def snapshot(**fields: object) -> Snapshot:
-    world = World(**fields)  # type: ignore[arg-type]
+def snapshot(**fields: Any) -> Snapshot:
+    world = World(**fields)
     world.run()
     world.pod(0, 0).exits(1)
     return world.snapshot

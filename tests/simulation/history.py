@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,9 @@ class History:
             latest = 2.0 if user is self.users[0] else self.plot.horizon / 3
             self.timeline.after(rng.uniform(0.0, latest), user.apply)
             for _ in range(rng.randint(1, 3) if STRANGERS in self.grounds else 0):
-                self.timeline.at(rng.uniform(0.0, self.plot.horizon), lambda user=user: self._meddle(user))  # type: ignore[misc]
+                self.timeline.at(rng.uniform(0.0, self.plot.horizon), partial(self._meddle, user))
             for when, what in one.requests:
-                self.timeline.at(when, lambda user=user, what=what: self._ask(user, what))  # type: ignore[misc]
+                self.timeline.at(when, partial(self._ask, user, what))
         kinds = self.faults.kinds()
         chosen = rng.choices(list(kinds), [weight for weight, _ in kinds.values()], k=self.plot.harms)
         for name in chosen:

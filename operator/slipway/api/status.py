@@ -314,6 +314,10 @@ class SliceJobStatus(Part):
         """Whether the newest attempt has ended."""
         return bool(self.attempts) and self.attempts[0].end_time is not None
 
+    def condition(self, kind: ConditionType) -> Condition | None:
+        """The condition of that type."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
     @property
     def final(self) -> bool:
         """Whether the job has ended. With a phase that this version does not know, the record of the end says so."""

@@ -34,8 +34,10 @@ def cursor_of(status: SliceJobStatus) -> EventCursor:
 
 
 def _trouble(status: SliceJobStatus) -> str | None:
-    reason = next((one.reason for one in status.conditions if one.type == ConditionType.RUNNING), None)
-    return reason if status.phase is Phase.STARTING and reason in REASONS else None
+    running = status.condition(ConditionType.RUNNING)
+    if running is None or status.phase is not Phase.STARTING or running.reason not in REASONS:
+        return None
+    return running.reason
 
 
 def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple[EventRecord, ...]:
@@ -47,7 +49,8 @@ def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -
             for attempt in reversed(status.attempts)
             if attempt.cause is not None and attempt.number > told.judged
         ]
-    words = next((one.message for one in status.conditions if one.type == ConditionType.RUNNING), "")
+    running = status.condition(ConditionType.RUNNING)
+    words = running.message if running is not None else ""
     trouble = _trouble(status)
     if status.phase is not None and status.phase is not told.phase:
         found.append(EventRecord(status.phase.value, words, warning=status.phase in BAD_PHASES))

@@ -20,8 +20,8 @@ def waits_for(job: Job) -> str:
     """What a job waits for that another could release: `nodes`, `quota`, or nothing."""
     if job.status.phase is not Phase.WAITING_FOR_CAPACITY:
         return ""
-    known = {one.type: one.reason for one in job.status.conditions}
-    reason = known.get(ConditionType.CAPACITY_AVAILABLE)
+    known = job.status.condition(ConditionType.CAPACITY_AVAILABLE)
+    reason = known.reason if known is not None else None
     return "" if reason == POD_REJECTED else QUOTA if reason == QUOTA_EXCEEDED else NODES
 
 

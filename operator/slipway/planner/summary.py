@@ -84,7 +84,7 @@ def _start(draft: Draft, number: int) -> tuple[str, str]:
     found = explain((pod for _, pod in late), draft.spec.image or "")
     if found is None:
         return "Starting", f"attempt {number}: waiting for its pods to run"
-    known = next((one for one in draft.job.status.conditions if one.type == ConditionType.RUNNING), None)
+    known = draft.job.status.condition(ConditionType.RUNNING)
     if found.vague and known is not None and known.reason in REASONS:
         return known.reason, known.message
     waiting = f"{len(late)} of {len(draft.seen.wanted)} pods wait"
@@ -125,7 +125,7 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
     ]
     if draft.runtime.waits_for_clients:
         found.append(_ready(draft, reason, message))
-    if late or _had(draft.snapshot.job.status, ConditionType.CLEANUP_PENDING):
+    if late or draft.job.status.condition(ConditionType.CLEANUP_PENDING) is not None:
         found.append((ConditionType.CLEANUP_PENDING, bool(late), "PodsDoNotGo" if late else "Clean", late))
     return _dated(found, draft.snapshot.job.status, draft.now, draft.job.generation)
 
@@ -170,10 +170,6 @@ def _suspended(phase: Phase, fence_open: bool) -> tuple[ConditionType, bool, str
     if fence_open:
         return ConditionType.SUSPENDED, False, "PodsEnding", "the pods are being stopped"
     return ConditionType.SUSPENDED, True, SUSPENDED.reason, _NOTHING_HELD
-
-
-def _had(status: SliceJobStatus, kind: ConditionType) -> bool:
-    return any(condition.type == kind for condition in status.conditions)
 
 
 def _dated(
