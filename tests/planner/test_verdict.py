@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from slipway.api import names
 from slipway.api.places import worker
 from slipway.api.status import Cause, Phase
+from slipway.planner import facts
 from slipway.planner.actions import Refresh
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import LostNode
@@ -440,6 +442,44 @@ def test_a_machine_that_goes_after_its_kubelet_had_removed_the_pod_did_not_take_
     world.lose_node("node-0-1")
     world.until_restarted()
     assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [(timedelta(0), "NodeLost"), (facts.SKEW - timedelta(seconds=1), "NodeLost"), (facts.SKEW, "ExitCode")],
+    ids=["as the program failed", "later by less than clocks may differ", "later"],
+)
+def test_a_machine_whose_end_was_announced_after_the_attempt_had_ended_did_not_end_it(
+    after: timedelta, reason: str
+) -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(2)
+    world.step()
+    world.now += after
+    world.taint("node-0-1", names.TAINT_IMPENDING_TERMINATION)
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown")
+    world.until_restarted()
+    assert world.status.attempts[1].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [(facts.SKEW - timedelta(seconds=1), "NodeLost"), (facts.SKEW, "ExitCode")],
+    ids=["by no more than clocks may differ", "by more"],
+)
+def test_a_node_that_is_not_ready_after_its_kubelet_had_removed_the_pod_did_not_end_the_attempt(
+    after: timedelta, reason: str
+) -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(2)
+    world.step()
+    removed = world.now
+    world.pod(0, 1).exits(137, reason="ContainerStatusUnknown").vanishes()
+    world.vanished[-1] = replace(world.vanished[-1], at=removed, removed_at=removed)
+    world.now += after
+    world.not_ready("node-0-1")
+    world.until_restarted()
+    assert world.status.attempts[1].reason == reason
 
 
 def test_trouble_of_a_node_from_before_the_pod_was_bound_is_that_of_another_machine_of_its_name() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from slipway.api import names
 from slipway.planner.effective import Effective
-from slipway.planner.nodes import Node
+from slipway.planner.nodes import Node, Taint
 from slipway.planner.objects import Pod, PodCondition, Terminated
 
 NEAR: Final = timedelta(seconds=120)
@@ -162,7 +162,7 @@ class Facts:
             return restarted
         for key in names.TAINTS_OF_LOSS:
             taint = self.node.taint(key)
-            if taint is not None and self._was_there(taint.time_added):
+            if taint is not None and self._was_there(taint.time_added) and not self._announced_later(taint):
                 return f"its node is tainted {key}"
         ready = self.node.ready
         if ready is not None and ready.status != "True" and self._near(ready.last_transition_time):
@@ -179,11 +179,24 @@ class Facts:
         since = ready.last_transition_time if ready is not None else None
         return bool(since and bound and since > bound and self._was_there(since))
 
+    def _announced_later(self, taint: Taint) -> bool:
+        """Whether the taint announces the end of the machine, and was added after the attempt had ended."""
+        announces = taint.key == names.TAINT_IMPENDING_TERMINATION
+        return announces and taint.time_added is not None and self._long_after_attempt(taint.time_added)
+
+    def _long_after_attempt(self, moment: datetime) -> bool:
+        """Whether that moment is after the end of the attempt on every clock; dates of the API have whole seconds."""
+        ended = self.we_deleted_since
+        return ended is not None and moment >= ended.replace(microsecond=0) + SKEW
+
     def _was_there(self, moment: datetime | None) -> bool:
         """Whether the pod was on its node then; what has no date is taken for the present."""
         gone, bound = self.removed_at or self.gone_at, self.pod.bound_at
         if moment is None:
             return self.removed_at is None
+        if self.removed_at is not None and moment > self.removed_at and self._long_after_attempt(moment):
+            # The kubelet that removed the pod still ran when the attempt had ended.
+            return False
         return (gone is None or moment <= gone + SKEW) and (bound is None or bound <= moment + SKEW)
 
     def _near(self, moment: datetime | None) -> bool:
