@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from slipway.api.status import FINAL_PHASES, Cause, Phase
+from slipway.planner import unscheduled
 from slipway.planner.causes import RULES
 from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
 from slipway.planner.explain import TROUBLES
@@ -116,6 +117,13 @@ def troubles() -> Iterator[str]:
     yield from (f"| `{reason}` | {message} | {help_} |" for reason, message, help_ in rows)
 
 
+def shortages() -> Iterator[str]:
+    """The table of why the scheduler finds no nodes."""
+    yield "| reason | what it means |"
+    yield "|---|---|"
+    yield from (f"| `{reason}` | {meaning} |" for reason, meaning in unscheduled.REASONS.items())
+
+
 def _follows(ending: Ending) -> str:
     """The delay before the next attempt, and what else is different about it."""
     others = {
@@ -135,6 +143,7 @@ PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what ends an attempt uncharged": attempt_endings,
     "phases": phases,
     "what keeps pods from starting": troubles,
+    "why there are no nodes": shortages,
 }
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from slipway.api import names
 from slipway.cluster.cache import Cache
 from slipway.cluster.jobs import read_job
 from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.node_pools import choose
 from slipway.planner.nodes import Node
-from slipway.planner.placement import suits
+from slipway.planner.placement import Needs, suits
 from slipway.planner.snapshot import Settings
 from tests.cluster.things import Time, job_json, node, pod
 
@@ -38,7 +39,9 @@ def chosen(
 ) -> list[str]:
     """What the planner chooses, as the applier notes it."""
     reader = read_job(job_json(uid=f"uid-{job[1]}", name=job[1]))
-    fits = partial(suits, selector=selector or {})
+    asked = {names.TPU_RESOURCE} | ((selector or {}).keys() & {names.NODE_SPOT})
+    tolerations = [{"key": key, "operator": "Exists"} for key in asked]
+    fits = partial(suits, needs=Needs(selector or {}, tolerations, {}))
     found = choose(cache.node_pools(reader), cache.nodes.view, attempt, slices, 2, fits)
     cache.claims.take(job, reader.uid, attempt, found)
     return list(found.values())

@@ -95,8 +95,48 @@ def test_a_start_that_is_held_up_says_by_what(kubelet: str, message: str, reason
     assert words in running.message
 
 
+SCHEDULER: dict[str, tuple[str, str, str, str]] = {
+    "B-24 a missing PersistentVolumeClaim": (
+        '0/5 nodes are available: persistentvolumeclaim "data" not found. not found',
+        "MissingObjects",
+        "2 of 2 pods cannot be scheduled: PersistentVolumeClaim data is missing; create it",
+        "Pending",
+    ),
+    "a PersistentVolumeClaim that is not bound": (
+        "0/5 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+        "VolumeNotBound",
+        "its StorageClass",
+        "Pending",
+    ),
+    "a volume in another zone": (
+        "0/5 nodes are available: 5 node(s) had volume node affinity conflict.",
+        "VolumeElsewhere",
+        "in the zone of the nodes",
+        "WaitingForCapacity",
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "reason", "words", "phase"), SCHEDULER.values(), ids=SCHEDULER)
+def test_what_the_scheduler_says_of_volumes_is_no_lack_of_nodes(
+    message: str, reason: str, words: str, phase: str
+) -> None:
+    world = World(slices=1, hosts=2)
+    # A slice that is pinned to a node pool in another zone leaves it.
+    world.free_pools = {0: "np-1"} if phase == "Pending" else {}
+    world.begin()
+    for handle in world.all_pods():
+        handle.unschedulable(message)
+    world.step(seconds=6)
+    world.step(seconds=60)
+    running = world.condition("Running")
+    assert running is not None
+    assert (world.status.phase, running.reason, world.status.attempt) == (phase, reason, 0)
+    assert words in running.message
+
+
 def test_every_reason_is_met() -> None:
-    met = {reason for _, _, reason, _ in TABLE.values()}
+    met = {reason for _, _, reason, _ in TABLE.values()} | {reason for _, reason, _, _ in SCHEDULER.values()}
     assert REASONS - met == {"ContainerConfigError", "ContainerCannotStart", "InvalidImageName"}
 
 

@@ -123,6 +123,10 @@ class Server:
         return _encode({"metadata": {"resourceVersion": str(self._store.version)}, "items": items})
 
     def _list_pods(self, *, who: str, query: Query, body: Body) -> bytes:
+        if "labelSelector" not in query:
+            node = query["fieldSelector"].removeprefix("spec.nodeName=")
+            found = [one.pod for one in self._store.pods.values() if one.pod.spec.node_name == node]
+            return self._list([{"metadata": pod.metadata, "spec": {"containers": []}} for pod in found])
         matches = _selector(query["labelSelector"])
         return self._list([one.pod for one in self._store.pods.values() if matches(one.pod.metadata.labels)])
 

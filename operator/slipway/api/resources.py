@@ -1,6 +1,8 @@
 """Words of a PodSpec that several parts of the resource use."""
 
 import re
+from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -8,6 +10,27 @@ from pydantic import AfterValidator, Field, StringConstraints
 from slipway.api.base import Model
 
 QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+
+
+_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+@lru_cache(maxsize=4096)
+def amount(quantity: str | int) -> Decimal:
+    """What a quantity such as `16Gi`, `500m` or `1e3` comes to, in units of its resource.
+
+    Raises:
+        ValueError: when it is none.
+    """
+    found = re.match(QUANTITY, str(quantity))
+    if found is None:
+        raise ValueError(f"{quantity!r} is no quantity")
+    suffix = found[3] or ""
+    number = Decimal(str(quantity).removesuffix(suffix))
+    if suffix in _BINARY:
+        return number * Decimal(1024) ** (1 + _BINARY.index(suffix))
+    return number.scaleb(_SUFFIXES[suffix] if suffix in _SUFFIXES else int(suffix[1:]))
 
 
 def _quantity(value: str | int) -> str | int:

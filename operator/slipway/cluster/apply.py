@@ -30,6 +30,7 @@ from slipway.cluster.errors import (
     Invalid,
     NotFound,
     ServerError,
+    SlipwayClusterError,
     TooManyRequests,
 )
 from slipway.cluster.events import EventRecorder
@@ -40,6 +41,7 @@ from slipway.cluster.owned import NameTaken, ensure, name_taken
 from slipway.cluster.removal import PodDeleter
 from slipway.cluster.status_patch import status_patch
 from slipway.cluster.store import ASKED_SECONDS, Key
+from slipway.cluster.tenants import Visitor, visitors
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
     Action,
@@ -62,6 +64,7 @@ from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.redact import foreign
 from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
+from slipway.planner.tenants import Visitors
 
 log = logging.getLogger(__name__)
 
@@ -210,8 +213,18 @@ class Applier:
                 log.warning("no proof that node %s is dead: %s", name, error, extra={"job": _shown(job)})
                 self._cache.kubelet_read(name, at, None, forbidden=True)
 
+        async def read_visitors(name: str) -> None:
+            try:
+                listing = await self._api.list(paths.pods(), Visitor, field_selector=f"spec.nodeName={name}")
+                self._cache.visitors_read(name, visitors(listing.items, at))
+            except SlipwayClusterError as error:
+                # Nothing but a sentence in the status depends on it.
+                log.info("who is on node %s is not known: %s", name, error, extra={"job": _shown(job)})
+                self._cache.visitors_read(name, Visitors(at, unknown=True))
+
         reads = [partial(read_node, name) for name in action.nodes]
         reads += [partial(read_kubelet, name) for name in action.kubelets]
+        reads += [partial(read_visitors, name) for name in action.visitors]
         reads += [partial(self._list_pods, job, at)] if action.pods else []
         await self._executor.run(reads, lambda read: read())
         return NOW

@@ -10,12 +10,14 @@ from slipway.cluster.claims import Claims
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
 from slipway.cluster.store import Key, PodStore
+from slipway.cluster.tenants import WatchedTenants
 from slipway.planner.actions import EventRecord
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.news import EventCursor, cursor_of, news
 from slipway.planner.node_pools import NodePools, claim_over, doubts
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job, KubeletLease, Rejection, Settings, Snapshot
+from slipway.planner.tenants import Visitors
 
 T = TypeVar("T")
 
@@ -71,8 +73,11 @@ class Cache:
         """Leases of kubelets that were read, by node; bounded as the nodes are that were read."""
         self.nodes_as_of: dict[str, datetime] = {}
         """When each node was last read by its name."""
+        self.visitors: dict[str, Visitors] = {}
+        """The pods of others on nodes of which they were read."""
         self._now = now
         self._memories: dict[Key, _Memory] = {}
+        self._tenants = WatchedTenants(self.pods, self.jobs, self.visitors)
 
     def snapshot(self, key: Key) -> Snapshot | None:
         """Everything a decision on this job is made from; None when there is no such job."""
@@ -108,7 +113,8 @@ class Cache:
         if not self.settings.whole_cluster:
             return NodePools()
         claims, claim = self.claims, self.claims.of((job.namespace, job.name), job.uid)
-        return NodePools(self.nodes.pools, self.pods.pinned, self.pods.busy, claims.claimed, claims.doubted, claim)
+        pods, pools = self.pods, self.nodes.pools
+        return NodePools(pools, pods.pinned, pods.busy, claims.claimed, claims.doubted, self._tenants, claim)
 
     def accepted(self, job: Job) -> None:
         """The API server takes, or would take, the job's objects."""
@@ -141,6 +147,10 @@ class Cache:
     def node_read(self, name: str, at: datetime) -> None:
         """A node was read by its name, or found absent."""
         _remember(self.nodes_as_of, name, at)
+
+    def visitors_read(self, node: str, found: Visitors) -> None:
+        """The pods on a node were read."""
+        _remember(self.visitors, node, found)
 
     def kubelet_read(
         self, node: str, at: datetime, renewed_at: datetime | None, seconds: int | None = None, forbidden: bool = False

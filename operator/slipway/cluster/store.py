@@ -114,10 +114,10 @@ class PodStore(Reflector[Pod, Key]):
         self._unclaimed: dict[str, tuple[float, Key]] = {}
         self._deletions: dict[str, float] = {}
         self._on_node: dict[str, Counter[Key]] = {}
-        self.busy: Counter[str] = Counter()
-        """Nodes that pods which have not ended are bound to."""
-        self.pinned: Counter[str] = Counter()
-        """Node pools that pods which have not ended are pinned to."""
+        self.busy: dict[str, Counter[Key]] = {}
+        """Nodes that pods which have not ended are bound to, with the jobs of these pods."""
+        self.pinned: dict[str, Counter[Key]] = {}
+        """Node pools that pods which have not ended are pinned to, with the jobs of these pods."""
 
     def of(self, key: Key) -> Collection[Pod]:
         """Every pod that carries the job's name."""
@@ -216,7 +216,8 @@ class PodStore(Reflector[Pod, Key]):
         if needed is None:
             self._unclaimed[uid] = (self._clock() + UNCLAIMED_SECONDS, key)
         self._vanished.setdefault(key, {})[uid] = gone
-        self._join(gone.pod.spec.node_name, key)
+        if node := gone.pod.spec.node_name:
+            _more(self._on_node, node, key)
 
     def _expire(self) -> None:
         """Forget pods that are gone and whose job has not appeared for minutes."""
@@ -237,44 +238,37 @@ class PodStore(Reflector[Pod, Key]):
         if not of_job:
             del self._vanished[key]
         self._unclaimed.pop(uid, None)
-        self._leave(gone.pod.spec.node_name, key)
+        if node := gone.pod.spec.node_name:
+            _fewer(self._on_node, node, key)
 
     def _link(self, pod: Pod) -> None:
         key = key_of(pod)
         self._by_job.setdefault(key, {})[pod.metadata.uid] = pod
         self._owners[owner_of(pod)] += 1
         self._starting[key] += not pod.started
-        for counts, held in self._holds(pod):
-            counts[held] += 1
-        self._join(pod.spec.node_name, key)
+        for holders, held in self._holds(pod):
+            _more(holders, held, key)
+        if node := pod.spec.node_name:
+            _more(self._on_node, node, key)
 
     def _unlink(self, pod: Pod) -> None:
         key = key_of(pod)
         _less(self._owners, owner_of(pod))
         self._starting[key] -= not pod.started
-        for counts, held in self._holds(pod):
-            _less(counts, held)
+        for holders, held in self._holds(pod):
+            _fewer(holders, held, key)
         siblings = self._by_job[key]
         del siblings[pod.metadata.uid]
         if not siblings:
             del self._by_job[key], self._starting[key]
-        self._leave(pod.spec.node_name, key)
+        if node := pod.spec.node_name:
+            _fewer(self._on_node, node, key)
 
-    def _holds(self, pod: Pod) -> Iterator[tuple[Counter[str], str]]:
+    def _holds(self, pod: Pod) -> Iterator[tuple[dict[str, Counter[Key]], str]]:
         """What a pod that has not ended takes up."""
         if pod.may_run:
             held = ((self.busy, pod.spec.node_name), (self.pinned, pod.metadata.labels.node_pool))
             yield from (one for one in held if one[1])
-
-    def _join(self, node: str, key: Key) -> None:
-        if node:
-            self._on_node.setdefault(node, Counter())[key] += 1
-
-    def _leave(self, node: str, key: Key) -> None:
-        if node:
-            _less(self._on_node[node], key)
-            if not self._on_node[node]:
-                del self._on_node[node]
 
 
 def _less(counts: Counter[H], what: H) -> None:
@@ -282,3 +276,13 @@ def _less(counts: Counter[H], what: H) -> None:
     counts[what] -= 1
     if not counts[what]:
         del counts[what]
+
+
+def _more(holders: dict[str, Counter[Key]], what: str, key: Key) -> None:
+    holders.setdefault(what, Counter())[key] += 1
+
+
+def _fewer(holders: dict[str, Counter[Key]], what: str, key: Key) -> None:
+    _less(holders[what], key)
+    if not holders[what]:
+        del holders[what]

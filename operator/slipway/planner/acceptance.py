@@ -6,7 +6,6 @@ or a look into the preserved pod template.
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -42,12 +41,14 @@ OPAQUE: Final = {"env", "env_from", "pod_template", "ray", "resources", "securit
 _LATE: Final = {name for name, field in SliceJobSpec.model_fields.items() if field.alias in CHANGEABLE_WHILE_SUSPENDED}
 
 
-@dataclass(frozen=True, slots=True)
 class InvalidSpec(Exception):
     """The job cannot be run as it is written."""
 
-    reason: str
-    message: str
+    def __init__(self, reason: str, message: str) -> None:
+        """`reason` is one CamelCase word; `message` names the field, its value and what is allowed."""
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message
 
 
 def accept(job: Job, settings: Settings) -> Effective:

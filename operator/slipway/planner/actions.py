@@ -95,6 +95,8 @@ class Refresh:
     """GET these Nodes."""
     kubelets: tuple[str, ...] = ()
     """GET the Leases of the kubelets of these nodes."""
+    visitors: tuple[str, ...] = ()
+    """List the pods of others on these nodes."""
 
 
 @dataclass(frozen=True, slots=True)

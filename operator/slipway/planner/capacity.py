@@ -8,11 +8,14 @@ from typing import Final
 from slipway.api.places import HEAD
 from slipway.api.status import Attempt, Phase, Result, SliceCounts
 from slipway.planner import attempts, budgets, rivals
+from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.attempts import end_uncharged, finish
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT
+from slipway.planner.explain import WAIT_FOR_USER, of_scheduler
 from slipway.planner.observation import UNSCHEDULABLE, waiting_for
 from slipway.planner.snapshot import QUOTA_EXCEEDED
+from slipway.planner.unscheduled import MAX_VISITS, View, explain_unscheduled
 
 GATED: Final = "SchedulingGated"
 SCHEDULER_SETTLES: Final = timedelta(seconds=10)
@@ -43,12 +46,47 @@ def shortage(draft: Draft) -> Shortage | None:
         reason, message = waiting_for(pod)
         words.setdefault(reason, message)
     if UNSCHEDULABLE in words:
-        count = f"{len(draft.seen.unscheduled)} of {len(draft.seen.wanted)} pods"
-        message = f"{count} cannot be scheduled: {words[UNSCHEDULABLE]}"
-        return Shortage(Phase.WAITING_FOR_CAPACITY, UNSCHEDULABLE, message)
+        return _unscheduled(draft, words[UNSCHEDULABLE])
     if GATED in words:
         return Shortage(Phase.QUEUED, GATED, words[GATED] or "the pods wait for admission by their queue")
     return None
+
+
+def _unscheduled(draft: Draft, words: str) -> Shortage:
+    count = f"{len(draft.seen.unscheduled)} of {len(draft.seen.wanted)} pods cannot be scheduled"
+    found = of_scheduler(words, draft.spec.image or "")
+    if found is None:
+        return Shortage(Phase.WAITING_FOR_CAPACITY, UNSCHEDULABLE, f"{count}: {words}")
+    phase = Phase.PENDING if found.reason in WAIT_FOR_USER else Phase.WAITING_FOR_CAPACITY
+    return Shortage(phase, found.reason, f"{count}: {found.message}; {found.next_step}")
+
+
+def explained(draft: Draft, short: Shortage) -> Shortage:
+    """The shortage in words about node pools, where Slipway sees more than the scheduler says."""
+    if short.reason != UNSCHEDULABLE:
+        return short
+    snapshot = draft.snapshot
+    refusals = (pod.condition("PodScheduled", "False") for pod in draft.seen.unscheduled)
+    dates = (one.last_transition_time for one in refusals if one is not None)
+    view = View(
+        job=draft.job,
+        settings=snapshot.settings,
+        nodes=snapshot.nodes.values(),
+        tenants=snapshot.pools.tenants,
+        slices=draft.granted,
+        refused_at=max((one for one in dates if one is not None), default=draft.now),
+        now=draft.now,
+    )
+    try:
+        answer = explain_unscheduled(view)
+    except InvalidSpec:
+        # A spec that was changed to what cannot be accepted; the attempt goes on with what it was accepted with.
+        return short
+    draft.refresh_visitors = answer.unread[:MAX_VISITS]
+    if answer.found is None:
+        return short
+    step = f"; {answer.found.next_step}" if answer.found.next_step else ""
+    return Shortage(short.phase, answer.found.reason, answer.found.message + step)
 
 
 def wait(draft: Draft) -> None:
@@ -98,7 +136,7 @@ def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
         since + timedelta(seconds=draft.resolved.schedule_seconds)
     ):
         return False
-    words = short.message if short else f"{len(draft.seen.unscheduled)} pods are not scheduled"
+    words = explained(draft, short).message if short else f"{len(draft.seen.unscheduled)} pods are not scheduled"
     message = f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}"
     end_uncharged(draft, SCHEDULE_TIMEOUT, message)
     finish(draft, Phase.FAILED, Result(reason=SCHEDULE_TIMEOUT.reason, message=message))

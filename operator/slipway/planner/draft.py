@@ -38,6 +38,7 @@ class Draft:
     refresh_pods: bool = False
     refresh_nodes: set[str] = field(default_factory=set)
     refresh_kubelets: set[str] = field(default_factory=set)
+    refresh_visitors: tuple[str, ...] = ()
     blocked: tuple[str, str] | None = None
     """Reason and message of what blocks the next attempt, or the creation of its pods."""
 
@@ -153,7 +154,8 @@ class Draft:
     @property
     def refresh(self) -> tuple[Refresh, ...]:
         """What has to be read before the next plan."""
-        asked = Refresh(self.refresh_pods, tuple(sorted(self.refresh_nodes)), tuple(sorted(self.refresh_kubelets)))
+        nodes, kubelets = tuple(sorted(self.refresh_nodes)), tuple(sorted(self.refresh_kubelets))
+        asked = Refresh(self.refresh_pods, nodes, kubelets, self.refresh_visitors)
         return (asked,) if asked != Refresh() else ()
 
     def wake(self, at: datetime) -> None:

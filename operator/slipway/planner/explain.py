@@ -15,6 +15,7 @@ from slipway.planner.objects import ContainerStatus, Pod
 _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 _CONFIG: Final = frozenset({"CreateContainerConfigError"})
 _START: Final = frozenset({"RunContainerError", "CreateContainerError"})
+_SCHEDULER: Final = frozenset({"Unschedulable"})
 _LONGEST_WORDS: Final = 300
 
 
@@ -130,6 +131,27 @@ TROUBLES: Final = (
         "the command {name} in the image {image} may not be executed",
         "make it executable, or run it with its interpreter",
     ),
+    _row(
+        _SCHEDULER,
+        r'(?P<kind>persistentvolumeclaim) "(?P<name>[^"]+)" (?:not found|is being deleted)',
+        "MissingObjects",
+        "{kind} {name} is missing",
+        "create it in the namespace of the job; the pods then start by themselves",
+    ),
+    _row(
+        _SCHEDULER,
+        r"unbound immediate PersistentVolumeClaims",
+        "VolumeNotBound",
+        "a PersistentVolumeClaim of the job is not bound to a volume",
+        "see kubectl describe pvc: its StorageClass must exist and provide volumes",
+    ),
+    _row(
+        _SCHEDULER,
+        r"volume node affinity conflict",
+        "VolumeElsewhere",
+        "the volume of a PersistentVolumeClaim cannot be reached from the nodes that match",
+        "use a volume in the zone of the nodes, or nodes in the zone of the volume",
+    ),
     _row(_START, "", "ContainerCannotStart", "the container cannot be started", "correct the spec or the image"),
 )
 """The first row that fits the kubelet's reason and message decides."""
@@ -137,7 +159,12 @@ REASONS: Final = frozenset(row.reason for row in TROUBLES)
 _KUBELET_REASONS: Final = frozenset(chain.from_iterable(row.kubelet for row in TROUBLES))
 _NEVER_HEAL: Final = frozenset({"InvalidImageName"})
 _IMAGE: Final = re.compile(r'image(?: name)?:? \\?"(?P<image>[^"\\]+)\\?"')
-_KINDS: Final = {"secret": "Secret", "configmap": "ConfigMap"}
+_KINDS: Final = {
+    "secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim",
+}  # fmt: skip
+MISSING_OBJECTS: Final = "MissingObjects"
+WAIT_FOR_USER: Final = frozenset({MISSING_OBJECTS, "VolumeNotBound"})
+"""Reasons that only an object of the user's can remove: nothing is charged, and no time counts."""
 
 
 def explain(pods: Iterable[Pod], image: str) -> Explanation | None:
@@ -166,6 +193,11 @@ def hopeless(pod: Pod, image: str) -> Explanation | None:
     """Why a pod that waits will never start; None when it may."""
     found = explain((pod,), image)
     return found if found is not None and found.reason in _NEVER_HEAL else None
+
+
+def of_scheduler(message: str, image: str) -> Explanation | None:
+    """What a message of the scheduler says that is not about nodes."""
+    return _explained("Unschedulable", message, image)
 
 
 def cannot_start(message: str, image: str) -> str:

@@ -5,15 +5,15 @@ from typing import Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import BAD_PHASES, Attempt, Cause, ConditionType, Phase, SliceJobStatus
-from slipway.planner import budgets
+from slipway.planner import budgets, explain, unscheduled
 from slipway.planner.actions import EventRecord
-from slipway.planner.explain import REASONS
 
 _JUDGED: Final = {
     Cause.FAILURE: "AttemptFailed",
     Cause.PREEMPTION: "AttemptPreempted",
     Cause.INFRASTRUCTURE: "AttemptLostToInfrastructure",
 }
+_TROUBLES: Final = explain.REASONS | unscheduled.REASONS.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,8 @@ def cursor_of(status: SliceJobStatus) -> EventCursor:
 
 def _trouble(status: SliceJobStatus) -> str | None:
     running = status.condition(ConditionType.RUNNING)
-    if running is None or status.phase is not Phase.STARTING or running.reason not in REASONS:
-        return None
-    return running.reason
+    waits = status.phase in (Phase.STARTING, Phase.PENDING, Phase.WAITING_FOR_CAPACITY)
+    return running.reason if waits and running is not None and running.reason in _TROUBLES else None
 
 
 def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple[EventRecord, ...]:
@@ -52,9 +51,10 @@ def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -
     running = status.condition(ConditionType.RUNNING)
     words = running.message if running is not None else ""
     trouble = _trouble(status)
-    if status.phase is not None and status.phase is not told.phase:
+    changed = status.phase is not None and status.phase is not told.phase
+    if status.phase is not None and changed and not (status.phase is Phase.PENDING and trouble is not None):
         found.append(EventRecord(status.phase.value, words, warning=status.phase in BAD_PHASES))
-    if trouble is not None and trouble != told.trouble:
+    elif trouble is not None and trouble != told.trouble:
         found.append(EventRecord(trouble, words, warning=True))
     return tuple(found)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from slipway.api.status import SliceJobStatus
 from slipway.planner.endings import ending_of
 from slipway.planner.nodes import Node
+from slipway.planner.tenants import NOBODY, Tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class NodePools:
     """Pools that are promised to a slice of any job."""
     doubted: Collection[str] = ()
     """Pools to choose last."""
+    tenants: Tenants = NOBODY
+    """Who has the nodes."""
     claim: Claim | None = None
     """That of the job itself."""
 

@@ -11,6 +11,8 @@ from slipway.api import names
 from slipway.planner.objects import Part, PodCondition
 
 NODE_CONDITIONS: Final = frozenset(("Ready",))
+SIZES: Final = frozenset(("cpu", "memory", names.TPU_RESOURCE))
+"""Resources of which a node shows how much pods may request."""
 
 
 class Taint(Part, frozen=True):
@@ -19,6 +21,7 @@ class Taint(Part, frozen=True):
     key: str
     effect: str = ""
     time_added: datetime | None = None
+    value: str = ""
 
 
 class NodeMetadata(Part, frozen=True):
@@ -40,13 +43,16 @@ class NodeSpec(Part, frozen=True):
 
 
 class NodeStatus(Part, frozen=True):
-    """Conditions of a node."""
+    """Conditions and size of a node."""
 
     conditions: tuple[PodCondition, ...] = ()
+    allocatable: dict[str, str] = msgspec.field(default_factory=dict)
+    """What pods may request of it, as quantities by resource."""
 
     def __post_init__(self) -> None:
-        """Keep only the conditions that the planner reads."""
+        """Keep only what the planner reads."""
         force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in NODE_CONDITIONS))
+        force_setattr(self, "allocatable", {key: self.allocatable[key] for key in SIZES & self.allocatable.keys()})
 
 
 class Node(Part, frozen=True, gc=True, dict=True):

@@ -1,14 +1,18 @@
 """Where the pods of a slice may run: selectors, tolerations, and the pool each slice has to itself."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from slipway.api import names
+from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner.hardware import Hardware
-from slipway.planner.nodes import Node
+from slipway.planner.nodes import Node, Taint
 from slipway.planner.snapshot import Job, Settings
 
+_HARD: Final = ("NoSchedule", "NoExecute")
 LOST_NODE_SECONDS: Final = 30
 """How long a pod tolerates a NotReady node. A slice that hangs costs all its chips."""
 
@@ -29,15 +33,57 @@ def common_tolerations(spec: SliceJobSpec) -> list[dict[str, Any]]:
     return tolerated + given
 
 
-def suits(node: Node, selector: Mapping[str, str]) -> bool:
-    """Whether a node has these labels, is ready and schedulable, and has only taints for TPUs or requested spot."""
-    labels, ready = node.metadata.labels, node.ready
-    if any(labels.get(key) != value for key, value in selector.items()) or ready is None or ready.status != "True":
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a pod asks of its node."""
+
+    selector: Mapping[str, str]
+    """Node labels."""
+    tolerations: Collection[Mapping[str, Any]]
+    sizes: Mapping[str, Decimal]
+    """Requests of all its containers, by resource."""
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> "Needs":
+        """Those of a PodSpec."""
+        sizes: dict[str, Decimal] = {}
+        for container in spec.get("containers", ()):
+            resources = container.get("resources", {})
+            # A limit without a request is the request.
+            for name, quantity in (resources.get("limits", {}) | resources.get("requests", {})).items():
+                sizes[name] = sizes.get(name, Decimal(0)) + amount(quantity)
+        return cls(spec.get("nodeSelector", {}), spec.get("tolerations", ()), sizes)
+
+    def missing_labels(self, node: Node) -> list[str]:
+        """Keys of the labels that a node does not have as asked."""
+        labels = node.metadata.labels
+        return [key for key, value in self.selector.items() if labels.get(key) != value]
+
+    def too_large(self, node: Node) -> list[str]:
+        """Resources of which an empty node has too little."""
+        offered = node.status.allocatable
+        return [name for name, asked in self.sizes.items() if name in offered and amount(offered[name]) < asked]
+
+    def kept_out(self, node: Node) -> list[Taint]:
+        """Taints of a node that nothing tolerates and that keep pods out."""
+        hard = (taint for taint in node.spec.taints if taint.effect in _HARD)
+        return [taint for taint in hard if not any(_tolerates(one, taint) for one in self.tolerations)]
+
+
+def suits(node: Node, needs: Needs) -> bool:
+    """Whether a node is ready and schedulable, and an empty one would take the pod."""
+    if needs.missing_labels(node) or node.ready is None or node.ready.status != "True" or node.spec.unschedulable:
         return False
-    if node.spec.unschedulable:
+    # A node that is about to go is not chosen, even if the pod tolerates everything.
+    return node.well and not needs.kept_out(node) and not needs.too_large(node)
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
+    key, effect = toleration.get("key") or "", toleration.get("effect") or ""
+    exists = toleration.get("operator") == "Exists"
+    if effect not in ("", taint.effect) or key not in ("", taint.key) or (not key and not exists):
         return False
-    asked = {names.TPU_RESOURCE} | (selector.keys() & {names.NODE_SPOT})
-    return all(taint.key in asked for taint in node.spec.taints)
+    return exists or (toleration.get("value") or "") == taint.value
 
 
 def affinity(

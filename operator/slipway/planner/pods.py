@@ -88,13 +88,13 @@ class PodFactory:
         return bool(says) or self._spec.priority_class_name is not None or names.QUEUE_LABEL in labels
 
     def suits(self, node: Node) -> bool:
-        """Whether workers of slices that are not pinned may run on a node, as far as selectors and taints say."""
-        return placement.suits(node, self._selector)
+        """Whether workers of slices that are not pinned may run on a node when it is empty."""
+        return placement.suits(node, self.needs)
 
     @cached_property
-    def _selector(self) -> dict[str, str]:
-        selector: dict[str, str] = self._slice_template(0, 0)[1].get("nodeSelector", {})
-        return selector
+    def needs(self) -> placement.Needs:
+        """What workers of slices that are not pinned ask of their nodes."""
+        return placement.Needs.of(self._slice_template(0, 0)[1])
 
     def pod(self, attempt: int, place: Place) -> Body:
         """The body of one pod, ready to be posted."""

@@ -14,11 +14,11 @@ from slipway.api.status import (
     SliceCounts,
     SliceJobStatus,
 )
-from slipway.planner import capacity, fencing
+from slipway.planner import capacity, fencing, unscheduled
 from slipway.planner.acceptance import hash_to_keep
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED
-from slipway.planner.explain import REASONS, explain
+from slipway.planner.explain import REASONS, WAIT_FOR_USER, explain
 from slipway.planner.observation import NOTHING_WRONG, blocked_hosts, intervals
 from slipway.planner.redact import foreign
 from slipway.planner.snapshot import Job
@@ -31,6 +31,8 @@ REASONS_AFTER: Final = timedelta(seconds=5)
 COUNTS_AFTER: Final = timedelta(seconds=30)
 LARGE_JOBS_AFTER: Final = timedelta(seconds=60)
 """How long progress is held back before it is written: new reasons, new counts, and the most for a large job."""
+WORDS_AFTER: Final = timedelta(seconds=120)
+"""How often a job that waits for nodes writes that others have them now."""
 LOOKS_AFTER: Final = timedelta(seconds=600)
 """How often a job that only waits for capacity writes its status."""
 
@@ -74,21 +76,23 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
     if attempt.running_time is not None:
         return Phase.RUNNING, "Running", draft.runtime.running(attempt.number, len(draft.seen.wanted))
     if (short := capacity.shortage(draft)) is not None:
+        short = capacity.explained(draft, short)
         return short.phase, short.reason, short.message
-    return Phase.STARTING, *_start(draft, attempt.number)
+    return _start(draft, attempt.number)
 
 
-def _start(draft: Draft, number: int) -> tuple[str, str]:
-    """Why the pods of a started attempt do not run yet."""
+def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
+    """Why the pods of a started attempt do not run yet: phase, reason and message."""
     late = draft.seen.late
     found = explain((pod for _, pod in late), draft.spec.image or "")
     if found is None:
-        return "Starting", f"attempt {number}: waiting for its pods to run"
+        return Phase.STARTING, "Starting", f"attempt {number}: waiting for its pods to run"
+    phase = Phase.PENDING if found.reason in WAIT_FOR_USER else Phase.STARTING
     known = draft.job.status.condition(ConditionType.RUNNING)
     if found.vague and known is not None and known.reason in REASONS:
-        return known.reason, known.message
+        return phase, known.reason, known.message
     waiting = f"{len(late)} of {len(draft.seen.wanted)} pods wait"
-    return found.reason, f"attempt {number}: {waiting}: {foreign(found.message, draft.spec)}; {found.next_step}"
+    return phase, found.reason, f"attempt {number}: {waiting}: {foreign(found.message, draft.spec)}; {found.next_step}"
 
 
 def _count(draft: Draft) -> None:
@@ -244,13 +248,15 @@ def progress_interval(before: SliceJobStatus, after: SliceJobStatus, hosts: int)
     and the hosts that have succeeded, are written sooner than the number of hosts that have started.
     """
     if _uncounted(before) == _uncounted(after):
-        return LOOKS_AFTER
+        return WORDS_AFTER if _explained(before) != _explained(after) else LOOKS_AFTER
+    if _reason(before) != _reason(after):
+        return REASONS_AFTER
     least = COUNTS_AFTER if _hold_up(before) == _hold_up(after) else REASONS_AFTER
     return min(max(least, timedelta(seconds=hosts / 10)), LARGE_JOBS_AFTER)
 
 
 def _uncounted(status: SliceJobStatus) -> SliceJobStatus:
-    """Without what changes while a job waits for nodes or quota and nothing happens: counts, and words of others."""
+    """Without what changes while a job waits for nodes or quota and nothing happens: counts, and words."""
     update: dict[str, Any] = {"capacity_look_time": None, "capacity_waits": 0}
     if status.phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED):
         update["conditions"] = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
@@ -260,6 +266,18 @@ def _uncounted(status: SliceJobStatus) -> SliceJobStatus:
 
 def _hold_up(status: SliceJobStatus) -> tuple[Phase | None, frozenset[str], tuple[str, ...]]:
     return status.phase, frozenset(host.reason for host in status.hosts) - NOTHING_WRONG, status.succeeded_hosts
+
+
+def _explained(status: SliceJobStatus) -> str:
+    """What Slipway itself says of the node pools. The words of the scheduler change with every pod of the cluster."""
+    running = status.condition(ConditionType.RUNNING)
+    return running.message if running is not None and running.reason in unscheduled.REASONS else ""
+
+
+def _reason(status: SliceJobStatus) -> str:
+    """Why the job does not run, in one word."""
+    running = status.condition(ConditionType.RUNNING)
+    return running.reason if running is not None else ""
 
 
 def words_of(status: SliceJobStatus) -> list[str]:
@@ -273,10 +291,10 @@ def only_progress(before: SliceJobStatus, after: SliceJobStatus) -> bool:
 
 
 def _essence(status: SliceJobStatus) -> SliceJobStatus:
-    waiting = (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED)
+    waits = status.phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED, Phase.PENDING) and status.attempt is not None
     return status.model_copy(
         update={
-            "phase": Phase.STARTING if status.phase in waiting else status.phase,
+            "phase": Phase.STARTING if waits else status.phase,
             "slices": None,
             "ready_slices": None,
             "hosts": (),

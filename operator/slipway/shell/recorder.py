@@ -22,6 +22,7 @@ from slipway.planner.acceptance import template_hash
 from slipway.planner.node_pools import NodePools
 from slipway.planner.redact import HIDDEN, redacted
 from slipway.planner.snapshot import Job, Snapshot
+from slipway.planner.tenants import Tenants
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +149,9 @@ def _encoded(value: Any) -> Any:
             return value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         case Mapping():
             return dict(value)
+        case Tenants():
+            # They go with the node pools.
+            return {}
     raise NotImplementedError(f"{type(value).__name__} cannot be recorded")
 
 

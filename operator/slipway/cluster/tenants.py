@@ -1,0 +1,93 @@
+"""Who has the nodes: SliceJobs by the watched pods, and pods of others as they were read."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+import msgspec
+
+from slipway.api import names
+from slipway.cluster.jobs import JobStore
+from slipway.cluster.store import Key, PodStore
+from slipway.planner.objects import ENDED_PHASES
+from slipway.planner.tenants import Tenant, Tenants, Visitors
+
+
+class WatchedTenants(Tenants):
+    """The tenants of the moment at which they are asked for."""
+
+    def __init__(self, pods: PodStore, jobs: JobStore, visitors: Mapping[str, Visitors]) -> None:
+        """`visitors` are the pods of others by node, always current."""
+        super().__init__(visitors)
+        self._pods = pods
+        self._jobs = jobs
+
+    def on(self, node: str, since: datetime) -> Iterator[Tenant]:
+        """The SliceJobs that have pods on a node, and the pods of others if they were read since that time."""
+        yield from map(self._job, self._pods.busy.get(node, ()))
+        yield from super().on(node, since)
+
+    def in_pool(self, pool: str) -> Iterator[Tenant]:
+        """The SliceJobs that have pods pinned to a node pool."""
+        return map(self._job, self._pods.pinned.get(pool, ()))
+
+    def _job(self, key: Key) -> Tenant:
+        job = self._jobs.get(key)
+        if job is None:
+            return Tenant(names.KIND, *key)
+        newest = job.status.attempts[0] if job.status.attempts else None
+        since = (newest.running_time or newest.start_time) if newest is not None else None
+        priority = job.spec.priority_class_name if job.spec is not None else None
+        return Tenant(names.KIND, *key, job.uid, priority or "", since)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class _Container(msgspec.Struct, frozen=True):
+    resources: _Resources = _Resources()
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    containers: list[_Container]
+    priority: int = 0
+    priority_class_name: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = "Pending"
+    start_time: datetime | None = None
+
+
+class Visitor(msgspec.Struct, frozen=True):
+    """A pod of anybody, as far as it matters who has a node."""
+
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = _Status()
+
+    @property
+    def takes_devices(self) -> bool:
+        """Whether it is not Slipway's, has not ended, and requests TPUs."""
+        if names.LABEL_JOB_UID in self.metadata.labels or self.status.phase in ENDED_PHASES:
+            return False
+        asked = (one.resources.requests | one.resources.limits for one in self.spec.containers)
+        return any(names.TPU_RESOURCE in each for each in asked)
+
+
+def visitors(pods: Iterable[Visitor], at: datetime) -> Visitors:
+    """What is remembered of the pods that were read on one node."""
+    return Visitors(at, tuple(map(_tenant, filter(lambda pod: pod.takes_devices, pods))))
+
+
+def _tenant(pod: Visitor) -> Tenant:
+    spec, status = pod.spec, pod.status
+    priority = spec.priority_class_name or (str(spec.priority) if spec.priority else "")
+    return Tenant("Pod", pod.metadata.namespace, pod.metadata.name, "", priority, status.start_time)

@@ -1,0 +1,164 @@
+"""The smallest change that would give a job its nodes: found by looking at the node pools again as if it were made.
+
+A remedy is stated only when the job would fit after it, as far as Slipway can see. So it is not stated where pods of
+others are not seen, and where somebody else's rules decide on the placement.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from slipway.api import names
+from slipway.api.accelerators import AcceleratorError, resolve
+from slipway.planner.acceptance import InvalidSpec
+from slipway.planner.snapshot import Job, Settings
+from slipway.planner.vacancies import Ground, Kind, Obstacle, Request, Site, request_of, survey
+
+_MOST_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change after which the job fits."""
+
+    change: str
+    """What is changed: a field of the spec, `uncordon` or `free`."""
+    values: tuple[str | int | bool, ...]
+    """The new value of the field, or the nodes or node pools."""
+    words: str
+    """What to do, for people."""
+    sites: tuple[Site, ...]
+    """Where the slices would go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a remedy is looked for in."""
+
+    job: Job
+    settings: Settings
+    ground: Ground
+    slices: int
+    """Slices that the job wants."""
+    sites: tuple[Site, ...]
+    """The node pools or nodes as they are now."""
+
+    def again(self, job: Job) -> tuple[Request, list[Site]]:
+        """The node pools or nodes as another job of this UID would find them."""
+        request = request_of(job, self.settings)
+        return request, survey(request, self.ground)
+
+
+def remedies(scene: Scene) -> Iterator[Remedy]:
+    """Changes after which the job fits, the smallest first."""
+    for search in (_selectors, _tolerations, _fewer, _spot, _topology, _uncordoned, _freed):
+        yield from search(scene)
+
+
+def _open(sites: Iterable[Site], passes: Callable[[Obstacle], bool]) -> list[Site]:
+    """The sites that are open once certain obstacles are out of the way; those that are open already come first."""
+    found = [site for site in sites if all(map(passes, site.obstacles))]
+    return sorted(found, key=lambda site: bool(site.obstacles))
+
+
+def _keys(scene: Scene, kind: Kind) -> list[str]:
+    return sorted({one.what for site in scene.sites for one in site.obstacles if one.kind is kind})
+
+
+def _without(scene: Scene, kind: Kind) -> Iterator[tuple[str, list[Site]]]:
+    """Each key of that kind of obstacle that alone keeps the job out, with the sites that are open without it."""
+    for key in _keys(scene, kind):
+        sites = _open(scene.sites, lambda one, key=key: one.kind is kind and one.what == key)  # type: ignore[misc]
+        if len(sites) >= scene.slices:
+            yield key, sites[: scene.slices]
+
+
+def _selectors(scene: Scene) -> Iterator[Remedy]:
+    for key, sites in _without(scene, Kind.LABEL):
+        if key != names.NODE_SPOT:
+            words = f"take {key} out of the nodeSelector: {_named(sites)} would do"
+            yield Remedy("nodeSelector", (key,), words, tuple(sites))
+
+
+def _tolerations(scene: Scene) -> Iterator[Remedy]:
+    for key, sites in _without(scene, Kind.TAINT):
+        if key != names.NODE_SPOT:
+            yield Remedy("tolerations", (key,), f"tolerate the taint {key}: {_named(sites)} would do", tuple(sites))
+
+
+def _fewer(scene: Scene) -> Iterator[Remedy]:
+    sites = tuple(_open(scene.sites, lambda one: False))
+    if 0 < len(sites) < scene.slices:
+        words = f"{len(sites)} of {scene.slices} slices fit now: apply it anew with acceptableSlices: [{len(sites)}]"
+        yield Remedy("acceptableSlices", (len(sites),), words, sites)
+
+
+def _spot(scene: Scene) -> Iterator[Remedy]:
+    spec = scene.job.spec
+    if spec is None or spec.accelerator is None:
+        return
+    spot = not spec.accelerator.spot
+    sites = _elsewhere(scene, {"spot": spot})
+    if sites:
+        kind = "spot" if spot else "other"
+        words = f"{_count(scene)} on {kind} nodes now: apply it anew with accelerator.spot: {str(spot).lower()}"
+        yield Remedy("accelerator.spot", (spot,), words, sites)
+
+
+def _topology(scene: Scene) -> Iterator[Remedy]:
+    asked = request_of(scene.job, scene.settings).needs.selector
+    label = asked.get(names.NODE_ACCELERATOR, "")
+    shapes = {site.shape[1:] for site in scene.sites if site.shape[0] == label}
+    for topology, chips in sorted(shapes - {(asked.get(names.NODE_TOPOLOGY), asked.get(names.NODE_CHIPS))}):
+        try:
+            shape = resolve(generation=label, topology=topology, chips_per_host=int(chips))
+        except (AcceleratorError, ValueError):
+            continue
+        changes = {"type": shape.type, "topology": topology, "chips_per_host": int(chips)}
+        sites = _elsewhere(scene, {"generation": None, "label": None, **changes})
+        if sites:
+            words = f"{_count(scene, of=f' of {shape.type} ({topology})')} now: apply it anew with that accelerator"
+            yield Remedy("accelerator", (shape.type, topology, int(chips)), words, sites)
+
+
+def _elsewhere(scene: Scene, changes: dict[str, object]) -> tuple[Site, ...]:
+    """Where the slices would go with another accelerator; nothing when they do not all fit."""
+    spec = scene.job.spec
+    assert spec is not None
+    assert spec.accelerator is not None
+    changed = spec.model_copy(update={"accelerator": spec.accelerator.model_copy(update=changes)})
+    try:
+        _, sites = scene.again(replace(scene.job, spec=changed, accepted={}))
+    except InvalidSpec:
+        return ()
+    found = _open(sites, lambda one: False)
+    return tuple(found[: scene.slices]) if len(found) >= scene.slices else ()
+
+
+def _uncordoned(scene: Scene) -> Iterator[Remedy]:
+    sites = _open(scene.sites, lambda one: one.kind is Kind.CORDONED)[: scene.slices]
+    if len(sites) == scene.slices:
+        nodes = tuple(sorted({one.what for site in sites for one in site.obstacles}))
+        words = f"uncordon {_listed(nodes)} (kubectl uncordon)"
+        yield Remedy("uncordon", nodes, words, tuple(sites))
+
+
+def _freed(scene: Scene) -> Iterator[Remedy]:
+    sites = _open(scene.sites, lambda one: one.kind is Kind.HELD)[: scene.slices]
+    taken = [site for site in sites if site.obstacles]
+    if len(sites) == scene.slices and taken:
+        held = _listed(tuple(f"{site.name}, which {site.main.words}" for site in taken))
+        yield Remedy("free", tuple(site.name for site in taken), f"wait for, or free, {held}", tuple(sites))
+
+
+def _count(scene: Scene, of: str = "") -> str:
+    return f"{scene.slices} slices{of} fit" if scene.slices > 1 else f"a slice{of} fits"
+
+
+def _named(sites: Iterable[Site]) -> str:
+    return _listed(tuple(site.name for site in sites))
+
+
+def _listed(what: tuple[str, ...]) -> str:
+    more = f" and {len(what) - _MOST_NAMED} more" if len(what) > _MOST_NAMED else ""
+    return ", ".join(what[:_MOST_NAMED]) + more

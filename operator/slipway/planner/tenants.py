@@ -1,0 +1,63 @@
+"""Who has the nodes: pods of SliceJobs, which the operator watches, and pods of others, which it reads when it must."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A SliceJob or a pod that takes up a node."""
+
+    kind: str
+    """`SliceJob` or `Pod`."""
+    namespace: str
+    name: str
+    uid: str = ""
+    """UID of the SliceJob."""
+    priority: str = ""
+    """Its PriorityClass, or the number of its priority; empty for none."""
+    since: datetime | None = None
+    """Since when it has the node."""
+
+    @property
+    def words(self) -> str:
+        """Who it is, for people."""
+        kind = "pod " if self.kind == "Pod" else ""
+        more = [f"priority {self.priority}"] if self.priority else []
+        more += [f"since {self.since:%Y-%m-%dT%H:%M:%SZ}"] if self.since is not None else []
+        return f"{kind}{self.namespace}/{self.name}" + (f" ({', '.join(more)})" if more else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Visitors:
+    """The pods of others on one node, as they were read."""
+
+    read_at: datetime
+    pods: tuple[Tenant, ...] = ()
+    """Those that request devices."""
+    unknown: bool = False
+    """Whether they could not be read."""
+
+
+class Tenants:
+    """Who has which node, and which node pool. Nothing is known of it unless the pods of all jobs are seen."""
+
+    def __init__(self, visitors: Mapping[str, Visitors] = MappingProxyType({})) -> None:
+        """`visitors` are pods of others by node, where they were read."""
+        self.visitors = visitors
+
+    def on(self, node: str, since: datetime) -> Iterable[Tenant]:
+        """The SliceJobs that have pods on a node, and the pods of others if they were read since that time."""
+        known = self.visitors.get(node)
+        return known.pods if known is not None and known.read_at >= since else ()
+
+    def in_pool(self, pool: str) -> Iterable[Tenant]:
+        """The SliceJobs that have pods pinned to a node pool."""
+        return ()
+
+
+NOBODY: Final = Tenants()
+"""Where it is not known who has the nodes."""

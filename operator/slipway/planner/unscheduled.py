@@ -1,0 +1,185 @@
+"""Why the scheduler finds no nodes for a job, in words for people: which node pools there are, and who has them."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from slipway.api import names
+from slipway.planner.explain import Explanation
+from slipway.planner.nodes import Node
+from slipway.planner.remedies import Remedy, Scene, remedies
+from slipway.planner.snapshot import Job, Settings
+from slipway.planner.tenants import Tenants
+from slipway.planner.vacancies import Ground, Kind, Request, Site, request_of, survey
+
+VISITS_LAST: Final = timedelta(seconds=60)
+"""How long it counts which pods of others were on a node."""
+VISITS_APART: Final = timedelta(seconds=5)
+"""How long it counts at least."""
+MAX_VISITS: Final = 64
+"""Nodes whose pods are read for one decision, at most."""
+_MOST_SITES: Final = 3
+_MOST_SHAPES: Final = 5
+_REASONS: Final = {
+    Kind.HOSTS: "NodePoolIncomplete",
+    Kind.SIZE: "NodesTooSmall",
+    Kind.TAINT: "NodesTainted",
+    Kind.CORDONED: "NodesCordoned",
+    Kind.NOT_READY: "NodesNotReady",
+    Kind.HELD: "NodesHeld",
+}
+NO_SUCH_NODES: Final = "NoSuchNodes"
+NO_SUCH_LABELS: Final = "SelectorMatchesNothing"
+TOO_FEW: Final = "TooFewNodes"
+REASONS: Final = {
+    NO_SUCH_NODES: "no node has that TPU type and topology, or none is a spot node; the message lists those there are",
+    NO_SUCH_LABELS: "no node of that type has a label that `nodeSelector` asks for; the message names the label",
+    TOO_FEW: "fewer node pools match than slices are wanted",
+    "NodePoolIncomplete": "a node pool has not as many hosts as a slice",
+    "NodesTooSmall": "a pod requests more CPU or memory than an empty node has",
+    "NodesTainted": "nodes have a taint that nothing tolerates",
+    "NodesCordoned": "nodes are cordoned",
+    "NodesNotReady": "nodes are not ready",
+    "NodesHeld": "SliceJobs or pods of others have the nodes; the message names them, their priority and since when",
+}
+"""Why there are no nodes, by reason; where several are in the way, the one that may pass first."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an explanation is made from."""
+
+    job: Job
+    settings: Settings
+    nodes: Collection[Node]
+    tenants: Tenants
+    slices: int
+    """Slices that the attempt wants."""
+    refused_at: datetime
+    """When the scheduler last said that it finds no node for a pod."""
+    now: datetime
+
+    @property
+    def ground(self) -> Ground:
+        """The nodes; what was read of them before the scheduler refused, or long ago, does not count."""
+        # The clock of the scheduler may be ahead.
+        since = min(max(self.refused_at, self.now - VISITS_LAST), self.now - VISITS_APART)
+        return Ground(self.nodes, self.tenants, since, self.settings.topology_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An explanation, and what has to be read before it can be completed."""
+
+    found: Explanation | None
+    """None when Slipway sees nothing that is in the way."""
+    unread: tuple[str, ...] = ()
+    """Nodes that look free and whose pods of others are not known."""
+    remedy: Remedy | None = None
+
+
+def explain_unscheduled(view: View) -> Answer:
+    """Why the slices of a job have no nodes, as far as the caches show, and the smallest change that would help.
+
+    Raises:
+        InvalidSpec: when the job's spec cannot be accepted.
+    """
+    request = request_of(view.job, view.settings)
+    sites = survey(request, view.ground)
+    if request.own_rules or not view.nodes:
+        return Answer(None)
+    if not request.accelerated:
+        return Answer(_of_cpu(request, sites))
+    free = [site for site in sites if not site.obstacles]
+    if len(free) >= view.slices:
+        return Answer(None, _unread(view, free))
+    found = _explained(view, request, sites, len(free))
+    if not view.settings.whole_cluster:
+        # Pods in other namespaces are not seen.
+        return Answer(found)
+    for remedy in remedies(Scene(view.job, view.settings, view.ground, view.slices, tuple(sites))):
+        if unread := _unread(view, remedy.sites):
+            return Answer(found, unread)
+        if _seen_whole(view, remedy.sites):
+            return Answer(Explanation(found.reason, found.message, remedy.words), remedy=remedy)
+    return Answer(found)
+
+
+def _unread(view: View, sites: Sequence[Site]) -> tuple[str, ...]:
+    """Nodes to read before it is said that these are free. Nobody reads hundreds of them for one sentence."""
+    if not view.settings.whole_cluster:
+        return ()
+    nodes = [node for site in sites if not site.has(Kind.HELD) for node in site.nodes]
+    visitors, since = view.tenants.visitors, view.ground.since
+    old = tuple(node for node in nodes if node not in visitors or visitors[node].read_at < since)
+    return old if len(nodes) <= MAX_VISITS else ()
+
+
+def _seen_whole(view: View, sites: Sequence[Site]) -> bool:
+    nodes = [node for site in sites if not site.has(Kind.HELD) for node in site.nodes]
+    known = [view.tenants.visitors.get(node) for node in nodes]
+    return all(one is not None and not one.unknown for one in known)
+
+
+def _of_cpu(request: Request, sites: Sequence[Site]) -> Explanation | None:
+    """For CPU jobs only what keeps every node out is known: how full the nodes are is not."""
+    if any(not site.obstacles for site in sites):
+        return None
+    near = min(sites, key=lambda site: len(site.obstacles))
+    kind = near.main.kind
+    reason = NO_SUCH_LABELS if kind in (Kind.SHAPE, Kind.LABEL) else _REASONS[kind]
+    label = f"{near.main.what}={request.needs.selector.get(near.main.what)}"
+    words = f"no node has {label}" if reason is NO_SUCH_LABELS else "; ".join(_clauses(sites))
+    return Explanation(reason, words, "")
+
+
+def _explained(view: View, request: Request, sites: Sequence[Site], free: int) -> Explanation:
+    count = "the slice has no room"
+    if view.slices > 1:
+        count = f"{free} of {view.slices} slices {'has' if free == 1 else 'have'} room"
+    what = "node pool" if request.pool_hosts else "node"
+    shaped = [site for site in sites if not site.has(Kind.SHAPE)]
+    if not shaped:
+        return Explanation(NO_SUCH_NODES, f"{count}: no {what} is {_asked(view, request)}; {_there(sites, what)}", "")
+    matching = [site for site in shaped if not site.has(Kind.LABEL)]
+    if not matching:
+        keys = {one.what for site in shaped for one in site.obstacles if one.kind is Kind.LABEL}
+        wanted = " and ".join(f"{key}={request.needs.selector[key]}" for key in sorted(keys))
+        some = f"none of the {len(shaped)} {what}s" if len(shaped) > 1 else f"the only {what}"
+        has = "has" if len(shaped) > 1 else "does not have"
+        spot = keys == {names.NODE_SPOT}
+        words = f"{some} of {_asked(view, request)} {has} {wanted}"
+        return Explanation(NO_SUCH_NODES if spot else NO_SUCH_LABELS, f"{count}: {words}", "")
+    kinds = [site.main.kind for site in matching if site.obstacles]
+    few = len(matching) < view.slices
+    reason = TOO_FEW if few else _REASONS[max(kinds)]
+    there = f"there {'is' if len(matching) == 1 else 'are'} {len(matching)} {what}{'s' * (len(matching) != 1)} of "
+    clauses = [there + _asked(view, request)] if few else []
+    return Explanation(reason, f"{count}: {'; '.join([*clauses, *_clauses(matching)])}", "")
+
+
+def _clauses(sites: Sequence[Site]) -> Iterator[str]:
+    """What keeps slices out of the first sites, those first that may soon be open."""
+    closed = sorted((site for site in sites if site.obstacles), key=lambda site: -site.main.kind)
+    for site in closed[:_MOST_SITES]:
+        yield f"{site.name} {site.main.words}"
+    if len(closed) > _MOST_SITES:
+        yield f"and {len(closed) - _MOST_SITES} more"
+
+
+def _asked(view: View, request: Request) -> str:
+    resolved = view.job.status.resolved
+    kind = f"{resolved.type} " if resolved is not None and resolved.type else ""
+    label, topology = (request.needs.selector.get(key, "") for key in (names.NODE_ACCELERATOR, names.NODE_TOPOLOGY))
+    return f"{kind}({label}, {topology})"
+
+
+def _there(sites: Sequence[Site], what: str) -> str:
+    shapes = Counter(" ".join(filter(None, site.shape[:2])) for site in sites)
+    if not shapes:
+        return "the cluster has no TPU nodes"
+    listed = [f"{shape} in {count} {what}{'s' * (count != 1)}" for shape, count in shapes.most_common(_MOST_SHAPES)]
+    more = f" and {len(shapes) - _MOST_SHAPES} other shapes" if len(shapes) > _MOST_SHAPES else ""
+    return f"this cluster has {', '.join(listed)}{more}"

@@ -1,0 +1,182 @@
+"""Which node pools or nodes could take a slice now, and what keeps a slice out of each of the others.
+
+This repeats what the scheduler's filters do with the pods that Slipway creates, as far as the caches show. A TPU pod
+takes all devices of its node, so a node has room for one or for none.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from typing import Final
+
+from slipway.api import names
+from slipway.planner.acceptance import accept, template_spec
+from slipway.planner.nodes import Node, Taint
+from slipway.planner.placement import Needs
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import Job, Settings
+from slipway.planner.tenants import Tenant, Tenants
+
+_SHAPE: Final = (names.NODE_ACCELERATOR, names.NODE_TOPOLOGY, names.NODE_CHIPS)
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_CONDITION_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_OWN_RULES: Final = frozenset(("affinity", "schedulingGates", "topologySpreadConstraints", "schedulerName"))
+"""Fields of podTemplate.spec with rules for placement that are not repeated here."""
+
+
+class Kind(IntEnum):
+    """What keeps a slice out; the greater, the sooner it may pass by itself."""
+
+    SHAPE = 0
+    LABEL = 1
+    HOSTS = 2
+    SIZE = 3
+    TAINT = 4
+    CORDONED = 5
+    NOT_READY = 6
+    HELD = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One thing that keeps a slice out of a site."""
+
+    kind: Kind
+    what: str
+    """Key of the label, taint, node, resource or tenant."""
+    words: str
+    """What it is, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node pool, or a node where slices have one host: room for one slice, unless something is in its way."""
+
+    name: str
+    nodes: tuple[str, ...]
+    obstacles: tuple[Obstacle, ...]
+    shape: tuple[str, ...]
+    """Its labels of accelerator, topology and chips of a host."""
+
+    @property
+    def main(self) -> Obstacle:
+        """The obstacle that is the last to pass."""
+        return min(self.obstacles, key=lambda one: (one.kind, one.what))
+
+    def has(self, *kinds: Kind) -> bool:
+        """Whether an obstacle of such a kind is in the way."""
+        return any(one.kind in kinds for one in self.obstacles)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the workers of a job ask of nodes."""
+
+    uid: str
+    """UID of the job."""
+    accelerated: bool
+    """Whether they take all devices of their nodes."""
+    needs: Needs
+    """What one of their pods asks of its node."""
+    pool_hosts: int
+    """Nodes of a node pool that a slice takes whole; 0 where no slice takes a whole one."""
+    own_rules: bool
+    """Whether the spec has rules for placement that are not repeated here."""
+
+
+def request_of(job: Job, settings: Settings) -> Request:
+    """What the workers of a job ask of nodes.
+
+    Raises:
+        InvalidSpec: when the job's spec cannot be accepted.
+    """
+    asked = accept(job, settings)
+    return Request(
+        uid=job.uid,
+        accelerated=asked.hardware.accelerated,
+        needs=PodFactory(job, settings).needs,
+        pool_hosts=asked.resolved.hosts if asked.hardware.own_pool else 0,
+        own_rules=bool(template_spec(asked.spec).keys() & _OWN_RULES),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The nodes of the cluster and who has them."""
+
+    nodes: Collection[Node]
+    tenants: Tenants
+    since: datetime
+    """From when on it counts which pods of others were on a node."""
+    pool_key: str
+    """The node label whose values are node pools."""
+
+
+def survey(request: Request, ground: Ground) -> list[Site]:
+    """Every node pool, or node, in the order of their names, with what keeps a slice out of it.
+
+    For a TPU job that is every one with TPUs. Who else is on a node matters for TPU jobs only.
+    """
+    known = sorted(ground.nodes, key=lambda node: node.metadata.name)
+    if request.accelerated:
+        known = [node for node in known if names.NODE_ACCELERATOR in node.metadata.labels]
+    if not request.pool_hosts:
+        return [_site(node.metadata.name, [node], _of_node(request, node, ground)) for node in known]
+    pools: dict[str, list[Node]] = {}
+    for node in known:
+        if (pool := node.metadata.labels.get(ground.pool_key)) is not None:
+            pools.setdefault(pool, []).append(node)
+    return [_site(pool, nodes, _of_pool(request, pool, nodes, ground)) for pool, nodes in sorted(pools.items())]
+
+
+def _site(name: str, members: list[Node], obstacles: Iterable[Obstacle]) -> Site:
+    labels = members[0].metadata.labels
+    shape = tuple(labels.get(key, "") for key in _SHAPE)
+    return Site(name, tuple(node.metadata.name for node in members), tuple(dict.fromkeys(obstacles)), shape)
+
+
+def _of_pool(request: Request, pool: str, members: list[Node], ground: Ground) -> Iterator[Obstacle]:
+    if len(members) != request.pool_hosts:
+        words = f"has {len(members)} of {request.pool_hosts} hosts"
+        yield Obstacle(Kind.HOSTS, str(len(members)), words)
+    for tenant in ground.tenants.in_pool(pool):
+        yield from _held(request, tenant)
+    for node in members:
+        yield from _of_node(request, node, ground)
+
+
+def _of_node(request: Request, node: Node, ground: Ground) -> Iterator[Obstacle]:
+    name, labels, needs = node.metadata.name, node.metadata.labels, request.needs
+    for key in needs.missing_labels(node):
+        has = f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
+        yield Obstacle(Kind.SHAPE if key in _SHAPE else Kind.LABEL, key, has)
+    for resource in needs.too_large(node):
+        words = f"has {node.status.allocatable[resource]} {resource} on each host, less than a pod requests"
+        yield Obstacle(Kind.SIZE, resource, words)
+    for taint in needs.kept_out(node):
+        if not _known_otherwise(taint):
+            yield Obstacle(Kind.TAINT, taint.key, _said_of(taint))
+    if node.spec.unschedulable:
+        yield Obstacle(Kind.CORDONED, name, f"waits for its node {name}, which is cordoned")
+    if node.ready is not None and node.ready.status != "True":
+        yield Obstacle(Kind.NOT_READY, name, f"waits for its node {name}, which is not ready")
+    for tenant in ground.tenants.on(name, ground.since) if request.accelerated else ():
+        yield from _held(request, tenant)
+
+
+def _held(request: Request, tenant: Tenant) -> Iterator[Obstacle]:
+    if tenant.uid != request.uid:
+        yield Obstacle(Kind.HELD, f"{tenant.kind} {tenant.namespace}/{tenant.name}", f"is held by {tenant.words}")
+
+
+def _known_otherwise(taint: Taint) -> bool:
+    """Whether the taint follows from a cordon or a condition, which are told of as such."""
+    return taint.key == _UNSCHEDULABLE or taint.key in _CONDITION_TAINTS
+
+
+def _said_of(taint: Taint) -> str:
+    if taint.key == names.NODE_SPOT:
+        return "has spot nodes, and accelerator.spot is not true"
+    value = f"={taint.value}" if taint.value else ""
+    return f"has the taint {taint.key}{value}:{taint.effect}, which nothing tolerates"

@@ -1,0 +1,55 @@
+"""Who has the nodes: what is known by watches, and what is read."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.api import names
+from slipway.cluster.cache import Cache
+from slipway.cluster.tenants import Visitor, visitors
+from slipway.planner.snapshot import Settings
+from tests.cluster.things import Time, job_json, pod
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TPU = {"limits": {names.TPU_RESOURCE: "4"}}
+
+
+def a_pod(*, labels: dict[str, str] | None = None, phase: str = "Running", **resources: Any) -> Visitor:
+    body = {
+        "metadata": {"name": "notebook", "namespace": "team-b", "labels": labels or {}},
+        "spec": {"containers": [{"name": "main", "resources": resources}], "priority": 7},
+        "status": {"phase": phase, "startTime": "2026-01-01T00:00:00Z"},
+    }
+    return msgspec.convert(body, Visitor)
+
+
+COUNTS = {
+    "it has TPUs": (a_pod(**TPU), True),
+    "it has none": (a_pod(limits={"cpu": "1"}), False),
+    "it has ended": (a_pod(phase="Succeeded", **TPU), False),
+    "it is of a SliceJob, which the watch shows": (a_pod(labels={names.LABEL_JOB_UID: "uid-1"}, **TPU), False),
+}
+
+
+@pytest.mark.parametrize(("seen", "counts"), COUNTS.values(), ids=COUNTS)
+def test_a_pod_of_others_has_the_node_if(seen: Visitor, counts: bool) -> None:
+    found = visitors([seen], NOW).pods
+    assert bool(found) is counts
+    if counts:
+        assert found[0].words == "pod team-b/notebook (priority 7, since 2026-01-01T00:00:00Z)"
+
+
+def test_tenants_are_those_of_the_moment(time: Time) -> None:
+    cache = Cache(Settings(whole_cluster=True), lambda: NOW, time)
+    cache.jobs.upsert(job_json())
+    job = cache.jobs.get(("ns", "train"))
+    assert job is not None
+    tenants = cache.node_pools(job).tenants
+    assert [*tenants.on("node-0", NOW)] == []
+    cache.pods.applied(pod("train-0-0-0", node="node-0"))
+    assert [one.words for one in tenants.on("node-0", NOW)] == ["ns/train"]
+    cache.visitors_read("node-0", visitors([a_pod(**TPU)], NOW))
+    assert [one.kind for one in tenants.on("node-0", NOW)] == ["SliceJob", "Pod"]
+    assert [one.kind for one in tenants.on("node-0", NOW + timedelta(seconds=1))] == ["SliceJob"]

@@ -1,0 +1,200 @@
+"""Jobs that the real scheduler finds no nodes for: what is said of them, and that what is said to help does."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from slipway.local_cluster.provider import NativeCluster
+from tests.conftest import jobs_of, kubectl_for
+from tests.running import Jobs
+
+SPOT = {"type": "v5p-16", "spot": True}
+"""Of these there are four node pools of two hosts."""
+POOL = "cloud.google.com/gke-nodepool"
+
+
+@pytest.fixture(scope="module")
+def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """With an operator that sees the pods of every namespace."""
+    kubectl = kubectl_for(control_plane, "waiting")
+    kubectl("create", "namespace", kubectl.namespace)
+    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    yield from jobs_of(kubectl, tmp_path_factory.mktemp("waiting"), whole_cluster=True)
+    kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
+
+
+@pytest.fixture
+def jobs(served: Jobs) -> Iterator[Jobs]:
+    yield served
+    served.kubectl("delete", "sj", "--all")
+    served.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+
+
+def spot_nodes(jobs: Jobs) -> list[str]:
+    items = jobs.kubectl.get("nodes", "-l", "cloud.google.com/gke-spot=true")["items"]
+    return sorted(item["metadata"]["name"] for item in items)
+
+
+@contextmanager
+def nothing(jobs: Jobs) -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def other_job(jobs: Jobs) -> Iterator[None]:
+    jobs.apply("eval", slices=4, accelerator=SPOT, priorityClassName="system-node-critical")
+    jobs.until("Running", "eval")
+    yield
+
+
+@contextmanager
+def other_pods(jobs: Jobs) -> Iterator[None]:
+    """On one host of each node pool a pod of somebody else's has the chips."""
+    for number, node in enumerate(spot_nodes(jobs)):
+        container = {"name": "main", "image": "slipway.local/busybox:1"}
+        container |= {"resources": {"limits": {"google.com/tpu": "4"}}}  # type: ignore[dict-item]
+        spec = {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"notebook-{number}"}, "spec": spec}
+        jobs.kubectl.apply(body)
+    yield
+    jobs.kubectl("delete", "pods", *(f"notebook-{number}" for number in range(8)), "--force", "--grace-period=0")
+
+
+@contextmanager
+def cordoned(jobs: Jobs) -> Iterator[None]:
+    nodes = spot_nodes(jobs)
+    jobs.kubectl("cordon", *nodes)
+    yield
+    jobs.kubectl("uncordon", *nodes)
+
+
+@contextmanager
+def tainted(jobs: Jobs) -> Iterator[None]:
+    nodes = spot_nodes(jobs)
+    jobs.kubectl("taint", "nodes", *nodes, "repair=yes:NoSchedule")
+    yield
+    jobs.kubectl("taint", "nodes", *nodes, "repair-")
+
+
+Scene = Callable[[Jobs], AbstractContextManager[None]]
+WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
+    "no TPUs of that type": (nothing, {"accelerator": {"type": "v6e-16"}}, "NoSuchNodes", "this cluster has", ""),
+    "no nodes but spot nodes": (
+        nothing,
+        {"accelerator": {"type": "v5p-16"}},
+        "NodesTainted",
+        "has spot nodes, and accelerator.spot is not true",
+        "apply it anew with accelerator.spot: true",
+    ),
+    "a selector that nothing has": (
+        nothing,
+        {"accelerator": SPOT, "nodeSelector": {"team": "research"}},
+        "SelectorMatchesNothing",
+        "none of the 4 node pools of v5p-16 (tpu-v5p-slice, 2x2x2) has team=research",
+        "take team out of the nodeSelector",
+    ),
+    "more slices than there are": (
+        nothing,
+        {"accelerator": SPOT, "slices": 5},
+        "TooFewNodes",
+        "4 of 5 slices have room: there are 4 node pools of v5p-16",
+        "apply it anew with acceptableSlices: [4]",
+    ),
+    "held by another job": (
+        other_job,
+        {"accelerator": SPOT},
+        "NodesHeld",
+        "/eval (priority system-node-critical, since 20",
+        "wait for, or free, ",
+    ),
+    "held by somebody's pods": (
+        other_pods,
+        {"accelerator": SPOT},
+        "NodesHeld",
+        "is held by pod ",
+        "wait for, or free, ",
+    ),
+    "cordoned nodes": (cordoned, {"accelerator": SPOT}, "NodesCordoned", "which is cordoned", "uncordon "),
+    "tainted nodes": (
+        tainted,
+        {"accelerator": SPOT},
+        "NodesTainted",
+        "has the taint repair=yes:NoSchedule, which nothing tolerates",
+        "tolerate the taint repair",
+    ),
+    "more memory than a host has": (
+        nothing,
+        {"accelerator": SPOT, "resources": {"requests": {"memory": "2Ti"}}},
+        "NodesTooSmall",
+        "has 448Gi memory on each host, less than a pod requests",
+        "",
+    ),
+    "CPU nodes with a label that none has": (
+        nothing,
+        {"hosts": 1, "nodeSelector": {"disk": "fast"}},
+        "SelectorMatchesNothing",
+        "no node has disk=fast",
+        "",
+    ),
+    "CPU nodes that are too small": (
+        nothing,
+        {"hosts": 1, "resources": {"requests": {"cpu": "400"}}},
+        "NodesTooSmall",
+        "has 32 cpu on each host, less than a pod requests",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("scene", "fields", "reason", "words", "step"), WAITS.values(), ids=WAITS)
+def test_a_job_without_nodes_says_why_and_what_would_help(
+    scene: Scene, fields: dict[str, Any], reason: str, words: str, step: str, jobs: Jobs
+) -> None:
+    with scene(jobs):
+        jobs.apply(**fields)
+        jobs.until_true(reason, lambda: jobs.condition("Running").get("reason") == reason)
+        message = jobs.until_true("a remedy", lambda: (said := jobs.condition("Running")["message"]) * (step in said))
+        assert words in message
+        assert jobs.status()["phase"] == "WaitingForCapacity"
+        assert reason in jobs.kubectl("get", "sj", "train").stdout
+        jobs.until_true("an Event", lambda: {"WaitingForCapacity", reason} & set(jobs.events()))
+
+
+HELPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "without the selector": (
+        {"accelerator": SPOT, "nodeSelector": {"team": "research"}},
+        {"accelerator": SPOT},
+    ),
+    "fewer slices": ({"accelerator": SPOT, "slices": 5}, {"accelerator": SPOT, "acceptableSlices": [4]}),
+    "spot": ({"accelerator": {"type": "v5p-16"}}, {"accelerator": SPOT}),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), HELPS.values(), ids=HELPS)
+def test_what_is_said_to_help_does(before: dict[str, Any], after: dict[str, Any], jobs: Jobs) -> None:
+    jobs.apply(**before)
+    jobs.until("WaitingForCapacity")
+    jobs.kubectl("delete", "sj", "train")
+    jobs.apply(**after)
+    jobs.until("Running")
+
+
+def test_a_missing_volume_claim_is_not_taken_for_missing_nodes(jobs: Jobs) -> None:  # B-24
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    jobs.apply(accelerator=SPOT, volumes=[volume], volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    jobs.until_true("a reason", lambda: jobs.condition("Running").get("reason") == "MissingObjects")
+    status = jobs.status()
+    assert "PersistentVolumeClaim data is missing; create it" in jobs.condition("Running")["message"]
+    assert (status["phase"], status["uncharged"], status["attempt"]) == ("Pending", 0, 0)
+    claim = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": jobs.kubectl.namespace}
+    size = {"storage": "1Gi"}
+    source = {"capacity": size, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/tmp"}}
+    kind = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": jobs.kubectl.namespace}}
+    jobs.kubectl.apply(kind | {"spec": source})
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    jobs.kubectl.apply(body | {"spec": claim | {"resources": {"requests": size}}})
+    status = jobs.until("Running", seconds=90)
+    assert (status["attempt"], status["failures"]) == (0, 0)
+    jobs.kubectl("delete", "pv", jobs.kubectl.namespace, "--wait=false")
