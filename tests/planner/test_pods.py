@@ -148,6 +148,12 @@ def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way
     assert "affinity" not in factory.pod(0, worker(3, 0))["spec"]
 
 
+QUEUED = {
+    "labels": {"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/pod-group-name": "train"},
+    "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
+}
+
+
 @pytest.mark.parametrize(
     ("fields", "hosts"),
     [
@@ -155,7 +161,7 @@ def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way
         ({"podTemplate": {"spec": {"nodeSelector": {"zone": "a"}}}}, 2),
         ({"podTemplate": {"spec": {"affinity": {"nodeAffinity": {}}}}}, 0),
         ({"podTemplate": {"spec": {"schedulingGates": [{"name": "queue"}]}}}, 0),
-        ({"podTemplate": {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "research"}}}}, 0),
+        ({"podTemplate": {"metadata": QUEUED}}, 0),
         ({"priorityClassName": "high"}, 0),
         ({"accelerator": {"type": "v5litepod-4"}}, 0),
         ({"accelerator": None, "hosts": 2}, 0),

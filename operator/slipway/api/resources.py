@@ -1,13 +1,22 @@
 """Words of a PodSpec that several parts of the resource use."""
 
 import re
-from typing import Annotated, Final
+from decimal import Decimal
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from slipway.api.base import Model
+from slipway.api.base import Model, rule, rules
 
 QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+
+_SCALES: Final = {
+    **{
+        suffix: Decimal(1000) ** power
+        for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+    },
+    **{suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
 
 
 def _quantity(value: str | int) -> str | int:
@@ -16,17 +25,38 @@ def _quantity(value: str | int) -> str | int:
     raise ValueError("must be a quantity such as 16Gi, 500m or 2")
 
 
+def amount(quantity: Any) -> Decimal | None:
+    """The number that a quantity stands for; None for what is no quantity."""
+    found = re.match(QUANTITY, str(quantity)) if isinstance(quantity, str | int) else None
+    if found is None or isinstance(quantity, bool):
+        return None
+    number, suffix = found[1], found[3] or ""
+    try:
+        return Decimal(number) * _SCALES[suffix] if suffix in _SCALES else Decimal(number + suffix)
+    except ArithmeticError:
+        return None
+
+
+_INT_OR_STRING: Final[dict[str, Any]] = {"x-kubernetes-int-or-string": True, "anyOf": None, "maxLength": 64}
+
 Quantity = Annotated[
     str | int,
     AfterValidator(_quantity),
+    Field(json_schema_extra=_INT_OR_STRING | {"pattern": QUANTITY, "minimum": 0}),
+]
+ShmSize = Annotated[
+    str | int,
+    AfterValidator(_quantity),
     Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "anyOf": None,
-            "maxLength": 64,
-            "pattern": QUANTITY,
-            "minimum": 0,
-        }
+        json_schema_extra=_INT_OR_STRING
+        | rules(
+            # A pattern would be shown in the place of words.
+            rule(
+                f"type(self) == int ? self >= 0 : self.matches(r'{QUANTITY}')",
+                computed="'spec.shmSize ' + string(self) + ' is not a size: give bytes, or a quantity such as 512Mi "
+                "or 16Gi'",
+            )
+        )
     ),
 ]
 Labels = dict[Annotated[str, StringConstraints(max_length=317)], Annotated[str, StringConstraints(max_length=63)]]

@@ -13,7 +13,7 @@ from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS
 from slipway.api.pod_parts import EnvVar, LocalObjectReference, PodTemplate, Toleration, Volume, VolumeMount, list_map
 from slipway.api.ray import SPEC_RULES as RAY_RULES
 from slipway.api.ray import Ray
-from slipway.api.resources import Labels, Quantity, Resources
+from slipway.api.resources import Labels, Resources, ShmSize
 from slipway.api.status import SliceJobStatus
 
 _REPOSITORY: Final = "[a-z0-9]+([._-]+[a-z0-9]+)*"
@@ -21,7 +21,8 @@ IMAGE_PATTERN: Final = (
     f"^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]+)?/)?{_REPOSITORY}(/{_REPOSITORY})*"
     "(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@[a-z0-9]+:[a-fA-F0-9]{32,})?$"
 )
-
+LOCAL_IMAGE: Final = "^(sha256:.*|[0-9a-f]{12}|[0-9a-f]{64})$"
+"""A digest alone, or the id that an engine gives an image of its own."""
 
 CHANGEABLE: Final = frozenset({"suspend", "cancel", "retries", "timeouts", "ttlSecondsAfterFinished"})
 """Fields of the spec that may change at any time."""
@@ -209,7 +210,12 @@ class SliceJobSpec(Model):
                 "? 'image is empty: set spec.image to the container image to run' : "
                 "'image ' + self + ' is not an image reference: [registry/]repository[:tag][@digest], "
                 "repository in lower case'",
-            )
+            ),
+            rule(
+                f"!self.matches('{LOCAL_IMAGE}')",
+                computed="'image ' + self + ' names no registry or repository that a node could pull it from: push the "
+                "image, and write [registry/]repository:tag or [registry/]repository@digest'",
+            ),
         ),
     )
     """Container image. Required. Immutable."""
@@ -241,7 +247,7 @@ class SliceJobSpec(Model):
     """Volumes of the worker pods. Immutable."""
     volume_mounts: tuple[VolumeMount, ...] = Field(default=(), max_length=64, json_schema_extra=list_map("mountPath"))
     """Volume mounts of the worker container. Immutable."""
-    shm_size: Quantity | None = None
+    shm_size: ShmSize | None = None
     """Size of /dev/shm, a Memory emptyDir, such as 16Gi. Immutable."""
     security_context: Passthrough | None = None
     """Security context of the worker container. Immutable."""
