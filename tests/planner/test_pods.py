@@ -230,6 +230,31 @@ def test_host_network_resolves_cluster_names() -> None:
     assert "hostNetwork" not in make()["spec"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "required"),
+    [
+        ({"hostNetwork": True}, True),
+        ({"podTemplate": {"spec": {"hostNetwork": True}}}, True),
+        ({"hostNetwork": True, "podTemplate": {"spec": {"hostNetwork": False}}}, False),
+        ({}, False),
+        ({"hostNetwork": True, "accelerator": {"type": "v5litepod-4"}, "hosts": None}, False),
+    ],
+    ids=["by the spec", "by the template", "the template says no", "the pods' own network", "TPUs are alone anyway"],
+)
+def test_pods_with_the_nodes_network_have_a_node_each(fields: dict[str, Any], required: bool) -> None:  # E2-21
+    rule = {
+        "labelSelector": {"matchLabels": {names.LABEL_JOB_UID: UID}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    wanted = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+    assert make(**fields)["spec"].get("affinity") == (wanted if required else None)
+
+
+def test_a_cpu_job_with_the_nodes_network_needs_as_many_nodes_as_hosts() -> None:  # E2-21
+    assert PodFactory(World(slices=2, hosts=3, hostNetwork=True).job, Settings()).least_nodes == 6
+    assert PodFactory(World(slices=2, hosts=3).job, Settings()).least_nodes == 0
+
+
 def test_no_token_unless_a_service_account_is_named() -> None:
     assert make()["spec"]["automountServiceAccountToken"] is False
     assert make(serviceAccountName="me")["spec"]["automountServiceAccountToken"] is True

@@ -25,7 +25,7 @@ def _quantity(value: str | int) -> str | int:
     raise ValueError("must be a quantity such as 16Gi, 500m or 2")
 
 
-def amount(quantity: Any) -> Decimal | None:
+def amount(quantity: object) -> Decimal | None:
     """The number that a quantity stands for; None for what is no quantity."""
     found = re.match(QUANTITY, str(quantity)) if isinstance(quantity, str | int) else None
     if found is None or isinstance(quantity, bool):

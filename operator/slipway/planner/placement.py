@@ -12,6 +12,9 @@ from slipway.planner.snapshot import Job, Settings
 LOST_NODE_SECONDS: Final = 30
 """How long a pod tolerates a NotReady node. A slice that hangs costs all its chips."""
 
+_ONE_NODE: Final = "kubernetes.io/hostname"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
 
 def slice_key(job: Job, slice_index: int) -> str:
     """Label value that is unique to this slice in the cluster and the same in all attempts."""
@@ -64,14 +67,13 @@ def affinity(
         ]
     }
     topology = {"topologyKey": settings.topology_key}
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
     rules: dict[str, Any] = {
-        "podAffinity": {required: [{"labelSelector": together, **topology}]},
-        "podAntiAffinity": {required: [{"labelSelector": others, "namespaceSelector": {}, **topology}]},
+        "podAffinity": {_REQUIRED: [{"labelSelector": together, **topology}]},
+        "podAntiAffinity": {_REQUIRED: [{"labelSelector": others, "namespaceSelector": {}, **topology}]},
     }
     if promised:
         elsewhere = {"key": settings.topology_key, "operator": "NotIn", "values": sorted(promised)}
-        rules["nodeAffinity"] = {required: {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}
+        rules["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}
     return rules
 
 
@@ -82,8 +84,18 @@ def spread(job: Job, hardware: Hardware) -> list[dict[str, Any]]:
     return [
         {
             "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
+            "topologyKey": _ONE_NODE,
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": {names.LABEL_JOB_UID: job.uid}},
+            "labelSelector": _of(job),
         }
     ]
+
+
+def apart(job: Job) -> dict[str, Any]:
+    """No two pods of the job on one node: those with the node's network would take each other's ports."""
+    rule = {"labelSelector": _of(job), "topologyKey": _ONE_NODE}
+    return {"podAntiAffinity": {_REQUIRED: [rule]}}
+
+
+def _of(job: Job) -> dict[str, Any]:
+    return {"matchLabels": {names.LABEL_JOB_UID: job.uid}}

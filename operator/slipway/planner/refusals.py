@@ -7,7 +7,6 @@ SliceJob; of the environment it names variables and never values.
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from slipway.api import names
@@ -15,6 +14,7 @@ from slipway.api.accelerators import Shape
 from slipway.api.resources import amount
 from slipway.api.slicejob import LOCAL_IMAGE, SliceJobSpec
 from slipway.planner.actions import Body
+from slipway.planner.containers import Container, containers
 from slipway.planner.redact import printable
 
 Refusal = tuple[str, str]
@@ -37,39 +37,20 @@ _RAY_AUTHENTICATION: Final = tuple(name for name in names.RESERVED_RAY_ENV if na
 _MAX_SHOWN: Final = 80
 
 
-@dataclass(frozen=True, slots=True)
-class _Container:
-    """A container, or the part of one, that a SliceJob describes."""
-
-    path: str
-    """Where in the SliceJob it stands."""
-    fields: Body
-    is_worker: bool
-
-
 def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None) -> Iterator[Refusal]:
     """What is refused in a spec and in the PodSpec of its template, which has the lists that a PodSpec has."""
-    containers = tuple(_containers(spec, template))
+    given = tuple(containers(spec, template))
     yield from _engine_sockets(spec, template)
-    yield from _local_images(containers)
-    yield from _reserved_variables(spec, containers)
+    yield from _local_images(given)
+    yield from _reserved_variables(spec, given)
     yield from _queue_without_group(spec)
     if shape is not None:
-        yield from _other_devices(containers, shape)
-
-
-def _containers(spec: SliceJobSpec, template: Body) -> Iterator[_Container]:
-    own = spec.model_dump(by_alias=True, exclude_none=True, include={"image", "env", "resources"})
-    yield _Container("spec", own, is_worker=True)
-    for kind in ("containers", "initContainers"):
-        for index, fields in enumerate(template.get(kind, ())):
-            is_worker = kind == "containers" and fields["name"] == names.WORKER_CONTAINER
-            yield _Container(f"spec.podTemplate.spec.{kind}[{index}]", fields, is_worker)
+        yield from _other_devices(given, shape)
 
 
 def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
-    given = [one.model_dump(by_alias=True) for one in spec.volumes]
-    for path, volumes in ("spec", given), ("spec.podTemplate.spec", template.get("volumes", ())):
+    own = [one.model_dump(by_alias=True) for one in spec.volumes]
+    for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
         for index, volume in enumerate(volumes):
             source = volume.get("hostPath")
             folder = source.get("path") if isinstance(source, dict) else None
@@ -91,8 +72,8 @@ def _engine_place(path: str) -> str | None:
     return next((one for one in _ENGINE_PLACES if inside.startswith(one + "/") or one.startswith(held)), None)
 
 
-def _local_images(containers: tuple[_Container, ...]) -> Iterator[Refusal]:
-    for one in containers:
+def _local_images(given: tuple[Container, ...]) -> Iterator[Refusal]:
+    for one in given:
         image = one.fields.get("image")
         if isinstance(image, str) and re.match(LOCAL_IMAGE, image):
             yield (
@@ -102,18 +83,18 @@ def _local_images(containers: tuple[_Container, ...]) -> Iterator[Refusal]:
             )
 
 
-def _reserved_variables(spec: SliceJobSpec, containers: tuple[_Container, ...]) -> Iterator[Refusal]:
+def _reserved_variables(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[Refusal]:
     of_ray = names.RESERVED_RAY_ENV if spec.ray is not None else ()
     reserved = frozenset((*names.RESERVED_ENV, *of_ray))
-    for one in containers:
+    for one in given:
         taken = reserved if one.is_worker else frozenset(_RAY_AUTHENTICATION if of_ray else ())
         yield from _taken(f"{one.path}.env", [variable["name"] for variable in one.fields.get("env", ())], taken)
     if spec.ray is not None and spec.ray.runtime_env is not None:
         yield from _taken("spec.ray.runtimeEnv.env_vars", list(spec.ray.runtime_env.env_vars), reserved)
 
 
-def _taken(path: str, given: list[str], reserved: frozenset[str]) -> Iterator[Refusal]:
-    for name in given:
+def _taken(path: str, variables: list[str], reserved: frozenset[str]) -> Iterator[Refusal]:
+    for name in variables:
         if name in reserved:
             sets = "in every container of a Ray cluster" if name in names.RESERVED_RAY_ENV else "for every host"
             yield "ReservedEnvironment", f"{path}[{name}] is reserved: Slipway sets it {sets}; remove it"
@@ -133,9 +114,9 @@ def _queue_without_group(spec: SliceJobSpec) -> Iterator[Refusal]:
         )
 
 
-def _other_devices(containers: tuple[_Container, ...], shape: Shape) -> Iterator[Refusal]:
+def _other_devices(given: tuple[Container, ...], shape: Shape) -> Iterator[Refusal]:
     """GPUs that TPU nodes do not have, and another number of chips than their hosts have."""
-    for one in containers:
+    for one in given:
         for path, resource, value in _resources(one):
             if _GPU.fullmatch(resource):
                 yield (
@@ -151,7 +132,7 @@ def _other_devices(containers: tuple[_Container, ...], shape: Shape) -> Iterator
                 )
 
 
-def _resources(container: _Container) -> Iterator[tuple[str, str, Any]]:
+def _resources(container: Container) -> Iterator[tuple[str, str, Any]]:
     """Path, resource and quantity of what a container asks for."""
     given = container.fields.get("resources")
     for kind in ("limits", "requests"):
