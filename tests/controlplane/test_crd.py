@@ -199,8 +199,33 @@ def test_what_a_user_reads(kubectl: Kubectl) -> None:
     # No operator has resolved the accelerator.
     assert table[9:16] == ["train", "Running", "Running", "2/2", "3", "1", "2"]
     assert "slicejob.slipway.dev/train" in kubectl("get", "all", "-o", "name").stdout
-    explained = kubectl("explain", "sj.spec.retries.maxFailures").stdout
-    assert "Number of failed attempts that ends the job. Default 10. 0 means 1." in explained
+    explained = " ".join(kubectl("explain", "sj.spec.retries.maxFailures").stdout.split())
+    assert "Number of failed attempts that ends the job. 0 means 1. Default 10. Can change at any time." in explained
+
+
+def test_the_wide_form_says_when_a_job_began_and_ended(kubectl: Kubectl) -> None:
+    kubectl.apply(job())
+    times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-02T00:00:00Z"}
+    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", json.dumps({"status": times}))
+    header, line = kubectl("get", "sj", "-o", "wide").stdout.splitlines()
+    assert header.split()[-3:] == ["AGE", "STARTED", "COMPLETED"]
+    assert len(line.split()[-1]) > 1
+    assert "STARTED" not in kubectl("get", "sj").stdout
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("status.phase=Running", ["slicejob.slipway.dev/a"]),
+        ("status.phase!=Running", ["slicejob.slipway.dev/b"]),
+        ("spec.accelerator.type=v5p-8", ["slicejob.slipway.dev/b"]),
+        ("spec.accelerator.type=v5p-16,status.phase=Failed", []),
+    ],
+)
+def test_jobs_are_selected_by_phase_and_accelerator(kubectl: Kubectl, selector: str, names: list[str]) -> None:
+    kubectl.apply(job("a"), job("b", accelerator={"type": "v5p-8"}))
+    kubectl("patch", "sj", "a", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Running"}}')
+    assert kubectl("get", "sj", "--field-selector", selector, "-o", "name").stdout.split() == names
 
 
 def test_a_job_that_no_operator_has_seen_is_not_settled_for_kstatus(kubectl: Kubectl) -> None:
