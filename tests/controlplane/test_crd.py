@@ -95,6 +95,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-26 shmSize -1g": ({"shmSize": "-1g"}, "spec.shmSize -1g is not a size: give bytes"),
     "shmSize -1": ({"shmSize": -1}, "spec.shmSize -1 is not a size: give bytes"),
     "memory lots": ({"resources": {"limits": {"memory": "lots"}}}, "spec.resources.limits.memory"),
+    "GPUs beside TPUs": (
+        {"resources": {"limits": {"nvidia.com/gpu": 1}}},
+        "spec.resources: Invalid value: resources has GPUs, and the nodes of an accelerator have TPUs",
+    ),
+    "requested GPUs beside TPUs": ({"resources": {"requests": {"gpu.intel.com/i915": "1"}}}, "resources has GPUs"),
     "too many pods": ({"accelerator": None, "hosts": 4096, "slices": 5}, "hosts x slices is above 16384"),
     "too many pods of the most slices": (
         {"accelerator": None, "hosts": 4096, "slices": None, "acceptableSlices": [1, 5]},
@@ -159,6 +164,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "generation and topology": {"accelerator": {"generation": "v5p", "topology": "2x2x2"}},
     "quantities": {"shmSize": "16Gi", "resources": {"limits": {"cpu": 4, "memory": "1.5Gi"}}},
     "template": {"podTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"dnsPolicy": "Default"}}},
+    "GPUs without TPUs": {"accelerator": None, "resources": {"limits": {"nvidia.com/gpu": 1}}},
+    "chips as Slipway requests them": {"resources": {"limits": {"google.com/tpu": 4, "memory": "8Gi"}}},
     "16,384 pods": {"accelerator": None, "hosts": 4096, "slices": 4},
     "a sidecar": template(containers=[{"name": "log", "image": "a", "ports": [{"containerPort": 1, "name": "p"}]}]),
     "volume": {"volumes": [{"name": "v", "emptyDir": {}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]},

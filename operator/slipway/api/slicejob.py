@@ -33,6 +33,13 @@ _HOSTS: Final = "(has(self.hosts) ? self.hosts : 1)"
 _MOST_SLICES: Final = "(has(self.acceptableSlices) ? self.acceptableSlices.max() : self.slices)"
 
 
+def _gpus(kind: str) -> str:
+    """In CEL, whether the limits or requests of the worker have GPUs."""
+    given = f"self.resources.{kind}"
+    is_gpu = " || ".join(f"name.startsWith('{vendor}')" for vendor in ("nvidia.com/", "amd.com/", "gpu.intel.com/"))
+    return f"(has({given}) && {given}.exists(name, {is_gpu}))"
+
+
 class Accelerator(Model):
     """TPU type of each slice."""
 
@@ -184,6 +191,12 @@ class SliceJobSpec(Model):
                 f"has(self.accelerator) || {_HOSTS} * {_MOST_SLICES} <= {MAX_PODS}",
                 f"hosts x slices is above {MAX_PODS}, the most pods of a SliceJob: take fewer hosts or fewer slices",
                 path=".slices",
+            ),
+            rule(
+                f"!has(self.accelerator) || !has(self.resources) || !({_gpus('limits')} || {_gpus('requests')})",
+                "resources has GPUs, and the nodes of an accelerator have TPUs and no GPUs: remove them, or remove "
+                "accelerator",
+                path=".resources",
             ),
             *RAY_RULES,
         )
