@@ -20,14 +20,11 @@ from slipway.planner.redact import printable
 Refusal = tuple[str, str]
 """Reason and message."""
 
-_ENGINE_PLACES: Final = tuple(
-    f"{run}/{name}"
-    for run in ("/var/run", "/run")
-    for name in (
-        *("docker.sock", "docker", "containerd", "k3s/containerd", "crio", "podman"),
-        *("cri-dockerd.sock", "dockershim.sock", "buildkit"),
-    )
+_IN_RUN: Final = (
+    *("docker.sock", "docker", "containerd", "k3s/containerd", "crio", "podman", "buildkit"),
+    *("cri-dockerd.sock", "dockershim.sock"),
 )
+_ENGINE_PLACES: Final = tuple(f"{run}/{name}" for run in ("/var/run", "/run") for name in _IN_RUN)
 """Where container engines have their sockets: files, and folders of such files."""
 _ENGINE_SOCKETS: Final = frozenset(
     {"docker.sock", "containerd.sock", "crio.sock", "podman.sock", "cri-dockerd.sock", "dockershim.sock"}
