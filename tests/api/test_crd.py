@@ -1,5 +1,9 @@
 """What is generated from the models is as the models say."""
 
+import json
+import re
+from typing import Any
+
 from slipway.api import crd
 from tests.conftest import CRD, ROOT
 
@@ -17,6 +21,33 @@ def test_no_default_is_null_and_every_field_is_described() -> None:
 
     for part in ("spec", "status"):
         walk(part, crd.openapi_schema()["properties"][part])
+
+
+CHANGE = r"(Immutable|Can change (at any time|while suspend is true|to true only))\."
+SAID = {
+    "retries.backoff.maxSeconds": "Longest delay in seconds. Default 300. Can change at any time.",
+    "accelerator.spot": "tolerate their taint. Default false. Immutable.",
+    "slices": "every slice runs. Default 1. Immutable.",
+    "env.name": "Variable name. Immutable.",
+    "podTemplate.metadata.labels": "belong to Slipway. Can change while suspend is true.",
+    "cancel": "keep the SliceJob. Default false. Can change to true only.",
+}
+
+
+def test_every_field_says_its_default_and_when_it_may_change() -> None:
+    found = {}
+
+    def walk(path: str, node: dict[str, Any]) -> None:
+        for name, child in (node.get("properties") or node.get("items", {}).get("properties") or {}).items():
+            place = f"{path}.{name}".removeprefix(".")
+            found[place] = child["description"]
+            assert len(re.findall(CHANGE, child["description"])) == 1, place
+            if not isinstance(child.get("default", {}), dict):
+                assert child["description"].count(f"Default {json.dumps(child['default'])}.") == 1, place
+            walk(place, child)
+
+    walk("", crd.openapi_schema()["properties"]["spec"])
+    assert {path: words for path, words in SAID.items() if not found[path].endswith(words)} == {}
 
 
 def test_the_operator_folder_is_no_package() -> None:

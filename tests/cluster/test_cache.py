@@ -32,3 +32,24 @@ def test_a_new_leader_tells_again_only_what_is_recent(phase: str, changed_ago: t
     assert job is not None
     assert [one.reason for one in cache.news(job)] == told
     assert cache.news(job) == ()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "changed_ago", "told"),
+    [
+        pytest.param(0, timedelta(seconds=20), ["LiteralSecret", "Running"], id="it began just before the takeover"),
+        pytest.param(0, timedelta(days=3), [], id="it began days ago"),
+        pytest.param(3, timedelta(seconds=20), ["Running"], id="another attempt"),
+    ],
+)
+def test_a_new_leader_warns_again_only_of_a_job_that_has_just_begun(  # F-33
+    attempt: int, changed_ago: timedelta, told: list[str]
+) -> None:
+    cache = Cache(Settings(), lambda: NOW, Time())
+    changed = (NOW - changed_ago).isoformat().replace("+00:00", "Z")
+    condition = {"type": "Running", "status": "True", "reason": "x", "lastTransitionTime": changed}
+    status = {"phase": "Running", "attempt": attempt, "conditions": [condition]}
+    cache.jobs.upsert(job_json(status=status, spec={"image": "a", "env": [{"name": "TOKEN", "value": "x"}]}))
+    job = cache.jobs.get(("ns", "train"))
+    assert job is not None
+    assert [one.reason for one in cache.news(job)] == told

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from slipway.api.names import QUEUE_LABEL
 from slipway.api.status import Phase
 from slipway.cluster.cache import Cache
 from slipway.cluster.jobs import JobStore, read_spec
@@ -79,6 +80,16 @@ def test_what_cannot_be_read_of_a_spec_is_described_in_one_line(content: dict[st
     assert spec.image == "a"
     assert line in problem
     assert "\n" not in problem
+
+
+def test_the_queue_is_read_with_each_version_since_labels_make_no_generation(jobs: JobStore) -> None:
+    for version, labels, queue in (1, {QUEUE_LABEL: "research"}, "research"), (2, {"a": "b"}, None), (3, None, None):
+        body = job_json(version)
+        body["metadata"]["labels"] = labels
+        jobs.upsert(body)
+        job = jobs.get(KEY)
+        assert job is not None
+        assert job.queue == queue
 
 
 def test_a_bad_spec_leaves_a_job_with_a_problem(jobs: JobStore) -> None:

@@ -41,6 +41,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-02 N-35 image is blank": ({"image": "  "}, "image is empty: set spec.image"),
     "B-03 upper-case repository": ({"image": "gcr.io/Acme/train"}, "image gcr.io/Acme/train is not an image reference"),
     "B-03 image with spaces": ({"image": "a b"}, "image a b is not an image reference"),
+    "B-39 a digest": ({"image": "sha256:" + "0a" * 32}, "names no registry or repository that a node could pull it"),
+    "B-39 a long id": ({"image": "0a" * 32}, "0a0a names no registry or repository"),
+    "B-39 a short id": ({"image": "0123456789ab"}, "image 0123456789ab names no registry or repository"),
     "B-05 command is empty text": ({"command": [""]}, "command[0] is empty"),
     "B-05 command item is no text": ({"command": ["a", 1]}, "spec.command[1]"),
     "B-05 command is a string": ({"command": "python a.py"}, "spec.command"),
@@ -87,11 +90,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "pull policy": ({"imagePullPolicy": "Sometimes"}, "Unsupported value"),
     "no grace for peers": ({"retries": {"gracePeriodSeconds": 0}}, "spec.retries.gracePeriodSeconds"),
     "no grace": ({"terminationGracePeriodSeconds": 0}, "spec.terminationGracePeriodSeconds"),
-    "B-26 shmSize x": ({"shmSize": "x"}, "spec.shmSize"),
-    "B-26 shmSize 2x": ({"shmSize": "2x"}, "spec.shmSize"),
-    "B-26 shmSize -1g": ({"shmSize": "-1g"}, "spec.shmSize"),
-    "shmSize -1": ({"shmSize": -1}, "spec.shmSize"),
+    "B-26 shmSize x": ({"shmSize": "x"}, "spec.shmSize x is not a size: give bytes"),
+    "B-26 shmSize 2x": ({"shmSize": "2x"}, "spec.shmSize 2x is not a size: give bytes"),
+    "B-26 shmSize -1g": ({"shmSize": "-1g"}, "spec.shmSize -1g is not a size: give bytes"),
+    "shmSize -1": ({"shmSize": -1}, "spec.shmSize -1 is not a size: give bytes"),
     "memory lots": ({"resources": {"limits": {"memory": "lots"}}}, "spec.resources.limits.memory"),
+    "GPUs beside TPUs": (
+        {"resources": {"limits": {"nvidia.com/gpu": 1}}},
+        "spec.resources: Invalid value: resources has GPUs, and the nodes of an accelerator have TPUs",
+    ),
+    "requested GPUs beside TPUs": ({"resources": {"requests": {"gpu.intel.com/i915": "1"}}}, "resources has GPUs"),
     "too many pods": ({"accelerator": None, "hosts": 4096, "slices": 5}, "hosts x slices is above 16384"),
     "too many pods of the most slices": (
         {"accelerator": None, "hosts": 4096, "slices": None, "acceptableSlices": [1, 5]},
@@ -131,6 +139,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-19",
     "B-20",
     "B-26",
+    "B-39",
     "N-35",
     "E2-35",
 )
@@ -155,6 +164,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "generation and topology": {"accelerator": {"generation": "v5p", "topology": "2x2x2"}},
     "quantities": {"shmSize": "16Gi", "resources": {"limits": {"cpu": 4, "memory": "1.5Gi"}}},
     "template": {"podTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"dnsPolicy": "Default"}}},
+    "GPUs without TPUs": {"accelerator": None, "resources": {"limits": {"nvidia.com/gpu": 1}}},
+    "chips as Slipway requests them": {"resources": {"limits": {"google.com/tpu": 4, "memory": "8Gi"}}},
     "16,384 pods": {"accelerator": None, "hosts": 4096, "slices": 4},
     "a sidecar": template(containers=[{"name": "log", "image": "a", "ports": [{"containerPort": 1, "name": "p"}]}]),
     "volume": {"volumes": [{"name": "v", "emptyDir": {}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
@@ -195,8 +206,33 @@ def test_what_a_user_reads(kubectl: Kubectl) -> None:
     # No operator has resolved the accelerator.
     assert table[9:16] == ["train", "Running", "Running", "2/2", "3", "1", "2"]
     assert "slicejob.slipway.dev/train" in kubectl("get", "all", "-o", "name").stdout
-    explained = kubectl("explain", "sj.spec.retries.maxFailures").stdout
-    assert "Number of failed attempts that ends the job. Default 10. 0 means 1." in explained
+    explained = " ".join(kubectl("explain", "sj.spec.retries.maxFailures").stdout.split())
+    assert "Number of failed attempts that ends the job. 0 means 1. Default 10. Can change at any time." in explained
+
+
+def test_the_wide_form_says_when_a_job_began_and_ended(kubectl: Kubectl) -> None:
+    kubectl.apply(job())
+    times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-02T00:00:00Z"}
+    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", json.dumps({"status": times}))
+    header, line = kubectl("get", "sj", "-o", "wide").stdout.splitlines()
+    assert header.split()[-3:] == ["AGE", "STARTED", "COMPLETED"]
+    assert len(line.split()[-1]) > 1
+    assert "STARTED" not in kubectl("get", "sj").stdout
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("status.phase=Running", ["slicejob.slipway.dev/a"]),
+        ("status.phase!=Running", ["slicejob.slipway.dev/b"]),
+        ("spec.accelerator.type=v5p-8", ["slicejob.slipway.dev/b"]),
+        ("spec.accelerator.type=v5p-16,status.phase=Failed", []),
+    ],
+)
+def test_jobs_are_selected_by_phase_and_accelerator(kubectl: Kubectl, selector: str, names: list[str]) -> None:
+    kubectl.apply(job("a"), job("b", accelerator={"type": "v5p-8"}))
+    kubectl("patch", "sj", "a", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Running"}}')
+    assert kubectl("get", "sj", "--field-selector", selector, "-o", "name").stdout.split() == names
 
 
 def test_a_job_that_no_operator_has_seen_is_not_settled_for_kstatus(kubectl: Kubectl) -> None:

@@ -150,6 +150,14 @@ INVALID = {
         "8081",
     ),
     "B-20 a mount without its volume": ({"volumeMounts": [{"name": "nowhere", "mountPath": "/v"}]}, "nowhere"),
+    "a mount is named as its user knows it": (
+        {"shmSize": "1Gi", "volumeMounts": [{"name": "nowhere", "mountPath": "/v"}]},
+        "spec.containers[worker].volumeMounts[/v].name",
+    ),
+    "B-25 the engine's socket": (
+        {"volumes": [{"name": "run", "hostPath": {"path": "/var/run/"}}]},
+        "spec.volumes[0].hostPath.path '/var/run/' gives the pods the socket",
+    ),
     "a template the API server refuses": ({"podTemplate": {"spec": {"dnsPolicy": "Sometimes"}}}, "Sometimes"),
     "a malformed template": ({"podTemplate": {"spec": {"initContainers": "x"}}}, 'initContainers "x"'),
     "an unknown field in the template": ({"podTemplate": {"spec": {"dnsPolicies": "x"}}}, "dnsPolicies"),
@@ -157,7 +165,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("spec", "named"), INVALID.values(), ids=INVALID.keys())
-@pytest.mark.row("B-10", "B-15", "B-20")
+@pytest.mark.row("B-10", "B-15", "B-20", "B-25")
 def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, spec: dict[str, Any], named: str) -> None:
     jobs.apply(**spec)
     status = jobs.until("Invalid", seconds=20)
@@ -184,6 +192,36 @@ def test_an_invalid_job_runs_once_it_is_corrected(jobs: Jobs) -> None:
     jobs.until("Invalid")
     jobs.apply(accelerator={"type": "v5p-16", "spot": True})
     jobs.until("Running")
+
+
+def test_a_job_with_a_queue_runs_once_its_label_is_gone(jobs: Jobs) -> None:
+    label = "kueue.x-k8s.io/queue-name"
+    body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": RUNS}
+    body["metadata"] = {"name": "train", "labels": {label: "research"}}
+    jobs.kubectl.apply(body)
+    jobs.until("Invalid")
+    assert jobs.condition("Accepted")["reason"] == "QueueNotSupported"
+    jobs.kubectl("label", "sj", "train", f"{label}-")
+    jobs.until("Running")
+
+
+def test_pods_with_the_nodes_network_get_a_node_each(jobs: Jobs) -> None:  # E2-21
+    jobs.apply(hosts=3, hostNetwork=True, **RUNS)
+    jobs.until("Running")
+    assert len({pod["spec"]["nodeName"] for pod in jobs.pods()}) == 3
+    jobs.apply("wide", hosts=9, hostNetwork=True, **RUNS)
+    status = jobs.until("WaitingForCapacity", "wide")
+    assert "anti-affinity" in jobs.condition("CapacityAvailable", "wide")["message"], status
+
+
+def test_a_literal_secret_is_told_of_without_its_value(jobs: Jobs) -> None:  # F-33
+    jobs.apply(env=[{"name": "HF_TOKEN", "value": "hunter22"}], **RUNS)
+    jobs.until("Running")
+    jobs.until_true("an Event", lambda: "LiteralSecret" in jobs.events())
+    told = jobs.kubectl("get", "events", "--field-selector", "reason=LiteralSecret", "-o", "json").stdout
+    assert "spec.env[HF_TOKEN]" in told
+    assert '"Warning"' in told
+    assert "hunter22" not in told
 
 
 def test_a_quota_is_waited_for(jobs: Jobs) -> None:

@@ -166,6 +166,7 @@ class World:
         self.deleted_here: frozenset[str] | None = None
         self.nodes_watched = True
         self.told: list[str] = []
+        self.queue: str | None = None
         self.free_pools: dict[int, str] = {}
         """Node pools that slices are pinned to where the planner leaves it open."""
 
@@ -182,6 +183,7 @@ class World:
             spec=given,
             status=self.status,
             problem=problem,
+            queue=self.queue,
             deleting=self.deleting,
         )
 

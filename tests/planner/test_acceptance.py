@@ -91,6 +91,17 @@ def test_a_job_that_another_version_accepted_goes_on_and_gets_the_hash_of_this_o
     assert world.status.resolved.template_hash == mine
 
 
+def test_a_job_that_an_older_version_accepted_gets_its_next_attempt_although_it_would_be_refused_today() -> None:
+    world = World(hosts=1).run()
+    world.fields["volumes"] = [{"name": "engine", "hostPath": {"path": "/var/run/docker.sock"}}]
+    assert world.status.resolved is not None
+    then = world.status.resolved.model_copy(update={"template_hash": template_hash(spec(**world.fields))})
+    world.status = world.status.model_copy(update={"resolved": then})
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert (world.status.attempt, (1, 0, 0) in world.pods) == (1, True)
+
+
 TOO_MANY: dict[str, dict[str, Any]] = {
     "CPU hosts": {"hosts": 4096, "slices": 5},
     "the most of acceptableSlices": {"hosts": 4096, "slices": 1, "acceptableSlices": [1, 5]},

@@ -148,6 +148,12 @@ def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way
     assert "affinity" not in factory.pod(0, worker(3, 0))["spec"]
 
 
+QUEUED = {
+    "labels": {"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/pod-group-name": "train"},
+    "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
+}
+
+
 @pytest.mark.parametrize(
     ("fields", "hosts"),
     [
@@ -155,7 +161,7 @@ def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way
         ({"podTemplate": {"spec": {"nodeSelector": {"zone": "a"}}}}, 2),
         ({"podTemplate": {"spec": {"affinity": {"nodeAffinity": {}}}}}, 0),
         ({"podTemplate": {"spec": {"schedulingGates": [{"name": "queue"}]}}}, 0),
-        ({"podTemplate": {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "research"}}}}, 0),
+        ({"podTemplate": {"metadata": QUEUED}}, 0),
         ({"priorityClassName": "high"}, 0),
         ({"accelerator": {"type": "v5litepod-4"}}, 0),
         ({"accelerator": None, "hosts": 2}, 0),
@@ -222,6 +228,31 @@ def test_host_network_resolves_cluster_names() -> None:
     spec = make(hostNetwork=True)["spec"]
     assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     assert "hostNetwork" not in make()["spec"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "required"),
+    [
+        ({"hostNetwork": True}, True),
+        ({"podTemplate": {"spec": {"hostNetwork": True}}}, True),
+        ({"hostNetwork": True, "podTemplate": {"spec": {"hostNetwork": False}}}, False),
+        ({}, False),
+        ({"hostNetwork": True, "accelerator": {"type": "v5litepod-4"}, "hosts": None}, False),
+    ],
+    ids=["by the spec", "by the template", "the template says no", "the pods' own network", "TPUs are alone anyway"],
+)
+def test_pods_with_the_nodes_network_have_a_node_each(fields: dict[str, Any], required: bool) -> None:  # E2-21
+    rule = {
+        "labelSelector": {"matchLabels": {names.LABEL_JOB_UID: UID}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    wanted = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+    assert make(**fields)["spec"].get("affinity") == (wanted if required else None)
+
+
+def test_a_cpu_job_with_the_nodes_network_needs_as_many_nodes_as_hosts() -> None:  # E2-21
+    assert PodFactory(World(slices=2, hosts=3, hostNetwork=True).job, Settings()).least_nodes == 6
+    assert PodFactory(World(slices=2, hosts=3).job, Settings()).least_nodes == 0
 
 
 def test_no_token_unless_a_service_account_is_named() -> None:

@@ -85,16 +85,48 @@ def test_the_api_server_repeats_no_value_of_the_environment() -> None:
     assert redacted(refused, None).endswith(": too short")
 
 
-def test_containers_and_variables_are_named_rather_than_numbered() -> None:
+PATHS = {
+    "a variable": ("spec.containers[0].env[1].valueFrom: bad", "spec.containers[worker].env[B].valueFrom: bad"),
+    "a container": ("spec.containers[0].image: bad", "spec.containers[worker].image: bad"),
+    "an init container": ("initContainers[0].image is bad", "initContainers[fetch].image is bad"),
+    "a mount": (
+        'spec.containers[0].volumeMounts[1].name: Not found: "x"',
+        'spec.containers[worker].volumeMounts[/data].name: Not found: "x"',
+    ),
+    "a volume": ("spec.volumes[1].hostPath: bad", "spec.volumes[data].hostPath: bad"),
+    "a toleration": ("spec.tolerations[0].operator: bad", "spec.tolerations[a].operator: bad"),
+    "two of them": ("spec.volumes[0], spec.volumes[1]: bad", "spec.volumes[slipway-shm], spec.volumes[data]: bad"),
+    "no such container": ("spec.containers[7].image: bad", "spec.containers[7].image: bad"),
+    "a list without names": ("spec.containers[0].args[0]: bad", "spec.containers[0].args[0]: bad"),
+    "no field": ("a.b[0] and x[3]", "a.b[0] and x[3]"),
+}
+
+
+@pytest.mark.parametrize(("said", "meant"), PATHS.values(), ids=PATHS.keys())
+def test_what_slipway_adds_to_a_pod_is_not_counted_in_messages(said: str, meant: str) -> None:
+    worker = {
+        "name": "worker",
+        "args": ["a"],
+        "env": [{"name": "A"}, {"name": "B"}],
+        "volumeMounts": [{"name": "slipway-shm", "mountPath": "/dev/shm"}, {"name": "x", "mountPath": "/data"}],
+    }
     pod = {
         "metadata": {"name": "train-0-0-0"},
-        "spec": {"containers": [{"name": "worker", "env": [{"name": "A"}, {"name": "B"}]}]},
+        "spec": {
+            "containers": [worker],
+            "initContainers": [{"name": "fetch"}],
+            "volumes": [{"name": "slipway-shm"}, {"name": "data"}],
+            "tolerations": [{"key": "a"}],
+        },
     }
-    refused = 'Pod "train-0-0-0" is invalid: spec.containers[0].env[1].valueFrom: bad, spec.containers[7].image: bad'
-    assert named(refused, [pod]) == (
-        'Pod "train-0-0-0" is invalid: spec.containers[worker].env[B].valueFrom: bad, spec.containers[7].image: bad'
-    )
-    assert named(refused, []) == refused
+    refused = 'Pod "train-0-0-0" is invalid: '
+    assert named(refused + said, [pod]) == refused + meant
+    assert named(refused + said, []) == refused + said
+
+
+def test_a_name_that_is_put_into_a_message_stays_on_its_line() -> None:
+    pod = {"metadata": {"name": "a"}, "spec": {"volumes": [{"name": "x\ny"}]}}
+    assert named('"a": spec.volumes[0].name: bad', [pod]) == '"a": spec.volumes[x\\ny].name: bad'
 
 
 ORDINARY = {

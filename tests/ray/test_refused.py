@@ -40,7 +40,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "host network beside ray": ({"ray": ENTRYPOINT, "hostNetwork": True}, "hostNetwork cannot be true beside ray"),
     "RAY_ADDRESS": (
         {"ray": ENTRYPOINT, "env": [{"name": "RAY_ADDRESS", "value": "x"}]},
-        "RAY_ADDRESS, RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH are reserved beside ray",
+        "RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH are reserved beside ray",
+    ),
+    "K-04 RAY_AUTH_MODE": (
+        {"ray": ENTRYPOINT, "env": [{"name": "RAY_AUTH_MODE", "value": "disabled"}]},
+        "RAY_AUTH_MODE, RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH are reserved beside ray",
     ),
 }
 

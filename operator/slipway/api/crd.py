@@ -4,6 +4,7 @@ The models are the one source. This module only translates: JSON Schema as pydan
 structural schema Kubernetes wants, with the rules about change that no single field can hold.
 """
 
+import json
 import sys
 from typing import Any, Final
 
@@ -29,7 +30,11 @@ PRINTER_COLUMNS: Final = (
     {"name": "Failures", "type": "integer", "jsonPath": ".status.failures"},
     {"name": "Preemptions", "type": "integer", "jsonPath": ".status.preemptions"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {"name": "Started", "type": "date", "jsonPath": ".status.startTime", "priority": 1},
+    {"name": "Completed", "type": "date", "jsonPath": ".status.completionTime", "priority": 1},
 )
+SELECTABLE_FIELDS: Final = (".status.phase", ".spec.accelerator.type")
+"""Fields by which the API server can select, from Kubernetes 1.31 on."""
 
 
 def _unchanged(field: str) -> str:
@@ -112,6 +117,31 @@ def _schema_of(model: type[SliceJobSpec] | type[SliceJobStatus]) -> dict[str, An
     return structural(schema, schema.pop("$defs", {}))
 
 
+def _spec() -> dict[str, Any]:
+    schema = _schema_of(SliceJobSpec)
+    for name, node in schema["properties"].items():
+        _say(node, _change(name))
+    return schema
+
+
+def _change(name: str) -> str:
+    """When a field of the spec, and all below it, may change."""
+    if name == "cancel":
+        return "Can change to true only."
+    if name in CHANGEABLE:
+        return "Can change at any time."
+    return "Can change while suspend is true." if name in CHANGEABLE_WHILE_SUSPENDED else "Immutable."
+
+
+def _say(node: dict[str, Any], change: str) -> None:
+    """Add to the description of a field, and of those below, its default and when it may change."""
+    if not isinstance(node.get("default", {}), dict):
+        node["description"] += f" Default {json.dumps(node['default'])}."
+    node["description"] += f" {change}"
+    for child in (node.get("properties") or node.get("items", {}).get("properties") or {}).values():
+        _say(child, change)
+
+
 def _without_defaults(node: Any) -> Any:
     if isinstance(node, dict):
         return {key: _without_defaults(value) for key, value in node.items() if key != "default"}
@@ -136,7 +166,7 @@ def openapi_schema() -> dict[str, Any]:
             "kind": {"type": "string"},
             # Bounded, or the API server takes the rule about the name for too costly.
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 63}}},
-            "spec": _schema_of(SliceJobSpec),
+            "spec": _spec(),
             "status": status,
         },
     }
@@ -150,6 +180,7 @@ def custom_resource_definition() -> dict[str, Any]:
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [dict(column) for column in PRINTER_COLUMNS],
+        "selectableFields": [{"jsonPath": path} for path in SELECTABLE_FIELDS],
         "schema": {"openAPIV3Schema": openapi_schema()},
     }
     return {

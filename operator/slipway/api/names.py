@@ -30,6 +30,9 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """On a pod that Kueue is to admit."""
+POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
+POD_GROUP_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
+"""Label and annotation of pods that Kueue is to admit together."""
 
 ROLE_WORKER: Final = "worker"
 WORKER_CONTAINER: Final = "worker"
@@ -88,7 +91,7 @@ RESERVED_ENV: Final = (
 """Environment that only Slipway sets; a job that names one of these is refused."""
 
 
-RESERVED_RAY_ENV: Final = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+RESERVED_RAY_ENV: Final = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 """Environment that only Slipway sets in the Ray runtime."""
 
 

@@ -85,7 +85,7 @@ class Ray(Model):
     )
     """Command that a shell on the head runs after all workers have joined. The job ends when the command ends."""
     keep_alive: bool = False
-    """Keep a cluster without an entrypoint for clients until the SliceJob is deleted. Default false.
+    """Keep a cluster without an entrypoint for clients until the SliceJob is deleted.
     The condition Ready is True when clients can connect."""
     args: dict[str, Any] | None = Field(default=None, json_schema_extra=_ANY)
     """Arguments of the entrypoint, appended as --key value and set as JSON in SLIPWAY_ARGS."""

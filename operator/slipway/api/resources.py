@@ -3,34 +3,21 @@
 import re
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from slipway.api.base import Model
+from slipway.api.base import Model, rule, rules
 
 QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
-
-_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-
-
-@lru_cache(maxsize=4096)
-def amount(quantity: str | int) -> Decimal:
-    """What a quantity such as `16Gi`, `500m` or `1e3` comes to, in units of its resource.
-
-    Raises:
-        ValueError: when it is none.
-    """
-    found = re.match(QUANTITY, str(quantity))
-    if found is None:
-        raise ValueError(f"{quantity!r} is no quantity")
-    suffix = found[3] or ""
-    number = Decimal(str(quantity).removesuffix(suffix))
-    if suffix in _BINARY:
-        return number * Decimal(1024) ** (1 + _BINARY.index(suffix))
-    return number.scaleb(_SUFFIXES[suffix] if suffix in _SUFFIXES else int(suffix[1:]))
+_SCALES: Final = {
+    **{
+        suffix: Decimal(1000) ** power
+        for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+    },
+    **{suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
 
 
 def _quantity(value: str | int) -> str | int:
@@ -39,17 +26,44 @@ def _quantity(value: str | int) -> str | int:
     raise ValueError("must be a quantity such as 16Gi, 500m or 2")
 
 
+def amount(quantity: object) -> Decimal | None:
+    """The number that a quantity stands for; None for what is no quantity."""
+    known = isinstance(quantity, str | int) and not isinstance(quantity, bool)
+    return _amount(str(quantity)) if known else None
+
+
+@lru_cache(maxsize=4096)
+def _amount(quantity: str) -> Decimal | None:
+    found = re.match(QUANTITY, quantity)
+    if found is None:
+        return None
+    number, suffix = found[1], found[3] or ""
+    try:
+        return Decimal(number) * _SCALES[suffix] if suffix in _SCALES else Decimal(number + suffix)
+    except ArithmeticError:
+        return None
+
+
+_INT_OR_STRING: Final[dict[str, Any]] = {"x-kubernetes-int-or-string": True, "anyOf": None, "maxLength": 64}
+
 Quantity = Annotated[
     str | int,
     AfterValidator(_quantity),
+    Field(json_schema_extra=_INT_OR_STRING | {"pattern": QUANTITY, "minimum": 0}),
+]
+ShmSize = Annotated[
+    str | int,
+    AfterValidator(_quantity),
     Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "anyOf": None,
-            "maxLength": 64,
-            "pattern": QUANTITY,
-            "minimum": 0,
-        }
+        json_schema_extra=_INT_OR_STRING
+        | rules(
+            # A pattern would be shown in the place of words.
+            rule(
+                f"type(self) == int ? self >= 0 : self.matches(r'{QUANTITY}')",
+                computed="'spec.shmSize ' + string(self) + ' is not a size: give bytes, or a quantity such as 512Mi "
+                "or 16Gi'",
+            )
+        )
     ),
 ]
 Labels = dict[Annotated[str, StringConstraints(max_length=317)], Annotated[str, StringConstraints(max_length=63)]]

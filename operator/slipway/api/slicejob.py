@@ -13,7 +13,7 @@ from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS
 from slipway.api.pod_parts import EnvVar, LocalObjectReference, PodTemplate, Toleration, Volume, VolumeMount, list_map
 from slipway.api.ray import SPEC_RULES as RAY_RULES
 from slipway.api.ray import Ray
-from slipway.api.resources import Labels, Quantity, Resources
+from slipway.api.resources import Labels, Resources, ShmSize
 from slipway.api.status import SliceJobStatus
 
 _REPOSITORY: Final = "[a-z0-9]+([._-]+[a-z0-9]+)*"
@@ -21,7 +21,8 @@ IMAGE_PATTERN: Final = (
     f"^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]+)?/)?{_REPOSITORY}(/{_REPOSITORY})*"
     "(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@[a-z0-9]+:[a-fA-F0-9]{32,})?$"
 )
-
+LOCAL_IMAGE: Final = "^(sha256:.*|[0-9a-f]{12}|[0-9a-f]{64})$"
+"""A digest alone, or the id that an engine gives an image of its own."""
 
 CHANGEABLE: Final = frozenset({"suspend", "cancel", "retries", "timeouts", "ttlSecondsAfterFinished"})
 """Fields of the spec that may change at any time."""
@@ -30,6 +31,13 @@ CHANGEABLE_WHILE_SUSPENDED: Final = frozenset({"nodeSelector", "tolerations", "p
 
 _HOSTS: Final = "(has(self.hosts) ? self.hosts : 1)"
 _MOST_SLICES: Final = "(has(self.acceptableSlices) ? self.acceptableSlices.max() : self.slices)"
+
+
+def _gpus(kind: str) -> str:
+    """In CEL, whether the limits or requests of the worker have GPUs."""
+    given = f"self.resources.{kind}"
+    is_gpu = " || ".join(f"name.startsWith('{vendor}')" for vendor in ("nvidia.com/", "amd.com/", "gpu.intel.com/"))
+    return f"(has({given}) && {given}.exists(name, {is_gpu}))"
 
 
 class Accelerator(Model):
@@ -56,7 +64,7 @@ class Accelerator(Model):
     label: str | None = Field(default=None, min_length=1, max_length=63)
     """Value of the node label cloud.google.com/gke-tpu-accelerator. Only for unknown generations."""
     spot: bool = False
-    """Whether to run on spot nodes. Default false. If true, pods select spot nodes and tolerate their taint."""
+    """Whether to run on spot nodes. If true, pods select spot nodes and tolerate their taint."""
     node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
     """Additional node labels that the pods select."""
 
@@ -82,9 +90,9 @@ class Backoff(Model):
     )
 
     initial_seconds: int = Field(default=0, ge=0, le=86400)
-    """First delay in seconds. Default 0: the next attempt starts immediately."""
+    """First delay in seconds. With 0 the next attempt starts immediately."""
     max_seconds: int = Field(default=300, ge=0, le=86400)
-    """Longest delay in seconds. Default 300."""
+    """Longest delay in seconds."""
 
 
 ExitCode = Annotated[int, Field(ge=1, le=255)]
@@ -119,19 +127,19 @@ class Retries(Model):
     """How often and how soon Slipway starts another attempt."""
 
     enabled: bool = True
-    """Whether Slipway starts another attempt after a charged one. Default true.
+    """Whether Slipway starts another attempt after a charged one.
     False has the effect of maxFailures 1 and maxPreemptions 1."""
     grace_period_seconds: int = Field(default=5, ge=1, le=3600)
-    """Grace period in seconds for the other pods when one pod of an attempt has failed. Default 5.
+    """Grace period in seconds for the other pods when one pod of an attempt has failed.
     At least 1: with 0 the API server removes pods while their containers still run."""
     max_failures: int = Field(default=10, ge=0, le=1000000000)
-    """Number of failed attempts that ends the job. Default 10. 0 means 1."""
+    """Number of failed attempts that ends the job. 0 means 1."""
     max_preemptions: int = Field(default=1000000, ge=0, le=1000000000)
-    """Number of attempts lost to preemption or infrastructure that ends the job. Default 1000000. 0 means 1."""
+    """Number of attempts lost to preemption or infrastructure that ends the job. 0 means 1."""
     max_start_failures: int = Field(default=3, ge=1, le=20)
-    """Number of attempts in a row with a command that cannot be started that ends the job. Default 3."""
+    """Number of attempts in a row with a command that cannot be started that ends the job."""
     capacity_retry_seconds: int = Field(default=60, ge=1, le=86400)
-    """Seconds between two checks for missing capacity. Default 60."""
+    """Seconds between two checks for missing capacity."""
     backoff: Backoff = Backoff()
     """Delay before the next attempt after a failure."""
     on_exit_codes: OnExitCodes = OnExitCodes()
@@ -184,21 +192,27 @@ class SliceJobSpec(Model):
                 f"hosts x slices is above {MAX_PODS}, the most pods of a SliceJob: take fewer hosts or fewer slices",
                 path=".slices",
             ),
+            rule(
+                f"!has(self.accelerator) || !has(self.resources) || !({_gpus('limits')} || {_gpus('requests')})",
+                "resources has GPUs, and the nodes of an accelerator have TPUs and no GPUs: remove them, or remove "
+                "accelerator",
+                path=".resources",
+            ),
             *RAY_RULES,
         )
     )
 
     accelerator: Accelerator | None = None
-    """TPU type of each slice. Without it the job runs on CPU nodes. Immutable."""
+    """TPU type of each slice. Without it the job runs on CPU nodes."""
     hosts: int | None = Field(default=None, ge=1, le=4096)
-    """Worker pods in each slice, for CPU jobs only. Default 1. For TPU jobs accelerator determines it. Immutable."""
+    """Worker pods in each slice, for CPU jobs only. Default 1. For TPU jobs accelerator determines it."""
     slices: int = Field(default=1, ge=1, le=1024)
-    """Number of slices. Default 1. The job is Running only when every host of every slice runs. Immutable."""
+    """Number of slices. The job is Running only when every host of every slice runs."""
     acceptable_slices: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
         default=(), max_length=16, json_schema_extra={"x-kubernetes-list-type": "set", "minItems": 1}
     )
     """Numbers of slices on which the job can run instead of slices.
-    Each attempt requests the largest. After capacityRetrySeconds it takes the largest with nodes. Immutable."""
+    Each attempt requests the largest. After capacityRetrySeconds it takes the largest with nodes."""
     image: str | None = Field(
         default=None,
         max_length=512,
@@ -209,24 +223,29 @@ class SliceJobSpec(Model):
                 "? 'image is empty: set spec.image to the container image to run' : "
                 "'image ' + self + ' is not an image reference: [registry/]repository[:tag][@digest], "
                 "repository in lower case'",
-            )
+            ),
+            rule(
+                f"!self.matches('{LOCAL_IMAGE}')",
+                computed="'image ' + self + ' names no registry or repository that a node could pull it from: push the "
+                "image, and write [registry/]repository:tag or [registry/]repository@digest'",
+            ),
         ),
     )
-    """Container image. Required. Immutable."""
+    """Container image. Required."""
     image_pull_policy: str | None = Field(default=None, json_schema_extra={"enum": ["Always", "IfNotPresent", "Never"]})
-    """When the kubelet pulls the image: Always, IfNotPresent or Never. Default as in any pod. Immutable."""
+    """When the kubelet pulls the image: Always, IfNotPresent or Never. Default as in any pod."""
     image_pull_secrets: tuple[LocalObjectReference, ...] = Field(
         default=(), max_length=16, json_schema_extra=list_map("name")
     )
-    """Secrets for pulling the image. Immutable."""
+    """Secrets for pulling the image."""
     command: tuple[Annotated[str, StringConstraints(max_length=32768)], ...] = Field(default=(), max_length=256)
-    """Entrypoint of the container. Default: the entrypoint of the image. Immutable."""
+    """Entrypoint of the container. Default: the entrypoint of the image."""
     args: tuple[Annotated[str, StringConstraints(max_length=32768)], ...] = Field(default=(), max_length=256)
-    """Arguments of the entrypoint. Immutable."""
+    """Arguments of the entrypoint."""
     env: tuple[EnvVar, ...] = Field(default=(), max_length=256, json_schema_extra=list_map("name"))
-    """Environment variables of the worker container. Immutable."""
+    """Environment variables of the worker container."""
     env_from: tuple[Passthrough, ...] = Field(default=(), max_length=64)
-    """ConfigMaps and Secrets whose keys become environment variables. Immutable."""
+    """ConfigMaps and Secrets whose keys become environment variables."""
     working_dir: str | None = Field(
         default=None,
         max_length=1024,
@@ -234,49 +253,49 @@ class SliceJobSpec(Model):
             rule("self.startsWith('/')", computed="'workingDir ' + self + ' is not an absolute path'")
         ),
     )
-    """Working directory, an absolute path. Default: the working directory of the image. Immutable."""
+    """Working directory, an absolute path. Default: the working directory of the image."""
     resources: Resources = Resources()
-    """Compute resources of the worker container. Slipway adds the TPU chips. Immutable."""
+    """Compute resources of the worker container. Slipway adds the TPU chips."""
     volumes: tuple[Volume, ...] = Field(default=(), max_length=64, json_schema_extra=list_map("name"))
-    """Volumes of the worker pods. Immutable."""
+    """Volumes of the worker pods."""
     volume_mounts: tuple[VolumeMount, ...] = Field(default=(), max_length=64, json_schema_extra=list_map("mountPath"))
-    """Volume mounts of the worker container. Immutable."""
-    shm_size: Quantity | None = None
-    """Size of /dev/shm, a Memory emptyDir, such as 16Gi. Immutable."""
+    """Volume mounts of the worker container."""
+    shm_size: ShmSize | None = None
+    """Size of /dev/shm, a Memory emptyDir, such as 16Gi."""
     security_context: Passthrough | None = None
-    """Security context of the worker container. Immutable."""
+    """Security context of the worker container."""
     host_network: bool | None = None
-    """Whether the pods use the node's network. Default false. Immutable."""
+    """Whether the pods use the node's network. Default false."""
     service_account_name: str | None = Field(default=None, max_length=253)
-    """Service account of the pods. Its token is mounted only when it is named here. Immutable."""
+    """Service account of the pods. Its token is mounted only when it is named here."""
     node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
-    """Node labels that the pods select. Can change while suspend is true."""
+    """Node labels that the pods select."""
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=64)
-    """Tolerations of the pods. Slipway adds those for TPU and spot taints. Can change while suspend is true."""
+    """Tolerations of the pods. Slipway adds those for TPU and spot taints."""
     priority_class_name: str | None = Field(default=None, max_length=253)
-    """Priority class of the pods. Immutable."""
+    """Priority class of the pods."""
     termination_grace_period_seconds: int | None = Field(default=None, ge=1, le=86400)
-    """Seconds between SIGTERM and SIGKILL on suspend, cancel and preemption notice. Default 30. Immutable.
+    """Seconds between SIGTERM and SIGKILL on suspend, cancel and preemption notice. Default 30.
     At least 1: with 0 the API server removes pods while their containers still run."""
     pod_template: PodTemplate | None = None
-    """Any other pod fields, merged strategically into Slipway's pods. Can change while suspend is true."""
+    """Any other pod fields, merged strategically into Slipway's pods."""
     ray: Ray | None = None
-    """Ray cluster on the slices: one head, one worker on each host, one entrypoint. It replaces command. Immutable."""
+    """Ray cluster on the slices: one head, one worker on each host, one entrypoint. It replaces command."""
     coordinator: Coordination | None = None
-    """Coordinator address for multislice jobs. Immutable."""
+    """Coordinator address for multislice jobs."""
     retries: Retries = Retries()
-    """How often and how soon Slipway starts another attempt. Can change at any time."""
+    """How often and how soon Slipway starts another attempt."""
     timeouts: Timeouts = Timeouts()
-    """Limits for waiting. Can change at any time."""
+    """Limits for waiting."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=31536000)
-    """Longest run time of the job in seconds, from its first attempt on, without the time suspended. Immutable."""
+    """Longest run time of the job in seconds, from its first attempt on, without the time suspended."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=31536000)
-    """Seconds until a finished job is deleted. Default: never. Can change at any time."""
+    """Seconds until a finished job is deleted. Default: never."""
     suspend: bool = False
-    """Whether to delete the pods and release the nodes. Default false. Charges no budget. Can change at any time.
+    """Whether to delete the pods and release the nodes. Charges no budget.
     False starts a new attempt."""
     cancel: bool = False
-    """Whether to end the job and keep the SliceJob. Default false. It can change to true only."""
+    """Whether to end the job and keep the SliceJob."""
 
     @property
     def most_slices(self) -> int:

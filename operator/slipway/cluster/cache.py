@@ -230,7 +230,10 @@ def _remember(memory: dict[str, T], name: str, what: T) -> None:
 
 
 def _told_before(job: Job, now: datetime) -> EventCursor:
-    """What earlier processes have told; the last may have died before its Event, so what is recent is told again."""
+    """What earlier processes have told; the last may have died before its Event, so what is recent is told again.
+
+    That the first attempt has begun is recent only in that attempt.
+    """
     told = cursor_of(job.status)
     recent = any(now - one.last_transition_time < RETOLD for one in job.status.conditions)
-    return replace(told, phase=None) if recent else told
+    return replace(told, phase=None, begun=bool(job.status.attempt)) if recent else told

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from slipway.api.names import QUEUE_LABEL
 from slipway.api.reading import describe, read_spec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import UNSEEN, ConditionType, SliceJobStatus
@@ -162,6 +163,7 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
         spec=spec,
         status=status,
         problem=problem,
+        queue=(metadata.get("labels") or {}).get(QUEUE_LABEL),
         deleting=metadata.get("deletionTimestamp") is not None,
         orphaning="orphan" in (metadata.get("finalizers") or ()),
         status_problem=status_problem,

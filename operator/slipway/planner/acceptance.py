@@ -16,8 +16,7 @@ from slipway.api.names import (
     NODE_CHIPS,
     NODE_SPOT,
     NODE_TOPOLOGY,
-    RESERVED_ENV,
-    WORKER_CONTAINER,
+    QUEUE_LABEL,
 )
 from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
@@ -25,6 +24,7 @@ from slipway.planner.actions import Body
 from slipway.planner.effective import Effective, effective, runtime_of
 from slipway.planner.merge import malformed, without_nulls
 from slipway.planner.redact import printable
+from slipway.planner.refusals import refusals
 from slipway.planner.snapshot import Job, Settings
 
 DEFAULT_SCHEDULE_SECONDS: Final = 604800
@@ -52,17 +52,34 @@ class InvalidSpec(Exception):
 
 
 def accept(job: Job, settings: Settings) -> Effective:
-    """What a job's spec comes to; once for each generation.
+    """What a job's spec comes to; once for each generation, of which labels are no part.
 
     Raises:
         InvalidSpec: naming the field, its value and what is allowed.
     """
     if job.spec is None or job.problem:
         raise InvalidSpec("InvalidSpec", job.problem)
+    if job.queue is not None:
+        raise InvalidSpec(
+            "QueueNotSupported",
+            f"metadata.labels[{QUEUE_LABEL}] {printable(job.queue)!r}: Slipway does not wait for a queue to admit a "
+            "SliceJob: remove the label",
+        )
     known: Effective | None = job.accepted.get(settings)
     if known is None:
-        known = job.accepted[settings] = effective(job.spec, resolve(job.spec, settings))
+        known = job.accepted[settings] = effective(job.spec, _resolved(job, job.spec, settings))
     return known
+
+
+def _resolved(job: Job, spec: SliceJobSpec, settings: Settings) -> Resolved:
+    """The effective values; what an older version accepted is not refused between two attempts of a job."""
+    try:
+        return resolve(spec, settings)
+    except InvalidSpec:
+        accepted = job.status.resolved
+        if accepted is None or job.status.attempt is None or accepted.template_hash != template_hash(spec):
+            raise
+        return accepted
 
 
 def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
@@ -80,7 +97,8 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
         raise InvalidSpec("InvalidPodTemplate", f"spec.podTemplate.spec.{fault}")
     _refuse_taken_port(template, port)
     _refuse_what_is_slipways(spec, template)
-    _refuse_reserved_environment(template)
+    for refusal in refusals(spec, template, shape):
+        raise InvalidSpec(*refusal)
     if shape is not None:
         _refuse_other_nodes(spec, template, shape)
     if (problem := runtime_of(spec).problem(template, port)) is not None:
@@ -158,17 +176,6 @@ def _refuse_what_is_slipways(spec: SliceJobSpec, template: Body) -> None:
         if label.startswith(f"{GROUP}/"):
             raise InvalidSpec(
                 "ReservedLabel", f"spec.podTemplate.metadata.labels {label}: labels below {GROUP}/ are Slipway's"
-            )
-
-
-def _refuse_reserved_environment(template: Body) -> None:
-    workers = (one for one in template.get("containers", ()) if one["name"] == WORKER_CONTAINER)
-    for variable in (variable for worker in workers for variable in worker.get("env", ())):
-        if variable["name"] in RESERVED_ENV:
-            raise InvalidSpec(
-                "ReservedEnvironment",
-                f"spec.podTemplate.spec.containers[worker].env {variable['name']} is reserved: "
-                "Slipway sets it for every host",
             )
 
 

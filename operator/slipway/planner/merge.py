@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-_MERGE_KEYS: Final = {
+MERGE_KEYS: Final = {
     "containers": "name",
     "initContainers": "name",
     "ephemeralContainers": "name",
@@ -16,6 +16,7 @@ _MERGE_KEYS: Final = {
     "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
 }
+"""The field by which the items of a list are known; those of other lists are not."""
 _APPENDED: Final = ("tolerations", "envFrom")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _IN_CONTAINERS: Final = ("env", "envFrom", "ports", "volumeMounts", "volumeDevices")
@@ -29,8 +30,8 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         current = result.get(key)
         if isinstance(current, dict) and isinstance(value, dict):
             result[key] = merged(current, value)
-        elif isinstance(current, list) and isinstance(value, list) and key in _MERGE_KEYS:
-            result[key] = _merged_list(current, value, _MERGE_KEYS[key])
+        elif isinstance(current, list) and isinstance(value, list) and key in MERGE_KEYS:
+            result[key] = _merged_list(current, value, MERGE_KEYS[key])
         elif isinstance(current, list) and isinstance(value, list) and key in _APPENDED:
             result[key] = current + value
         else:
@@ -57,10 +58,10 @@ def malformed(over: dict[str, Any]) -> str | None:
 
 
 def _malformed_lists(part: dict[str, Any], path: str, *, in_container: bool) -> str | None:
-    for field in (*_MERGE_KEYS, *_APPENDED):
+    for field in (*MERGE_KEYS, *_APPENDED):
         if field not in part or (field in _IN_CONTAINERS) is not in_container:
             continue
-        key = _MERGE_KEYS.get(field)
+        key = MERGE_KEYS.get(field)
         wanted = "a list of objects is needed" + (f", each with a {key}" if key else "")
         if not isinstance(part[field], list):
             # What stands in env is never repeated: it may be a secret.

@@ -7,6 +7,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import BAD_PHASES, Attempt, Cause, ConditionType, Phase, SliceJobStatus
 from slipway.planner import budgets, explain, unscheduled
 from slipway.planner.actions import EventRecord
+from slipway.planner.notices import notices
 
 _JUDGED: Final = {
     Cause.FAILURE: "AttemptFailed",
@@ -25,12 +26,14 @@ class EventCursor:
     """Number of the newest attempt whose cause is known."""
     trouble: str | None = None
     """Reason why pods do not start."""
+    begun: bool = False
+    """Whether an attempt has been made."""
 
 
 def cursor_of(status: SliceJobStatus) -> EventCursor:
     """How far the story goes in a status."""
     judged = next((attempt.number for attempt in status.attempts if attempt.cause is not None), -1)
-    return EventCursor(status.phase, judged, _trouble(status))
+    return EventCursor(status.phase, judged, _trouble(status), status.attempt is not None)
 
 
 def _trouble(status: SliceJobStatus) -> str | None:
@@ -42,6 +45,8 @@ def _trouble(status: SliceJobStatus) -> str | None:
 def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple[EventRecord, ...]:
     """What a status says that has not been told yet, in the order in which it happened."""
     found: list[EventRecord] = []
+    if spec is not None and status.attempt is not None and not told.begun:
+        found += notices(spec)
     if spec is not None:
         found += [
             _judged(attempt, attempt.cause, status, spec)

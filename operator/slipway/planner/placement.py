@@ -16,6 +16,9 @@ _HARD: Final = ("NoSchedule", "NoExecute")
 LOST_NODE_SECONDS: Final = 30
 """How long a pod tolerates a NotReady node. A slice that hangs costs all its chips."""
 
+_ONE_NODE: Final = "kubernetes.io/hostname"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
 
 def slice_key(job: Job, slice_index: int) -> str:
     """Label value that is unique to this slice in the cluster and the same in all attempts."""
@@ -51,7 +54,7 @@ class Needs:
             resources = container.get("resources", {})
             # A limit without a request is the request.
             for name, quantity in (resources.get("limits", {}) | resources.get("requests", {})).items():
-                sizes[name] = sizes.get(name, Decimal(0)) + amount(quantity)
+                sizes[name] = sizes.get(name, Decimal(0)) + (amount(quantity) or Decimal(0))
         return cls(spec.get("nodeSelector", {}), spec.get("tolerations", ()), sizes)
 
     def missing_labels(self, node: Node) -> list[str]:
@@ -61,8 +64,8 @@ class Needs:
 
     def too_large(self, node: Node) -> list[str]:
         """Resources of which an empty node has too little."""
-        offered = node.status.allocatable
-        return [name for name, asked in self.sizes.items() if name in offered and amount(offered[name]) < asked]
+        offered = {name: amount(quantity) for name, quantity in node.status.allocatable.items()}
+        return [name for name, asked in self.sizes.items() if (has := offered.get(name)) is not None and has < asked]
 
     def kept_out(self, node: Node) -> list[Taint]:
         """Taints of a node that nothing tolerates and that keep pods out."""
@@ -110,14 +113,13 @@ def affinity(
         ]
     }
     topology = {"topologyKey": settings.topology_key}
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
     rules: dict[str, Any] = {
-        "podAffinity": {required: [{"labelSelector": together, **topology}]},
-        "podAntiAffinity": {required: [{"labelSelector": others, "namespaceSelector": {}, **topology}]},
+        "podAffinity": {_REQUIRED: [{"labelSelector": together, **topology}]},
+        "podAntiAffinity": {_REQUIRED: [{"labelSelector": others, "namespaceSelector": {}, **topology}]},
     }
     if promised:
         elsewhere = {"key": settings.topology_key, "operator": "NotIn", "values": sorted(promised)}
-        rules["nodeAffinity"] = {required: {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}
+        rules["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}
     return rules
 
 
@@ -128,8 +130,18 @@ def spread(job: Job, hardware: Hardware) -> list[dict[str, Any]]:
     return [
         {
             "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
+            "topologyKey": _ONE_NODE,
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": {names.LABEL_JOB_UID: job.uid}},
+            "labelSelector": _of(job),
         }
     ]
+
+
+def apart(job: Job) -> dict[str, Any]:
+    """No two pods of the job on one node: those with the node's network would take each other's ports."""
+    rule = {"labelSelector": _of(job), "topologyKey": _ONE_NODE}
+    return {"podAntiAffinity": {_REQUIRED: [rule]}}
+
+
+def _of(job: Job) -> dict[str, Any]:
+    return {"matchLabels": {names.LABEL_JOB_UID: job.uid}}

@@ -72,9 +72,13 @@ class PodFactory:
 
     @property
     def least_nodes(self) -> int:
-        """Nodes that the job needs at least; 0 for CPU jobs, whose pods may share nodes."""
+        """Nodes that the job needs at least; 0 for pods that may share nodes."""
         slices = min(self._spec.acceptable_slices, default=self._spec.slices)
-        return slices * self._resolved.hosts if self._hardware.accelerated else 0
+        return slices * self._resolved.hosts if self._hardware.accelerated or self._on_the_nodes_network else 0
+
+    @property
+    def _on_the_nodes_network(self) -> bool:
+        return bool(template_spec(self._spec).get("hostNetwork", self._spec.host_network))
 
     @property
     def _decided_elsewhere(self) -> bool:
@@ -179,6 +183,8 @@ class PodFactory:
         selector = self._hardware.node_selector() | self._spec.node_selector
         if pool := self._pools.get(slice_index):
             return selector | {self._settings.topology_key: pool}, None
+        if self._on_the_nodes_network and not self._hardware.accelerated:
+            return selector, placement.apart(self._job)
         promised = self._pools.values()
         return selector, placement.affinity(self._job, slice_index, self._hardware, self._settings, promised)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import MAX_LOG_CHARACTERS
+from slipway.planner.merge import MERGE_KEYS
 
 HIDDEN: Final = "[redacted]"
 
@@ -33,7 +34,9 @@ _FORMS: Final = re.compile(
     )
 )
 _ENV_VALUE: Final = re.compile(r"(\benv\[[^\]]*\]\.value: \w+ value: )(\"(?:\\.|[^\"\\])*\"?|[^\s:,]+)")
-_PLACE: Final = re.compile(r"\b((?:initC|c)ontainers)\[(\d+)\](?:\.env\[(\d+)\])?")
+_INDEXED: Final = re.compile(r"\b\w+(?:\.\w+|\[\d+\])*\[\d+\]")
+_STEP: Final = re.compile(r"(\w+)(?:\[(\d+)\])?")
+_KNOWN_BY: Final = MERGE_KEYS | {"tolerations": "key"}
 _SHORTEST_VALUE: Final = 4
 
 
@@ -65,9 +68,12 @@ def foreign(text: str, spec: SliceJobSpec | None) -> str:
 
 
 def named(text: str, pods: Iterable[Mapping[str, Any]]) -> str:
-    """What the API server says of a pod, with names in place of the numbers of containers and variables."""
+    """What the API server says of a pod, with names in place of numbers, by which the job's user cannot count.
+
+    Slipway's own variables, volumes and mounts stand in the same lists: `spec.containers[worker].volumeMounts[/data]`.
+    """
     pod = next((one for one in pods if f'"{one["metadata"]["name"]}"' in text), None)
-    return text if pod is None else _PLACE.sub(lambda found: _by_name(found, pod["spec"]), text)
+    return text if pod is None else _INDEXED.sub(lambda found: _by_name(found[0], pod), text)
 
 
 def log_tail(text: str, spec: SliceJobSpec | None) -> str | None:
@@ -105,11 +111,18 @@ def _secret_values(variables: Iterable[dict[str, Any]]) -> Iterator[str]:
             yield value
 
 
-def _by_name(found: re.Match[str], pod: Mapping[str, Any]) -> str:
-    kind, index, variable = found.groups()
+def _by_name(path: str, pod: Mapping[str, Any]) -> str:
+    """The path of a field of a pod with names; as it is where it leads nowhere, or where items have no names."""
+    here: Any = pod if path.startswith("spec.") else pod["spec"]
+    steps = []
     try:
-        container = pod[kind][int(index)]
-        inner = f".env[{container['env'][int(variable)]['name']}]" if variable else ""
-    except (KeyError, IndexError):
-        return found[0]
-    return f"{kind}[{container['name']}]{inner}"
+        for field, index in _STEP.findall(path):
+            here = here[field]
+            if index:
+                here = here[int(index)]
+                steps.append(f"{field}[{printable(str(here[_KNOWN_BY[field]]))}]")
+            else:
+                steps.append(field)
+    except (KeyError, IndexError, TypeError):
+        return path
+    return ".".join(steps)

@@ -103,6 +103,8 @@ class Job:
     """None when the spec cannot be read; `problem` says why."""
     status: SliceJobStatus
     problem: str = ""
+    queue: str | None = None
+    """The queue that the label of Kueue on the SliceJob names."""
     deleting: bool = False
     orphaning: bool = False
     """Whether its deletion leaves the dependents alone (`--cascade=orphan`)."""

@@ -19,6 +19,7 @@ from slipway.planner.acceptance import hash_to_keep
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED
 from slipway.planner.explain import REASONS, WAIT_FOR_USER, explain
+from slipway.planner.notices import sidecars
 from slipway.planner.observation import NOTHING_WRONG, blocked_hosts, intervals
 from slipway.planner.redact import foreign
 from slipway.planner.snapshot import Job
@@ -142,7 +143,8 @@ def _finished(phase: Phase, message: str) -> tuple[ConditionType, bool, str, str
 def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
     if draft.problem is not None:
         return ConditionType.ACCEPTED, False, draft.problem.reason, draft.problem.message
-    return ConditionType.ACCEPTED, True, "Accepted", "the spec is valid and the API server takes its pods"
+    message = f"the spec is valid and the API server takes its pods{sidecars(draft.spec)}"
+    return ConditionType.ACCEPTED, True, "Accepted", message
 
 
 def _capacity(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[ConditionType, bool, str, str]:

@@ -1,0 +1,79 @@
+"""What people should know of a spec that is accepted all the same."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from slipway.api.names import WORKER_CONTAINER
+from slipway.api.resources import amount
+from slipway.api.slicejob import SliceJobSpec
+from slipway.planner.acceptance import template_spec
+from slipway.planner.actions import EventRecord
+from slipway.planner.containers import Container, containers
+from slipway.planner.merge import malformed
+
+_SECRET: Final = re.compile(r"SECRET|PASSWORD", re.IGNORECASE)
+_TOKEN: Final = re.compile(r"TOKEN", re.IGNORECASE)
+_SETTING: Final = re.compile(r"true|false|[0-9]{1,7}", re.IGNORECASE)
+"""Values by which a name like MAX_TOKENS or TOKENIZERS_PARALLELISM turns out to be no secret."""
+
+
+def notices(spec: SliceJobSpec) -> tuple[EventRecord, ...]:
+    """The warnings about a spec: Events when its first attempt begins."""
+    template = template_spec(spec)
+    if malformed(template) is not None:
+        return ()
+    given = tuple(containers(spec, template))
+    return (*_literal_secrets(spec, given), *_shared_memory(spec, given))
+
+
+def sidecars(spec: SliceJobSpec) -> str:
+    """A clause on each container of the template that is not the worker."""
+    template = spec.pod_template.spec if spec.pod_template is not None else None
+    beside = [one.name for one in template.containers if one.name != WORKER_CONTAINER] if template is not None else []
+    return "".join(f"; container {name} of podTemplate runs as a sidecar beside the worker" for name in beside)
+
+
+def _literal_secrets(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[EventRecord]:
+    found = [
+        f"{one.path}.env[{variable['name']}]"
+        for one in given
+        for variable in one.fields.get("env", ())
+        if _is_secret(variable["name"], variable.get("value"))
+    ]
+    variables = spec.ray.runtime_env.env_vars if spec.ray is not None and spec.ray.runtime_env is not None else {}
+    found += [f"spec.ray.runtimeEnv.env_vars[{name}]" for name, value in variables.items() if _is_secret(name, value)]
+    if found:
+        yield EventRecord(
+            "LiteralSecret",
+            "use valueFrom.secretKeyRef in env, for whoever may read the SliceJob can read the literal value of "
+            f"{', '.join(found)}",
+            warning=True,
+        )
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    if not isinstance(value, str) or not value:
+        return False
+    return bool(_SECRET.search(name) or (_TOKEN.search(name) and not _SETTING.fullmatch(value)))
+
+
+def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[EventRecord]:
+    """What is in /dev/shm counts as the container's memory: the kernel kills a container that fills it."""
+    size = amount(spec.shm_size)
+    limits = [(one.path, _memory_limit(one)) for one in given if one.is_worker]
+    path, limit = next(((path, limit) for path, limit in reversed(limits) if limit is not None), ("", None))
+    most = amount(limit)
+    if size is not None and most is not None and size > most:
+        yield EventRecord(
+            "ShmSizeAboveLimit",
+            f"spec.shmSize {spec.shm_size} is larger than {path}.resources.limits.memory {limit}, which includes it: "
+            "the container is OOM-killed before /dev/shm is full; raise the limit, or lower shmSize",
+            warning=True,
+        )
+
+
+def _memory_limit(container: Container) -> Any:
+    resources = container.fields.get("resources")
+    limits = resources.get("limits") if isinstance(resources, dict) else None
+    return limits.get("memory") if isinstance(limits, dict) else None

@@ -1,0 +1,143 @@
+"""What a job may not ask for, and no rule of the schema can see: parts of pods that the API server stores unread.
+
+Each check yields the reason and the message of what it refuses. A message names the field as it stands in the
+SliceJob; of the environment it names variables and never values.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from slipway.api import names
+from slipway.api.accelerators import Shape
+from slipway.api.resources import amount
+from slipway.api.slicejob import LOCAL_IMAGE, SliceJobSpec
+from slipway.planner.actions import Body
+from slipway.planner.containers import Container, containers
+from slipway.planner.redact import printable
+
+Refusal = tuple[str, str]
+"""Reason and message."""
+
+_IN_RUN: Final = (
+    *("docker.sock", "docker", "containerd", "k3s/containerd", "crio", "podman", "buildkit"),
+    *("cri-dockerd.sock", "dockershim.sock"),
+)
+_ENGINE_PLACES: Final = tuple(f"{run}/{name}" for run in ("/var/run", "/run") for name in _IN_RUN)
+"""Where container engines have their sockets: files, and folders of such files."""
+_ENGINE_SOCKETS: Final = frozenset(
+    {"docker.sock", "containerd.sock", "crio.sock", "podman.sock", "cri-dockerd.sock", "dockershim.sock"}
+)
+_GPU: Final = re.compile(r"(nvidia\.com|amd\.com|gpu\.intel\.com)/.+|gpus?")
+_RAY_AUTHENTICATION: Final = tuple(name for name in names.RESERVED_RAY_ENV if name.startswith("RAY_AUTH_"))
+_MAX_SHOWN: Final = 80
+
+
+def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None) -> Iterator[Refusal]:
+    """What is refused in a spec and in the PodSpec of its template, which has the lists that a PodSpec has."""
+    given = tuple(containers(spec, template))
+    yield from _engine_sockets(spec, template)
+    yield from _local_images(given)
+    yield from _reserved_variables(spec, given)
+    yield from _queue_without_group(spec)
+    if shape is not None:
+        yield from _other_devices(given, shape)
+
+
+def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
+    own = [one.model_dump(by_alias=True) for one in spec.volumes]
+    for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
+        for index, volume in enumerate(volumes):
+            source = volume.get("hostPath")
+            folder = source.get("path") if isinstance(source, dict) else None
+            if isinstance(folder, str) and (place := _engine_place(folder)) is not None:
+                yield (
+                    "InvalidSpec",
+                    f"{path}.volumes[{index}].hostPath.path {_shown(folder)} gives the pods the socket of the node's "
+                    f"container engine ({place}): no path that is, holds or lies in the place of such a socket is "
+                    "allowed; mount another folder, or remove the volume",
+                )
+
+
+def _engine_place(path: str) -> str | None:
+    """The place of an engine's socket that a path of the node is, holds or lies in."""
+    path = posixpath.normpath("/" + path.lstrip("/"))
+    if posixpath.basename(path) in _ENGINE_SOCKETS:
+        return path
+    inside, held = path + "/", path.rstrip("/") + "/"
+    return next((one for one in _ENGINE_PLACES if inside.startswith(one + "/") or one.startswith(held)), None)
+
+
+def _local_images(given: tuple[Container, ...]) -> Iterator[Refusal]:
+    for one in given:
+        image = one.fields.get("image")
+        if isinstance(image, str) and re.match(LOCAL_IMAGE, image):
+            yield (
+                "InvalidSpec",
+                f"{one.path}.image {_shown(image)} names no registry or repository that a node could pull it from: "
+                "push the image, and write [registry/]repository:tag or [registry/]repository@digest",
+            )
+
+
+def _reserved_variables(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[Refusal]:
+    of_ray = names.RESERVED_RAY_ENV if spec.ray is not None else ()
+    reserved = frozenset((*names.RESERVED_ENV, *of_ray))
+    for one in given:
+        taken = reserved if one.is_worker else frozenset(_RAY_AUTHENTICATION if of_ray else ())
+        yield from _taken(f"{one.path}.env", [variable["name"] for variable in one.fields.get("env", ())], taken)
+    if spec.ray is not None and spec.ray.runtime_env is not None:
+        yield from _taken("spec.ray.runtimeEnv.env_vars", list(spec.ray.runtime_env.env_vars), reserved)
+
+
+def _taken(path: str, variables: list[str], reserved: frozenset[str]) -> Iterator[Refusal]:
+    for name in variables:
+        if name in reserved:
+            sets = "in every container of a Ray cluster" if name in names.RESERVED_RAY_ENV else "for every host"
+            yield "ReservedEnvironment", f"{path}[{name}] is reserved: Slipway sets it {sets}; remove it"
+
+
+def _queue_without_group(spec: SliceJobSpec) -> Iterator[Refusal]:
+    metadata = spec.pod_template.metadata if spec.pod_template is not None else None
+    if metadata is None or names.QUEUE_LABEL not in metadata.labels:
+        return
+    if names.POD_GROUP_LABEL not in metadata.labels or names.POD_GROUP_COUNT not in metadata.annotations:
+        yield (
+            "QueueNotSupported",
+            f"spec.podTemplate.metadata.labels[{names.QUEUE_LABEL}] "
+            f"{_shown(metadata.labels[names.QUEUE_LABEL])}: Kueue would admit the pods one by one, and no slice might "
+            f"ever be complete: add the label {names.POD_GROUP_LABEL} and the annotation {names.POD_GROUP_COUNT} to "
+            "spec.podTemplate.metadata, or remove the label",
+        )
+
+
+def _other_devices(given: tuple[Container, ...], shape: Shape) -> Iterator[Refusal]:
+    """GPUs that TPU nodes do not have, and another number of chips than their hosts have."""
+    for one in given:
+        for path, resource, value in _resources(one):
+            if _GPU.fullmatch(resource):
+                yield (
+                    "InvalidSpec",
+                    f"{path}[{printable(resource)}] {_shown(value)}: the nodes of accelerator {shape.type} have TPUs "
+                    "and no GPUs: remove it, or remove spec.accelerator",
+                )
+            elif one.is_worker and resource == names.TPU_RESOURCE and amount(value) != shape.chips_per_host:
+                yield (
+                    "InvalidSpec",
+                    f"{path}[{resource}] {_shown(value)}: a host of accelerator {shape.type} has "
+                    f"{shape.chips_per_host} chips, and Slipway requests them all: leave the field out",
+                )
+
+
+def _resources(container: Container) -> Iterator[tuple[str, str, Any]]:
+    """Path, resource and quantity of what a container asks for."""
+    given = container.fields.get("resources")
+    for kind in ("limits", "requests"):
+        quantities = given.get(kind) if isinstance(given, dict) else None
+        for resource, value in quantities.items() if isinstance(quantities, dict) else ():
+            yield f"{container.path}.resources.{kind}", resource, value
+
+
+def _shown(value: Any) -> str:
+    text = printable(str(value))
+    return repr(text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…")

@@ -1,0 +1,201 @@
+"""What only the operator sees in a spec and refuses: messages name the user's own field, its value and a way out."""
+
+from typing import Any
+
+import pytest
+
+from slipway.planner.acceptance import InvalidSpec, resolve
+from slipway.planner.actions import CreatePods
+from slipway.planner.snapshot import Settings
+
+from .build import World, actions_of, spec
+
+V5P: dict[str, Any] = {"accelerator": {"type": "v5p-16"}}
+RAY: dict[str, Any] = {"ray": {"entrypoint": "python a.py"}}
+DIGEST = "sha256:" + "0a" * 32
+QUEUE, GROUP = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name"
+
+
+def mount(path: Any) -> dict[str, Any]:
+    return {"volumes": [{"name": "data", "emptyDir": {}}, {"name": "node", "hostPath": {"path": path}}]}
+
+
+def template(**fields: Any) -> dict[str, Any]:
+    return {"podTemplate": {"spec": fields}}
+
+
+def containers(**fields: Any) -> dict[str, Any]:
+    """A template of a worker, and of a sidecar with these fields."""
+    return template(containers=[{"name": "worker"}, {"name": "log", "image": "a", **fields}])
+
+
+def worker(**fields: Any) -> dict[str, Any]:
+    return template(containers=[{"name": "worker", **fields}])
+
+
+def labelled(labels: dict[str, str], **annotations: str) -> dict[str, Any]:
+    return {"podTemplate": {"metadata": {"labels": labels, "annotations": annotations}}}
+
+
+SOCKETS = {
+    "the socket": "/var/run/docker.sock",
+    "the socket by its other name": "/run/docker.sock",
+    "containerd's": "/run/containerd/containerd.sock",
+    "the folder of containerd's": "/var/run/containerd",
+    "another socket of containerd's": "/run/containerd/s/0123",
+    "CRI-O's": "/run/crio/crio.sock",
+    "podman's": "/run/podman/podman.sock",
+    "cri-dockerd's": "/var/run/cri-dockerd.sock",
+    "a socket elsewhere": "/var/snap/microk8s/common/run/containerd.sock",
+    "its folder": "/run",
+    "its folder by its other name": "/var/run",
+    "a folder above": "/var",
+    "the whole node": "/",
+    "slashes": "//run//containerd///",
+    "a way round": "/var/lib/../run/./docker.sock",
+    "above the root": "/../../run",
+}
+FREE = {
+    "data": "/mnt/data",
+    "a beginning of the name only": "/runner",
+    "a neighbour": "/run/containerd-data",
+    "another folder below run": "/var/run/udev",
+    "logs": "/var/log",
+    "no text": 7,
+    "no absolute path": "relative/path",
+}
+
+
+@pytest.mark.parametrize("path", SOCKETS.values(), ids=SOCKETS.keys())
+@pytest.mark.row("B-25")
+def test_no_pod_gets_the_socket_of_the_container_engine(path: str) -> None:  # F-44
+    for where, fields in (("spec", mount(path)), ("spec.podTemplate.spec", template(**mount(path)))):
+        with pytest.raises(InvalidSpec) as refused:
+            resolve(spec(**fields), Settings())
+        assert refused.value.reason == "InvalidSpec"
+        assert refused.value.message.startswith(f"{where}.volumes[1].hostPath.path {path!r} gives the pods the socket")
+
+
+@pytest.mark.parametrize("path", FREE.values(), ids=FREE.keys())
+def test_other_folders_of_the_node_may_be_mounted(path: Any) -> None:
+    assert resolve(spec(**mount(path)), Settings()).hosts == 1
+    assert resolve(spec(**template(**mount(path))), Settings()).hosts == 1
+
+
+def devices(resource: str, value: Any, kind: str = "limits") -> dict[str, Any]:
+    return {"resources": {kind: {resource: value}}}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "NVIDIA beside TPUs": (
+        V5P | devices("nvidia.com/gpu", 1),
+        "spec.resources.limits[nvidia.com/gpu] '1': the nodes of accelerator v5p-16 have TPUs and no GPUs: remove it, "
+        "or remove spec.accelerator",
+    ),
+    "a part of one": (V5P | devices("nvidia.com/mig-1g.5gb", "2", "requests"), "spec.resources.requests[nvidia.com/m"),
+    "AMD": (V5P | devices("amd.com/gpu", 1), "spec.resources.limits[amd.com/gpu] '1'"),
+    "Intel": (V5P | devices("gpu.intel.com/i915", 1), "spec.resources.limits[gpu.intel.com/i915] '1'"),
+    "GPUs by the template": (
+        V5P | worker(**devices("nvidia.com/gpu", "8", "requests")),
+        "spec.podTemplate.spec.containers[0].resources.requests[nvidia.com/gpu] '8'",
+    ),
+    "GPUs of a sidecar": (
+        V5P | containers(**devices("nvidia.com/gpu", 1)),
+        "spec.podTemplate.spec.containers[1].resources.limits[nvidia.com/gpu] '1'",
+    ),
+    "too many chips": (
+        V5P | devices("google.com/tpu", "8"),
+        "spec.resources.limits[google.com/tpu] '8': a host of accelerator v5p-16 has 4 chips, and Slipway requests "
+        "them all: leave the field out",
+    ),
+    "too few chips by the template": (
+        V5P | worker(**devices("google.com/tpu", 1, "requests")),
+        "spec.podTemplate.spec.containers[0].resources.requests[google.com/tpu] '1': a host",
+    ),
+    "B-39 a digest": (
+        {"image": DIGEST},
+        f"spec.image '{DIGEST}' names no registry or repository that a node could pull it from: push the image, and",
+    ),
+    "B-39 a short id": ({"image": "0123456789ab"}, "spec.image '0123456789ab' names no registry"),
+    "B-39 a long id": ({"image": "0a" * 32}, "names no registry"),
+    "B-39 a sidecar's": (containers(image=DIGEST), "spec.podTemplate.spec.containers[1].image 'sha256:"),
+    "B-39 an init container's": (
+        template(initContainers=[{"name": "a", "image": "0123456789ab"}]),
+        "spec.podTemplate.spec.initContainers[0].image '0123456789ab'",
+    ),
+    "E2-35 in runtimeEnv": (
+        {"ray": RAY["ray"] | {"runtimeEnv": {"env_vars": {"A": "s3cr3t", "MEGASCALE_SLICE_ID": "s3cr3t"}}}},
+        "spec.ray.runtimeEnv.env_vars[MEGASCALE_SLICE_ID] is reserved: Slipway sets it for every host; remove it",
+    ),
+    "E2-35 in the template": (
+        template(
+            containers=[{"name": "log"}, {"name": "worker", "env": [{"name": "TPU_WORKER_ID", "value": "s3cr3t"}]}]
+        ),
+        "spec.podTemplate.spec.containers[1].env[TPU_WORKER_ID] is reserved",
+    ),
+    "K-04 Ray's token": (
+        RAY | {"env": [{"name": "RAY_AUTH_TOKEN", "value": "s3cr3t"}]},
+        "spec.env[RAY_AUTH_TOKEN] is reserved: Slipway sets it in every container of a Ray cluster; remove it",
+    ),
+    "K-04 Ray's mode in runtimeEnv": (
+        {"ray": RAY["ray"] | {"runtimeEnv": {"env_vars": {"RAY_AUTH_MODE": "s3cr3t"}}}},
+        "spec.ray.runtimeEnv.env_vars[RAY_AUTH_MODE] is reserved",
+    ),
+    "K-04 Ray's token in a sidecar": (
+        RAY | containers(env=[{"name": "RAY_AUTH_TOKEN_PATH", "value": "s3cr3t"}]),
+        "spec.podTemplate.spec.containers[1].env[RAY_AUTH_TOKEN_PATH] is reserved",
+    ),
+    "a queue without a group": (
+        labelled({QUEUE: "research"}),
+        f"spec.podTemplate.metadata.labels[{QUEUE}] 'research': Kueue would admit the pods one by one",
+    ),
+    "a group without a number": (labelled({QUEUE: "research", GROUP: "train"}), "pod-group-total-count to"),
+}
+
+
+@pytest.mark.parametrize(("fields", "said"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.row("B-39", "B-16")
+def test_what_no_schema_can_see_is_refused(fields: dict[str, Any], said: str) -> None:
+    world = World(hosts=None if "accelerator" in fields else 1, **fields)
+    decision = world.step()
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert (world.status.phase, accepted.status, decision.actions) == ("Invalid", "False", ())
+    assert said in accepted.message
+    assert "s3cr3t" not in accepted.message
+
+
+TAKEN: dict[str, dict[str, Any]] = {
+    "GPUs without TPUs": devices("nvidia.com/gpu", 1),
+    "GPUs for a Ray head": V5P | {"ray": RAY["ray"] | {"head": devices("nvidia.com/gpu", 1)}},
+    "the chips of a host": V5P | {"resources": {"limits": {"google.com/tpu": "4"}, "requests": {"google.com/tpu": 4}}},
+    "chips in another spelling": V5P | worker(**devices("google.com/tpu", "4000m")),
+    "a digest behind a repository": {"image": f"acme/train@{DIGEST}"},
+    "a repository that begins like an id": {"image": "0123456789ab/train"},
+    "Ray's token without Ray": {"env": [{"name": "RAY_AUTH_TOKEN", "value": "x"}]},
+    "Ray's address in a sidecar": RAY | containers(env=[{"name": "RAY_ADDRESS", "value": "x"}]),
+    "a host's number in a sidecar": containers(env=[{"name": "TPU_WORKER_ID", "value": "0"}]),
+    "a queue with a group": labelled(
+        {QUEUE: "research", GROUP: "train"}, **{"kueue.x-k8s.io/pod-group-total-count": "2"}
+    ),
+}
+
+
+@pytest.mark.parametrize("fields", TAKEN.values(), ids=TAKEN.keys())
+def test_what_only_looks_like_it_is_taken(fields: dict[str, Any]) -> None:
+    assert resolve(spec(**fields), Settings()).hosts
+
+
+def test_a_queue_on_the_slicejob_is_refused_until_its_label_goes() -> None:
+    world = World()
+    world.queue = "research"
+    world.step()
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert (world.status.phase, accepted.reason) == ("Invalid", "QueueNotSupported")
+    assert accepted.message == (
+        "metadata.labels[kueue.x-k8s.io/queue-name] 'research': Slipway does not wait for a queue to admit a SliceJob: "
+        "remove the label"
+    )
+    world.queue = None
+    assert actions_of(world.step(), CreatePods)
