@@ -130,11 +130,13 @@ def occupant(name: str, pool: str) -> dict[str, Any]:
 
 
 @pytest.mark.row("B-50")
-def test_a_job_waits_for_capacity_and_says_what_the_scheduler_says(jobs: Jobs) -> None:
+def test_a_job_waits_for_capacity_and_says_which_nodes_there_are(jobs: Jobs) -> None:
     jobs.apply(accelerator={"type": "v4-16"}, slices=1)
     status = jobs.until("WaitingForCapacity")
     assert status["capacityWaits"] >= 1
-    assert "nodes are available" in jobs.condition("CapacityAvailable")["message"]
+    said = "the slice has no room: no node pool is v4-16 (tpu-v4-podslice, 2x2x2); this cluster has tpu-v5"
+    assert said in jobs.condition("CapacityAvailable")["message"]
+    assert "nodes are available" in status["hosts"][0]["message"]
     assert (status["failures"], status["preemptions"]) == (0, 0)
     jobs.kubectl("patch", "sj", "train", "--type=merge", "-p", '{"spec": {"timeouts": {"scheduleSeconds": 1}}}')
     status = jobs.until("Failed")

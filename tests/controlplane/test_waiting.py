@@ -198,3 +198,12 @@ def test_a_missing_volume_claim_is_not_taken_for_missing_nodes(jobs: Jobs) -> No
     status = jobs.until("Running", seconds=90)
     assert (status["attempt"], status["failures"]) == (0, 0)
     jobs.kubectl("delete", "pv", jobs.kubectl.namespace, "--wait=false")
+
+
+def test_a_missing_service_account_is_waited_for(jobs: Jobs) -> None:  # B-24
+    jobs.apply(hosts=1, serviceAccountName="trainer")
+    jobs.until_true("a reason", lambda: jobs.condition("Running").get("reason") == "MissingObjects")
+    assert "ServiceAccount trainer is missing; create it" in jobs.condition("Running")["message"]
+    assert jobs.status()["phase"] == "Pending"
+    jobs.kubectl("create", "serviceaccount", "trainer")
+    assert jobs.until("Running")["failures"] == 0

@@ -36,13 +36,13 @@ def secret_key(kind: str, name: str, key: str) -> dict[str, Any]:
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
-    "E1-22 an image that is not there": ({"image": "127.0.0.1:5404/a:typo"}, "ImageNotFound", "a:typo"),
-    "a registry that wants credentials": ({"image": "127.0.0.1:5401/a:1"}, "ImagePullDenied", "imagePullSecrets"),
-    "a registry that is unwell": ({"image": "127.0.0.1:5503/a:1"}, "RegistryUnavailable", "a:1"),
-    "no registry at that address": ({"image": "127.0.0.1:1/a:1"}, "RegistryUnavailable", "127.0.0.1:1/a:1"),
+    "E1-22 an image that is not there": ({"image": "127.0.0.1:5404/a:typo"}, "ImageUnavailable", "a:typo"),
+    "a registry that wants credentials": ({"image": "127.0.0.1:5401/a:1"}, "ImageUnavailable", "imagePullSecrets"),
+    "a registry that is unwell": ({"image": "127.0.0.1:5503/a:1"}, "ImageUnavailable", "a:1"),
+    "no registry at that address": ({"image": "127.0.0.1:1/a:1"}, "ImageUnavailable", "127.0.0.1:1/a:1"),
     "an image that is not on the node": (
         {"image": "nobody/has:this", "imagePullPolicy": "Never"},
-        "ImageNotOnNode",
+        "ImageUnavailable",
         "imagePullPolicy",
     ),
     "B-24 a missing Secret": (secret_key("secret", "token", "value"), "MissingObjects", "Secret token is missing"),
@@ -56,7 +56,22 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
         "MissingObjects",
         "key nothing of ConfigMap kube-root-ca.crt is missing",
     ),
-    "root, where that is forbidden": ({"securityContext": {"runAsNonRoot": True}}, "ImageRunsAsRoot", "runAsUser"),
+    "B-24 a missing Secret as a volume": (
+        {
+            "volumes": [{"name": "token", "secret": {"secretName": "token"}}],
+            "volumeMounts": [{"name": "token", "mountPath": "/token"}],
+        },
+        "MissingObjects",
+        "Secret token is missing",
+    ),
+    "a folder that is not on the node": (
+        {
+            "volumes": [{"name": "data", "hostPath": {"path": "/no/such/folder", "type": "Directory"}}],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        },
+        "VolumeNotMounted",
+        "hostPath type check failed",
+    ),
 }
 
 
@@ -68,7 +83,7 @@ def test_a_mistake_that_keeps_pods_from_starting_is_named(
     real_jobs.until_true(reason, lambda: (real_jobs.condition("Running") or {}).get("reason") == reason)
     running = real_jobs.condition("Running")
     assert words in running["message"]
-    assert real_jobs.status()["phase"] == "Starting"
+    assert real_jobs.status()["phase"] == ("Pending" if reason == "MissingObjects" else "Starting")
     assert reason in real_jobs.kubectl("get", "sj", "train").stdout
     real_jobs.until_true("an Event", lambda: reason in real_jobs.events())
 
@@ -84,6 +99,7 @@ def test_a_job_starts_when_the_missing_object_appears(real_jobs: Jobs) -> None:
 NEVER: dict[str, tuple[dict[str, Any], str]] = {
     "a command that is not in the image": ({"command": ["trian.py"]}, "the command trian.py is not in the image"),
     "a command that may not be executed": ({"command": ["/etc/hostname"]}, "/etc/hostname"),
+    "root, where that is forbidden": ({"securityContext": {"runAsNonRoot": True}}, "runAsUser"),
 }
 
 

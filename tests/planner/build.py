@@ -43,7 +43,7 @@ from slipway.planner.objects import (
     Waiting,
 )
 from slipway.planner.plan import plan
-from slipway.planner.snapshot import Job, KubeletLease, LostNode, Rejection, Snapshot, Vanished
+from slipway.planner.snapshot import Job, KubeletLease, LostNode, PodEvent, PodEvents, Rejection, Snapshot, Vanished
 
 START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 UID = "11111111-2222-3333-4444-555555555555"
@@ -149,6 +149,10 @@ class World:
         self.vanished: list[Vanished] = []
         self.nodes: dict[str, Node] = {}
         self.lost: dict[str, LostNode] = {}
+        self.events: dict[str, tuple[PodEvent, ...]] = {}
+        """Events of pods by UID."""
+        self.pod_events: dict[str, PodEvents] = {}
+        """Those that were read."""
         self.kubelets: dict[str, KubeletLease] = {}
         self.foreign: tuple[Pod, ...] = ()
         self.rejection: Rejection | None = None
@@ -202,6 +206,7 @@ class World:
             kubelets=dict(self.kubelets),
             known=Horizon(self.leading_since, self.pods_as_of, None, self.creates_end, dict(self.nodes_as_of)),
             begun_by_this_process=self.begun_by_this_process,
+            pod_events=dict(self.pod_events),
             served=self.served,
             deleted_here=self.deleted_here,
             nodes_watched=self.nodes_watched,
@@ -221,7 +226,7 @@ class World:
         decision = self.plan()
         self.apply(decision)
         for asked in actions_of(decision, Refresh) if self.answers else ():
-            if asked.pods or asked.kubelets or self._answerable(asked):
+            if asked.pods or asked.kubelets or asked.events or self._answerable(asked):
                 self.answer(asked)
                 return self.step()
         return decision
@@ -234,6 +239,8 @@ class World:
             self.nodes_as_of[node] = self.now
             if node in self.lost:
                 self.lost[node] = replace(self.lost[node], at=self.now)
+        for uid in asked.events:
+            self.pod_events[uid] = PodEvents(self.now, self.events.get(uid, ()))
         for node in asked.kubelets:
             self.kubelets[node] = KubeletLease(
                 self.now, None, self.kubelets[node].same_since if node in self.kubelets else self.now

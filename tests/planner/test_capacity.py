@@ -12,6 +12,7 @@ from slipway.api.places import worker
 from slipway.api.status import Condition, Phase, SliceJobStatus
 from slipway.planner import environment
 from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan, Refresh
+from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.nodes import NodeStatus
 from slipway.planner.objects import PodCondition
 from slipway.planner.pods import PodFactory
@@ -109,6 +110,17 @@ def test_a_name_that_somebody_else_has_is_said_and_tried_again_later() -> None:
     assert (world.status.phase, running.reason) == ("Starting", "NameTaken")
     assert running.message == "Service train is somebody else's"
     assert actions_of(world.step(seconds=60), CreatePods)
+
+
+def test_a_service_account_that_is_missing_is_waited_for_and_nothing_is_charged() -> None:  # B-24
+    world = World()
+    world.rejection = Rejection("ServiceAccount trainer is missing; create it", world.now, MISSING_OBJECTS)
+    world.step()
+    assert not actions_of(world.step(seconds=1), CreatePods)
+    running = world.condition("Running")
+    assert running is not None
+    assert (world.status.phase, running.reason) == ("Pending", "MissingObjects")
+    assert actions_of(world.step(seconds=2), CreatePods)
 
 
 def test_the_most_slices_are_asked_for_first() -> None:  # E2-19

@@ -97,7 +97,7 @@ def test_how_often_the_start_of_an_attempt_is_written(slices: int, seconds: int,
 @pytest.mark.parametrize(
     ("happens", "seconds"),
     [
-        pytest.param(lambda pod: pod.waits("ImagePullBackOff"), 5, id="an image that cannot be pulled"),
+        pytest.param(lambda pod: pod.binds().waits("CreateContainerError"), 5, id="a container that does not start"),
         pytest.param(lambda pod: pod.unschedulable(), 5, id="no node"),
         pytest.param(lambda pod: pod.exits(0), 5, id="a host that is done"),
         pytest.param(lambda pod: pod.binds(), 30, id="a node was found"),

@@ -50,7 +50,7 @@ def test_what_a_pod_says_of_itself_ends_the_attempt_at_once() -> None:
 
 def test_the_time_to_start_counts_anew_for_a_process_that_may_have_made_the_services_only_now() -> None:
     world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
-    world.pod(0, 0).binds().waits("ImagePullBackOff")
+    world.pod(0, 0).binds().waits("CreateContainerError")
     world.pod(0, 1).runs()
     world.now += timedelta(seconds=100)
     taken_over(world)

@@ -57,6 +57,8 @@ class Cluster:
     by_uid: dict[str, PodRecord] = field(default_factory=dict)
     programs: dict[AttemptKey, Program] = field(default_factory=dict)
     images_missing_until: float = 0.0
+    _stuck: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """By job: the first attempt of those in a row that cannot pull the image, and since when."""
     slack: float = 0.0
     """By how many seconds two dates that the API servers wrote may be wrong against each other."""
     wake_scheduler: Callable[[], None] = lambda: None
@@ -268,8 +270,20 @@ class Cluster:
             return False
         if not stuck:
             # Both when it was bound and what time it is are known to the second only.
-            self.hit(record, Kind.STUCK, Cause.FAILURE).time += self.shape_of(key[0]).start_seconds - 2.0 - self.slack
+            blow, since = self.hit(record, Kind.STUCK, Cause.FAILURE), self._stuck_since(key)
+            due = since + self.shape_of(key[0]).start_seconds - 2.0 - self.slack
+            blow.time = max(blow.time, due)
         return True
+
+    def _stuck_since(self, key: AttemptKey) -> float:
+        """Since when no attempt of the job could pull the image; nodes are released in between, and the time counts."""
+        uid, attempt = key
+        first, since = self._stuck.get(uid, (attempt, self.timeline.now))
+        between = [blow for number in range(first, attempt) for blow in self.truth.of((uid, number))]
+        if first == attempt or any(blow.kind is not Kind.STUCK for blow in between):
+            first, since = attempt, self.timeline.now
+        self._stuck[uid] = first, since
+        return since
 
     def finish(self) -> None:
         """Programs end, images are there: the end of a history."""

@@ -8,8 +8,10 @@ from typing import Any
 
 from slipway.api.places import HEAD, worker
 from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Phase
 from slipway.planner.acceptance import resolve
 from slipway.planner.effective import effective
+from slipway.planner.explain import REASONS
 from slipway.planner.snapshot import Settings
 from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
@@ -282,8 +284,10 @@ class History:
             ends = (process.died, self.cluster.asked_to_go.get(told.uid))
             if any(end is not None and end < told.at + EVENT_SECONDS for end in ends):
                 continue
+            # Where a word says what a job waits for, that is the Event's.
+            reasons = {told.phase.value} | (REASONS if told.phase is Phase.PENDING else set())
             if not any(
-                body["reason"] == told.phase.value and body["involvedObject"]["uid"] == told.uid
+                body["reason"] in reasons and body["involvedObject"]["uid"] == told.uid
                 for body in self.store.events.values()
             ):
                 raise Violation(f"no Event tells of the phase {told.phase} written by {told.who}")

@@ -92,13 +92,13 @@ def one_attempt_too_many(patch: pytest.MonkeyPatch) -> None:
 
 def charged_when_ended(patch: pytest.MonkeyPatch) -> None:
     """The cause is judged and charged as soon as the attempt ends, and once more when the fence closes."""
-    end = attempts._end
+    end = attempts.end_as
 
     def broken(draft: Draft, cause: Evidence) -> None:
         end(draft, cause)
         draft.status = budgets.charged(draft.status, cause.ending.cause)
 
-    patch.setattr(attempts, "_end", broken)
+    patch.setattr(attempts, "end_as", broken)
 
 
 def every_exit_0_is_a_success(patch: pytest.MonkeyPatch) -> None:
@@ -316,7 +316,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (an_old_leader_goes_on, 3600, ()),
     (a_final_phase_is_taken_back, 400, ()),
     (pools_are_chosen_anew_each_time, 1, ()),
-    (slices_that_wait_take_what_was_promised, 770, ()),
+    (slices_that_wait_take_what_was_promised, 400, ()),
     (a_watch_makes_nodes_lost, 1080, ()),
     (nobody_gives_way, 1, (CROWD,)),
     (an_unreadable_node_is_a_lost_one, 1, (UNREADABLE_NODES,)),

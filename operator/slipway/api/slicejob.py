@@ -152,9 +152,9 @@ class Timeouts(Model):
     schedule_seconds: int | None = Field(default=None, ge=1, le=31536000)
     """Seconds that the job may wait until all its pods are scheduled. Default 604800.
     Attempts that only wait for nodes count together. The job fails after that time."""
-    start_seconds: int | None = Field(default=None, ge=1, le=31536000)
-    """Seconds from scheduled to running, image pull included. Default 1800.
-    The attempt fails after that time."""
+    start_seconds: int | None = Field(default=None, ge=0, le=31536000)
+    """Seconds from scheduled to running, image pull included. Default 1800. 0 means no limit.
+    The attempt fails after that time. Time in which objects of the user are missing does not count."""
     unsafe_silent_node_seconds: int | None = Field(default=None, ge=0, le=86400)
     """Unsafe. Force-delete the pods of an ended attempt after their node was NotReady for this many seconds.
     Their containers may still run and write beside those of the next attempt. Default: never."""

@@ -175,6 +175,10 @@ class Attempt(Part):
     """When the attempt ended."""
     root: Root | None = None
     """First failure of the attempt and its place. Absent on success."""
+    held_time: Time | None = None
+    """When pods with nodes were first seen that wait for an image or for objects that are missing."""
+    unheld_time: Time | None = None
+    """When no pod waited for that any more. timeouts.startSeconds counts from here."""
 
 
 class SliceCounts(Part):
@@ -286,6 +290,8 @@ class SliceJobStatus(Part):
     """Number of checks that found too little capacity. They charge no budget."""
     waiting_since: Time | None = None
     """Start of the current wait for nodes. timeouts.scheduleSeconds counts from here."""
+    image_wait_since: Time | None = None
+    """Since when no attempt could pull the image. timeouts.startSeconds counts from here."""
     succeeded_hosts: tuple[str, ...] = Field(default=(), json_schema_extra={"maxItems": 8192})
     """Hosts of the current attempt that exited 0, as slice:first-last intervals."""
     attempts: tuple[Attempt, ...] = Field(default=(), json_schema_extra={"maxItems": MAX_ATTEMPTS})

@@ -33,7 +33,7 @@ from slipway.cluster.errors import (
     SlipwayClusterError,
     TooManyRequests,
 )
-from slipway.cluster.events import EventRecorder
+from slipway.cluster.events import EventRecorder, read_pod_events
 from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.history import History
 from slipway.cluster.jobs import read_job
@@ -58,6 +58,7 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
+from slipway.planner.explain import of_api_server
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
@@ -224,7 +225,12 @@ class Applier:
 
         reads = [partial(read_node, name) for name in action.nodes]
         reads += [partial(read_kubelet, name) for name in action.kubelets]
+
+        async def read_events(uid: str) -> None:
+            self._cache.events_read(uid, await read_pod_events(self._api, job.namespace, uid, at))
+
         reads += [partial(read_visitors, name) for name in action.visitors]
+        reads += [partial(read_events, uid) for uid in action.events]
         reads += [partial(self._list_pods, job, at)] if action.pods else []
         await self._executor.run(reads, lambda read: read())
         return NOW
@@ -289,6 +295,9 @@ class Applier:
         try:
             yield
         except _REFUSALS as error:
+            if (missing := of_api_server(error.message)) is not None:
+                self._reject(job, missing.reason, f"{missing.message}; {missing.next_step}")
+                raise _PlanInterrupted from error
             quota = isinstance(error, Forbidden) and error.quota
             self._reject(job, QUOTA_EXCEEDED if quota else POD_REJECTED, error.message)
             raise _PlanInterrupted from error

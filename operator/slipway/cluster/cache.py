@@ -16,7 +16,7 @@ from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.news import EventCursor, cursor_of, news
 from slipway.planner.node_pools import NodePools, claim_over, doubts
 from slipway.planner.objects import Pod
-from slipway.planner.snapshot import Job, KubeletLease, Rejection, Settings, Snapshot
+from slipway.planner.snapshot import Job, KubeletLease, PodEvents, Rejection, Settings, Snapshot
 from slipway.planner.tenants import Visitors
 
 T = TypeVar("T")
@@ -75,6 +75,8 @@ class Cache:
         """When each node was last read by its name."""
         self.visitors: dict[str, Visitors] = {}
         """The pods of others on nodes of which they were read."""
+        self.pod_events: dict[str, PodEvents] = {}
+        """Events of pods of which they were read, by UID."""
         self._now = now
         self._memories: dict[Key, _Memory] = {}
         self._tenants = WatchedTenants(self.pods, self.jobs, self.visitors)
@@ -95,6 +97,7 @@ class Cache:
             checked=memory.checked,
             rejection=memory.rejection,
             kubelets=self.kubelets,
+            pod_events=self.pod_events,
             known=Horizon(
                 self.leading_since, memory.pods_as_of, memory.pods_read_at, memory.creates_end, self.nodes_as_of
             ),
@@ -147,6 +150,10 @@ class Cache:
     def node_read(self, name: str, at: datetime) -> None:
         """A node was read by its name, or found absent."""
         _remember(self.nodes_as_of, name, at)
+
+    def events_read(self, pod_uid: str, found: PodEvents) -> None:
+        """The Events of a pod were read."""
+        _remember(self.pod_events, pod_uid, found)
 
     def visitors_read(self, node: str, found: Visitors) -> None:
         """The pods on a node were read."""

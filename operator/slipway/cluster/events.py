@@ -21,7 +21,8 @@ from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
 from slipway.planner.actions import EventRecord
-from slipway.planner.snapshot import Job
+from slipway.planner.freshness import EVER
+from slipway.planner.snapshot import Job, PodEvent, PodEvents
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +32,43 @@ REFILL_SECONDS: Final = 6.0
 """Seconds until a job that has used up its burst may record one more Event."""
 MAX_NOTE_BYTES: Final = 1000
 
+MAX_READ: Final = 20
+"""Events of a pod that are remembered."""
 _MAX_BUCKETS: Final = 4096
 
 
 class _Ignored(msgspec.Struct):
     pass
+
+
+class _Series(msgspec.Struct, rename="camel"):
+    last_observed_time: datetime | None = None
+
+
+class _SeenEvent(msgspec.Struct, rename="camel"):
+    reason: str = ""
+    message: str | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    series: _Series | None = None
+
+    @property
+    def time(self) -> datetime | None:
+        repeated = self.series.last_observed_time if self.series is not None else None
+        return repeated or self.last_timestamp or self.event_time or self.first_timestamp
+
+
+async def read_pod_events(api: ApiConnection, namespace: str, pod_uid: str, at: datetime) -> PodEvents:
+    """The newest Events of a pod; none where they may not be read."""
+    try:
+        listing = await api.list(paths.events(namespace), _SeenEvent, field_selector=f"involvedObject.uid={pod_uid}")
+    except SlipwayClusterError as error:
+        # Nothing but a sentence in the status depends on them.
+        log.info("Events of pod %s are not known: %s", pod_uid, error)
+        return PodEvents(at)
+    dated = sorted(listing.items, key=lambda one: one.time or EVER)[-MAX_READ:]
+    return PodEvents(at, tuple(PodEvent(one.reason, one.message or "", one.time) for one in dated))
 
 
 class EventRecorder:

@@ -103,7 +103,7 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
         _refuse_other_nodes(spec, template, shape)
     if (problem := runtime_of(spec).problem(template, port)) is not None:
         raise InvalidSpec(*problem)
-    grace = spec.termination_grace_period_seconds
+    grace, start = spec.termination_grace_period_seconds, spec.timeouts.start_seconds
     return Resolved(
         type=shape.type if shape else None,
         label=shape.label if shape else None,
@@ -112,7 +112,7 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
         chips_per_host=shape.chips_per_host if shape else 0,
         coordinator_port=port,
         schedule_seconds=spec.timeouts.schedule_seconds or DEFAULT_SCHEDULE_SECONDS,
-        start_seconds=spec.timeouts.start_seconds or DEFAULT_START_SECONDS,
+        start_seconds=DEFAULT_START_SECONDS if start is None else start,
         grace_period_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
         template_hash=template_hash(spec),
     )

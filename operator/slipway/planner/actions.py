@@ -97,6 +97,8 @@ class Refresh:
     """GET the Leases of the kubelets of these nodes."""
     visitors: tuple[str, ...] = ()
     """List the pods of others on these nodes."""
+    events: tuple[str, ...] = ()
+    """List the Events of the pods of these UIDs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from slipway.planner.actions import KeepHistory
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import (
-    CANNOT_START,
     CAPACITY_RELEASED,
     START_TIMEOUT,
     UNWITNESSED,
@@ -25,13 +24,13 @@ from slipway.planner.endings import (
     ending_of,
     tries,
 )
-from slipway.planner.explain import Explanation, hopeless
+from slipway.planner.explain import IMAGE_UNAVAILABLE, WAIT_FOR_USER
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import Pod
 from slipway.planner.observation import CREATING, intervals, waiting_for
-from slipway.planner.redact import foreign
 from slipway.planner.rivals import is_contested
 from slipway.planner.snapshot import WAITING_FOR_OLD
+from slipway.planner.trouble import trouble
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
 MAX_NODE_READS: Final = 64
@@ -72,7 +71,7 @@ def _end_once_sure(draft: Draft) -> bool:
     evidence = draft.seen.evidence
     cause = first_cause([one for one in evidence if _is_sure(draft, one)])
     if cause is not None:
-        _end(draft, cause)
+        end_as(draft, cause)
     return bool(evidence)
 
 
@@ -110,7 +109,8 @@ def _succeed(draft: Draft) -> bool:
     return True
 
 
-def _end(draft: Draft, cause: Evidence) -> None:
+def end_as(draft: Draft, cause: Evidence) -> None:
+    """End the active attempt for that evidence; it is charged when no pod of it may still run."""
     draft.update_attempt(end_time=draft.now, reason=cause.ending.reason, message=cause.message, root=root_of(cause))
     draft.update(succeeded_hosts=intervals(draft.seen.succeeded))
     draft.look()
@@ -133,34 +133,13 @@ def finish(draft: Draft, phase: Phase, result: Result) -> None:
 def _record_running(draft: Draft) -> bool:
     if _is_starting(draft) and draft.seen.all_started:
         draft.update_attempt(running_time=draft.now)
+        draft.update(image_wait_since=None)
     return not _is_starting(draft)
-
-
-def _end_hopeless_start(draft: Draft) -> bool:
-    """End the attempt when a pod waits for what can never be."""
-    for place, pod in draft.seen.late:
-        found = hopeless(pod, draft.spec.image or "")
-        if found is not None:
-            _end(draft, _hopeless(draft, place, pod, found))
-            return True
-    return False
-
-
-def _hopeless(draft: Draft, place: Place, pod: Pod, found: Explanation) -> Evidence:
-    said = foreign(found.message, draft.spec)
-    return Evidence(
-        ending=CANNOT_START,
-        time=draft.now,
-        message=f"{place.words} (pod {pod.metadata.name}) could not start: {said}; {found.next_step}",
-        place=place,
-        pod=pod.metadata.name,
-        node=pod.spec.node_name or None,
-    )
 
 
 def _end_late_start(draft: Draft) -> bool:
     if (late := _start_timeout(draft)) is not None:
-        _end(draft, late)
+        end_as(draft, late)
     return late is not None
 
 
@@ -169,7 +148,6 @@ _POLICIES: Final[tuple[Callable[[Draft], bool], ...]] = (
     _end_once_sure,
     _give_up_unwitnessed,
     _record_running,
-    _end_hopeless_start,
     _end_late_start,
 )
 """What may become of an active attempt, the most certain first. Each says whether it is what the attempt is at."""
@@ -181,14 +159,7 @@ def _is_starting(draft: Draft) -> bool:
 
 def _start_timeout(draft: Draft) -> Evidence | None:
     """Evidence once timeouts.startSeconds have passed since the pods were scheduled and not all of them run."""
-    if draft.seen.unscheduled or draft.seen.absent:
-        return None
-    late = draft.seen.late
-    # A Ray head waits for the worker that was scheduled last, as programs wait for their peers.
-    since = max((pod.bound_at for pod in draft.seen.live.values() if pod.bound_at), default=None) if late else None
-    if since is not None and not draft.seen.begun_by_this_process:
-        # The Services without which the pods do not find each other may have been missing until now.
-        since = max(since, draft.snapshot.known.leading_since)
+    late, since = draft.seen.late, _start_clock(draft)
     if since is None or not _in_vain(draft, late, since):
         return None
     place, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
@@ -203,6 +174,24 @@ def _start_timeout(draft: Draft) -> Evidence | None:
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
     )
+
+
+def _start_clock(draft: Draft) -> datetime | None:
+    """From when on timeouts.startSeconds count; None while they do not."""
+    attempt, seen = draft.active, draft.seen
+    if attempt is None or seen.unscheduled or seen.absent or not seen.late or not draft.resolved.start_seconds:
+        return None
+    # A Ray head waits for the worker that was scheduled last, as programs wait for their peers.
+    bound = max((pod.bound_at for pod in seen.live.values() if pod.bound_at), default=None)
+    found = trouble(draft)
+    if bound is None or (found is not None and found.reason in WAIT_FOR_USER):
+        return None
+    since = max(bound, attempt.unheld_time or bound)
+    if found is not None and found.reason == IMAGE_UNAVAILABLE:
+        # Earlier attempts may have released their nodes because of the same image.
+        since = draft.status.image_wait_since or since
+    # The Services without which the pods do not find each other may have been missing until now.
+    return since if seen.begun_by_this_process else max(since, draft.snapshot.known.leading_since)
 
 
 def _in_vain(draft: Draft, late: Iterable[tuple[Place, Pod]], since: datetime) -> bool:
@@ -303,17 +292,23 @@ def begin_when_possible(draft: Draft) -> None:
         # By then the older job may wait no longer.
         again = draft.now + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
         draft.wake(min(not_before, again) if contested else not_before)
-        reason = CAPACITY_RELEASED.reason if ending_of(draft.attempt) is CAPACITY_RELEASED else BACKOFF
-        draft.blocked = (reason, f"the next attempt begins at {rfc3339(not_before)}")
+        draft.blocked = _pause(draft, not_before)
         return
     # After a suspension other nodes may be free, so the most slices are requested again.
     shrunk = ending_of(draft.attempt).keeps_slices and draft.status.phase is not Phase.SUSPENDED
     _begin(draft, draft.granted if shrunk else draft.spec.most_slices)
 
 
+def _pause(draft: Draft, until: datetime) -> tuple[str, str]:
+    """Reason and message of a job whose next attempt is not due."""
+    ending, due = ending_of(draft.attempt), f"the next attempt begins at {rfc3339(until)}"
+    return (ending.reason if ending.held or ending is CAPACITY_RELEASED else BACKOFF), due
+
+
 def _begin(draft: Draft, slices: int) -> None:
     number = 0 if draft.status.attempt is None else draft.status.attempt + 1
-    waits_on = draft.attempt is not None and not ending_of(draft.attempt).a_try
+    before = ending_of(draft.attempt)
+    waits_on = draft.attempt is not None and not before.a_try and not before.held
     # Attempts without their slices are dropped, except the last: its ending decides how this one is placed.
     earlier = (*draft.status.attempts[:1], *tries(draft.status.attempts[1:]))
     if leaving := earlier[MAX_ATTEMPTS - 1 :]:
@@ -322,6 +317,7 @@ def _begin(draft: Draft, slices: int) -> None:
         attempt=number,
         attempts=(Attempt(number=number, start_time=draft.now), *earlier[: MAX_ATTEMPTS - 1]),
         waiting_since=(draft.status.waiting_since if waits_on else None) or draft.now,
+        image_wait_since=draft.status.image_wait_since if before.held else None,
         succeeded_hosts=(),
         slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
         coordinator=environment.coordinator(draft.job, number, draft.resolved) if slices > 1 else None,

@@ -21,6 +21,10 @@ Without a delay, a controller that deletes new pods at once would cost an attemp
 PAUSE_SECONDS: Final = 10
 """Seconds after an uncharged end. No budget limits such attempts, so a delay has to."""
 
+HELD_SECONDS: Final = 30
+LONGEST_HELD_SECONDS: Final = 600
+"""The first and the longest pause after pods that had nodes waited for an image or for objects in vain."""
+
 LONGEST_HOLD: Final = 6
 """How often the time is doubled for which a job holds what it cannot use, and stands back, each time it is in vain."""
 
@@ -110,6 +114,8 @@ def next_try(status: SliceJobStatus, spec: SliceJobSpec, *, contested: bool = Fa
     seconds = _delay(last, tries(status.attempts), spec)
     if contested and ending_of(last).delay is Delay.CAPACITY:
         seconds = max(seconds, spec.retries.capacity_retry_seconds << releases(status))
+    if ending_of(last).held:
+        seconds = min(LONGEST_HELD_SECONDS, seconds << (releases(status) - 1))
     return last.end_time + timedelta(seconds=seconds) if seconds else None
 
 
@@ -132,6 +138,8 @@ def _delay(last: Attempt, recent: list[Attempt], spec: SliceJobSpec) -> int:
             return _nth(INFRASTRUCTURE_DELAYS, _in_a_row(recent, lambda one: one.cause is Cause.INFRASTRUCTURE))
         case Delay.PAUSE:
             return PAUSE_SECONDS
+        case Delay.HELD:
+            return HELD_SECONDS
         case Delay.CAPACITY:
             # The older job looks for quota once in this time, and must find it free.
             return 2 * spec.retries.capacity_retry_seconds

@@ -40,6 +40,8 @@ def shortage(draft: Draft) -> Shortage | None:
         return None
     if (rejection := draft.snapshot.rejection) is not None:
         phase = Phase.STARTING if rejection.of_names else Phase.WAITING_FOR_CAPACITY
+        if rejection.reason in WAIT_FOR_USER:
+            phase = Phase.PENDING
         return Shortage(phase, rejection.reason, rejection.message)
     words: dict[str, str] = {}
     for pod in draft.seen.unscheduled:

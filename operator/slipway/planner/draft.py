@@ -39,6 +39,7 @@ class Draft:
     refresh_nodes: set[str] = field(default_factory=set)
     refresh_kubelets: set[str] = field(default_factory=set)
     refresh_visitors: tuple[str, ...] = ()
+    refresh_events: set[str] = field(default_factory=set)
     blocked: tuple[str, str] | None = None
     """Reason and message of what blocks the next attempt, or the creation of its pods."""
 
@@ -154,8 +155,9 @@ class Draft:
     @property
     def refresh(self) -> tuple[Refresh, ...]:
         """What has to be read before the next plan."""
-        nodes, kubelets = tuple(sorted(self.refresh_nodes)), tuple(sorted(self.refresh_kubelets))
-        asked = Refresh(self.refresh_pods, nodes, kubelets, self.refresh_visitors)
+        asked_for = (self.refresh_nodes, self.refresh_kubelets, self.refresh_events)
+        nodes, kubelets, events = (tuple(sorted(one)) for one in asked_for)
+        asked = Refresh(self.refresh_pods, nodes, kubelets, self.refresh_visitors, events)
         return (asked,) if asked != Refresh() else ()
 
     def wake(self, at: datetime) -> None:

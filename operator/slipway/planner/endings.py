@@ -20,6 +20,7 @@ class Delay(Enum):
     STARTED = "no delay if every host had run"
     REPAIR = "delay 10 s to 300 s"
     PAUSE = "delay 10 s"
+    HELD = "delay 30 s, doubled each time up to 600 s"
     CAPACITY = "delay twice `retries.capacityRetrySeconds`, doubled each time while an older job waits"
 
 
@@ -46,6 +47,8 @@ class Ending:
     """Whether later attempts are pinned to the node pools of this one last."""
     scheduler_chooses: bool = False
     """Whether the scheduler chooses the node pools of the next attempt."""
+    held: bool = False
+    """Whether the pods had nodes and could not start, so that the next attempt waits for nodes anew."""
     pods_own_grace: bool = False
     """Whether each pod keeps its own grace period: a program that is stopped on request can still make progress."""
 
@@ -76,6 +79,23 @@ FEWER_SLICES: Final = Ending(
     Delay.NONE,
     a_try=False,
     keeps_slices=True,
+)
+IMAGE_UNAVAILABLE: Final = Ending(
+    "ImageUnavailable",
+    "the image could not be pulled for a minute, and the nodes are released; once that has gone on for "
+    "`timeouts.startSeconds`, the attempt ends with `StartTimeout`",
+    Cause.UNCHARGED,
+    Delay.HELD,
+    a_try=False,
+    held=True,
+)
+MISSING_OBJECTS: Final = Ending(
+    "MissingObjects",
+    "a Secret, a ConfigMap or a volume of the job was missing for a minute, and the nodes are released",
+    Cause.UNCHARGED,
+    Delay.HELD,
+    a_try=False,
+    held=True,
 )
 UNWITNESSED: Final = Ending(
     "Unwitnessed",
@@ -200,7 +220,8 @@ _ALL: Final = (
     START_TIMEOUT, OOM_KILLED, DISRUPTED, PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ENDED_BY_NODE, EVICTED_FOR_OWN_USAGE,
     REFUSED_BY_NODE, NODE_LOST, POD_DELETED, CANNOT_START, TPU_UNAVAILABLE, RAY_NODE_LOST, FINAL_EXIT_CODE,
     PREEMPTION_EXIT_CODE, IGNORED_EXIT_CODE, EXIT_CODE, UNEXPECTED_OUTCOME, CAPACITY_RELEASED, POOL_TAKEN,
-    FEWER_SLICES, UNWITNESSED, SUSPENDED, CANCELLED, DEADLINE_EXCEEDED, SCHEDULE_TIMEOUT,
+    FEWER_SLICES, IMAGE_UNAVAILABLE, MISSING_OBJECTS, UNWITNESSED, SUSPENDED, CANCELLED, DEADLINE_EXCEEDED,
+    SCHEDULE_TIMEOUT,
 )  # fmt: skip
 ENDINGS: Final = {ending.reason: ending for ending in _ALL}
 """Every ending by its reason."""

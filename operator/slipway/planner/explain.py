@@ -12,10 +12,14 @@ from typing import Final
 
 from slipway.planner.objects import ContainerStatus, Pod
 
+IMAGE_UNAVAILABLE: Final = "ImageUnavailable"
+MISSING_OBJECTS: Final = "MissingObjects"
 _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 _CONFIG: Final = frozenset({"CreateContainerConfigError"})
 _START: Final = frozenset({"RunContainerError", "CreateContainerError"})
 _SCHEDULER: Final = frozenset({"Unschedulable"})
+_API_SERVER: Final = frozenset({"PodRejected"})
+_MOUNT: Final = frozenset({"FailedMount", "FailedAttachVolume"})
 _LONGEST_WORDS: Final = 300
 
 
@@ -62,50 +66,50 @@ TROUBLES: Final = (
     _row(
         ["ErrImageNeverPull"],
         "",
-        "ImageNotOnNode",
+        IMAGE_UNAVAILABLE,
         "the image {image} is not on the node, and imagePullPolicy is Never",
         "load the image onto the nodes, or set imagePullPolicy to IfNotPresent",
     ),
     _row(
         _PULL,
         r"toomanyrequests|too many requests|\b429\b|rate limit",
-        "RegistryRateLimited",
+        IMAGE_UNAVAILABLE,
         "the registry answers too many requests for the image {image}",
         "wait, pull with credentials of your own (imagePullSecrets), or mirror the image",
     ),
     _row(
         _PULL,
         r"unauthorized|authentication required|authorization failed|forbidden|access denied|\b40[13]\b|no basic auth",
-        "ImagePullDenied",
+        IMAGE_UNAVAILABLE,
         "the registry does not let the nodes pull the image {image}",
         "name a Secret with credentials in imagePullSecrets, or allow the nodes to pull",
     ),
     _row(
         _PULL,
         r"not found|manifest unknown|name unknown|does not exist",
-        "ImageNotFound",
+        IMAGE_UNAVAILABLE,
         "the image {image} does not exist",
         "correct the name or the tag, or push the image",
     ),
     _row(
         _PULL,
         r"no such host|connection refused|timeout|timed out|dial tcp|unreachable|tls|x509|\beof\b|\b50[0234]\b",
-        "RegistryUnavailable",
+        IMAGE_UNAVAILABLE,
         "the registry of the image {image} cannot be reached from the nodes",
         "check the registry's name, the nodes' network and its certificate; the kubelet goes on trying",
     ),
-    _row(_PULL, "", "ImagePullFailed", "the image {image} cannot be pulled", "the kubelet goes on trying"),
+    _row(_PULL, "", IMAGE_UNAVAILABLE, "the image {image} cannot be pulled", "the kubelet goes on trying"),
     _row(
         _CONFIG,
         r'(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found',
-        "MissingObjects",
+        MISSING_OBJECTS,
         "{kind} {name} is missing",
         "create it in the namespace of the job; the pods then start by themselves",
     ),
     _row(
         _CONFIG,
         r"couldn't find key (?P<key>\S+) in (?P<kind>secret|configmap) (?:[^/\s]+/)?(?P<name>[^\s,]+)",
-        "MissingObjects",
+        MISSING_OBJECTS,
         "key {key} of {kind} {name} is missing",
         "add it; the pods then start by themselves",
     ),
@@ -132,9 +136,44 @@ TROUBLES: Final = (
         "make it executable, or run it with its interpreter",
     ),
     _row(
+        _API_SERVER,
+        r'(?P<kind>serviceaccount) "(?P<name>[^"]+)" not found',
+        MISSING_OBJECTS,
+        "{kind} {name} is missing",
+        "create it in the namespace of the job; its pods are then created",
+    ),
+    _row(
+        _MOUNT,
+        r'(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found',
+        MISSING_OBJECTS,
+        "{kind} {name} is missing",
+        "create it in the namespace of the job; the pods then start by themselves",
+    ),
+    _row(
+        _MOUNT,
+        r"references non-existent (?P<kind>secret|config) key: (?P<key>\S+)",
+        MISSING_OBJECTS,
+        "key {key} of a {kind} in volumes is missing",
+        "add it; the pods then start by themselves",
+    ),
+    _row(
+        _MOUNT,
+        "",
+        "VolumeNotMounted",
+        "a volume cannot be mounted",
+        "see kubectl describe pod; the kubelet goes on trying",
+    ),
+    _row(
+        ["FailedCreatePodSandBox"],
+        "",
+        "SandboxFailed",
+        "the kubelet cannot set up the pod's network or sandbox",
+        "see the node's container runtime and network plug-in; the kubelet goes on trying",
+    ),
+    _row(
         _SCHEDULER,
         r'(?P<kind>persistentvolumeclaim) "(?P<name>[^"]+)" (?:not found|is being deleted)',
-        "MissingObjects",
+        MISSING_OBJECTS,
         "{kind} {name} is missing",
         "create it in the namespace of the job; the pods then start by themselves",
     ),
@@ -157,12 +196,15 @@ TROUBLES: Final = (
 """The first row that fits the kubelet's reason and message decides."""
 REASONS: Final = frozenset(row.reason for row in TROUBLES)
 _KUBELET_REASONS: Final = frozenset(chain.from_iterable(row.kubelet for row in TROUBLES))
-_NEVER_HEAL: Final = frozenset({"InvalidImageName"})
+_WORDY: Final = _PULL | _CONFIG | _START | _MOUNT | {"FailedCreatePodSandBox"}
+_NEVER_HEAL: Final = frozenset({"InvalidImageName", "ImageRunsAsRoot"})
 _IMAGE: Final = re.compile(r'image(?: name)?:? \\?"(?P<image>[^"\\]+)\\?"')
 _KINDS: Final = {
     "secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim",
+    "config": "ConfigMap", "serviceaccount": "ServiceAccount",
 }  # fmt: skip
-MISSING_OBJECTS: Final = "MissingObjects"
+HELD: Final = frozenset({IMAGE_UNAVAILABLE, MISSING_OBJECTS})
+"""Reasons for which pods do not keep their nodes."""
 WAIT_FOR_USER: Final = frozenset({MISSING_OBJECTS, "VolumeNotBound"})
 """Reasons that only an object of the user's can remove: nothing is charged, and no time counts."""
 
@@ -195,6 +237,16 @@ def hopeless(pod: Pod, image: str) -> Explanation | None:
     return found if found is not None and found.reason in _NEVER_HEAL else None
 
 
+def of_event(reason: str, message: str, image: str) -> Explanation | None:
+    """What an Event of a pod says that its status does not."""
+    return _explained(reason, message, image)
+
+
+def of_api_server(message: str) -> Explanation | None:
+    """What is missing for the API server to accept the pods; None when it refuses them for something else."""
+    return _explained("PodRejected", message, "")
+
+
 def of_scheduler(message: str, image: str) -> Explanation | None:
     """What a message of the scheduler says that is not about nodes."""
     return _explained("Unschedulable", message, image)
@@ -223,7 +275,7 @@ def _explained(reason: str, message: str, image: str) -> Explanation | None:
         names = {"image": named["image"] if named else image, **found.groupdict()}
         names["kind"] = _KINDS.get(names.get("kind", "").lower(), "")
         # Where no row knows what is wrong, the words of the kubelet are all there is.
-        words = "" if row.pattern.pattern or row.kubelet.isdisjoint(_PULL | _CONFIG | _START) else message
+        words = "" if row.pattern.pattern or row.kubelet.isdisjoint(_WORDY) else message
         said = f": {words[:_LONGEST_WORDS]}" if words else ""
         return Explanation(row.reason, row.message.format(**names) + said, row.next_step, bool(words))
     return None

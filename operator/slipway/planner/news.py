@@ -56,9 +56,11 @@ def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -
     running = status.condition(ConditionType.RUNNING)
     words = running.message if running is not None else ""
     trouble = _trouble(status)
-    changed = status.phase is not None and status.phase is not told.phase
-    if status.phase is not None and changed and not (status.phase is Phase.PENDING and trouble is not None):
-        found.append(EventRecord(status.phase.value, words, warning=status.phase in BAD_PHASES))
+    if status.phase is not None and status.phase is not told.phase:
+        # What a pending job waits for says more than that it is pending.
+        waits = trouble if status.phase is Phase.PENDING else None
+        warning = status.phase in BAD_PHASES or waits is not None
+        found.append(EventRecord(waits or status.phase.value, words, warning=warning))
     elif trouble is not None and trouble != told.trouble:
         found.append(EventRecord(trouble, words, warning=True))
     return tuple(found)

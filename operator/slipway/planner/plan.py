@@ -11,7 +11,7 @@ from typing import Final
 
 from slipway.api.places import FIRST, HEAD
 from slipway.api.slicejob import SliceJobSpec
-from slipway.planner import attempts, capacity, creation, fencing, lifecycle, summary
+from slipway.planner import attempts, capacity, creation, fencing, holdups, lifecycle, summary
 from slipway.planner.acceptance import InvalidSpec, accept, changed_since
 from slipway.planner.actions import Body, Check, DeleteJob, DeletePods, Plan
 from slipway.planner.draft import Draft
@@ -61,6 +61,7 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
     lifecycle.stop_on_request(draft)
     if not draft.finished:
         attempts.follow(draft)
+        holdups.follow(draft)
         capacity.wait(draft)
     fencing.delete_stale_pods(draft)
     creation.create(draft)

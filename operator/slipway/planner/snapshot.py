@@ -60,6 +60,24 @@ class KubeletLease:
     """Whether the role of the operator does not allow it to read the Lease. Then nothing is proven."""
 
 
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """An Event of a pod."""
+
+    reason: str
+    message: str
+    time: datetime | None = None
+    """When it was last repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvents:
+    """The Events of a pod as they were read, the oldest first."""
+
+    read_at: datetime
+    events: tuple[PodEvent, ...] = ()
+
+
 SECONDS_DIFFER: Final = timedelta(seconds=2)
 """A pod bound so shortly before its Node was denied may be on the next Node of that name: dates have no fractions."""
 POD_REJECTED: Final = "PodRejected"
@@ -75,8 +93,8 @@ class Rejection:
     message: str
     at: datetime
     reason: str = POD_REJECTED
-    """POD_REJECTED; QUOTA_EXCEEDED if only a quota is exceeded; NAME_TAKEN by an object that is not of the job;
-    WAITING_FOR_OLD if the object belongs to an earlier job of this name."""
+    """POD_REJECTED; QUOTA_EXCEEDED if only a quota is exceeded; MissingObjects if an object is missing; NAME_TAKEN by
+    an object that is not of the job; WAITING_FOR_OLD if the object belongs to an earlier job of this name."""
 
     @property
     def final(self) -> bool:
@@ -154,6 +172,8 @@ class Snapshot:
     """Nodes that the API server no longer has."""
     kubelets: Mapping[str, KubeletLease] = field(default_factory=dict)
     """Leases of kubelets that were read, by node."""
+    pod_events: Mapping[str, PodEvents] = field(default_factory=dict)
+    """Events of pods that wait, where they were read, by UID; may hold more than this job's."""
     known: Horizon = field(default_factory=Horizon)
     """When pods and nodes were last read."""
     nodes_watched: bool = True

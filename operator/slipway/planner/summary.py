@@ -13,16 +13,18 @@ from slipway.api.status import (
     Result,
     SliceCounts,
     SliceJobStatus,
+    rfc3339,
 )
-from slipway.planner import capacity, fencing, unscheduled
+from slipway.planner import budgets, capacity, fencing, unscheduled
 from slipway.planner.acceptance import hash_to_keep
 from slipway.planner.draft import Draft
-from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED
-from slipway.planner.explain import REASONS, WAIT_FOR_USER, explain
+from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED, ending_of
+from slipway.planner.explain import REASONS, WAIT_FOR_USER
 from slipway.planner.notices import sidecars
 from slipway.planner.observation import NOTHING_WRONG, blocked_hosts, intervals
 from slipway.planner.redact import foreign
 from slipway.planner.snapshot import Job
+from slipway.planner.trouble import trouble
 
 _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
 """kstatus wants these present only while they are true."""
@@ -68,6 +70,10 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
         return Phase.SUSPENDED, SUSPENDED.reason, _SUSPENDED
     if draft.blocked is not None and draft.blocked[0] == CAPACITY_RELEASED.reason:
         return Phase.WAITING_FOR_CAPACITY, *draft.blocked
+    if attempt is not None and draft.blocked is not None and ending_of(attempt).held:
+        due = budgets.next_try(draft.status, draft.spec)
+        again = f"; the next attempt begins at {rfc3339(due)}" if due is not None else ""
+        return Phase.PENDING, attempt.reason or "", f"attempt {attempt.number}: {attempt.message}{again}"
     if draft.blocked is not None:
         return (Phase.RESTARTING if attempt else Phase.PENDING), *draft.blocked
     if attempt is None:
@@ -85,7 +91,7 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
 def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
     """Why the pods of a started attempt do not run yet: phase, reason and message."""
     late = draft.seen.late
-    found = explain((pod for _, pod in late), draft.spec.image or "")
+    found = trouble(draft)
     if found is None:
         return Phase.STARTING, "Starting", f"attempt {number}: waiting for its pods to run"
     phase = Phase.PENDING if found.reason in WAIT_FOR_USER else Phase.STARTING

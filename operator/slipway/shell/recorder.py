@@ -21,7 +21,7 @@ from slipway.cluster.jobs import read_status
 from slipway.planner.acceptance import template_hash
 from slipway.planner.node_pools import NodePools
 from slipway.planner.redact import HIDDEN, redacted
-from slipway.planner.snapshot import Job, Snapshot
+from slipway.planner.snapshot import Job, PodEvents, Snapshot
 from slipway.planner.tenants import Tenants
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,8 @@ def line_of(record: Record) -> bytes:
     rivals = tuple(map(_without_secrets, record.snapshot.rivals))
     # Whether a rival can run at all depends on nodes that this job has no pods on.
     seen = record.snapshot if rivals else _only_its_nodes(record.snapshot)
-    shown = replace(seen, job=_without_secrets(job), rivals=rivals, pools=NodePools())
+    events = _its_events(seen)
+    shown = replace(seen, job=_without_secrets(job), rivals=rivals, pools=NodePools(), pod_events=events)
     content = msgspec.to_builtins(Record(record.now, shown), enc_hook=_encoded)
     del content["snapshot"]["pools"]
     cleaned = _cleaned(content, lambda text: redacted(text, job.spec))
@@ -95,6 +96,11 @@ def _only_its_nodes(snapshot: Snapshot) -> Snapshot:
         if isinstance(nodes, Mapping)
     }
     return replace(snapshot, **fewer)
+
+
+def _its_events(snapshot: Snapshot) -> dict[str, PodEvents]:
+    of_job = {pod.metadata.uid for pod in snapshot.pods}
+    return {uid: read for uid, read in snapshot.pod_events.items() if uid in of_job}
 
 
 def _without_secrets(job: Job) -> Job:

@@ -1,0 +1,58 @@
+"""What keeps the pods of an attempt from starting: by the kubelets' status, and by Events where that says nothing."""
+
+from datetime import timedelta
+from typing import Final
+
+from slipway.planner.draft import Draft
+from slipway.planner.explain import Explanation, explain, of_event
+from slipway.planner.objects import Pod
+from slipway.planner.observation import CREATING, waiting_for
+
+QUIET: Final = timedelta(seconds=5)
+"""How long after it was bound a pod may be ContainerCreating before its Events are read."""
+READ_AGAIN: Final = timedelta(seconds=30)
+"""How long it takes at least until its Events are read again; it takes the longer the longer the pod waits."""
+REPEATED: Final = timedelta(seconds=150)
+"""A kubelet repeats an Event within this time while its cause lasts."""
+
+
+def trouble(draft: Draft) -> Explanation | None:
+    """What keeps the first pod from starting that has trouble; None when none is known to have any."""
+    image = draft.spec.image or ""
+    found = explain((pod for _, pod in draft.seen.late), image)
+    if found is not None:
+        return found
+    quiet = next((pod for _, pod in draft.seen.late if _is_quiet(draft, pod)), None)
+    return _by_events(draft, quiet, image) if quiet is not None else None
+
+
+def _is_quiet(draft: Draft, pod: Pod) -> bool:
+    """Whether a pod has a node and its status does not say why nothing happens."""
+    if not pod.spec.node_name or pod.bound_at is None or pod.terminating or waiting_for(pod)[0] != CREATING:
+        return False
+    if draft.now < pod.bound_at + QUIET:
+        draft.wake(pod.bound_at + QUIET)
+    return draft.now >= pod.bound_at + QUIET
+
+
+def _by_events(draft: Draft, pod: Pod, image: str) -> Explanation | None:
+    read_events(draft, pod)
+    known = draft.snapshot.pod_events.get(pod.metadata.uid)
+    for event in reversed(known.events) if known is not None else ():
+        found = of_event(event.reason, event.message, image)
+        if found is not None and event.time is not None and event.time >= draft.now - REPEATED:
+            return found
+    return None
+
+
+def read_events(draft: Draft, pod: Pod) -> None:
+    """Have the Events of a pod read, the less often the longer that has gone on."""
+    known = draft.snapshot.pod_events.get(pod.metadata.uid)
+    if known is not None:
+        attempt = draft.attempt
+        waited = known.read_at - attempt.start_time if attempt is not None else timedelta(0)
+        again = known.read_at + max(READ_AGAIN, waited / 4)
+        if draft.now < again:
+            draft.wake(again)
+            return
+    draft.refresh_events.add(pod.metadata.uid)

@@ -1,0 +1,184 @@
+"""Pods that have nodes and wait for an image or for missing objects: they hold no nodes, and nothing is charged."""
+
+from datetime import timedelta
+
+import pytest
+
+from slipway.planner.snapshot import PodEvent
+
+from .build import START, World
+
+TYPO = ("ErrImagePull", 'failed to resolve image "busybox:1": not found')
+NO_SECRET = ("CreateContainerConfigError", 'secret "token" not found')
+
+
+def held(trouble: tuple[str, str], start_seconds: int = 1800) -> World:
+    """Both hosts have nodes; one waits."""
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": start_seconds}).begin()
+    world.pod(0, 0).binds().waits(*trouble)
+    world.pod(0, 1).runs()
+    world.step(seconds=1)
+    return world
+
+
+def again(world: World, trouble: tuple[str, str], *, seconds: int = 3600) -> int:
+    """Go on with that trouble for so long; returns for how many seconds pods had nodes."""
+    paid = 0
+    for _ in range(seconds):
+        world.step(seconds=1)
+        for handle in world.all_pods():
+            if handle.now.terminating:
+                world.obey()
+                break
+        current = [handle for handle in world.all_pods() if handle.key[0] == world.status.attempt]
+        for handle in current:
+            if not handle.now.spec.node_name:
+                handle.binds().waits(*trouble)
+        paid += bool(current)
+        if world.status.phase == "Failed":
+            break
+    return paid
+
+
+@pytest.mark.parametrize("trouble", [TYPO, NO_SECRET], ids=["E1-22 B-04 an image", "B-24 a Secret"])
+def test_nodes_are_released_after_a_minute_and_nothing_is_charged(trouble: tuple[str, str]) -> None:
+    world = held(trouble)
+    world.step(seconds=58)
+    assert world.attempt.end_time is None
+    world.step(seconds=2)
+    assert world.attempt.end_time is not None
+    world.obey()
+    world.settle()
+    assert (world.status.phase, world.status.attempts[0].cause, world.pods) == ("Pending", "uncharged", {})
+    assert (world.status.failures, world.status.preemptions) == (0, 0)
+    running = world.condition("Running")
+    assert running is not None
+    assert running.reason in ("ImageUnavailable", "MissingObjects")
+    assert "held nodes for 60 s" in running.message
+    assert "the next attempt begins at 2026-11-21T12:01:3" in running.message
+
+
+def test_the_pauses_grow_so_that_nodes_are_held_for_a_small_part_of_the_time() -> None:
+    world = held(NO_SECRET)
+    assert again(world, NO_SECRET, seconds=3600) < 700
+    assert world.status.phase == "Pending"
+    assert (world.status.failures, len(world.status.attempts)) == (0, 2)
+
+
+def test_an_image_is_charged_once_no_attempt_could_pull_it_for_start_seconds() -> None:  # B-04
+    world = held(TYPO, 1800)
+    begun = world.now
+    while world.status.failures == 0:
+        again(world, TYPO, seconds=10)
+    charged = next(one for one in world.status.attempts if one.cause == "failure")
+    assert charged.reason == "StartTimeout"
+    assert charged.end_time is not None
+    waited = charged.end_time - begun
+    assert timedelta(seconds=1799) <= waited < timedelta(seconds=1800 + 660)
+    assert "not found" in (charged.message or "")
+
+
+def test_no_limit_means_no_charge() -> None:  # F-06
+    world = held(TYPO, 0)
+    again(world, TYPO, seconds=7200)
+    assert (world.status.failures, world.status.image_wait_since) == (0, START)
+    assert world.status.uncharged > 10
+
+
+def test_pods_without_trouble_may_start_as_slowly_as_they_like_without_a_limit() -> None:  # F-06
+    world = held(("ContainerCreating", ""), 0)
+    world.step(seconds=100_000)
+    assert (world.status.phase, world.status.attempt, world.attempt.end_time) == ("Starting", 0, None)
+
+
+def test_a_job_starts_when_what_was_missing_is_there() -> None:  # B-24
+    world = held(NO_SECRET)
+    assert world.status.phase == "Pending"
+    world.pod(0, 0).runs()
+    world.step(seconds=1)
+    assert (world.status.phase, world.status.attempt) == ("Running", 0)
+
+
+def test_the_time_to_start_counts_from_when_what_was_missing_is_there() -> None:  # B-24
+    world = held(NO_SECRET, 40)
+    world.step(seconds=50)
+    assert world.attempt.end_time is None
+    world.pod(0, 0).waits("ContainerCreating")
+    world.step(seconds=1)
+    world.step(seconds=38)
+    assert world.attempt.end_time is None
+    world.step(seconds=3)
+    assert world.attempt.reason == "StartTimeout"
+
+
+def test_the_pauses_begin_anew_after_an_attempt_that_ran() -> None:
+    world = held(NO_SECRET)
+    again(world, NO_SECRET, seconds=1200)
+    while world.status.phase != "Running":
+        world.step(seconds=1)
+        for handle in world.all_pods():
+            handle.runs()
+    assert world.status.image_wait_since is None
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    world.step(seconds=60)
+    assert (world.attempt.end_time, world.status.failures) == (None, 1)
+
+
+EVENTS: dict[str, tuple[str, str, str, str]] = {
+    "B-24 a Secret that is a volume": (
+        "FailedMount",
+        'MountVolume.SetUp failed for volume "token" : secret "token" not found',
+        "MissingObjects",
+        "Secret token is missing; create it",
+    ),
+    "a key of a Secret that is a volume": (
+        "FailedMount",
+        'MountVolume.SetUp failed for volume "token" : references non-existent secret key: user',
+        "MissingObjects",
+        "key user of a Secret in volumes is missing",
+    ),
+    "a volume that cannot be mounted": (
+        "FailedMount",
+        'MountVolume.SetUp failed for volume "data" : hostPath type check failed: /data is not a directory',
+        "VolumeNotMounted",
+        "a volume cannot be mounted: MountVolume.SetUp failed",
+    ),
+    "a sandbox that cannot be made": (
+        "FailedCreatePodSandBox",
+        "Failed to create pod sandbox: plugin type=bridge failed",
+        "SandboxFailed",
+        "plugin type=bridge failed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("event", "message", "reason", "words"), EVENTS.values(), ids=EVENTS)
+def test_what_only_events_tell_is_told(event: str, message: str, reason: str, words: str) -> None:
+    world = held(("ContainerCreating", ""))
+    world.events["uid-train-0-0-0"] = (PodEvent("Scheduled", "", world.now), PodEvent(event, message, world.now))
+    world.step(seconds=6)
+    world.step(seconds=6)
+    running = world.condition("Running")
+    assert running is not None
+    assert running.reason == reason
+    assert words in running.message
+
+
+def test_an_event_that_is_not_repeated_is_over() -> None:
+    world = held(("ContainerCreating", ""))
+    world.events["uid-train-0-0-0"] = (PodEvent("FailedMount", 'secret "token" not found', world.now),)
+    world.step(seconds=200)
+    world.step(seconds=6)
+    running = world.condition("Running")
+    assert running is not None
+    assert running.reason == "Starting"
+
+
+def test_events_are_read_rarely() -> None:
+    world = held(("ContainerCreating", ""))
+    reads = set()
+    for _ in range(1700):
+        world.step(seconds=1)
+        reads |= {one.read_at for one in world.pod_events.values()}
+    assert len(reads) <= 16
