@@ -168,7 +168,7 @@ class Process:
                     grown.clear()
                     await grown.wait()
                     if weather.lag:
-                        await asyncio.sleep(rng.uniform(0.0, weather.lag))
+                        await asyncio.sleep(rng.uniform(0.0, self._job_lag()))
                 entry = log.entries[place]
                 place += 1
                 if self._overtaken(entry.uid, place):
@@ -178,6 +178,10 @@ class Process:
                 if rng.random() < weather.cut:
                     await asyncio.sleep(rng.uniform(0.0, 30.0))
                     break
+
+    def _job_lag(self) -> float:
+        """Longest delay of a change of a SliceJob in kopf's watch, in seconds."""
+        return self._weather.lag
 
     def _read(self, job: dict[str, Any]) -> dict[str, Any]:
         return versions.understood(job) if self.line.newer else job

@@ -46,7 +46,7 @@ from tests.simulation.grounds import (
     UNREADABLE_NODES,
     VERSIONS,
 )
-from tests.simulation.process import ModelLease
+from tests.simulation.process import ModelLease, Process
 from tests.simulation.run import run_seed, run_some
 
 Breakage = Callable[[pytest.MonkeyPatch], None]
@@ -302,6 +302,11 @@ def machines_are_replaced_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Faults, "_vacancy", lambda _: 0.2)
 
 
+def the_watch_of_jobs_lags(patch: pytest.MonkeyPatch) -> None:
+    """kopf tells of a change half a minute later, so that a standby takes over with an outdated view of jobs."""
+    patch.setattr(Process, "_job_lag", lambda _: 30.0)
+
+
 BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (no_fence, 1, ()),
     (silent_machines_count_as_gone, 1, ()),
@@ -323,7 +328,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (the_machines_own_clock_is_right, 1, (CLOCKS,)),
     (each_step_of_progress_is_written, 1, (SIZES,)),
     (a_takeover_trusts_its_watches, 20000, (STANDBY,)),
-    (a_takeover_does_not_list_jobs, 8104740, ()),
+    (a_takeover_does_not_list_jobs, 100, (STANDBY,)),
     (an_unanswered_create_is_forgotten, 8206480, ()),
     (a_lost_node_has_no_past, 8207900, ()),
     (a_deleted_node_is_a_dead_machine, 1, ()),
@@ -341,6 +346,7 @@ The rarer ones take thousands of histories to meet.
 PROVOKED_BY: dict[Breakage, Breakage] = {
     a_watch_makes_nodes_lost: machines_are_replaced_at_once,
     a_deleted_node_is_a_dead_machine: people_delete_nodes,
+    a_takeover_does_not_list_jobs: the_watch_of_jobs_lags,
     the_status_drops_attempts_first: the_status_holds_two_attempts,
     pages_are_begun_anew: the_status_holds_two_attempts,
 }
@@ -363,3 +369,8 @@ def test_a_broken_rule_is_caught(
 def test_no_attempt_is_lost_where_the_status_holds_two(monkeypatch: pytest.MonkeyPatch) -> None:
     the_status_holds_two_attempts(monkeypatch)
     assert run_some(range(1, 101)) == []
+
+
+def test_a_leader_with_an_outdated_view_of_jobs_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    the_watch_of_jobs_lags(monkeypatch)
+    assert run_some(range(1, 201), only=(STANDBY,)) == []
