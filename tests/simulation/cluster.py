@@ -278,12 +278,12 @@ class Cluster:
     def _stuck_since(self, key: AttemptKey) -> float:
         """Since when no attempt of the job could pull the image; nodes are released in between, and the time counts."""
         uid, attempt = key
-        first, since = self._stuck.get(uid, (attempt, self.timeline.now))
+        first, since = self._stuck.setdefault(uid, (attempt, self.timeline.now))
         between = [blow for number in range(first, attempt) for blow in self.truth.of((uid, number))]
-        if first == attempt or any(blow.kind is not Kind.STUCK for blow in between):
-            first, since = attempt, self.timeline.now
-        self._stuck[uid] = first, since
-        return since
+        if any(blow.kind is not Kind.STUCK for blow in between):
+            first, since = self._stuck[uid] = attempt, self.timeline.now
+        # In an attempt the time counts from its last pod.
+        return since if first < attempt else self.timeline.now
 
     def finish(self) -> None:
         """Programs end, images are there: the end of a history."""
