@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -207,3 +208,16 @@ def test_a_missing_service_account_is_waited_for(jobs: Jobs) -> None:  # B-24
     assert jobs.status()["phase"] == "Pending"
     jobs.kubectl("create", "serviceaccount", "trainer")
     assert jobs.until("Running")["failures"] == 0
+
+
+def test_an_autoscaler_that_brings_nodes_is_named(jobs: Jobs) -> None:
+    """No autoscaler runs here, so its Event on the pod is made by hand."""
+    jobs.apply(accelerator={"type": "v6e-16"})
+    [pod, *_] = jobs.until_true("pods", jobs.pods)
+    metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "scale-up"}, "type": "Normal", "count": 1}
+    event |= {"involvedObject": {"apiVersion": "v1", "kind": "Pod"} | metadata, "lastTimestamp": now}
+    jobs.kubectl.apply(event | {"reason": "TriggeredScaleUp", "message": "pod triggered scale-up: [{np-1 0->4}]"})
+    jobs.until_true("a reason", lambda: jobs.condition("Running").get("reason") == "NodesComing", seconds=120)
+    assert "adds nodes: pod triggered scale-up: [{np-1 0->4}]" in jobs.condition("Running")["message"]

@@ -17,9 +17,9 @@ from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Tain
 from slipway.planner.objects import PodCondition
 from slipway.planner.pods import PodFactory
 from slipway.planner.remedies import Remedy
-from slipway.planner.snapshot import Job, Settings
+from slipway.planner.snapshot import Job, PodEvent, Settings
 from slipway.planner.tenants import Tenant, Tenants, Visitors
-from slipway.planner.unscheduled import REASONS, Answer, View, explain_unscheduled
+from slipway.planner.unscheduled import COMING, REASONS, Answer, View, explain_unscheduled
 
 from .build import START, World
 
@@ -220,7 +220,7 @@ def test_a_job_without_nodes_says_which_there_are_and_what_keeps_it_out(
 
 
 def test_every_reason_is_met() -> None:
-    assert {reason for _, _, reason, _, _ in TABLE.values()} == REASONS.keys()
+    assert {reason for _, _, reason, _, _ in TABLE.values()} == REASONS.keys() - {COMING}
 
 
 def test_nothing_is_promised_of_nodes_whose_pods_were_not_read() -> None:
@@ -252,6 +252,41 @@ def test_nothing_is_promised_where_other_namespaces_are_not_seen() -> None:
 def test_nothing_is_said_of_rules_that_only_the_scheduler_reads() -> None:
     job = asking(podTemplate={"spec": {"affinity": {"nodeAffinity": {}}}})
     assert answer(Nodes().pool("a", held=EVAL), job).found is None
+
+
+SCALES: dict[str, tuple[PodEvent, str, str]] = {
+    "nodes are added": (
+        PodEvent("TriggeredScaleUp", "pod triggered scale-up: [{np-1 0->4 (max: 4)}]", START),
+        "NodesComing",
+        "the cluster autoscaler adds nodes: pod triggered scale-up: [{np-1 0->4 (max: 4)}]",
+    ),
+    "no node group would do": (
+        PodEvent("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 max node group size reached", START),
+        "TooFewNodes",
+        "the cluster autoscaler adds no nodes: pod didn't trigger scale-up: 1 max node group size reached",
+    ),
+    "long ago": (
+        PodEvent("TriggeredScaleUp", "pod triggered scale-up", START - timedelta(seconds=601)),
+        "TooFewNodes",
+        "there is 1 node pool",
+    ),
+}
+
+
+@pytest.mark.parametrize(("event", "reason", "words"), SCALES.values(), ids=SCALES)
+def test_an_autoscaler_that_brings_nodes_is_named(event: PodEvent, reason: str, words: str) -> None:
+    world = World(slices=2, hosts=None, accelerator={"type": "v5litepod-16"})
+    world.nodes = Nodes().pool("a").nodes
+    world.begin()
+    for handle in world.all_pods():
+        handle.unschedulable()
+    world.events["uid-train-0-0-0"] = (event,)
+    world.step(seconds=6)
+    world.step(seconds=6)
+    running = world.condition("Running")
+    assert running is not None
+    assert (world.status.phase, running.reason) == ("WaitingForCapacity", reason)
+    assert words in running.message
 
 
 def test_the_words_reach_the_status_and_its_columns() -> None:

@@ -28,8 +28,8 @@ from slipway.planner.explain import IMAGE_UNAVAILABLE, WAIT_FOR_USER
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import Pod
 from slipway.planner.observation import CREATING, intervals, waiting_for
-from slipway.planner.rivals import is_contested
-from slipway.planner.snapshot import WAITING_FOR_OLD
+from slipway.planner.rivals import goes_first
+from slipway.planner.snapshot import WAITING_FOR_OLD, Job
 from slipway.planner.trouble import trouble
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
@@ -282,7 +282,8 @@ def begin_when_possible(draft: Draft) -> None:
         return
     if draft.attempt is not None and not _is_seen_whole(draft):
         return
-    contested = ending_of(draft.attempt) is CAPACITY_RELEASED and is_contested(draft)
+    older = goes_first(draft) if ending_of(draft.attempt) is CAPACITY_RELEASED else None
+    contested = older is not None
     not_before = budgets.next_try(draft.status, draft.spec, contested=contested)
     if contested and not_before is not None and draft.status.waiting_since is not None:
         # A job that has waited for timeouts.scheduleSeconds ends in its next attempt.
@@ -292,16 +293,18 @@ def begin_when_possible(draft: Draft) -> None:
         # By then the older job may wait no longer.
         again = draft.now + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
         draft.wake(min(not_before, again) if contested else not_before)
-        draft.blocked = _pause(draft, not_before)
+        draft.blocked = _pause(draft, not_before, older)
         return
     # After a suspension other nodes may be free, so the most slices are requested again.
     shrunk = ending_of(draft.attempt).keeps_slices and draft.status.phase is not Phase.SUSPENDED
     _begin(draft, draft.granted if shrunk else draft.spec.most_slices)
 
 
-def _pause(draft: Draft, until: datetime) -> tuple[str, str]:
+def _pause(draft: Draft, until: datetime, older: Job | None) -> tuple[str, str]:
     """Reason and message of a job whose next attempt is not due."""
     ending, due = ending_of(draft.attempt), f"the next attempt begins at {rfc3339(until)}"
+    if older is not None:
+        due = f"the older job {older.namespace}/{older.name} goes first; {due}"
     return (ending.reason if ending.held or ending is CAPACITY_RELEASED else BACKOFF), due
 
 

@@ -14,8 +14,10 @@ from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT
 from slipway.planner.explain import WAIT_FOR_USER, of_scheduler
 from slipway.planner.observation import UNSCHEDULABLE, waiting_for
+from slipway.planner.redact import foreign
 from slipway.planner.snapshot import QUOTA_EXCEEDED
-from slipway.planner.unscheduled import MAX_VISITS, View, explain_unscheduled
+from slipway.planner.trouble import scale_up
+from slipway.planner.unscheduled import COMING, MAX_VISITS, View, explain_unscheduled
 
 GATED: Final = "SchedulingGated"
 SCHEDULER_SETTLES: Final = timedelta(seconds=10)
@@ -64,9 +66,19 @@ def _unscheduled(draft: Draft, words: str) -> Shortage:
 
 
 def explained(draft: Draft, short: Shortage) -> Shortage:
-    """The shortage in words about node pools, where Slipway sees more than the scheduler says."""
+    """The shortage in words about node pools and autoscalers, where Slipway sees more than the scheduler says."""
     if short.reason != UNSCHEDULABLE:
         return short
+    found, scales = _of_pools(draft, short), scale_up(draft, draft.seen.unscheduled[0])
+    if scales is None:
+        return found
+    coming, words = scales
+    what = "the cluster autoscaler adds nodes" if coming else "the cluster autoscaler adds no nodes"
+    message = f"{found.message}; {what}: {foreign(words, draft.spec)}"
+    return Shortage(found.phase, COMING if coming else found.reason, message)
+
+
+def _of_pools(draft: Draft, short: Shortage) -> Shortage:
     snapshot = draft.snapshot
     refusals = (pod.condition("PodScheduled", "False") for pod in draft.seen.unscheduled)
     dates = (one.last_transition_time for one in refusals if one is not None)

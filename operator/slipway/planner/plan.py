@@ -145,7 +145,11 @@ def _settled(draft: Draft) -> Plan:
     """The plan of a draft; a status that only shows progress is held back until it is worth a write."""
     before, status = draft.job.status, draft.status
     written = draft.snapshot.status_written
-    if before != status and written is not None and summary.only_progress(before, status):
+    progress = before != status and summary.only_progress(before, status)
+    if progress and (draft.refresh_events or draft.refresh_visitors):
+        # The answers are there in a moment, and complete the words.
+        status = before
+    elif progress and written is not None:
         due = written + summary.progress_interval(before, status, len(draft.seen.wanted))
         if draft.now < due:
             draft.wake(due)

@@ -37,11 +37,15 @@ def rival(draft: Draft) -> Job | None:
     return next((job for job in draft.snapshot.rivals if _gains(draft, job, held)), None)
 
 
-def is_contested(draft: Draft) -> bool:
-    """Whether an older job waits that can run at all, as far as is known."""
-    return any(
-        job.namespace == draft.job.namespace if waits_for(job) == QUOTA else _can_run(draft, job)
-        for job in draft.snapshot.rivals
+def goes_first(draft: Draft) -> Job | None:
+    """The oldest job that waits for the same and can run at all, as far as is known."""
+    return next(
+        (
+            job
+            for job in draft.snapshot.rivals
+            if (job.namespace == draft.job.namespace if waits_for(job) == QUOTA else _can_run(draft, job))
+        ),
+        None,
     )
 
 

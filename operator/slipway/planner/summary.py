@@ -28,7 +28,7 @@ from slipway.planner.trouble import trouble
 
 _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
 """kstatus wants these present only while they are true."""
-_SUSPENDED: Final = "suspended by spec.suspend; nothing is charged"
+_SUSPENDED: Final = "suspended by spec.suspend; nothing is charged; set it to false to begin the next attempt"
 _NOTHING_HELD: Final = "no pod runs and no capacity is held"
 REASONS_AFTER: Final = timedelta(seconds=5)
 COUNTS_AFTER: Final = timedelta(seconds=30)

@@ -10,8 +10,12 @@ from slipway.planner.observation import CREATING, waiting_for
 
 QUIET: Final = timedelta(seconds=5)
 """How long after it was bound a pod may be ContainerCreating before its Events are read."""
-READ_AGAIN: Final = timedelta(seconds=30)
+READ_AGAIN: Final = timedelta(seconds=10)
 """How long it takes at least until its Events are read again; it takes the longer the longer the pod waits."""
+SCALE_UP: Final = timedelta(minutes=10)
+"""How long it may take until nodes that an autoscaler adds are there."""
+_COMING: Final = "TriggeredScaleUp"
+_NOT_COMING: Final = ("NotTriggerScaleUp", "FailedScaleUp")
 REPEATED: Final = timedelta(seconds=150)
 """A kubelet repeats an Event within this time while its cause lasts."""
 
@@ -45,13 +49,24 @@ def _by_events(draft: Draft, pod: Pod, image: str) -> Explanation | None:
     return None
 
 
+def scale_up(draft: Draft, pod: Pod) -> tuple[bool, str] | None:
+    """Whether an autoscaler adds nodes for a pod that has none, with its words; None when it has not said lately."""
+    read_events(draft, pod)
+    known = draft.snapshot.pod_events.get(pod.metadata.uid)
+    for event in reversed(known.events) if known is not None else ():
+        lately = event.time is not None and event.time >= draft.now - SCALE_UP
+        if lately and event.reason in (_COMING, *_NOT_COMING):
+            return event.reason == _COMING, event.message
+    return None
+
+
 def read_events(draft: Draft, pod: Pod) -> None:
     """Have the Events of a pod read, the less often the longer that has gone on."""
     known = draft.snapshot.pod_events.get(pod.metadata.uid)
     if known is not None:
         attempt = draft.attempt
         waited = known.read_at - attempt.start_time if attempt is not None else timedelta(0)
-        again = known.read_at + max(READ_AGAIN, waited / 4)
+        again = known.read_at + max(READ_AGAIN, waited / 2)
         if draft.now < again:
             draft.wake(again)
             return

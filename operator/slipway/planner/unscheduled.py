@@ -33,9 +33,11 @@ _REASONS: Final = {
 NO_SUCH_NODES: Final = "NoSuchNodes"
 NO_SUCH_LABELS: Final = "SelectorMatchesNothing"
 TOO_FEW: Final = "TooFewNodes"
+COMING: Final = "NodesComing"
 REASONS: Final = {
     NO_SUCH_NODES: "no node has that TPU type and topology, or none is a spot node; the message lists those there are",
     NO_SUCH_LABELS: "no node of that type has a label that `nodeSelector` asks for; the message names the label",
+    COMING: "an Event of the cluster autoscaler says that it adds nodes",
     TOO_FEW: "fewer node pools match than slices are wanted",
     "NodePoolIncomplete": "a node pool has not as many hosts as a slice",
     "NodesTooSmall": "a pod requests more CPU or memory than an empty node has",
