@@ -64,8 +64,8 @@ class Needs:
 
     def too_large(self, node: Node) -> list[str]:
         """Resources of which an empty node has too little."""
-        offered = {name: amount(quantity) for name, quantity in node.status.allocatable.items()}
-        return [name for name, asked in self.sizes.items() if (has := offered.get(name)) is not None and has < asked]
+        has = node.status.allocatable
+        return [name for name, asked in self.sizes.items() if name in has and (amount(has[name]) or asked) < asked]
 
     def kept_out(self, node: Node) -> list[Taint]:
         """Taints of a node that nothing tolerates and that keep pods out."""

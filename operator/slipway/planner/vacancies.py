@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from slipway.api import names
@@ -137,6 +138,10 @@ def _site(name: str, members: list[Node], obstacles: Iterable[Obstacle]) -> Site
 
 
 def _of_pool(request: Request, pool: str, members: list[Node], ground: Ground) -> Iterator[Obstacle]:
+    if another := list(_another_shape(request, members[0])):
+        # Nothing else matters then, and most node pools of a large cluster are of other shapes.
+        yield from another
+        return
     if len(members) != request.pool_hosts:
         words = f"has {len(members)} of {request.pool_hosts} hosts"
         yield Obstacle(Kind.HOSTS, str(len(members)), words)
@@ -147,10 +152,12 @@ def _of_pool(request: Request, pool: str, members: list[Node], ground: Ground) -
 
 
 def _of_node(request: Request, node: Node, ground: Ground) -> Iterator[Obstacle]:
-    name, labels, needs = node.metadata.name, node.metadata.labels, request.needs
+    if another := list(_another_shape(request, node)):
+        yield from another
+        return
+    name, needs = node.metadata.name, request.needs
     for key in needs.missing_labels(node):
-        has = f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
-        yield Obstacle(Kind.SHAPE if key in _SHAPE else Kind.LABEL, key, has)
+        yield Obstacle(Kind.LABEL, key, _has(node, key))
     for resource in needs.too_large(node):
         words = f"has {node.status.allocatable[resource]} {resource} on each host, less than a pod requests"
         yield Obstacle(Kind.SIZE, resource, words)
@@ -165,9 +172,26 @@ def _of_node(request: Request, node: Node, ground: Ground) -> Iterator[Obstacle]
         yield from _held(request, tenant)
 
 
+def _another_shape(request: Request, node: Node) -> Iterator[Obstacle]:
+    labels, selector = node.metadata.labels, request.needs.selector
+    for key in _SHAPE:
+        if key in selector and labels.get(key) != selector[key]:
+            yield Obstacle(Kind.SHAPE, key, _has(node, key))
+
+
+def _has(node: Node, key: str) -> str:
+    labels = node.metadata.labels
+    return f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
+
+
 def _held(request: Request, tenant: Tenant) -> Iterator[Obstacle]:
     if tenant.uid != request.uid:
-        yield Obstacle(Kind.HELD, f"{tenant.kind} {tenant.namespace}/{tenant.name}", f"is held by {tenant.words}")
+        yield _held_by(tenant)
+
+
+@lru_cache(maxsize=1024)
+def _held_by(tenant: Tenant) -> Obstacle:
+    return Obstacle(Kind.HELD, f"{tenant.kind} {tenant.namespace}/{tenant.name}", f"is held by {tenant.words}")
 
 
 def _known_otherwise(taint: Taint) -> bool:
