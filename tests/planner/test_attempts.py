@@ -409,6 +409,16 @@ def test_peers_that_crash_beside_a_pod_that_vanished_before_its_node_was_heard_o
     assert world.status.attempts[1].reason == "PodDeleted"
 
 
+def test_a_pod_that_had_a_node_is_the_cause_although_a_late_create_made_it_again() -> None:
+    """The create was sent twice, because its first answer was lost, and was carried out for the second time."""
+    world = World(slices=1, hosts=2).begin()
+    world.pod(0, 1).binds().vanishes()
+    world.add_pod(0, worker(0, 1))
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions, world.status.failures) == ("PodDeleted", 1, 0)
+
+
 def test_a_pod_that_went_from_a_running_attempt_has_vanished_although_its_node_was_never_heard_of() -> None:
     world = World(slices=1, hosts=2).run()
     pods = dict(world.pods)

@@ -248,8 +248,10 @@ def _untraced(snapshot: Snapshot, attempt: Attempt, place: Place, now: datetime,
 def _counts(lost: Vanished, unit: Unit, live: dict[Place, Pod], attempt: Attempt | None) -> bool:
     if not unit.owns(lost.pod):
         return False
-    # A pod that vanished unbound and was created again is no evidence in an active attempt.
-    return lost.pod.place not in live or (attempt is not None and attempt.end_time is not None)
+    # A pod that vanished unbound and was created again is no evidence in an active attempt. One that was bound is, even
+    # if a create that was sent for it came late and made another in its place.
+    again = lost.pod.place in live and not lost.pod.spec.node_name
+    return not again or (attempt is not None and attempt.end_time is not None)
 
 
 def blocked_hosts(observation: Observation, limit: int) -> tuple[HostState, ...]:
