@@ -10,7 +10,8 @@ from slipway.api.status import FINAL_PHASES, Cause, Phase
 from slipway.planner import unscheduled
 from slipway.planner.causes import RULES
 from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
-from slipway.planner.explain import TROUBLES
+from slipway.planner.explain import TROUBLES, Trouble
+from slipway.planner.rejections import ROWS, Row
 
 DOCS: Final = Path(__file__).parent
 _NAMED: Final = re.compile(r"\{(\w+)\}")
@@ -32,8 +33,7 @@ class State:
 
 
 NEW: Final = State("New", (None,), "no phase yet")
-PENDING: Final = State("Pending", (Phase.PENDING,))
-BEGUN: Final = State("Begun", (Phase.QUEUED, Phase.WAITING_FOR_CAPACITY, Phase.STARTING))
+BEGUN: Final = State("Begun", (Phase.PENDING, Phase.QUEUED, Phase.WAITING_FOR_CAPACITY, Phase.STARTING))
 RUNNING: Final = State("Running", (Phase.RUNNING,))
 RESTARTING: Final = State("Restarting", (Phase.RESTARTING,))
 SUSPENDED: Final = State("Suspended", (Phase.SUSPENDED,))
@@ -54,13 +54,10 @@ class Change:
 
 
 CHANGES: Final = (
-    Change(NEW, PENDING, "pods of an earlier job with this name exist"),
-    Change(NEW, BEGUN, "attempt 0 begins"),
+    Change(NEW, BEGUN, "attempt 0 begins, or waits for the pods of an earlier job of this name"),
     Change(NEW, INVALID, "the spec or the pods are rejected"),
-    Change(PENDING, BEGUN, "attempt 0 begins"),
-    Change(PENDING, INVALID, "the spec or the pods are rejected"),
+    Change(BEGUN, INVALID, "the spec or the pods are rejected, and no attempt has begun"),
     Change(INVALID, BEGUN, "corrected"),
-    Change(INVALID, PENDING, "corrected"),
     Change(BEGUN, BEGUN, "pods are created, admitted, scheduled"),
     Change(BEGUN, RUNNING, "every host runs"),
     Change(BEGUN, SUCCEEDED, "every host exited 0"),
@@ -72,7 +69,6 @@ CHANGES: Final = (
     Change(BEGUN, SPENT, "a budget or a time limit is used up"),
     Change(RUNNING, SPENT, "a budget or a time limit is used up"),
     Change(RESTARTING, SPENT, "a budget or a time limit is used up"),
-    Change(SUSPENDED, PENDING, "resumed"),
     Change(SUSPENDED, INVALID, "the spec or the pods are rejected"),
     Change(SUSPENDED, BEGUN, "resumed"),
     Change(SUSPENDED, RESTARTING, "resumed, and pods may still run"),
@@ -111,7 +107,16 @@ def attempt_endings() -> Iterator[str]:
 
 def troubles() -> Iterator[str]:
     """The table of what keeps pods that have nodes from starting."""
-    rows = dict.fromkeys((row.reason, _NAMED.sub(r"*\1*", row.message), row.next_step) for row in TROUBLES)
+    return _explanations(TROUBLES)
+
+
+def rejections() -> Iterator[str]:
+    """The table of what the API server refuses pods for."""
+    return _explanations(ROWS)
+
+
+def _explanations(table: Iterable[Trouble | Row]) -> Iterator[str]:
+    rows = dict.fromkeys((row.reason, _NAMED.sub(r"*\1*", row.message), row.next_step) for row in table)
     yield "| reason | what is wrong | what helps |"
     yield "|---|---|---|"
     yield from (f"| `{reason}` | {message} | {help_} |" for reason, message, help_ in rows)
@@ -143,6 +148,7 @@ PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what ends an attempt uncharged": attempt_endings,
     "phases": phases,
     "what keeps pods from starting": troubles,
+    "what the API server refuses pods for": rejections,
     "why there are no nodes": shortages,
 }
 

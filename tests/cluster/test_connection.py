@@ -38,17 +38,6 @@ async def test_every_refusal_has_its_error(
     assert (caught.value.status, caught.value.reason) == (status, reason)
 
 
-async def test_a_quota_is_told_apart_from_other_prohibitions(replay: Replay, api: ApiConnection) -> None:
-    for message in ('pods "a" is forbidden: exceeded quota: q, requested: pods=1', "pods is forbidden: no role"):
-        replay.then(refusal(403, "Forbidden", message))
-    found = []
-    for _ in range(2):
-        with pytest.raises(errors.Forbidden) as caught:
-            await api.create(PATH, {}, JsonObject)
-        found.append(caught.value.quota)
-    assert found == [True, False]
-
-
 async def test_an_answer_of_a_proxy_is_an_error_too(replay: Replay, api: ApiConnection) -> None:
     replay.then(*[answer("<html>bad gateway</html>", 502)] * 3)
     with pytest.raises(errors.ServerError, match="bad gateway"):

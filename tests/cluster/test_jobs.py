@@ -174,16 +174,23 @@ def test_a_process_that_only_watches_keeps_nothing_of_jobs_that_are_gone_or_done
 
 
 @pytest.mark.parametrize(
-    ("reason", "counts"),
-    [("Unschedulable", True), ("CapacityReleased", True), ("QuotaExceeded", True), ("PodRejected", False)],
+    ("phase", "reason", "counts"),
+    [
+        ("WaitingForCapacity", "Unschedulable", True),
+        ("WaitingForCapacity", "CapacityReleased", True),
+        ("WaitingForCapacity", "QuotaExceeded", True),
+        ("Pending", "PodRejected", False),
+    ],
 )
-def test_only_an_older_job_that_waits_for_nodes_or_quota_comes_first(jobs: JobStore, reason: str, counts: bool) -> None:
-    def waiting(reason: str) -> dict[str, Any]:
+def test_only_an_older_job_that_waits_for_nodes_or_quota_comes_first(
+    jobs: JobStore, phase: str, reason: str, counts: bool
+) -> None:
+    def waiting(reason: str, phase: str = "WaitingForCapacity") -> dict[str, Any]:
         since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
         condition = {"type": "CapacityAvailable", "status": "False", "reason": reason} | since
-        return {"phase": "WaitingForCapacity", "conditions": [condition]}
+        return {"phase": phase, "conditions": [condition]}
 
-    jobs.upsert(job_json(uid="older", name="a", status=waiting(reason)))
+    jobs.upsert(job_json(uid="older", name="a", status=waiting(reason, phase)))
     jobs.upsert(job_json(uid="younger", name="b", status=waiting("Unschedulable")))
     younger = jobs.get(("ns", "b"))
     assert younger is not None

@@ -237,7 +237,7 @@ def test_a_quota_is_waited_for(jobs: Jobs) -> None:
     jobs.kubectl("wait", "resourcequota/none", "--for=jsonpath={.status.hard.pods}=0", "--timeout=20s")
     jobs.apply(retries={"capacityRetrySeconds": 1})
     jobs.until("WaitingForCapacity")
-    assert "exceeded quota" in jobs.condition("CapacityAvailable")["message"]
+    assert "exceeded quota none: a pod requests pods=1" in jobs.condition("CapacityAvailable")["message"]
     jobs.kubectl("delete", "resourcequota", "none")
     status = jobs.until("Running")
     assert status["attempt"] == 0

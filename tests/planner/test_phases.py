@@ -11,13 +11,14 @@ from docs.generate import CHANGES
 from slipway.api.places import worker
 from slipway.api.status import FINAL_PHASES, Phase
 from slipway.planner.capacity import GATED
+from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.observation import UNSCHEDULABLE
 from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Rejection
 
 from .build import World, spec
 from .test_properties import HAPPENINGS, happen
 
-HISTORIES = 500
+HISTORIES = 600
 STEPS = 25
 
 Arrow = tuple[Phase | None, Phase | None]
@@ -48,6 +49,7 @@ BEFORE: dict[str, Callable[[World], None]] = {
     "gated": lambda world: held_up(world, GATED),
     "quota": lambda world: refused(world, QUOTA_EXCEEDED),
     "rejected": lambda world: refused(world, POD_REJECTED),
+    "missing": lambda world: refused(world, MISSING_OBJECTS),
     "misspelt": lambda world: setattr(world, "read", (spec(**world.fields), "spec.hosts: must be 1")),
     "corrected": accepted,
     "earlier job": of_an_earlier_job,

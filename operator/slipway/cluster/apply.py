@@ -58,13 +58,13 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
-from slipway.planner.explain import of_api_server
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.redact import foreign
-from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
+from slipway.planner.rejections import explain_rejection
+from slipway.planner.snapshot import POD_REJECTED, Job, Rejection
 from slipway.planner.tenants import Visitors
 
 log = logging.getLogger(__name__)
@@ -294,12 +294,13 @@ class Applier:
         """What the API server refuses inside is remembered, and ends the plan."""
         try:
             yield
-        except _REFUSALS as error:
-            if (missing := of_api_server(error.message)) is not None:
-                self._reject(job, missing.reason, f"{missing.message}; {missing.next_step}")
-                raise _PlanInterrupted from error
-            quota = isinstance(error, Forbidden) and error.quota
-            self._reject(job, QUOTA_EXCEEDED if quota else POD_REJECTED, error.message)
+        except (*_REFUSALS, ServerError) as error:
+            if (known := explain_rejection(error.message)) is not None:
+                self._reject(job, known.reason, f"{known.message}; {known.next_step}")
+            elif isinstance(error, ServerError):
+                raise
+            else:
+                self._reject(job, POD_REJECTED, error.message)
             raise _PlanInterrupted from error
 
     def _reject(self, job: Job, reason: str, message: str) -> None:

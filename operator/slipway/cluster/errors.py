@@ -4,7 +4,7 @@ SlipwayClusterError
 ├── ApiError                 the server answered with a Status
 │   ├── BadRequest           400
 │   ├── Unauthorized         401
-│   ├── Forbidden            403, `.quota` when only a quota stands in the way
+│   ├── Forbidden            403
 │   ├── NotFound             404
 │   ├── Conflict             409, the object has changed meanwhile
 │   ├── AlreadyExists        409, the name is taken
@@ -76,11 +76,6 @@ class Unauthorized(ApiError):
 
 class Forbidden(ApiError):
     """A role, a policy, an admission rule or a quota is in the way."""
-
-    @property
-    def quota(self) -> bool:
-        """Whether only a quota stands in the way, so that waiting may help."""
-        return "exceeded quota" in self.message
 
 
 class NotFound(ApiError):

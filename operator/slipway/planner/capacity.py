@@ -41,9 +41,8 @@ def shortage(draft: Draft) -> Shortage | None:
     if attempt is None or attempt.running_time is not None:
         return None
     if (rejection := draft.snapshot.rejection) is not None:
-        phase = Phase.STARTING if rejection.of_names else Phase.WAITING_FOR_CAPACITY
-        if rejection.reason in WAIT_FOR_USER:
-            phase = Phase.PENDING
+        phase = Phase.WAITING_FOR_CAPACITY if rejection.reason == QUOTA_EXCEEDED else Phase.PENDING
+        phase = Phase.STARTING if rejection.of_names else phase
         return Shortage(phase, rejection.reason, rejection.message)
     words: dict[str, str] = {}
     for pod in draft.seen.unscheduled:

@@ -11,14 +11,14 @@ from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import Step
 from slipway.planner.node_pools import choose
 from slipway.planner.pods import PodFactory, config_maps
-from slipway.planner.snapshot import WAITING_FOR_OLD, Rejection
+from slipway.planner.snapshot import WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE, Rejection
 
 MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
 """Seconds. With a shorter timeouts.scheduleSeconds the job would time out before it tries another node pool."""
 PREDECESSOR_RETRY: Final = timedelta(seconds=1)
 MISSING_RETRY: Final = timedelta(seconds=2)
 LONGEST_MISSING_RETRY: Final = timedelta(seconds=60)
-"""The first and the longest pause before pods are created again for which an object of the user's is missing."""
+"""The first and the longest pause before pods are created again for which an object or a webhook is missing."""
 
 
 def create(draft: Draft) -> None:
@@ -42,7 +42,7 @@ def _pause(draft: Draft, refused: Rejection) -> timedelta:
     """How long to wait before creating again what was rejected. Orphans of an earlier job are garbage-collected."""
     if refused.reason == WAITING_FOR_OLD:
         return PREDECESSOR_RETRY
-    if refused.reason == MISSING_OBJECTS and draft.attempt is not None:
+    if refused.reason in (MISSING_OBJECTS, WEBHOOK_UNAVAILABLE) and draft.attempt is not None:
         return min(max((refused.at - draft.attempt.start_time) / 4, MISSING_RETRY), LONGEST_MISSING_RETRY)
     return timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
 

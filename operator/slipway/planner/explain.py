@@ -18,7 +18,6 @@ _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 _CONFIG: Final = frozenset({"CreateContainerConfigError"})
 _START: Final = frozenset({"RunContainerError", "CreateContainerError"})
 _SCHEDULER: Final = frozenset({"Unschedulable"})
-_API_SERVER: Final = frozenset({"PodRejected"})
 _MOUNT: Final = frozenset({"FailedMount", "FailedAttachVolume"})
 _LONGEST_WORDS: Final = 300
 
@@ -136,13 +135,6 @@ TROUBLES: Final = (
         "make it executable, or run it with its interpreter",
     ),
     _row(
-        _API_SERVER,
-        r'(?P<kind>serviceaccount) "(?P<name>[^"]+)" not found',
-        MISSING_OBJECTS,
-        "{kind} {name} is missing",
-        "create it in the namespace of the job; its pods are then created",
-    ),
-    _row(
         _MOUNT,
         r'(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found',
         MISSING_OBJECTS,
@@ -201,7 +193,7 @@ _NEVER_HEAL: Final = frozenset({"InvalidImageName", "ImageRunsAsRoot"})
 _IMAGE: Final = re.compile(r'image(?: name)?:? \\?"(?P<image>[^"\\]+)\\?"')
 _KINDS: Final = {
     "secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim",
-    "config": "ConfigMap", "serviceaccount": "ServiceAccount",
+    "config": "ConfigMap",
 }  # fmt: skip
 HELD: Final = frozenset({IMAGE_UNAVAILABLE, MISSING_OBJECTS})
 """Reasons for which pods do not keep their nodes."""
@@ -240,11 +232,6 @@ def hopeless(pod: Pod, image: str) -> Explanation | None:
 def of_event(reason: str, message: str, image: str) -> Explanation | None:
     """What an Event of a pod says that its status does not."""
     return _explained(reason, message, image)
-
-
-def of_api_server(message: str) -> Explanation | None:
-    """What is missing for the API server to accept the pods; None when it refuses them for something else."""
-    return _explained("PodRejected", message, "")
 
 
 def of_scheduler(message: str, image: str) -> Explanation | None:

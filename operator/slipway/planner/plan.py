@@ -18,7 +18,7 @@ from slipway.planner.draft import Draft
 from slipway.planner.effective import effective
 from slipway.planner.pods import PodFactory
 from slipway.planner.redact import named
-from slipway.planner.snapshot import POD_REJECTED, Job, Rejection, Snapshot
+from slipway.planner.snapshot import Job, Rejection, Snapshot
 
 CHECK_AGAIN: Final = timedelta(seconds=60)
 """How long a refusal of the pods stands at most: what was missing, such as a ServiceAccount, may be there by then."""
@@ -92,7 +92,9 @@ def _check(draft: Draft) -> Plan | None:
         return None
     rejection = snapshot.rejection
     if rejection is not None and rejection.final and draft.now < _checked_again(job, rejection):
-        raise InvalidSpec(POD_REJECTED, f"the API server refuses the pods: {named(rejection.message, _checked(draft))}")
+        raise InvalidSpec(
+            rejection.reason, f"the API server refuses the pods: {named(rejection.message, _checked(draft))}"
+        )
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
     return Plan(job.status, (Check((*_checked(draft), *draft.runtime.services(job))),))
@@ -113,7 +115,7 @@ def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
     status = summary.refuse(job, problem.reason, problem.message, now)
     if summary.only_progress(job.status, status) and summary.words_of(job.status) == summary.words_of(status):
         status = job.status
-    refused = snapshot.rejection if problem.reason == POD_REJECTED else None
+    refused = snapshot.rejection if snapshot.rejection and snapshot.rejection.reason == problem.reason else None
     return Plan(status, wake_at=_checked_again(job, refused) if refused else None)
 
 

@@ -10,7 +10,7 @@ from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, ending_of
 from slipway.planner.nodes import Node
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Job
+from slipway.planner.snapshot import QUOTA_EXCEEDED, Job
 
 NODES: Final = "nodes"
 QUOTA: Final = "quota"
@@ -22,7 +22,7 @@ def waits_for(job: Job) -> str:
         return ""
     known = job.status.condition(ConditionType.CAPACITY_AVAILABLE)
     reason = known.reason if known is not None else None
-    return "" if reason == POD_REJECTED else QUOTA if reason == QUOTA_EXCEEDED else NODES
+    return QUOTA if reason == QUOTA_EXCEEDED else NODES
 
 
 def gives_way(job: Job) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
+from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import Horizon
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node
@@ -82,8 +83,10 @@ SECONDS_DIFFER: Final = timedelta(seconds=2)
 """A pod bound so shortly before its Node was denied may be on the next Node of that name: dates have no fractions."""
 POD_REJECTED: Final = "PodRejected"
 QUOTA_EXCEEDED: Final = "QuotaExceeded"
+WEBHOOK_UNAVAILABLE: Final = "WebhookUnavailable"
 NAME_TAKEN: Final = "NameTaken"
 WAITING_FOR_OLD: Final = "WaitingForOldPods"
+_MAY_PASS: Final = frozenset({QUOTA_EXCEEDED, WEBHOOK_UNAVAILABLE, MISSING_OBJECTS, NAME_TAKEN, WAITING_FOR_OLD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +96,13 @@ class Rejection:
     message: str
     at: datetime
     reason: str = POD_REJECTED
-    """POD_REJECTED; QUOTA_EXCEEDED if only a quota is exceeded; MissingObjects if an object is missing; NAME_TAKEN by
-    an object that is not of the job; WAITING_FOR_OLD if the object belongs to an earlier job of this name."""
+    """One of `rejections.ROWS`, or POD_REJECTED where none fits; NAME_TAKEN by an object that is not of the job;
+    WAITING_FOR_OLD if the object belongs to an earlier job of this name."""
 
     @property
     def final(self) -> bool:
         """Whether only a change by a user will help."""
-        return self.reason == POD_REJECTED
+        return self.reason not in _MAY_PASS
 
     @property
     def of_names(self) -> bool:
