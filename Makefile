@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 DRAWING := $(VENV)/.drawing
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-ray check simulate bench bench-quick generate format clean
+.PHONY: demo test test-ray check simulate bench bench-quick generate mistakes format clean
 
 demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node, and the job's recovery
 	slipway demo
@@ -41,6 +41,14 @@ generate: $(READY)  ## Write again what is generated from the models and the pla
 	$(PYTHON) -m slipway.api.crd > crds/slipway.dev_slicejobs.yaml
 	cp crds/slipway.dev_slicejobs.yaml charts/slipway/files/
 	$(PYTHON) -m docs.generate
+
+MISTAKES := $(VENV)/mistakes.jsonl
+mistakes: $(READY)  ## Make every mistake of docs/mistakes.md on real clusters, and write the page
+	$(PYTHON) -m tests.prepare
+	rm -f $(MISTAKES)
+	SLIPWAY_MISTAKES=$(MISTAKES) $(PYTHON) -m pytest tests/controlplane/test_crd.py tests/controlplane/test_operator.py \
+		tests/controlplane/test_waiting.py tests/controlplane/test_rejections.py tests/e2e/test_mistakes.py
+	$(PYTHON) -m docs.mistakes $(MISTAKES)
 
 format: $(READY)
 	ruff check --fix .

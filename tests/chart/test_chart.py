@@ -16,6 +16,7 @@ from slipway.local_cluster import NativeCluster
 from slipway.shell.settings import OperatorSettings
 from tests.chart.conftest import CHART, Helm
 from tests.conftest import CRD, ROOT, Kubectl
+from tests.planner.test_refusals import FREE, SOCKETS
 from tests.sdk import caller
 
 # The first one may have to build Helm: six minutes on two processors with nothing cached.
@@ -313,6 +314,29 @@ NOT_CALLED: Needs = {
     "any /pods/exec": ("get", "create"),
     "all /nodes": ("get",),
 }
+
+
+def socket_job(path: Any, *, template: bool) -> dict[str, Any]:
+    volumes = {"volumes": [{"name": "run", "hostPath": {"path": path}}]}
+    spec = {"image": "busybox:1"} | ({"podTemplate": {"spec": volumes}} if template else volumes)
+    return {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": spec}
+
+
+@pytest.mark.row("B-25")
+def test_the_api_server_refuses_sockets_of_engines_where_the_operator_does(release: Release) -> None:  # F-44
+    def refusal(path: Any, *, template: bool) -> str:
+        body = socket_job(path, template=template)
+        return release.kubectl("create", "--dry-run=server", "-f", "-", stdin=body, check=False).stderr
+
+    # The API server notices a new policy after a moment.
+    settles(lambda: "hostPath.path / gives" in refusal("/", template=False), True)
+    # Kubernetes itself refuses pods with `..`; only the operator makes sense of `.`.
+    plain = {path: "/." not in path for path in SOCKETS.values()}
+    for template in (False, True):
+        assert [
+            path for path in plain if plain[path] and "the socket of the node" not in refusal(path, template=template)
+        ] == []
+        assert [path for path in FREE.values() if isinstance(path, str) and refusal(path, template=template)] == []
 
 
 def test_callers_may_call_and_nothing_else(helm: Helm, release: Release) -> None:

@@ -8,6 +8,7 @@ import pytest
 from slipway.api.status import SliceJobStatus
 from slipway.cluster.jobs import read_status
 from tests.conftest import Kubectl
+from tests.mistakes import note, refused
 
 GOOD: dict[str, Any] = {
     "accelerator": {"type": "v5p-16"},
@@ -122,7 +123,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("changes", "said"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize("mistake", REFUSED)
 @pytest.mark.row(
     "B-01",
     "B-02",
@@ -143,10 +144,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "N-35",
     "E2-35",
 )
-def test_bad_input_is_refused_by_the_api_server(kubectl_ro: Kubectl, changes: dict[str, Any], said: str) -> None:
+def test_bad_input_is_refused_by_the_api_server(kubectl_ro: Kubectl, mistake: str) -> None:
+    changes, said = REFUSED[mistake]
     done = kubectl_ro("create", "--dry-run=server", "-f", "-", stdin=job(**changes), check=False)
     assert done.returncode != 0, "accepted"
     assert said in done.stderr
+    note(refused(mistake, done.stderr))
 
 
 @pytest.mark.parametrize("name", ["a" * 41, "1train", "Train", "my.train", "train-"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Kubectl, jobs_of
+from tests.mistakes import note, shown
 from tests.running import Jobs, Operator
 
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2}
@@ -166,10 +167,12 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(("spec", "named"), INVALID.values(), ids=INVALID.keys())
+@pytest.mark.parametrize("mistake", INVALID)
 @pytest.mark.row("B-10", "B-15", "B-20", "B-25")
-def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, spec: dict[str, Any], named: str) -> None:
+def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, mistake: str) -> None:
+    spec, named = INVALID[mistake]
     jobs.apply(**spec)
+    began = time.monotonic()
     status = jobs.until("Invalid", seconds=20)
     accepted = jobs.condition("Accepted")
     assert accepted["status"] == "False"
@@ -178,6 +181,7 @@ def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, spec: dic
     assert jobs.pods() == []
     assert status.get("failures", 0) == 0
     assert "attempt" not in status
+    note(shown(mistake, jobs, "train", seconds=time.monotonic() - began))
 
 
 @pytest.mark.parametrize(("field", "phase"), [("suspend", "Suspended"), ("cancel", "Cancelled")])

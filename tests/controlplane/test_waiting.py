@@ -1,5 +1,6 @@
 """Jobs that the real scheduler finds no nodes for: what is said of them, and that what is said to help does."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ import pytest
 
 from slipway.local_cluster.provider import NativeCluster
 from tests.conftest import jobs_of, kubectl_for
+from tests.mistakes import note, shown
 from tests.running import Jobs
 
 SPOT = {"type": "v5p-16", "spot": True}
@@ -149,18 +151,20 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("scene", "fields", "reason", "words", "step"), WAITS.values(), ids=WAITS)
-def test_a_job_without_nodes_says_why_and_what_would_help(
-    scene: Scene, fields: dict[str, Any], reason: str, words: str, step: str, jobs: Jobs
-) -> None:
+@pytest.mark.parametrize("mistake", WAITS)
+def test_a_job_without_nodes_says_why_and_what_would_help(mistake: str, jobs: Jobs) -> None:
+    scene, fields, reason, words, step = WAITS[mistake]
     with scene(jobs):
         jobs.apply(**fields)
+        began = time.monotonic()
         jobs.until_true(reason, lambda: jobs.condition("Running").get("reason") == reason)
         message = jobs.until_true("a remedy", lambda: (said := jobs.condition("Running")["message"]) * (step in said))
         assert words in message
         assert jobs.status()["phase"] == "WaitingForCapacity"
         assert reason in jobs.kubectl("get", "sj", "train").stdout
         jobs.until_true("an Event", lambda: {"WaitingForCapacity", reason} & set(jobs.events()))
+        assert not any(pod["spec"].get("nodeName") for pod in jobs.pods())
+        note(shown(mistake, jobs, "train", seconds=time.monotonic() - began))
 
 
 HELPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final
 
 from slipway.api.places import HEAD, Place
@@ -270,20 +271,23 @@ class Cluster:
             return False
         if not stuck:
             # Both when it was bound and what time it is are known to the second only.
-            blow, since = self.hit(record, Kind.STUCK, Cause.FAILURE), self._stuck_since(key)
+            blow, since = self.hit(record, Kind.STUCK, Cause.FAILURE), self._stuck_since(key, record.pod.bound_at)
             due = since + self.shape_of(key[0]).start_seconds - 2.0 - self.slack
             blow.time = max(blow.time, due)
         return True
 
-    def _stuck_since(self, key: AttemptKey) -> float:
+    def _stuck_since(self, key: AttemptKey, bound_at: datetime | None) -> float:
         """Since when no attempt of the job could pull the image; nodes are released in between, and the time counts."""
         uid, attempt = key
         first, since = self._stuck.setdefault(uid, (attempt, self.timeline.now))
         between = [blow for number in range(first, attempt) for blow in self.truth.of((uid, number))]
         if any(blow.kind is not Kind.STUCK for blow in between):
             first, since = self._stuck[uid] = attempt, self.timeline.now
-        # In an attempt the time counts from its last pod.
-        return since if first < attempt else self.timeline.now
+        if first < attempt:
+            return since
+        # In an attempt the time counts from when its last pod was bound; kubelets begin a moment later.
+        late = (self.store.second() - bound_at).total_seconds() if bound_at is not None else 0.0
+        return self.timeline.now - max(late, 0.0)
 
     def finish(self) -> None:
         """Programs end, images are there: the end of a history."""

@@ -281,8 +281,11 @@ class History:
             process = self.fleet.named(told.who)
             if any(uid == told.uid and 0 <= at - told.at < UNREAD_SECONDS for uid, at in self.cluster.overwritten):
                 continue
-            ends = (process.died, self.cluster.asked_to_go.get(told.uid))
-            if any(end is not None and end < told.at + EVENT_SECONDS for end in ends):
+            if process.died is not None and process.died < told.at + EVENT_SECONDS:
+                continue
+            # The answers to the write, and to the reads after it, may be lost for half a minute each.
+            gone = self.cluster.asked_to_go.get(told.uid)
+            if gone is not None and gone < told.at + UNREAD_SECONDS:
                 continue
             # Where a word says what a job waits for, that is the Event's.
             reasons = {told.phase.value} | (REASONS if told.phase is Phase.PENDING else set())
