@@ -4,19 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slipway.sdk.accelerators import CPU, GPU, TPU
-    from slipway.sdk.client import Client
-    from slipway.sdk.containers import CompletedRun, run_docker_async, run_docker_multislice, run_docker_on_pod
-    from slipway.sdk.decorators import (
-        autoscale_execute,
-        autoscale_execute_resumable,
-        device_remote,
-        execute,
-        execute_resumable,
-        tpu_remote,
-    )
-    from slipway.sdk.docker import DockerConfig
-    from slipway.sdk.errors import (
+    from slipway.client.errors import (
         CapacityUnavailable,
         ClusterError,
         HostFailure,
@@ -34,24 +22,36 @@ if TYPE_CHECKING:
         SlipwayError,
         VersionMismatch,
     )
+    from slipway.client.target import Client
+    from slipway.sdk.accelerators import CPU, GPU, TPU
+    from slipway.sdk.containers import CompletedRun, run_docker_async, run_docker_multislice, run_docker_on_pod
+    from slipway.sdk.decorators import (
+        autoscale_execute,
+        autoscale_execute_resumable,
+        device_remote,
+        execute,
+        execute_resumable,
+        tpu_remote,
+    )
+    from slipway.sdk.docker import DockerConfig
     from slipway.sdk.functions import RayExecutor
     from slipway.sdk.payload import Captured
     from slipway.sdk.session import Session
 
 _HOMES = {
-    "accelerators": (
+    "sdk.accelerators": (
         "CPU",
         "GPU",
         "TPU",
     ),
-    "client": ("Client",),
-    "containers": (
+    "client.target": ("Client",),
+    "sdk.containers": (
         "CompletedRun",
         "run_docker_async",
         "run_docker_multislice",
         "run_docker_on_pod",
     ),
-    "decorators": (
+    "sdk.decorators": (
         "autoscale_execute",
         "autoscale_execute_resumable",
         "device_remote",
@@ -59,8 +59,8 @@ _HOMES = {
         "execute_resumable",
         "tpu_remote",
     ),
-    "docker": ("DockerConfig",),
-    "errors": (
+    "sdk.docker": ("DockerConfig",),
+    "client.errors": (
         "CapacityUnavailable",
         "ClusterError",
         "HostFailure",
@@ -78,9 +78,9 @@ _HOMES = {
         "SlipwayError",
         "VersionMismatch",
     ),
-    "functions": ("RayExecutor",),
-    "payload": ("Captured",),
-    "session": ("Session",),
+    "sdk.functions": ("RayExecutor",),
+    "sdk.payload": ("Captured",),
+    "sdk.session": ("Session",),
 }
 _HOME_OF = {name: home for home, found in _HOMES.items() for name in found}
 
@@ -126,4 +126,4 @@ def __getattr__(name: str) -> Any:
     # On first use: the operator and the commands import this package and need none of it.
     if name not in _HOME_OF:
         raise AttributeError(f"module 'slipway' has no attribute {name!r}")
-    return getattr(import_module(f"slipway.sdk.{_HOME_OF[name]}"), name)
+    return getattr(import_module(f"slipway.{_HOME_OF[name]}"), name)

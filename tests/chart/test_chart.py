@@ -334,7 +334,9 @@ def test_the_api_server_refuses_sockets_of_engines_where_the_operator_does(relea
     plain = {path: "/." not in path for path in SOCKETS.values()}
     for template in (False, True):
         assert [
-            path for path in plain if plain[path] and "the socket of the container engine" not in refusal(path, template=template)
+            path
+            for path in plain
+            if plain[path] and "the socket of the container engine" not in refusal(path, template=template)
         ] == []
         assert [path for path in FREE.values() if isinstance(path, str) and refusal(path, template=template)] == []
 

@@ -31,7 +31,8 @@ from slipway import (
     device_remote,
     tpu_remote,
 )
-from slipway.sdk import payload, portal, session, stream
+from slipway.client import portal
+from slipway.sdk import payload, session, stream
 from slipway.sdk.jobs import Run
 from tests.sdk.server import Server, environment_with
 from tests.sdk.test_host_program import RAY

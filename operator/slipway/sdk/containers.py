@@ -11,14 +11,14 @@ from slipway.api import names
 from slipway.api.places import pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
+from slipway.client import portal
+from slipway.client.errors import JobError, JobFailed, ResultMissing
+from slipway.client.target import Client
+from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
-from slipway.sdk import portal
 from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, merged
-from slipway.sdk.client import Client
 from slipway.sdk.docker import DockerConfig
-from slipway.sdk.errors import JobError, JobFailed, ResultMissing
 from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
-from slipway.sdk.view import JobView
 
 _PARALLEL_LOGS = 16
 

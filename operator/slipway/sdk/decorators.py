@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from functools import update_wrapper, wraps
 from typing import Any
 
-from slipway.sdk.errors import JobSucceeded
+from slipway.client.errors import JobSucceeded
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.session import Session
 

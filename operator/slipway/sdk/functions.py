@@ -11,13 +11,7 @@ from slipway.api import names
 from slipway.api.places import HEAD, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
-from slipway.cluster import paths
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
-from slipway.sdk.accelerators import AcceleratorConfig, merged
-from slipway.sdk.client import Client
-from slipway.sdk.environment import variables
-from slipway.sdk.errors import (
+from slipway.client.errors import (
     InvalidJob,
     JobError,
     JobFailed,
@@ -27,11 +21,17 @@ from slipway.sdk.errors import (
     ResultMissing,
     VersionMismatch,
 )
+from slipway.client.target import Client
+from slipway.client.view import JobView
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
+from slipway.sdk.accelerators import AcceleratorConfig, merged
+from slipway.sdk.environment import variables
 from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
 from slipway.sdk.stream import PROGRAM, StreamBroken, ask
-from slipway.sdk.view import JobView
 
 CALL_FOLDER: Final = "/var/run/slipway/call"
 _VOLUME: Final = "slipway-call"

@@ -11,14 +11,14 @@ from typing import Any, Final, Literal, TypeVar
 import aiohttp
 
 from slipway.api import names
+from slipway.client import portal
+from slipway.client.errors import InvalidJob, JobCancelled, JobInfo, ResultMissing
+from slipway.client.target import Client
+from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound, from_response
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
-from slipway.sdk import portal
-from slipway.sdk.client import Client
-from slipway.sdk.errors import InvalidJob, JobCancelled, JobInfo, ResultMissing
-from slipway.sdk.view import JobView
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import cloudpickle
 
-from slipway.sdk.errors import (
+from slipway.client.errors import (
     HostFailure,
     JobError,
     JobFailed,

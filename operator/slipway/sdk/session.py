@@ -10,16 +10,16 @@ from typing import Any, Final, Self
 from slipway.api.places import HEAD, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import ConditionType
+from slipway.client import portal
+from slipway.client.errors import ClusterError, InvalidJob, JobError, JobFailed, SessionClosed
+from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, ApiError, NotFound
-from slipway.sdk import portal
-from slipway.sdk.errors import ClusterError, InvalidJob, JobError, JobFailed, SessionClosed
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import Run, new_name
 from slipway.sdk.payload import Call, pack, pack_method, unpack
 from slipway.sdk.stream import StreamBroken, ask
-from slipway.sdk.view import JobView
 
 CLOSE_SECONDS: Final = 10.0
 """What running calls get when the session is closed."""

@@ -3,8 +3,8 @@
 import msgspec
 
 from slipway.api.status import Cause, Phase
-from slipway.sdk import errors
-from slipway.sdk.errors import HostFailure, JobInfo
+from slipway.client import errors
+from slipway.client.errors import HostFailure, JobInfo
 
 
 class _Object(msgspec.Struct, frozen=True, rename="camel"):

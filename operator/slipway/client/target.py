@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import yaml
 
+from slipway.client.errors import ClusterError
 from slipway.cluster.access import DEFAULT_KUBECONFIG, AccessError, load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import SlipwayClusterError
-from slipway.sdk.errors import ClusterError
 
 _IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

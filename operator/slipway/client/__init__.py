@@ -1,0 +1,1 @@
+"""SliceJobs from Python: submit, watch, read logs, cancel."""
