@@ -4,6 +4,18 @@ SlipwayError
 ├── NotPicklable             something that was to travel cannot; nothing was started
 ├── PayloadTooLarge          it can, but is too large; nothing was started
 ├── ClusterError             the API server cannot be reached, or did not do what the call needs
+│   ├── Unreachable          no answer: nothing is known of what was asked for
+│   ├── NotAuthenticated     401, the API server does not know who we are
+│   ├── NotAllowed           403, a role is missing, or a policy says no
+│   ├── NotFound             404, there is no such job, or the cluster has no SliceJobs
+│   ├── AlreadyExists        409, another job has the name
+│   ├── ChangedMeanwhile     409, somebody else has changed the job
+│   ├── Refused              400 or 422, the API server does not take the object; nothing was stored
+│   ├── TooManyRequests      429, the API server is busy
+│   └── ServerFailed         5xx, the API server failed
+├── AlreadyFinished          the job has ended, and nothing about it can change any more
+├── WaitTimeout              the job is not there yet; it goes on by itself
+├── NotStarted               no pod of the job has started, so there is no log
 ├── SessionClosed            the session was closed under the call
 └── JobError                 the job did not succeed; `.info` says which, `.host` where, `.log` its last lines
     ├── JobFailed            the program failed as often as it may
@@ -37,6 +49,54 @@ class PayloadTooLarge(SlipwayError, ValueError):
 
 class ClusterError(SlipwayError):
     """The API server cannot be reached, does not know who we are, or did not do what the call needs."""
+
+
+class Unreachable(ClusterError):
+    """The API server gave no answer; whether it carried the request out is not known."""
+
+
+class NotAuthenticated(ClusterError):
+    """The API server does not know who we are."""
+
+
+class NotAllowed(ClusterError):
+    """A role is missing, or an admission policy says no; nothing was done."""
+
+
+class NotFound(ClusterError):
+    """There is no such job, or the cluster has no SliceJobs."""
+
+
+class AlreadyExists(ClusterError):
+    """Another job has the name; nothing was stored."""
+
+
+class ChangedMeanwhile(ClusterError):
+    """Somebody else has changed the job."""
+
+
+class Refused(ClusterError):
+    """The API server does not take the object; nothing was stored."""
+
+
+class TooManyRequests(ClusterError):
+    """The API server is busy; nothing was done."""
+
+
+class ServerFailed(ClusterError):
+    """The API server failed; whether it carried the request out is not known."""
+
+
+class AlreadyFinished(SlipwayError):
+    """The job has ended, and nothing about it can change any more."""
+
+
+class WaitTimeout(SlipwayError, TimeoutError):
+    """The job is not there yet; it goes on by itself."""
+
+
+class NotStarted(SlipwayError):
+    """No pod of the job has started, so there is no log."""
 
 
 class SessionClosed(SlipwayError):

@@ -5,12 +5,17 @@ So calls work from any thread, from a notebook, whose own loop runs already, and
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import aclosing
 from functools import cache
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+_AHEAD: Final = 256
+"""Items that a generator may be ahead of its reader."""
 
 
 @cache
@@ -33,3 +38,27 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         future.cancel()
         raise
+
+
+def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
+    """The items of an asynchronous generator, which is closed with the iterator."""
+    items: SimpleQueue[tuple[T] | None] = SimpleQueue()
+    ahead = asyncio.Semaphore(_AHEAD)
+
+    async def pump() -> None:
+        try:
+            async with aclosing(source):
+                async for item in source:
+                    await ahead.acquire()
+                    items.put((item,))
+        finally:
+            items.put(None)
+
+    work = start(pump())
+    try:
+        while (found := items.get()) is not None:
+            _loop().call_soon_threadsafe(ahead.release)
+            yield found[0]
+        work.result()
+    finally:
+        work.cancel()

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import yaml
 
+from slipway.client import errors
 from slipway.client.errors import ClusterError
+from slipway.cluster import errors as answers
 from slipway.cluster.access import DEFAULT_KUBECONFIG, AccessError, load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import SlipwayClusterError
@@ -18,7 +20,7 @@ _IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespa
 
 
 @dataclass(frozen=True)
-class Client:
+class Target:
     """A cluster and a namespace in it; made without any call. By default those that kubectl would use, or the pod's
     own."""
 
@@ -40,7 +42,7 @@ class Client:
             async with ApiConnection(await load_access(self.kubeconfig, self.context)) as api:
                 yield api
         except (AccessError, SlipwayClusterError) as error:
-            raise ClusterError(str(error)) from error
+            raise typed(error) from error
 
     @property
     def resolved_namespace(self) -> str:
@@ -53,6 +55,26 @@ class Client:
             if path.exists():
                 return _namespace_in(yaml.safe_load(path.read_text()) or {}, self.context)
         return _IN_CLUSTER.read_text().strip() if _IN_CLUSTER.exists() else ""
+
+
+_KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
+    AccessError: errors.Unreachable,
+    answers.ConnectionLost: errors.Unreachable,
+    answers.Unauthorized: errors.NotAuthenticated,
+    answers.Forbidden: errors.NotAllowed,
+    answers.NotFound: errors.NotFound,
+    answers.AlreadyExists: errors.AlreadyExists,
+    answers.Conflict: errors.ChangedMeanwhile,
+    answers.BadRequest: errors.Refused,
+    answers.Invalid: errors.Refused,
+    answers.TooManyRequests: errors.TooManyRequests,
+    answers.ServerError: errors.ServerFailed,
+}
+
+
+def typed(error: Exception) -> ClusterError:
+    """The error that callers see for one of the connection's."""
+    return _KINDS.get(type(error), ClusterError)(str(error))
 
 
 def _namespace_in(kubeconfig: dict[str, Any], context: str | None) -> str:

@@ -12,8 +12,8 @@ from slipway.api.places import pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.client import portal
+from slipway.client.blocking import Client
 from slipway.client.errors import JobError, JobFailed, ResultMissing
-from slipway.client.target import Client
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
 from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, merged

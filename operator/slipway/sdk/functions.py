@@ -11,6 +11,7 @@ from slipway.api import names
 from slipway.api.places import HEAD, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
+from slipway.client.blocking import Client
 from slipway.client.errors import (
     InvalidJob,
     JobError,
@@ -21,7 +22,6 @@ from slipway.client.errors import (
     ResultMissing,
     VersionMismatch,
 )
-from slipway.client.target import Client
 from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection

@@ -12,8 +12,8 @@ import aiohttp
 
 from slipway.api import names
 from slipway.client import portal
+from slipway.client.blocking import Client
 from slipway.client.errors import InvalidJob, JobCancelled, JobInfo, ResultMissing
-from slipway.client.target import Client
 from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection

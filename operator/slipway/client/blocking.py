@@ -1,0 +1,176 @@
+"""SliceJobs without asyncio: every method of `AsyncClient`, and a handle of one job."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from slipway.api.status import Phase
+from slipway.client import portal
+from slipway.client.asynchronous import FINISHED, AsyncClient, Event
+from slipway.client.errors import JobError
+from slipway.client.model import JobState
+from slipway.client.target import Target
+from slipway.client.view import JobView
+from slipway.cluster.wire import JsonObject
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Client(Target):
+    """SliceJobs of one namespace of a cluster; made without any call. Every method opens a connection of its own.
+
+    Methods raise the tree of `slipway.client.errors`. They work in a notebook and from any thread.
+    """
+
+    def submit(self, body: Mapping[str, Any], *, dry_run: bool = False) -> "Job":
+        """Create a SliceJob; the same one again changes nothing. See `AsyncClient.submit`."""
+        made = self._call(lambda client: client.submit(body, dry_run=dry_run))
+        return Job(self._in(made.job.namespace), made.job.name, made.job.uid)
+
+    def job(self, name: str) -> "Job":
+        """A handle of a job that exists, whoever made it.
+
+        Raises:
+            NotFound: when there is none of that name.
+        """
+        found = self.get(name)
+        return Job(self, found.name, found.uid)
+
+    def get(self, name: str) -> JobState:
+        """One job. See `AsyncClient.get`."""
+        return self._call(lambda client: client.get(name))
+
+    def find(self, name: str) -> JobState | None:
+        """One job, or None."""
+        return self._call(lambda client: client.find(name))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a job."""
+        return self.find(name) is not None
+
+    def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
+        """The jobs of the namespace, or of all."""
+        return self._call(lambda client: client.list(all_namespaces=all_namespaces, label_selector=label_selector))
+
+    def wait(self, name: str, *, for_: Collection[str] = (FINISHED,), timeout: float | None = None) -> JobState:
+        """Wait until a job has ended or is in one of these phases. See `AsyncClient.wait`."""
+        return self._call(lambda client: client.wait(name, for_=for_, seconds=timeout))
+
+    def watch(self, name: str) -> Iterator[JobState]:
+        """The job now and after each change, until it has ended or is deleted."""
+        return portal.iterate(self._states(name))
+
+    async def _states(self, name: str) -> AsyncGenerator[JobState, None]:
+        client = AsyncClient(self.namespace, self.kubeconfig, self.context)
+        async with client, aclosing(client.watch(name)) as states:
+            async for state in states:
+                if state is not None:
+                    yield state
+                if state is None or state.over:
+                    return
+
+    def cancel(self, name: str, *, now: bool = False) -> JobState:
+        """End a job for good, and keep its record. See `AsyncClient.cancel`."""
+        return self._call(lambda client: client.cancel(name, now=now))
+
+    def suspend(self, name: str) -> JobState:
+        """Have its pods deleted and its nodes released."""
+        return self._call(lambda client: client.suspend(name))
+
+    def resume(self, name: str) -> JobState:
+        """Let a suspended job begin another attempt."""
+        return self._call(lambda client: client.resume(name))
+
+    def delete(self, name: str) -> JobState:
+        """Delete a job with everything that belongs to it."""
+        return self._call(lambda client: client.delete(name))
+
+    def events(self, name: str) -> tuple[Event, ...]:
+        """The Events of a job and of its pods, oldest first."""
+        return self._call(lambda client: client.events(name))
+
+    def history(self, name: str) -> tuple[JsonObject, ...]:
+        """Every attempt that is recorded, oldest first."""
+        return self._call(lambda client: client.history(name))
+
+    def why(self, name: str) -> str:
+        """Why a job does not run, or how it ended, in a sentence."""
+        return self.get(name).message
+
+    def _in(self, namespace: str) -> "Client":
+        return Client(namespace, self.kubeconfig, self.context)
+
+    def _call(self, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
+        async def whole() -> T:
+            async with AsyncClient(self.namespace, self.kubeconfig, self.context) as client:
+                return await work(client)
+
+        return portal.run(whole())
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that was submitted here or elsewhere."""
+
+    client: Client
+    name: str
+    uid: str
+    """UID of the job: a later one of the same name is another job."""
+
+    @property
+    def state(self) -> JobState:
+        """The job at this moment."""
+        return self.client.get(self.name)
+
+    def poll(self) -> int | None:
+        """The exit code, as `subprocess.Popen.poll` tells it; None while the job has not ended (F-71)."""
+        state = self.state
+        return _code(state) if state.over else None
+
+    def wait(self, timeout: float | None = None) -> JobState:
+        """Wait for the end.
+
+        Returns:
+            The job, which has succeeded.
+
+        Raises:
+            WaitTimeout: after that many seconds; the job goes on.
+            JobError: when it did not succeed; `.host` says where, `.log` has the last lines.
+        """
+        state = self.client.wait(self.name, timeout=timeout)
+        if (error := failure(state)) is not None:
+            raise error
+        return state
+
+    def until(self, *phases: str, timeout: float | None = None) -> JobState:
+        """Wait until it is in one of these phases, or has ended (F-77)."""
+        return self.client.wait(self.name, for_=phases, timeout=timeout)
+
+    def cancel(self, *, now: bool = False) -> JobState:
+        """End it for good, and keep its record."""
+        return self.client.cancel(self.name, now=now)
+
+    terminate = cancel
+
+    def delete(self) -> JobState:
+        """Delete it with everything that belongs to it."""
+        return self.client.delete(self.name)
+
+
+def failure(state: JobState) -> JobError | None:
+    """The error that the end of a job stands for; None when it succeeded or has not ended."""
+    if not state.over or state.phase == Phase.SUCCEEDED:
+        return None
+    view = msgspec.convert(msgspec.to_builtins(state.stored), JobView)
+    return view.error("TPU" if state.accelerator else "CPU")
+
+
+def _code(state: JobState) -> int:
+    """The exit code of the program, or 1 where no program decided the end."""
+    if state.phase == Phase.SUCCEEDED:
+        return 0
+    return state.exit_code or 1

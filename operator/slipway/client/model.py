@@ -1,0 +1,135 @@
+"""A SliceJob as commands and callers read it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJobStatus
+from slipway.cluster.jobs import read_status
+
+_NOT_YET: Final = "no operator has seen the job yet"
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    """Which job it is."""
+
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = "default"
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Stored(msgspec.Struct):
+    """The object as the API server stores it."""
+
+    metadata: Metadata
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A SliceJob at one moment."""
+
+    stored: Stored
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.stored.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the job."""
+        return self.stored.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        """UID of the job."""
+        return self.stored.metadata.uid
+
+    @property
+    def created(self) -> datetime | None:
+        """When it was created."""
+        return self.stored.metadata.creation_timestamp
+
+    @cached_property
+    def status(self) -> SliceJobStatus:
+        """The status; what only another version of Slipway knows is left out."""
+        return read_status(self.stored.status)[0]
+
+    @property
+    def phase(self) -> str:
+        """The phase in one word; Pending where no operator has seen the job."""
+        return self.status.phase or Phase.PENDING
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended, or cannot begin as it is written."""
+        return self.status.final or self.status.phase is Phase.INVALID
+
+    @property
+    def seen(self) -> bool:
+        """Whether an operator has written a status for this generation of the spec."""
+        return self.status.observed_generation == self.stored.metadata.generation
+
+    @property
+    def running(self) -> Condition | None:
+        """The condition that says whether the job runs, or why it does not."""
+        accepted = self.status.condition(ConditionType.ACCEPTED)
+        if accepted is not None and accepted.status == "False":
+            return accepted
+        return self.status.condition(ConditionType.RUNNING)
+
+    @property
+    def reason(self) -> str:
+        """Why it does not run, in one word; empty while it runs."""
+        known = self.running
+        return known.reason if known is not None and known.status != "True" else ""
+
+    @property
+    def message(self) -> str:
+        """What it does or waits for, in a sentence."""
+        if self.status.result is not None:
+            return self.status.result.message
+        known = self.running
+        return known.message if known is not None else _NOT_YET
+
+    @property
+    def accelerator(self) -> str:
+        """TPU type of a slice; empty for CPU jobs."""
+        known = self.status.resolved.type if self.status.resolved else None
+        asked = self.stored.spec.get("accelerator") or {}
+        return known or asked.get("type") or " ".join(filter(None, (asked.get("generation"), asked.get("topology"))))
+
+    @property
+    def slices(self) -> int:
+        """Slices of the current attempt, or those that the spec asks for first."""
+        if self.status.slices is not None:
+            return self.status.slices.granted
+        return int(max(self.stored.spec.get("acceptableSlices") or (self.stored.spec.get("slices", 1),)))
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of one slice; 1 until the operator has resolved the accelerator."""
+        return self.status.resolved.hosts if self.status.resolved else int(self.stored.spec.get("hosts") or 1)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the program; None while it is not over, or where no program decided the end."""
+        if self.status.result is not None:
+            return self.status.result.exit_code
+        return None
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The newest attempt."""
+        return next(iter(self.status.attempts), None)
