@@ -266,7 +266,7 @@ def test_what_may_not_change_is_refused(kubectl: Kubectl, changes: dict[str, Any
 @pytest.mark.parametrize(
     "changes",
     [{"suspend": True}, {"cancel": True}, {"retries": {"maxFailures": 3}}, {"timeouts": {"startSeconds": 9}},
-     {"ttlSecondsAfterFinished": 60}],
+     {"ttlSecondsAfterFinished": 60}, {"cancelGracePeriodSeconds": 1}],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
 def test_what_may_change_is_taken(kubectl: Kubectl, changes: dict[str, Any]) -> None:

@@ -163,8 +163,10 @@ def test_a_job_without_nodes_says_why_and_what_would_help(mistake: str, jobs: Jo
         assert jobs.status()["phase"] == "WaitingForCapacity"
         assert reason in jobs.kubectl("get", "sj", "train").stdout
         jobs.until_true("an Event", lambda: {"WaitingForCapacity", reason} & set(jobs.events()))
-        assert not any(pod["spec"].get("nodeName") for pod in jobs.pods())
-        note(shown(mistake, jobs, "train", seconds=time.monotonic() - began))
+        holds = any(pod["spec"].get("nodeName") for pod in jobs.pods())
+        assert holds == (reason == "TooFewNodes"), "slices that have nodes keep them while the others wait"
+        seconds = time.monotonic() - began
+        note(shown(mistake, jobs, "train", seconds=seconds, held=seconds if holds else 0))
 
 
 HELPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

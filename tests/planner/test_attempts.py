@@ -520,6 +520,13 @@ def test_cancel_is_final_keeps_the_record_and_charges_nothing() -> None:
     assert world.status.attempts == before
 
 
+@pytest.mark.row("B-42")
+def test_a_job_that_is_cancelled_at_once_gives_its_pods_the_grace_period_it_names() -> None:  # F-76, K-09
+    world = World(slices=1, hosts=2, cancelGracePeriodSeconds=1).run()
+    world.fields["cancel"] = True
+    assert actions_of(world.step(), DeletePods) == [DeletePods(0, (0,), 1)]
+
+
 def test_a_change_of_phase_is_told_once() -> None:
     world = World().run()
     world.pod(0, 0).exits(1)

@@ -24,7 +24,9 @@ IMAGE_PATTERN: Final = (
 LOCAL_IMAGE: Final = "^(sha256:.*|[0-9a-f]{12}|[0-9a-f]{64})$"
 """A digest alone, or the id that an engine gives an image of its own."""
 
-CHANGEABLE: Final = frozenset({"suspend", "cancel", "retries", "timeouts", "ttlSecondsAfterFinished"})
+CHANGEABLE: Final = frozenset(
+    {"suspend", "cancel", "cancelGracePeriodSeconds", "retries", "timeouts", "ttlSecondsAfterFinished"}
+)
 """Fields of the spec that may change at any time."""
 CHANGEABLE_WHILE_SUSPENDED: Final = frozenset({"nodeSelector", "tolerations", "podTemplate"})
 """Fields of the spec that queues may fill in while the job is suspended."""
@@ -296,6 +298,8 @@ class SliceJobSpec(Model):
     False starts a new attempt."""
     cancel: bool = False
     """Whether to end the job and keep the SliceJob."""
+    cancel_grace_period_seconds: int | None = Field(default=None, ge=1, le=86400)
+    """Seconds between SIGTERM and SIGKILL when the job is cancelled. Default: terminationGracePeriodSeconds."""
 
     @property
     def most_slices(self) -> int:

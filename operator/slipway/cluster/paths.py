@@ -55,9 +55,10 @@ def events(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/events"
 
 
-def leases(namespace: str) -> str:
-    """Leases of a namespace."""
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+def leases(namespace: str = "") -> str:
+    """Leases of a namespace, or of all."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/coordination.k8s.io/v1{scope}/leases"
 
 
 def kubelet_lease(node: str) -> str:

@@ -90,6 +90,8 @@ def _outdated(draft: Draft) -> list[Pod]:
 
 def _grace(draft: Draft) -> int | None:
     """Seconds for pods of a broken attempt, which cannot make progress; None lets each pod keep its own period."""
+    if draft.spec.cancel:
+        return draft.spec.cancel_grace_period_seconds
     if draft.attempt is None or draft.finished or ending_of(draft.attempt).pods_own_grace:
         return None
     # An old job may still have 0. It would remove the pods from the API server while their containers run.

@@ -1,0 +1,32 @@
+"""What to do about the commonest reasons for which attempts end."""
+
+from typing import Final
+
+ADVICE: Final = {
+    "OOMKilled": "raise resources.limits.memory, or have the program keep less in memory",
+    "ExitCode": "read the last lines below and the whole log: slipway logs NAME --failed",
+    "FinalExitCode": "the program asked for the end with an exit code of retries.onExitCodes.fail: read its log",
+    "CannotStart": "correct command or the image: the container runtime could not start it",
+    "StartTimeout": "see what the hosts wait for in the message; raise timeouts.startSeconds if the image is large",
+    "EvictedForOwnUsage": "the pod used more storage or memory than it may: raise its limits, or write to a volume",
+    "RefusedByNode": "nodes refused the pods, often while they are repaired: Slipway tries other nodes",
+    "TPUUnavailable": "the TPU could not be opened: another process may hold the chips; Slipway tries other node pools",
+    "NodeLost": "a machine went away: nothing to do; save checkpoints often enough that little is lost",
+    "Disrupted": "Kubernetes took the pod's node: nothing to do; save checkpoints often enough that little is lost",
+    "EndedByNode": "the node shut down: nothing to do; save checkpoints often enough that little is lost",
+    "PodDeleted": "somebody deleted a pod: see who in the API server's audit log if that was not meant",
+    "PreemptionExitCode": "the program said that it was preempted, with an exit code of retries.onExitCodes.preemption",
+    "RayNodeLost": "a Ray worker's machine went away: nothing to do; save checkpoints often enough",
+    "ScheduleTimeout": "no nodes came in time: ask for another type or fewer slices, or raise timeouts.scheduleSeconds",
+    "DeadlineExceeded": "the job took longer than activeDeadlineSeconds: raise it, or go on from a checkpoint",
+    "CapacityReleased": "nothing to do: the job gives its nodes to an older one, and tries again",
+    "ImageUnavailable": "correct the image, push it, or name a Secret in imagePullSecrets",
+    "MissingObjects": "create what the message names; the job then goes on by itself",
+    "Suspended": "slipway resume NAME lets it go on",
+}
+"""By the reason of an attempt; NAME stands for the job's."""
+
+
+def advice(reason: str | None, job: str) -> str:
+    """What to do about an attempt that ended for this reason; empty where there is nothing to say."""
+    return ADVICE.get(reason or "", "").replace("NAME", job)

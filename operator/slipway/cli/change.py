@@ -1,0 +1,97 @@
+"""`slipway cancel`, `suspend`, `resume`, `delete`."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import click
+
+from slipway.cli.common import Failure, code_of, run, some_jobs, targeted
+from slipway.client.asynchronous import AsyncClient
+from slipway.client.errors import AlreadyFinished, SlipwayError
+from slipway.client.model import JobState
+from slipway.client.target import Target
+
+Change = Callable[[AsyncClient, str], Awaitable[JobState]]
+
+
+def _each(target: Target, names: tuple[str, ...], change: Change, word: str, *, ignore_finished: bool = False) -> None:
+    """Change the jobs one after another; what goes wrong with one does not keep the others."""
+
+    async def work() -> list[SlipwayError]:
+        errors: list[SlipwayError] = []
+        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+            for name in names:
+                try:
+                    await change(client, name)
+                except AlreadyFinished as error:
+                    click.echo(f"{error}; nothing was changed.", err=True)
+                    errors += [] if ignore_finished else [error]
+                except SlipwayError as error:
+                    click.echo(f"Error: {error}", err=True)
+                    errors.append(error)
+                else:
+                    click.echo(f"slicejob {name} {word}")
+        return errors
+
+    if errors := run(work()):
+        raise SystemExit(code_of(errors[0]))
+
+
+@click.command()
+@some_jobs
+@click.option("--now", is_flag=True, help="Give the containers 1 s between SIGTERM and SIGKILL.")
+@click.option("--ignore-finished", is_flag=True, help="Exit with 0 where a job has ended already.")
+@targeted
+def cancel(target: Target, names: tuple[str, ...], now: bool, ignore_finished: bool) -> None:
+    """End jobs for good, and keep their records.
+
+    The pods get SIGTERM and their grace period. A cancelled job cannot begin again: submit it under another name, or
+    delete it first. Exit code 5 where a job has ended already.
+    """
+    _each(target, names, partial(_cancelled, now=now), "cancelled", ignore_finished=ignore_finished)
+
+
+async def _cancelled(client: AsyncClient, name: str, *, now: bool) -> JobState:
+    return await client.cancel(name, now=now)
+
+
+@click.command()
+@some_jobs
+@targeted
+def suspend(target: Target, names: tuple[str, ...]) -> None:
+    """Delete the pods of jobs and release their nodes. No budget is charged; `slipway resume` lets them go on."""
+    _each(target, names, lambda client, name: client.suspend(name), "suspended")
+
+
+@click.command()
+@some_jobs
+@targeted
+def resume(target: Target, names: tuple[str, ...]) -> None:
+    """Let suspended jobs begin another attempt."""
+    _each(target, names, lambda client, name: client.resume(name), "resumed")
+
+
+@click.command()
+@some_jobs
+@click.option("--wait", "until_gone", is_flag=True, help="Return once the jobs are gone.")
+@click.option("--yes", is_flag=True, help="Delete jobs that run without asking.")
+@targeted
+def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) -> None:
+    """Delete jobs with everything that belongs to them: pods, logs, history.
+
+    On a terminal it asks before it deletes a job that has not ended.
+    """
+
+    async def gone(client: AsyncClient, name: str) -> JobState:
+        found = await client.get(name)
+        if not found.over and not yes and sys.stdin.isatty():
+            question = f"SliceJob {name} is {found.phase}. Delete it with its pods?"
+            if not click.confirm(question, err=True):
+                raise Failure("nothing was deleted")
+        await client.delete(name)
+        if until_gone:
+            await client.wait(name, for_=("Deleted",))
+        return found
+
+    _each(target, names, gone, "deleted")

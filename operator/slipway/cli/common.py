@@ -1,0 +1,145 @@
+"""What commands about jobs share: which cluster, how to print, and exit codes."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+import click
+
+from slipway.client import errors
+from slipway.client.target import Target
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Command = Callable[..., Any]
+
+FAILED: Final = 1
+"""The job failed."""
+USAGE: Final = 2
+"""A file or an option is wrong; nothing was sent."""
+NOTHING_TO_TALK_TO: Final = 3
+"""No API server, no rights, no CRD; or no pod has started."""
+NOT_FOUND: Final = 4
+"""There is no such job."""
+FINISHED: Final = 5
+"""The job has ended already."""
+TIMEOUT: Final = 124
+"""The wait is over, and the job goes on."""
+INTERRUPTED: Final = 130
+"""Ctrl-C; the job goes on."""
+
+_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
+    (errors.WaitTimeout, TIMEOUT),
+    (errors.AlreadyFinished, FINISHED),
+    (errors.NotFound, NOT_FOUND),
+    (errors.Refused, USAGE),
+    (errors.AlreadyExists, USAGE),
+    (errors.NotStarted, NOTHING_TO_TALK_TO),
+    (errors.ClusterError, NOTHING_TO_TALK_TO),
+    (errors.SlipwayError, FAILED),
+)
+
+
+class Failure(click.ClickException):
+    """Ends a command with a sentence and an exit code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def show(self, file: Any = None) -> None:
+        """Print the sentence and exit."""
+        super().show(file)
+        sys.exit(self.code)
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turns the client's errors into a sentence and an exit code."""
+    try:
+        yield
+    except errors.SlipwayError as error:
+        raise Failure(str(error), code_of(error)) from error
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise Failure("interrupted", INTERRUPTED) from None
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code that an error of the client stands for."""
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work to its end."""
+    with exit_codes():
+        return asyncio.run(work)
+
+
+def targeted(command: Command) -> Command:
+    """Adds the options that say which cluster and namespace; the command gets them as `target`."""
+
+    @click.option("-n", "--namespace", help="Namespace of the jobs.  [default: the context's]")
+    @click.option("--context", help="Context of the kubeconfig.")
+    @click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Kubeconfig to read.")
+    @wraps(command)
+    def wrapped(*args: Any, namespace: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> Any:
+        return command(*args, target=Target(namespace, kubeconfig, context), **options)
+
+    return wrapped
+
+
+def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of jobs for the shell's completion; none where the cluster does not answer at once."""
+    from slipway.client.asynchronous import AsyncClient
+
+    async def names() -> list[str]:
+        async with asyncio.timeout(2):
+            given = ctx.params
+            async with AsyncClient(given.get("namespace"), given.get("kubeconfig"), given.get("context")) as client:
+                return [job.name for job in await client.list() if job.name.startswith(incomplete)]
+
+    try:
+        return asyncio.run(names())
+    except (errors.SlipwayError, TimeoutError, OSError):
+        return []
+
+
+def one_job(command: Command) -> Command:
+    """Adds the argument NAME with its completion."""
+    return click.argument("name", shell_complete=job_names)(command)
+
+
+def some_jobs(command: Command) -> Command:
+    """Adds the argument NAMES with its completion."""
+    return click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=job_names)(command)
+
+
+def output_option(*formats: str) -> Callable[[Command], Command]:
+    """Adds `-o` with these formats beside the one for people."""
+    return click.option("-o", "--output", type=click.Choice(formats), help="Print for programs instead of people.")
+
+
+def console(*, stderr: bool = False) -> Any:
+    """Where people read: coloured on a terminal, unless NO_COLOR is set, and never broken into lines in a pipe."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    wide = None if stream.isatty() or "COLUMNS" in os.environ else 10_000
+    return Console(stderr=stderr, width=wide, soft_wrap=False, highlight=False, emoji=False, markup=False)
+
+
+def print_data(data: Any, output: str) -> None:
+    """Print as JSON or YAML."""
+    if output == "json":
+        import json
+
+        click.echo(json.dumps(data, indent=2))
+    else:
+        import yaml
+
+        click.echo(yaml.safe_dump(data, sort_keys=False), nl=False)

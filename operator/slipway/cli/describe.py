@@ -1,0 +1,129 @@
+"""`slipway describe`: one job in full."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from slipway.api.status import Attempt
+from slipway.cli import events as event_table
+from slipway.cli.advice import advice
+from slipway.cli.common import console, one_job, output_option, print_data, run, targeted
+from slipway.cli.matrix import hosts, matrix
+from slipway.cli.timeline import timeline
+from slipway.cli.words import age, coloured
+from slipway.client.asynchronous import AsyncClient, Event
+from slipway.client.model import JobState
+from slipway.client.target import Target
+
+_SHOWN_EVENTS: Final = 8
+_SHOWN_LINES: Final = 20
+
+
+@dataclass(frozen=True)
+class Description:
+    """All that is read of one job."""
+
+    job: JobState
+    attempts: tuple[Attempt, ...]
+    """Oldest first."""
+    pods: tuple[dict[str, Any], ...]
+    """Of the current attempt."""
+    events: tuple[Event, ...]
+
+
+async def read(client: AsyncClient, name: str, *, history: bool) -> Description:
+    """Read what `describe` shows; `history` reads the pages of older attempts, too."""
+    job = await client.get(name)
+    attempts = tuple(reversed(job.status.attempts))
+    if history:
+        attempts = tuple(Attempt.model_validate(one) for one in await client.history(name))
+    number = job.status.attempt
+    pods = await client.pods(name, attempt=number) if number is not None else ()
+    return Description(job, attempts, pods, await client.events(name))
+
+
+@click.command()
+@one_job
+@click.option("--history", is_flag=True, help="Show every recorded attempt, not only the newest 20.")
+@output_option("json", "yaml")
+@targeted
+def describe(target: Target, name: str, history: bool, output: str | None) -> None:
+    """Show one job: why it is as it is, its attempts, where it broke and what to do, its hosts and Events."""
+
+    async def work() -> Description:
+        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+            return await read(client, name, history=history)
+
+    found = run(work())
+    if output:
+        print_data(as_data(found), output)
+    else:
+        show(console(), found, datetime.now(UTC))
+
+
+def as_data(found: Description) -> dict[str, Any]:
+    """What `-o json` prints."""
+    return {
+        "name": found.job.name,
+        "namespace": found.job.namespace,
+        "spec": found.job.stored.spec,
+        "status": found.job.stored.status,
+        "attempts": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in found.attempts],
+        "hosts": {place.words: state for place, state in hosts(found.job.name, found.pods).items()},
+        "events": [event_table.as_data(one) for one in found.events],
+    }
+
+
+def show(out: Console, found: Description, now: datetime) -> None:
+    """Print it for people."""
+    out.print(summary(found.job, now))
+    out.print(f"\n{found.job.message}")
+    if found.attempts:
+        out.print("\n[bold]Attempts[/]", markup=True)
+        out.print(timeline(found.attempts, now, out.width))
+    show_root(out, found.job, found.attempts)
+    if found.pods:
+        out.print("\n[bold]Hosts[/]", markup=True)
+        ray = "ray" in found.job.stored.spec
+        out.print(matrix(hosts(found.job.name, found.pods), found.job.slices, found.job.hosts, head=ray))
+    if found.events:
+        out.print("\n[bold]Events[/]", markup=True)
+        out.print(event_table.table(found.events[-_SHOWN_EVENTS:], now))
+
+
+def summary(job: JobState, now: datetime) -> Table:
+    """The head of the description."""
+    status = job.status
+    grid = Table.grid(padding=(0, 2))
+    nodes = f"{job.accelerator or 'CPU'}, {job.slices} slice(s) of {job.hosts} host(s)"
+    budgets = f"{status.failures} failures, {status.preemptions} preemptions"
+    reason = f"  ({job.reason})" if job.reason not in ("", job.phase) else ""
+    grid.add_row("SliceJob", f"{job.namespace}/{job.name}")
+    grid.add_row("Phase", coloured(job.phase).append(reason))
+    grid.add_row("Nodes", nodes + (f", {status.ready_slices} slices ready" if status.ready_slices else ""))
+    grid.add_row("Image", str(job.stored.spec.get("image", "-")))
+    grid.add_row("Created", f"{age(job.created, now)} ago")
+    grid.add_row("Charged", budgets + (f", {status.uncharged} attempts uncharged" if status.uncharged else ""))
+    if status.coordinator is not None:
+        grid.add_row("Coordinator", f"{status.coordinator.address}:{status.coordinator.port}")
+    return grid
+
+
+def show_root(out: Console, job: JobState, attempts: Sequence[Attempt]) -> None:
+    """Where the newest attempt that has ended broke, with its last lines and what to do."""
+    ended = next((one for one in reversed(attempts) if one.end_time and one.reason and one.reason != "Succeeded"), None)
+    if ended is None:
+        return
+    out.print(f"\n[bold]Attempt {ended.number} ended: {ended.reason}[/]", markup=True)
+    out.print(ended.message or "")
+    if ended.root is not None and ended.root.log:
+        out.print("last lines:", style="dim")
+        for line in ended.root.log.splitlines()[-_SHOWN_LINES:]:
+            out.print(f"  {line}")
+    if words := advice(ended.reason, job.name):
+        out.print(f"what to do: {words}")

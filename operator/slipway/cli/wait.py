@@ -1,0 +1,85 @@
+"""`slipway wait`: until jobs have ended, or are in a phase."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import click
+
+from slipway.cli.common import FAILED, Failure, code_of, run, some_jobs, targeted
+from slipway.client.asynchronous import FINISHED, WAITED_FOR, AsyncClient
+from slipway.client.errors import SlipwayError
+from slipway.client.model import JobState
+from slipway.client.target import Target
+
+_UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Span(click.ParamType[float]):
+    """A length of time: 90, 90s, 5m, 2h."""
+
+    name = "TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a length of time: write for example 90s, 5m or 2h.", param, ctx)
+        return float(found[1]) * _UNITS[found[2]]
+
+
+class State(click.ParamType[str]):
+    """`Finished`, `Deleted` or a phase, in any case."""
+
+    name = "STATE"
+    _known: Final = {name.lower(): name for name in WAITED_FOR}
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word as the API writes it."""
+        folded = str(value).lower().replace("-", "")
+        if folded not in self._known:
+            self.fail(f"{value!r} is none of {', '.join(self._known.values())}.", param, ctx)
+        return self._known[folded]
+
+
+@click.command()
+@some_jobs
+@click.option("--for", "states", type=State(), multiple=True, help="Finished (default), Deleted, or a phase.")
+@click.option("--timeout", type=Span(), help="Exit with 124 after this time, such as 30m; the jobs go on.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing while waiting.")
+@targeted
+def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeout: float | None, quiet: bool) -> None:
+    """Wait until jobs have ended, or are in one of the given phases.
+
+    A job that has ended ends the wait in any case. Exit codes: 0 every job is where it should be (without --for: has
+    succeeded), 1 a job ended otherwise, 4 there is no such job or it was deleted, 124 timeout, 130 interrupted.
+    """
+    wanted = states or (FINISHED,)
+
+    async def one(client: AsyncClient, name: str) -> JobState:
+        found = await client.wait(name, for_=wanted, seconds=timeout)
+        if not quiet:
+            click.echo(
+                f"slicejob {name}: {found.phase}: {found.message}" if "Deleted" not in wanted else f"{name} gone"
+            )
+        return found
+
+    async def work() -> list[JobState | BaseException]:
+        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+            return await asyncio.gather(*(one(client, name) for name in names), return_exceptions=True)
+
+    found = run(work())
+    for error in found:
+        if isinstance(error, SlipwayError):
+            raise Failure(str(error), code_of(error))
+        if isinstance(error, BaseException):
+            raise error
+    if not all(_right(state, wanted) for state in found if isinstance(state, JobState)):
+        raise SystemExit(FAILED)
+
+
+def _right(state: JobState, wanted: Iterable[str]) -> bool:
+    if "Deleted" in wanted or state.phase in wanted:
+        return True
+    return FINISHED in wanted and state.phase == "Succeeded"

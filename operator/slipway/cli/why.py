@@ -1,0 +1,79 @@
+"""`slipway why`: why a job does not run, or how it ended."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+
+from slipway.cli.advice import advice
+from slipway.cli.common import one_job, output_option, print_data, run, targeted
+from slipway.client.asynchronous import AsyncClient, answered
+from slipway.client.model import JobState
+from slipway.client.operators import no_operator, operators
+from slipway.client.target import Target
+
+_TO_NOTICE: Final = timedelta(seconds=10)
+"""How long an operator may take to write the first status of a job."""
+
+
+async def explained(client: AsyncClient, name: str, now: datetime) -> dict[str, Any]:
+    """Why a job is as it is, as `-o json` prints it."""
+    job = await client.get(name)
+    found: dict[str, Any] = {
+        "name": name,
+        "namespace": job.namespace,
+        "phase": job.phase,
+        "reason": job.reason,
+        "message": job.message,
+    }
+    if not job.seen and job.created is not None and now - job.created > _TO_NOTICE:
+        with answered():
+            words = no_operator(await operators(client.api), now)
+        if words:
+            found |= {"reason": "NoOperator", "message": words}
+    known = job.running
+    found["since"] = known.last_transition_time.isoformat() if known is not None else None
+    return found | _broke(job)
+
+
+def _broke(job: JobState) -> dict[str, Any]:
+    """Where the last attempt broke, and what to do about it."""
+    ended = next((one for one in job.status.attempts if one.reason and one.end_time), None)
+    if ended is None or job.phase in ("Running", "Succeeded"):
+        return {}
+    root = ended.root
+    return {
+        "attempt": ended.number,
+        "cause": ended.cause,
+        "attemptReason": ended.reason,
+        "attemptMessage": ended.message,
+        "nextStep": advice(ended.reason, job.name),
+        "log": root.log if root is not None else None,
+    }
+
+
+@click.command()
+@one_job
+@output_option("json", "yaml")
+@targeted
+def why(target: Target, name: str, output: str | None) -> None:
+    """Say why a job does not run, what would help, and how its last attempt ended."""
+
+    async def work() -> dict[str, Any]:
+        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+            return await explained(client, name, datetime.now(UTC))
+
+    found = run(work())
+    if output:
+        print_data(found, output)
+        return
+    reason = f" ({found['reason']})" if found["reason"] not in ("", found["phase"]) else ""
+    click.echo(f"{name} is {found['phase']}{reason}: {found['message']}")
+    if found.get("attemptMessage") and found["attemptMessage"] not in found["message"]:
+        charged = f", charged to {found['cause']}" if found["cause"] else ""
+        click.echo(f"attempt {found['attempt']} ended ({found['attemptReason']}{charged}): {found['attemptMessage']}")
+    if found.get("log"):
+        click.echo("last lines:")
+        click.echo("\n".join(f"  {line}" for line in found["log"].splitlines()[-10:]))
+    if found.get("nextStep"):
+        click.echo(f"what to do: {found['nextStep']}")

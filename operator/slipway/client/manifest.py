@@ -1,0 +1,195 @@
+"""SliceJobs as people write them, in files and in flags; and what is wrong with them, before anything is sent."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from slipway.api import names
+from slipway.api.reading import describe
+from slipway.api.slicejob import SliceJobSpec
+from slipway.client.mounts import mounts
+from slipway.cluster.jobs import read_job
+from slipway.planner.acceptance import InvalidSpec, accept
+from slipway.planner.snapshot import Settings
+
+Manifest = dict[str, Any]
+
+
+class InvalidManifest(ValueError):
+    """A manifest, or what flags come to, is no SliceJob that could run; the message names the field."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """A job without a file: what the options of `slipway run` say."""
+
+    image: str
+    command: Sequence[str] = ()
+    """What the container runs in place of the image's entrypoint."""
+    name: str | None = None
+    type: str | None = None
+    """TPU type; None for a CPU job."""
+    slices: int | None = None
+    hosts: int | None = None
+    """Hosts of a CPU job."""
+    spot: bool = False
+    env: Mapping[str, str] | None = None
+    mounts: Sequence[str] = ()
+    """As `docker run --mount` takes them."""
+    shm_size: str | None = None
+    working_dir: str | None = None
+    service_account: str | None = None
+    priority_class: str | None = None
+    max_failures: int | None = None
+    max_preemptions: int | None = None
+
+    def spec(self) -> Manifest:
+        """The spec, with the fields that were given.
+
+        Raises:
+            InvalidManifest: for a mount that a pod cannot have.
+        """
+        volumes, places = mounts(self.mounts)
+        accelerator = {"type": self.type} | ({"spot": True} if self.spot else {}) if self.type else None
+        retries = {"maxFailures": self.max_failures, "maxPreemptions": self.max_preemptions}
+        found: Manifest = {
+            "accelerator": accelerator,
+            "slices": self.slices,
+            "hosts": self.hosts,
+            "image": self.image,
+            "command": list(self.command),
+            "env": [{"name": name, "value": literal(value)} for name, value in (self.env or {}).items()],
+            "volumes": volumes,
+            "volumeMounts": places,
+            "shmSize": self.shm_size,
+            "workingDir": self.working_dir,
+            "serviceAccountName": self.service_account,
+            "priorityClassName": self.priority_class,
+            "retries": {name: value for name, value in retries.items() if value is not None},
+        }
+        return {name: value for name, value in found.items() if value not in (None, [], {})}
+
+
+def literal(text: str) -> str:
+    """The text as Kubernetes must be told it, which expands `$(NAME)` and reads `$$` as `$`."""
+    return text.replace("$", "$$")
+
+
+def manifest(name: str, spec: Manifest, namespace: str | None = None) -> Manifest:
+    """A SliceJob of that name."""
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+
+
+def documents(text: str, source: str) -> list[Manifest]:
+    """The SliceJobs of a file of YAML or JSON documents.
+
+    Args:
+        source: name of the file, for messages.
+
+    Raises:
+        InvalidManifest: when it cannot be read, holds none, or holds something else.
+    """
+    try:
+        found = [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.YAMLError as error:
+        raise InvalidManifest(f"{source} is no YAML: {' '.join(str(error).split())}") from error
+    if not found:
+        raise InvalidManifest(f"{source} is empty: it needs a SliceJob")
+    for number, one in enumerate(found):
+        where = f"{source}, document {number + 1}" if len(found) > 1 else source
+        kind = one.get("kind") if isinstance(one, Mapping) else type(one).__name__
+        if kind != names.KIND:
+            raise InvalidManifest(f"{where} is a {kind}: only documents of kind {names.KIND} are submitted")
+        if one.get("apiVersion") != names.API_VERSION:
+            version = one.get("apiVersion")
+            raise InvalidManifest(f"{where}: apiVersion {version!r} is not known: write {names.API_VERSION}")
+        if not isinstance(one.get("metadata"), Mapping) or not one["metadata"].get("name"):
+            raise InvalidManifest(f"{where} has no metadata.name")
+    return found
+
+
+def check(body: Manifest, settings: Settings | None = None) -> None:
+    """Refuse what can never run, as the operator would. Its CEL rules only the API server checks.
+
+    Args:
+        settings: of the operator; the built-in ones if not given.
+
+    Raises:
+        InvalidManifest: naming the field, its value and what is allowed.
+    """
+    spec = body.get("spec")
+    if not isinstance(spec, Mapping):
+        raise InvalidManifest("spec is missing: a SliceJob needs at least spec.image")
+    try:
+        SliceJobSpec.model_validate(spec)
+    except ValidationError as error:
+        near = next(_nearest(error), "")
+        raise InvalidManifest(describe(error, "spec", spec) + near) from error
+    try:
+        accept(read_job(_stored(body)), settings or Settings())
+    except InvalidSpec as error:
+        raise InvalidManifest(error.message) from error
+
+
+def _stored(body: Manifest) -> Manifest:
+    """The manifest as the API server would store it."""
+    now = datetime.now(UTC).isoformat()
+    own = {"uid": "-", "resourceVersion": "0", "namespace": "default", "creationTimestamp": now}
+    return body | {"metadata": own | dict(body["metadata"])}
+
+
+def _nearest(error: ValidationError) -> Iterator[str]:
+    """The field that was meant where one is not known (B-07)."""
+    first = error.errors()[0]
+    if first["type"] == "extra_forbidden":
+        *parents, unknown = [one for one in first["loc"] if isinstance(one, str)]
+        known = _fields(parents)
+        camel = str(unknown).replace("_", "").lower()
+        folded = {name.lower(): name for name in known}
+        near = get_close_matches(camel, folded, 1, cutoff=0.7)
+        yield f": did you mean {folded[near[0]]}?" if near else f": it may be {', '.join(sorted(known))}"
+
+
+def _fields(path: Sequence[str]) -> set[str]:
+    """The fields of the model at a path below the spec."""
+    model: type[BaseModel] = SliceJobSpec
+    for name in path:
+        field = next((one for one in model.model_fields.values() if one.alias == name), None)
+        inner = _model_of(field.annotation) if field is not None else None
+        if inner is None:
+            break
+        model = inner
+    return {one.alias or name for name, one in model.model_fields.items()}
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (_model_of(one) for one in getattr(annotation, "__args__", ()))
+    return next((one for one in inner if one is not None), None)
+
+
+_SUFFIX_BYTES: Final = 3
+
+
+def environment(lines: str, source: str) -> dict[str, str]:
+    """Variables of an env file: `NAME=VALUE` lines, `#` comments and blank lines, as `docker run --env-file` reads it.
+
+    Raises:
+        InvalidManifest: for a line without `=`, by its number.
+    """
+    found = {}
+    for number, line in enumerate(lines.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise InvalidManifest(f"{source}, line {number}: {name.strip()!r} is not of the form NAME=VALUE")
+        found[name.strip()] = value
+    return found

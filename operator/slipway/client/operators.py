@@ -1,0 +1,73 @@
+"""Which operators a cluster has: the holders of their Leases."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import Forbidden
+
+LEASE: Final = "slipway-operator"
+"""Name of the Lease unless the operator is told another."""
+_SLACK: Final = timedelta(seconds=5)
+"""How far the clocks of this machine and of the operator's may be apart."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    renew_time: datetime | None = None
+    lease_duration_seconds: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The process that holds a Lease, or held it last."""
+
+    namespace: str
+    holder: str
+    """Empty when the Lease was released."""
+    renewed: datetime | None
+    alive: bool
+    """Whether it renewed the Lease within its duration."""
+
+
+async def operators(api: ApiConnection, now: datetime | None = None) -> tuple[Operator, ...] | None:
+    """The operators of a cluster; None when this user may not list Leases."""
+    now = now or datetime.now(UTC)
+    try:
+        listing = await api.list(paths.leases(), _Lease, field_selector=f"metadata.name={LEASE}")
+    except Forbidden:
+        return None
+    return tuple(_operator(one, now) for one in listing.items)
+
+
+def _operator(lease: _Lease, now: datetime) -> Operator:
+    spec = lease.spec
+    until = spec.renew_time + timedelta(seconds=spec.lease_duration_seconds or 0) if spec.renew_time else None
+    alive = bool(spec.holder_identity) and until is not None and now <= until + _SLACK
+    return Operator(lease.metadata.namespace, spec.holder_identity or "", spec.renew_time, alive)
+
+
+def no_operator(found: tuple[Operator, ...] | None, now: datetime) -> str:
+    """Why no operator looks after a job, in a sentence; empty where one runs, or where that is not known."""
+    if found is None or any(one.alive for one in found):
+        return ""
+    if not found:
+        return f"no operator runs in this cluster: there is no Lease {LEASE}; install Slipway's chart"
+    last = max(found, key=lambda one: one.renewed or datetime.min.replace(tzinfo=UTC))
+    ago = f"{(now - last.renewed).total_seconds():.0f} s ago" if last.renewed else "never"
+    words = f"no operator runs: Lease {last.namespace}/{LEASE} was last renewed {ago} by {last.holder or 'nobody'}"
+    return f"{words}; see kubectl get pods -n {last.namespace}"

@@ -1,0 +1,266 @@
+"""Each command against a real API server with an operator, as a person at a terminal would use it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.shell_completion import BashComplete
+from click.testing import CliRunner, Result
+
+from slipway.cli.main import COMMANDS, main
+from slipway.client import errors
+from slipway.client.blocking import Client
+from slipway.client.manifest import manifest
+from slipway.local_cluster.provider import NativeCluster
+from tests.conftest import jobs_of, kubectl_for
+from tests.running import Jobs
+
+RUNS = ("--image", "slipway.local/busybox:1", "--hosts", "1", "--name", "train")
+
+
+@pytest.fixture(scope="module")
+def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    kubectl = kubectl_for(control_plane, "commands")
+    kubectl("create", "namespace", kubectl.namespace)
+    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    yield from jobs_of(kubectl, tmp_path_factory.mktemp("commands"))
+    kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
+
+
+@pytest.fixture
+def jobs(served: Jobs) -> Iterator[Jobs]:
+    yield served
+    served.kubectl("delete", "sj", "--all")
+    served.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+
+
+def slipway(jobs: Jobs, command: str, *arguments: str, stdin: str | None = None) -> Result:
+    """Run a command of the cluster and namespace of these jobs."""
+    where = ("--kubeconfig", str(jobs.kubectl.kubeconfig), "--namespace", jobs.kubectl.namespace)
+    return CliRunner().invoke(main, [command, *where, *arguments], input=stdin)
+
+
+def said(result: Result, code: int = 0) -> str:
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def client(served: Jobs) -> Client:
+    return Client(served.kubectl.namespace, served.kubectl.kubeconfig)
+
+
+def test_a_job_from_flags_runs(jobs: Jobs) -> None:
+    assert "slicejob train created" in said(slipway(jobs, "submit", *RUNS, "-e", "A=1", "--", "sleep", "1h"))
+    assert "slicejob train unchanged" in said(slipway(jobs, "submit", *RUNS, "-e", "A=1", "--", "sleep", "1h"))
+    stored = jobs.kubectl.get("sj", "train")["spec"]
+    assert (stored["command"], stored["env"]) == (["sleep", "1h"], [{"name": "A", "value": "1"}])
+    jobs.until("Running")
+
+
+@pytest.mark.row("B-43")
+def test_a_name_that_is_taken_by_another_job_is_refused(jobs: Jobs) -> None:  # N-07
+    said(slipway(jobs, "submit", *RUNS))
+    output = said(slipway(jobs, "submit", *RUNS, "--", "sleep", "2h"), code=2)
+    assert "SliceJob train" in output
+    assert "exists with another command" in output
+
+
+def test_what_is_rendered_is_what_is_submitted(jobs: Jobs, tmp_path: Path) -> None:  # T-38
+    flags = (*RUNS, "--shm-size", "1Gi", "--mount", "type=bind,src=/tmp,dst=/data", "--", "sleep", "1h")
+    rendered = said(slipway(jobs, "render", *flags))
+    assert said(slipway(jobs, "render", *flags)) == rendered
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(rendered)
+    said(slipway(jobs, "submit", "-f", str(manifest)))
+    assert "unchanged" in said(slipway(jobs, "submit", *flags))
+    assert yaml.safe_load(rendered)["spec"]["shmSize"] == "1Gi"
+
+
+def test_several_jobs_come_from_standard_input(jobs: Jobs) -> None:
+    bodies = [yaml.safe_load(said(slipway(jobs, "render", *RUNS, "--name", name))) for name in ("a", "b")]
+    output = said(slipway(jobs, "submit", "-f", "-", "-o", "name", stdin=yaml.safe_dump_all(bodies)))
+    assert output.split() == ["slicejob.slipway.dev/a", "slicejob.slipway.dev/b"]
+    assert sorted(said(slipway(jobs, "list", "-o", "name")).split()) == output.split()
+
+
+@pytest.mark.parametrize("where", ["client", "server"])
+def test_a_dry_run_stores_nothing(jobs: Jobs, where: str) -> None:
+    said(slipway(jobs, "submit", *RUNS, "--dry-run", where))
+    assert jobs.kubectl.get("sj")["items"] == []
+
+
+def test_bad_manifests_are_refused_here_and_by_the_api_server(jobs: Jobs, tmp_path: Path) -> None:
+    manifest = tmp_path / "job.yaml"
+    body = yaml.safe_load(said(slipway(jobs, "render", *RUNS)))
+    manifest.write_text(yaml.safe_dump(body | {"spec": body["spec"] | {"max_retries": 1}}))
+    assert "spec.max_retries is not a known field" in said(slipway(jobs, "validate", str(manifest)), code=2)
+    # Only the API server evaluates CEL.
+    manifest.write_text(yaml.safe_dump(body | {"spec": body["spec"] | {"image": "UPPER/case"}}))
+    said(slipway(jobs, "validate", str(manifest)))
+    assert "is not an image reference" in said(slipway(jobs, "validate", "--server", str(manifest)), code=2)
+
+
+def test_a_job_is_listed_described_and_explained(jobs: Jobs) -> None:
+    jobs.apply(hosts=2, nodeSelector={"disk": "fast"})
+    jobs.until("WaitingForCapacity")
+    jobs.until_true("a reason", lambda: jobs.condition("Running")["reason"] == "SelectorMatchesNothing")
+    [row] = [line.split() for line in said(slipway(jobs, "list")).splitlines()[1:]]
+    assert row[:3] == ["train", "WaitingForCapacity", "SelectorMatchesNothing"]
+    [found] = json.loads(said(slipway(jobs, "list", "-o", "json")))
+    assert found["status"]["phase"] == "WaitingForCapacity"
+    described = said(slipway(jobs, "describe", "train"))
+    assert "no node has disk=fast" in described
+    assert "2 unscheduled" in described
+    why = said(slipway(jobs, "why", "train"))
+    assert why.startswith("train is WaitingForCapacity (SelectorMatchesNothing): ")
+    assert json.loads(said(slipway(jobs, "why", "train", "-o", "json")))["reason"] == "SelectorMatchesNothing"
+    assert "WaitingForCapacity" in said(slipway(jobs, "events", "train"))
+
+
+def test_a_job_is_suspended_resumed_cancelled_and_deleted(jobs: Jobs) -> None:
+    said(slipway(jobs, "submit", *RUNS))
+    jobs.until("Running")
+    assert "slicejob train suspended" in said(slipway(jobs, "suspend", "train"))
+    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", "60s"))
+    said(slipway(jobs, "resume", "train"))
+    said(slipway(jobs, "wait", "train", "--for", "running", "--timeout", "60s"))
+    assert "slicejob train cancelled" in said(slipway(jobs, "cancel", "train", "--now"))
+    assert "Cancelled" in said(slipway(jobs, "wait", "train", "--timeout", "60s"), code=1)
+    assert jobs.kubectl.get("sj", "train")["spec"]["cancelGracePeriodSeconds"] == 1
+    said(slipway(jobs, "delete", "train", "--wait"))
+    assert jobs.kubectl.get("sj")["items"] == []
+
+
+@pytest.mark.row("B-42")
+def test_a_finished_job_cannot_be_cancelled(jobs: Jobs) -> None:  # N-18, T-40
+    said(slipway(jobs, "submit", *RUNS))
+    jobs.until("Running")
+    said(slipway(jobs, "cancel", "train"))
+    said(slipway(jobs, "wait", "train", "-q"), code=1)
+    for _ in range(2):
+        output = said(slipway(jobs, "cancel", "train"), code=5)
+        assert "SliceJob train is Cancelled already; nothing was changed" in output
+    said(slipway(jobs, "cancel", "train", "--ignore-finished"))
+
+
+UNKNOWN = ["describe", "why", "events", "wait", "cancel", "suspend", "resume", "delete", "top"]
+
+
+@pytest.mark.parametrize("command", UNKNOWN)
+@pytest.mark.row("B-41")
+def test_an_unknown_job_is_not_found(jobs: Jobs, command: str) -> None:  # N-12, N-17
+    output = said(slipway(jobs, command, "nobody"), code=4)
+    assert f"there is no SliceJob nobody in namespace {jobs.kubectl.namespace}" in output
+
+
+def test_a_wait_that_is_over_leaves_the_job_alone(jobs: Jobs) -> None:  # N-14
+    said(slipway(jobs, "submit", *RUNS))
+    jobs.until("Running")
+    output = said(slipway(jobs, "wait", "train", "--timeout", "1s"), code=124)
+    assert "SliceJob train is Running after 1 s" in output
+    assert jobs.status()["phase"] == "Running"
+
+
+def test_several_jobs_are_waited_for_at_once(jobs: Jobs) -> None:
+    for name in ("a", "b"):
+        said(slipway(jobs, "submit", *RUNS, "--name", name))
+    output = said(slipway(jobs, "wait", "a", "b", "--for", "running", "--timeout", "60s"))
+    assert {line.split(":")[0] for line in output.splitlines()} == {"slicejob a Running", "slicejob b Running"}
+    said(slipway(jobs, "wait", "a", "nobody"), code=4)
+
+
+def test_the_doctor_finds_the_operator_the_rights_and_the_nodes(jobs: Jobs) -> None:
+    found = {one["check"]: one for one in json.loads(slipway(jobs, "doctor", "-o", "json").output)}
+    assert found["CRD"]["good"]
+    assert found["right to create slicejobs"]["good"]
+    assert "tpu-v5p-slice 2x2x2 in 4 node pool(s)" in found["TPU nodes"]["message"]
+    text = slipway(jobs, "doctor").output
+    assert "✓ API server: Kubernetes v1." in text
+
+
+def test_the_types_of_the_cluster_are_listed(jobs: Jobs) -> None:
+    rows = {row["type"]: row for row in json.loads(said(slipway(jobs, "types", "--cluster", "-o", "json")))}
+    assert rows["v5p-16"] | {"nodePools": 4, "nodes": 8, "hosts": 2, "topology": "2x2x2"} == rows["v5p-16"]
+    assert "v6e-8" in said(CliRunner().invoke(main, ["types"]))
+
+
+def completed(*words: str) -> list[str]:
+    """What bash would offer for the last of these words."""
+    found = BashComplete(main, {}, "slipway", "_SLIPWAY_COMPLETE").get_completions(list(words[:-1]), words[-1])
+    return [one.value for one in found]
+
+
+def test_names_of_jobs_are_completed(jobs: Jobs) -> None:
+    said(slipway(jobs, "submit", *RUNS))
+    where = ("--kubeconfig", str(jobs.kubectl.kubeconfig), "--namespace", jobs.kubectl.namespace)
+    assert completed("describe", *where, "tr") == ["train"]
+    assert completed("describe", *where, "other") == []
+
+
+def test_commands_are_completed_and_a_cluster_that_is_away_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    assert completed("des") == ["describe"]
+    assert completed("describe", "") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion(shell: str) -> None:
+    assert "_SLIPWAY_COMPLETE" in said(CliRunner().invoke(main, ["completion", shell]))
+
+
+def test_nothing_to_talk_to_is_said_in_a_sentence(tmp_path: Path) -> None:
+    missing = tmp_path / "kubeconfig"
+    output = said(CliRunner().invoke(main, ["list", "--kubeconfig", str(missing)]), code=3)
+    assert str(missing) in output
+
+
+USAGE: dict[str, tuple[tuple[str, ...], str]] = {
+    "no image": (("submit",), "give -f FILE, or --image"),
+    "file and flags": (("submit", "-f", "a", "--image", "b"), "contradict each other"),
+    "no such file": (("submit", "-f", "/nowhere"), "/nowhere cannot be read"),
+    "a variable that is not there": (("render", "--image", "a:1", "-e", "NO_SUCH_THING"), "write NO_SUCH_THING=VALUE"),
+    "no length of time": (("wait", "a", "--timeout", "soon"), "write for example 90s"),
+    "no state": (("wait", "a", "--for", "happy"), "is none of Finished, Deleted, Pending"),
+    "no such command": (("lst",), "Did you mean 'list'?"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), USAGE.values(), ids=USAGE)
+def test_wrong_usage_is_said_before_anything_is_sent(arguments: tuple[str, ...], words: str) -> None:
+    assert words in said(CliRunner().invoke(main, [*arguments], env={"KUBECONFIG": "/nowhere"}), code=2)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    assert "Usage:" in said(CliRunner().invoke(main, [command, "--help"]))
+
+
+def test_the_client_submits_watches_and_cancels(jobs: Jobs, client: Client) -> None:  # N-06 to N-18, F-58 to F-79
+    made = client.submit(manifest("train", {"image": "slipway.local/busybox:1", "hosts": 1}))
+    assert client.job("train") == made
+    assert made.until("Running", timeout=60).phase == "Running"
+    assert made.poll() is None
+    assert next(client.watch("train")).phase == "Running"
+    with pytest.raises(errors.WaitTimeout):
+        made.wait(timeout=0.5)
+    made.cancel()
+    with pytest.raises(errors.JobCancelled, match="cancelled"):
+        made.wait(timeout=60)
+    assert made.poll() == 1
+    with pytest.raises(errors.AlreadyFinished):
+        made.cancel()
+    made.delete()
+    assert client.find("train") is None
+    assert not client.exists("train")
+    with pytest.raises(errors.NotFound):
+        client.get("train")
+
+
+def test_the_client_tells_refusals_apart(jobs: Jobs, client: Client) -> None:
+    with pytest.raises(errors.Refused, match="no image"):
+        client.submit(manifest("train", {"slices": 1}))
+    with pytest.raises(errors.NotFound):
+        client.submit(manifest("train", {"image": "a:1"}, "nowhere"))

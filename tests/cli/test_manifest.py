@@ -1,0 +1,130 @@
+"""Jobs as people write them: what flags and files become, and what is refused before anything is sent."""
+
+from typing import Any
+
+import pytest
+
+from slipway.client.manifest import Flags, InvalidManifest, check, documents, environment, manifest
+from slipway.client.mounts import mounts
+
+GOOD = {"image": "busybox:1"}
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return manifest("train", GOOD | spec)
+
+
+def test_flags_become_the_fields_that_were_given() -> None:
+    flags = Flags("busybox:1", ["python", "a.py"], type="v5p-16", spot=True, slices=2, env={"A": "$1"}, max_failures=3)
+    assert flags.spec() == {
+        "accelerator": {"type": "v5p-16", "spot": True},
+        "slices": 2,
+        "image": "busybox:1",
+        "command": ["python", "a.py"],
+        "env": [{"name": "A", "value": "$$1"}],
+        "retries": {"maxFailures": 3},
+    }
+    check(manifest("train", flags.spec()))
+
+
+MOUNTS = {
+    "T-09 bind": (
+        "type=bind,src=/data,dst=/mnt,readonly",
+        {"hostPath": {"path": "/data"}},
+        {"mountPath": "/mnt", "readOnly": True},
+    ),
+    "T-10 volume": (
+        "type=volume,source=claim,target=/mnt",
+        {"persistentVolumeClaim": {"claimName": "claim"}},
+        {"mountPath": "/mnt"},
+    ),
+    "T-12 tmpfs": (
+        "type=tmpfs,dst=/scratch,size=1Gi",
+        {"emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+        {"mountPath": "/scratch"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "source", "place"), MOUNTS.values(), ids=MOUNTS)
+def test_a_mount_of_docker_becomes_a_volume(text: str, source: dict[str, Any], place: dict[str, Any]) -> None:
+    assert mounts([text]) == ([{"name": "mount-0"} | source], [{"name": "mount-0"} | place])
+
+
+def test_the_home_of_a_bind_mount_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:  # T-13
+    monkeypatch.setenv("HOME", "/home/ann")
+    [volume], _ = mounts(["type=bind,src=~/data,dst=/data"])
+    assert volume["hostPath"]["path"] == "/home/ann/data"
+
+
+NO_MOUNTS = {
+    "T-13 type is not first": ("src=/a,type=bind,dst=/a", "begins with type="),
+    "T-13 an unknown type": ("type=nfs,src=/a,dst=/a", "bind, device, tmpfs, volume"),
+    "T-13 an unknown key": ("type=bind,src=/a,dst=/a,mode=ro", "'mode' is not known of type=bind"),
+    "a value for readonly": ("type=bind,src=/a,dst=/a,readonly=true", "readonly takes no value"),
+    "a key without a value": ("type=bind,src,dst=/a", "src takes a value"),
+    "no destination": ("type=bind,src=/a", "dst '' is not an absolute path"),
+    "a relative source": ("type=bind,src=a,dst=/a", "src 'a' is not an absolute path"),
+    "T-11 a device": ("type=device,src=/dev/accel0", "a pod gets devices from device plugins"),
+    "T-10 no claim": ("type=volume,dst=/a", "it names a PersistentVolumeClaim"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), NO_MOUNTS.values(), ids=NO_MOUNTS)
+def test_what_no_pod_can_have_is_refused_by_name(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match="mount") as refused:
+        mounts([text])
+    assert words in str(refused.value)
+    assert repr(text) in str(refused.value)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "B-07 a misspelt field": (job(slice=2), "spec.slice is not a known field of this version of Slipway: did you mean"),
+    "B-07 Python's spelling": (job(retries={"max_failures_": 2}), "did you mean maxFailures?"),
+    "E1-30 another tool's word": (job(retries={"zzz": 2}), "it may be "),
+    "B-08 no slices": (job(slices=0), "spec.slices 0: "),
+    "B-05 a number in the command": (job(command=["a", 1]), "spec.command[1]"),
+    "an unknown type": (job(accelerator={"type": "v7e-8"}), "v7e-8"),
+    "the socket of an engine": (
+        job(volumes=[{"name": "a", "hostPath": {"path": "/run"}}]),
+        "gives the pods the socket",
+    ),
+    "no spec": ({"metadata": {"name": "train"}}, "spec is missing"),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.row("B-05", "B-07", "B-08")
+def test_what_cannot_run_is_refused_before_anything_is_sent(body: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        check(body)
+    assert words in str(refused.value)
+
+
+FILES = {
+    "nothing": ("", "is empty"),
+    "no YAML": ("a: [", "is no YAML"),
+    "another kind": ("kind: Job\napiVersion: batch/v1", "is a Job: only documents of kind SliceJob"),
+    "text": ("hello", "is a str"),
+    "another version": ("kind: SliceJob\napiVersion: slipway.dev/v9", "apiVersion 'slipway.dev/v9' is not known"),
+    "no name": ("kind: SliceJob\napiVersion: slipway.dev/v1alpha1", "has no metadata.name"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), FILES.values(), ids=FILES)
+def test_a_file_that_holds_no_job_is_refused(text: str, words: str) -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        documents(text, "job.yaml")
+    assert words in str(refused.value)
+    assert str(refused.value).startswith("job.yaml")
+
+
+def test_a_file_may_hold_several_jobs() -> None:
+    one = "apiVersion: slipway.dev/v1alpha1\nkind: SliceJob\nmetadata: {name: %s}\n"
+    assert [body["metadata"]["name"] for body in documents(f"{one % 'a'}---\n{one % 'b'}---\n", "-")] == ["a", "b"]
+
+
+def test_an_env_file_has_a_variable_on_each_line() -> None:
+    assert environment("# comment\n\nA=1\nB= two=2 \n", "f") == {"A": "1", "B": " two=2 "}
+    with pytest.raises(InvalidManifest, match="f, line 2: 'B' is not of the form NAME=VALUE"):
+        environment("A=1\nB\n", "f")

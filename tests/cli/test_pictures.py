@@ -1,0 +1,143 @@
+"""What people see of jobs, at 80 and at 120 columns, with colours and without."""
+
+import io
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from slipway.api.places import HEAD, worker
+from slipway.api.status import Attempt
+from slipway.cli.advice import ADVICE
+from slipway.cli.describe import Description, show
+from slipway.cli.list import show_wide, table
+from slipway.cli.live import picture
+from slipway.cli.matrix import matrix
+from slipway.cli.timeline import timeline
+from slipway.cli.words import span
+from slipway.client.asynchronous import Event
+from slipway.client.model import JobState, Stored
+from slipway.planner.endings import ENDINGS
+
+GOLDEN = Path(__file__).parent / "golden"
+NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
+
+
+def at(seconds: float) -> str:
+    return (NOW - timedelta(seconds=seconds)).isoformat()
+
+
+def attempt(number: int, start: float, running: float | None, end: float | None, **more: Any) -> dict[str, Any]:
+    times = {"startTime": at(start), "runningTime": running, "endTime": end}
+    dated = {name: at(value) if isinstance(value, int | float) else value for name, value in times.items()}
+    return {"number": number} | dated | more
+
+
+ROOT = {"slice": 0, "host": 1, "pod": "train-1-0-1", "exitCode": 1, "log": "step 100\nValueError: [not markup]\n"}
+ATTEMPTS = [
+    attempt(2, 60, 50, None),
+    attempt(1, 600, 590, 70, cause="failure", reason="ExitCode", root=ROOT,
+            message="host 1 of slice 0 (pod train-1-0-1) exited with code 1: ValueError: [not markup]"),
+    attempt(0, 3600, 3590, 605, cause="preemption", reason="NodeLost", message="its node is gone"),
+]  # fmt: skip
+
+
+def job(name: str = "train", phase: str = "Running", reason: str = "Running", **status: Any) -> JobState:
+    about = {"type": "Running", "status": "True" if phase == "Running" else "False", "reason": reason}
+    about |= {"message": "4 of 4 hosts run", "lastTransitionTime": at(60)}
+    shape = {"coordinatorPort": 8081, "scheduleSeconds": 1, "startSeconds": 1, "gracePeriodSeconds": 30}
+    shape |= {"type": "v5p-16", "hosts": 2, "chipsPerHost": 4, "templateHash": "-"}
+    found = {"observedGeneration": 1, "phase": phase, "conditions": [about], "attempt": 2, "attempts": ATTEMPTS}
+    found |= {"failures": 1, "preemptions": 1, "readySlices": "2/2", "resolved": shape}
+    found |= {"slices": {"requested": 2, "granted": 2, "ready": 2}, "startTime": at(3600)} | status
+    metadata = {"name": name, "namespace": "ml", "uid": "u", "resourceVersion": "1", "generation": 1}
+    metadata |= {"creationTimestamp": at(3700)}
+    spec = {"image": "us-docker.pkg.dev/acme/train:2026-11", "accelerator": {"type": "v5p-16"}, "slices": 2}
+    return JobState(msgspec.convert({"metadata": metadata, "spec": spec, "status": found}, Stored, strict=False))
+
+
+WAITING = job("a-job-with-a-rather-long-name", "WaitingForCapacity", "NodesHeld", readySlices="0/2", attempts=[])
+HOSTS = {worker(0, 0): "Running", worker(0, 1): "Failed", worker(1, 0): "Starting", worker(1, 1): "Unscheduled"}
+EVENT = Event("Restarting", "attempt 1 ended [why]", "Warning", 2, None, NOW - timedelta(seconds=70),
+              involved_object={"kind": "SliceJob", "name": "train"})  # fmt: skip
+
+
+def pod(name: str, phase: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
+
+
+PODS = tuple(pod(f"train-2-{one}-{host}", "Running") for one in range(2) for host in range(2))
+DESCRIBED = Description(job(), tuple(Attempt.model_validate(one) for one in reversed(ATTEMPTS)), PODS, (EVENT,))
+
+
+def printed(draw: Callable[[Console], None], width: int, *, colour: bool) -> str:
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False, markup=False,
+        color_system="standard" if colour else None, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    draw(console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def one(thing: RenderableType) -> Callable[[Console], None]:
+    return lambda console: console.print(thing)
+
+
+PICTURES: dict[str, Callable[[Console], None]] = {
+    "list": lambda console: console.print(table(console, (job(), WAITING), NOW, namespaces=False, wide=False)),
+    "list-wide": lambda console: show_wide(console, table(console, (job(), WAITING), NOW, namespaces=True, wide=True)),
+    "timeline": lambda console: console.print(timeline(DESCRIBED.attempts, NOW, console.width)),
+    "matrix": one(matrix(HOSTS | {HEAD: "Running"}, 2, 2, head=True)),
+    "describe": lambda console: show(console, DESCRIBED, NOW),
+    "live": lambda console: console.print(picture(job(), HOSTS, NOW, console.width)),
+}
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of the day are local ones."""
+    monkeypatch.setenv("TZ", "UTC")
+    import time
+
+    time.tzset()
+
+
+@pytest.mark.parametrize("colour", [False, True], ids=["plain", "colour"])
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_looks_as_it_did(name: str, width: int, colour: bool) -> None:
+    """Run with SLIPWAY_GOLDEN=1 to accept what it looks like now."""
+    shown = printed(PICTURES[name], width, colour=colour)
+    golden = GOLDEN / f"{name}-{width}{'-colour' if colour else ''}.txt"
+    if os.environ.get("SLIPWAY_GOLDEN"):
+        golden.write_text(shown)
+    assert shown == golden.read_text()
+    assert name == "list-wide" or all(len(Text.from_ansi(line)) <= width for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0.0s"),
+        (0.44, "0.4s"),
+        (9.9, "9.9s"),
+        (10, "10s"),
+        (65, "1m5s"),
+        (3600, "1h"),
+        (4000, "1h6m"),
+        (90000, "1d1h"),
+    ],
+)
+def test_a_span_has_two_units(seconds: float, words: str) -> None:
+    assert span(timedelta(seconds=seconds)) == words
+
+
+def test_advice_is_given_for_endings_that_there_are() -> None:
+    assert ADVICE.keys() - ENDINGS.keys() == set()
