@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 import click
 
 from slipway.cli.common import Failure, code_of, run, some_jobs, targeted
 from slipway.client.asynchronous import AsyncClient
-from slipway.client.errors import AlreadyFinished, SlipwayError
+from slipway.client.errors import AlreadyFinished, NotFound, SlipwayError
 from slipway.client.model import JobState
 from slipway.client.target import Target
 
@@ -91,7 +92,8 @@ def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) 
                 raise Failure("nothing was deleted")
         await client.delete(name)
         if until_gone:
-            await client.wait(name, for_=("Deleted",))
+            with suppress(NotFound):
+                await client.wait(name, for_=("Deleted",))
         return found
 
     _each(target, names, gone, "deleted")

@@ -51,7 +51,8 @@ def list_(target: Target, all_namespaces: bool, selector: str, output: str | Non
 
 def show_wide(out: Console, found: Table) -> None:
     """Print a table as wide as it is; the terminal breaks its lines."""
-    out.print(found, width=_NO_LIMIT, crop=False, soft_wrap=True)
+    out.width = _NO_LIMIT
+    out.print(found)
 
 
 def as_data(job: JobState) -> dict[str, object]:

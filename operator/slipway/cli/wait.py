@@ -7,9 +7,8 @@ from typing import Final
 
 import click
 
-from slipway.cli.common import FAILED, Failure, code_of, run, some_jobs, targeted
+from slipway.cli.common import FAILED, run, some_jobs, targeted
 from slipway.client.asynchronous import FINISHED, WAITED_FOR, AsyncClient
-from slipway.client.errors import SlipwayError
 from slipway.client.model import JobState
 from slipway.client.target import Target
 
@@ -60,22 +59,16 @@ def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeou
     async def one(client: AsyncClient, name: str) -> JobState:
         found = await client.wait(name, for_=wanted, seconds=timeout)
         if not quiet:
-            click.echo(
-                f"slicejob {name}: {found.phase}: {found.message}" if "Deleted" not in wanted else f"{name} gone"
-            )
+            became = "deleted" if "Deleted" in wanted else f"is {found.phase}: {found.message}"
+            click.echo(f"slicejob {name} {became}")
         return found
 
-    async def work() -> list[JobState | BaseException]:
+    async def work() -> list[JobState]:
         async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
-            return await asyncio.gather(*(one(client, name) for name in names), return_exceptions=True)
+            # What goes wrong with one job ends the wait for all.
+            return await asyncio.gather(*(one(client, name) for name in names))
 
-    found = run(work())
-    for error in found:
-        if isinstance(error, SlipwayError):
-            raise Failure(str(error), code_of(error))
-        if isinstance(error, BaseException):
-            raise error
-    if not all(_right(state, wanted) for state in found if isinstance(state, JobState)):
+    if not all(_right(state, wanted) for state in run(work())):
         raise SystemExit(FAILED)
 
 

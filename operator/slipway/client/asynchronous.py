@@ -25,6 +25,7 @@ FINISHED: Final = "Finished"
 """What `wait` waits for unless told otherwise: the job has ended, however."""
 WAITED_FOR: Final = (FINISHED, "Deleted", *(phase.value for phase in Phase))
 """What one can wait for: that a job has ended, is gone, or is in a phase."""
+_LAST_TURNS: Final = 5
 _TRIES: Final = 5
 """How often a change is tried again that somebody else's change got in the way of."""
 
@@ -75,6 +76,9 @@ class AsyncClient(Target):
     ) -> None:
         self._connections.clear()
         await self._open.aclose()
+        # A connection that is broken off is closed in the next turns of the loop, which may be its last.
+        for _ in range(_LAST_TURNS):
+            await asyncio.sleep(0)
 
     @property
     def api(self) -> ApiConnection:

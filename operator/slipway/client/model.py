@@ -18,7 +18,7 @@ class Metadata(msgspec.Struct, rename="camel"):
 
     name: str
     uid: str
-    resource_version: str
+    resource_version: str = ""
     namespace: str = "default"
     generation: int = 0
     creation_timestamp: datetime | None = None

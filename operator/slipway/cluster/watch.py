@@ -136,11 +136,14 @@ class Watcher(Generic[T]):
             began = self._now()
             try:
                 if self._version is None:
-                    async for event in self._list():
-                        yield event
+                    async with aclosing(self._list()) as found:
+                        async for event in found:
+                            yield event
                     began = self._now()
-                async for event in self._watch():
-                    yield event
+                # Closed here, and with it its connection, when nobody reads on.
+                async with aclosing(self._watch()) as changes:
+                    async for event in changes:
+                        yield event
                 if self.heard > began or self._now() - began > _PROOF_OF_HEALTH:
                     continue
                 log.info("watch of %s ended as soon as it began", self._path)
