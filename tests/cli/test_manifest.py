@@ -71,6 +71,7 @@ NO_MOUNTS = {
 
 
 @pytest.mark.parametrize(("text", "words"), NO_MOUNTS.values(), ids=NO_MOUNTS)
+@pytest.mark.row("B-22")
 def test_what_no_pod_can_have_is_refused_by_name(text: str, words: str) -> None:
     with pytest.raises(ValueError, match="mount") as refused:
         mounts([text])

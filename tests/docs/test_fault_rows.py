@@ -12,9 +12,7 @@ NOT_BUILT_YET = {
     "B-06": "not built yet: pythonModule",
     "B-11": "not built yet: aliases of one field",
     "B-21": "not built yet: site policy",
-    "B-22": "not built yet: mount strings",
     "B-23": "not built yet: devices",
-    "B-24": "not built yet: conditions for user objects that are missing",
     "B-28": "not built yet: site defaults",
     "B-30": "not built yet: workspaces",
     "B-31": "not built yet: workspaces",
@@ -25,8 +23,6 @@ NOT_BUILT_YET = {
     "B-36": "not built yet: names made fit",
     "B-37": "not built yet: studies and data sets",
     "B-40": "not built yet: log filters",
-    "B-41": "not built yet: wait, cancel and logs as commands",
-    "B-43": "not built yet: the start of an execution",
     "B-45": "not built yet: Docker networks",
 }
 

@@ -136,6 +136,7 @@ def test_a_job_that_waits_for_people_holds_its_nodes_for_a_minute_only(
     assert outcomes[mistake].held < WATCHED - 20
 
 
+@pytest.mark.row("B-24")
 def test_a_job_starts_when_the_missing_object_appears(real_jobs: Jobs) -> None:
     real_jobs.apply(hosts=1, command=["true"], **secret_key("secret", "token", "value"))
     real_jobs.until_true("a reason", lambda: (real_jobs.condition("Running") or {}).get("reason") == "MissingObjects")
