@@ -14,6 +14,7 @@ import yaml
 from slipway.api.names import MAX_PODS
 from slipway.local_cluster import NativeCluster
 from slipway.shell.settings import OperatorSettings
+from slipway.version import VERSION
 from tests.chart.conftest import CHART, Helm
 from tests.conftest import CRD, ROOT, Kubectl
 from tests.planner.test_refusals import FREE, SOCKETS
@@ -82,9 +83,8 @@ def test_the_bound_on_pods_is_the_only_such_number_in_the_crd() -> None:
 
 
 def test_versions_agree() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (version, version)
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
 def test_image_is_built_from_what_the_package_needs() -> None:
@@ -92,7 +92,8 @@ def test_image_is_built_from_what_the_package_needs() -> None:
     lines = (ROOT / "operator/Dockerfile").read_text().splitlines()
     copied = {name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]}
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert copied >= {"operator", project["project"]["readme"], *wheel.get("force-include", ())}
+    metadata = project["project"]
+    assert copied >= {"operator", metadata["readme"], *metadata["license-files"], *wheel["force-include"]}
     assert all((ROOT / name).exists() for name in copied)
 
 

@@ -89,8 +89,18 @@ async def test_a_refusal_that_lasts_is_an_error_and_not_a_loop(replay: Replay, t
 
 
 async def test_a_kubeconfig_that_is_not_there_is_said_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(access.AccessError, match=r"no way to the API server by .*nowhere"):
+    with pytest.raises(access.AccessError, match=r"the kubeconfig .*nowhere does not exist; name a kubeconfig with"):
         await access.load_access(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("content", ["", "- list", "broken: [", "kind: Config"])
+async def test_a_file_that_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "file"
+    file.write_text(content)
+    with pytest.raises(
+        access.AccessError, match=r"^cannot connect .* the kubeconfig .*file cannot be used \(.+\); name"
+    ):
+        await access.load_access(file)
 
 
 async def test_without_any_configuration_the_error_says_where_it_looked(
@@ -99,7 +109,7 @@ async def test_without_any_configuration_the_error_says_where_it_looked(
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(access.AccessError, match=r"\$KUBECONFIG, ~/.kube/config and the pod's service account"):
+    with pytest.raises(access.AccessError, match=r"KUBECONFIG is not set, there is no file ~/.kube/config, and"):
         await access.load_access()
 
 

@@ -145,7 +145,7 @@ def test_without_the_sdk_everything_else_works(source: Path) -> None:
     assert run("build", "--image", "app", "--dry-run").returncode == 0
     refused = run("build", "--image", "app")
     assert refused.returncode == 3
-    assert "pip install 'slipway[docker]'" in refused.stderr
+    assert "pip install 'slipway-tpu[docker]'" in refused.stderr
 
 
 def test_an_interrupted_build_ends_at_once_and_on_the_engine_too(source: Path, engine: Engine, client: Any) -> None:

@@ -81,6 +81,22 @@ def test_down_spares_strangers_that_got_our_pids(state_folder: Path, tmp_path: P
         processes.end([stranger])
 
 
+def test_down_of_the_last_cluster_spares_the_folder_that_a_person_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_STATE", str(tmp_path / "mine"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for folder, stays in ((tmp_path / "mine", True), (tmp_path / "slipway", False)):
+        folder.mkdir()
+        with state.locked("t-last"):
+            assert (folder / "clusters" / "t-last").is_dir()
+        assert NativeProvider().down("t-last") is True
+        assert not (folder / "clusters").exists()
+        assert folder.exists() is stays
+        monkeypatch.delenv("SLIPWAY_STATE", raising=False)
+    assert tmp_path.exists()
+
+
 def test_a_failed_up_ends_what_it_started_and_shows_the_log(
     state_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from slipway.cli.cluster import cluster
-from slipway.local_cluster import NativeCluster
+from slipway.demo import images
+from slipway.demo.images import EXAMPLES, manifest_of
+from slipway.local_cluster import NativeCluster, archives
+from slipway.local_cluster import status as observed
+from slipway.local_cluster.packages import find_tool
+from tests.conftest import ROOT
+
+from .helpers import await_phase, create, pod
 
 
 def run(*arguments: str) -> Result:
@@ -40,7 +48,9 @@ def test_up_twice_and_down_twice(state_folder: Path) -> None:
     finally:
         last = run("down", "t-cli")
     assert "is removed" in last.output
-    assert "There is no cluster t-cli" in run("down", "t-cli").output
+    again = run("down", "t-cli")
+    assert again.exit_code == 4
+    assert "There is no cluster 't-cli'" in again.output
 
 
 def test_status_as_json(simulated: NativeCluster) -> None:
@@ -56,10 +66,9 @@ def test_status_as_json(simulated: NativeCluster) -> None:
     [
         (["up", "t-bad", "--real", "v5p-16*2"], "does not name a pool"),
         (["up", "t-bad", "--simulated", "1*v5p-17"], "neither `cpu` nor a TPU type"),
-        (["up", "Bad_Name"], "name: String should match pattern"),
+        (["up", "t-bad", "--simulated", "1*cpu:chipsPerHost=4"], "CPU nodes have no chips"),
+        (["up", "Bad_Name"], "'Bad_Name' is no name of a cluster; use at most 30 lower-case letters, digits and `-`"),
         (["down", "../.."], "'../..' is no name of a cluster"),
-        (["status", "t-none"], "There is no cluster 't-none'"),
-        (["preempt", "x", "--cluster", "t-none"], "There is no cluster 't-none'"),
     ],
 )
 def test_faults_are_sentences(state_folder: Path, arguments: list[str], sentence: str) -> None:
@@ -67,6 +76,111 @@ def test_faults_are_sentences(state_folder: Path, arguments: list[str], sentence
     assert result.exit_code == 1
     assert sentence in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["down", "t-none"], ["status", "t-none"], ["env", "t-none"], ["preempt", "x", "--cluster", "t-none"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_cluster_that_is_not_there_ends_with_its_own_code(simulated: NativeCluster, arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 4
+    assert "There is no cluster 't-none'" in result.output
+    assert f"{simulated.name}" in result.output.partition("Clusters: ")[2], "the clusters that there are"
+
+
+def test_the_chips_of_a_host_can_be_said_where_a_type_leaves_them_open(state_folder: Path) -> None:
+    refused = run("up", "t-chips", "--simulated", "3*v6e-8")
+    assert refused.exit_code == 1
+    assert "Hint: Write 3*v6e-8:chipsPerHost=8 or 3*v6e-8:chipsPerHost=4." in refused.output
+    try:
+        made = run("up", "t-chips", "--simulated", "2*v6e-8:chipsPerHost=4", "--simulated", "1*cpu")
+        assert "Cluster t-chips: 5 nodes" in made.output
+        assert rows(run("status", "t-chips").output)[:3] == [
+            ["pool", "kind", "type", "topology", "spot", "slices", "nodes"],
+            ["v6e-8-0…v6e-8-1", "simulated", "v6e-8", "2x4", "2/2", "4/4"],
+            ["default-pool", "simulated", "cpu", "1/1"],
+        ]
+    finally:
+        run("down", "t-chips")
+
+
+def rows(output: str) -> list[list[str]]:
+    """The rows of the tables in what `status` prints."""
+    lines = output.splitlines()
+    return [line.split() for line in lines[[line.split()[:1] == ["pool"] for line in lines].index(True) :]]
+
+
+def node(name: str, state: str) -> observed.NodeStatus:
+    pool = name.rpartition("-")[0]
+    return observed.NodeStatus(
+        name=name, kind="simulated", pool=pool, accelerator="tpu-v5-lite-podslice", tpus=4, spot=True, state=state
+    )
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A cluster of 64 hosts, one of which is gone."""
+    nodes = [node(f"v5litepod-256-0-{host}", "Preempted" if host == 7 else "Ready") for host in range(64)]
+    pool = observed.PoolStatus(
+        pools=["v5litepod-256-0"], kind="simulated", type="v5litepod-256", topology="16x16", spot=True,
+        slices=1, ready_slices=0, nodes=64, ready_nodes=63,
+    )  # fmt: skip
+    found = observed.ClusterStatus(name="large", state="Running", folder=Path("/x"), pools=[pool], nodes=nodes)
+    monkeypatch.setattr(observed, "of", lambda name: found)
+    # A pipe of a narrow terminal.
+    monkeypatch.setenv("COLUMNS", "40")
+    return "large"
+
+
+def test_status_of_a_large_cluster_is_short_and_names_what_is_not_ready(large: str) -> None:
+    output = run("status", large).output
+    assert rows(output)[1] == ["v5litepod-256-0", "simulated", "v5litepod-256", "16x16", "spot", "0/1", "63/64"]
+    assert "1 of 64 nodes are not Ready" in output
+    assert [line.split() for line in output.splitlines()[-1:]] == [
+        ["v5litepod-256-0-7", "simulated", "v5litepod-256-0", "tpu-v5-lite-podslice", "(spot)", "4", "Preempted"]
+    ]
+
+
+def test_a_row_of_the_status_is_one_line_in_a_pipe(large: str) -> None:
+    lines = run("status", large, "--nodes").output.splitlines()
+    nodes = [line.split() for line in lines if "tpu-v5-lite-podslice (spot)" in line]
+    assert len(nodes) == 64
+    assert {row[-1] for row in nodes} == {"Ready", "Preempted"}
+
+
+def test_simulated_nodes_take_no_images(simulated: NativeCluster) -> None:
+    result = run("load-examples", "pretrain", "--cluster", simulated.name)
+    assert result.exit_code == 1
+    assert "has no real nodes" in result.output
+
+
+def test_the_images_of_examples_reach_the_nodes(
+    real: NativeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(reference: str, requirements: list[str], files: dict[str, Path], **_: object) -> Path:
+        """Without the packages, which the demo's tests prove and each of the nodes would unpack for many seconds."""
+        assert "jax" in requirements[0]
+        contents: dict[str, Path | bytes] = {"bin/sh": Path(find_tool("busybox") or ""), **files}
+        layer = archives.tar_layer(tmp_path / "layer", contents, {})
+        archives.write(tmp_path / "example.tar", [archives.Image(reference, (layer,))])
+        return tmp_path / "example.tar"
+
+    monkeypatch.setattr(images, "build_python_image", small)
+    result = run("load-examples", "pretrain", "--cluster", real.name)
+    assert result.exit_code == 0, result.output
+    assert f"kubectl apply -f {ROOT / 'examples/pretrain.yaml'}" in result.output
+    command = ["/bin/sh", "-c", "test -s /app/train.py"]
+    create(real, pod("example", container={"image": "slipway.local/train:1", "command": command}))
+    await_phase(real, "example", "Succeeded")
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_image_of_an_example_is_the_one_its_manifest_names(example: str) -> None:
+    [spec] = [body["spec"] for body in yaml.safe_load_all(manifest_of(example).read_text())]
+    assert spec["image"] == EXAMPLES[example].image
+    assert f"/app/{EXAMPLES[example].program}" in str(spec)
 
 
 def test_a_bad_duration_is_a_usage_error(simulated: NativeCluster) -> None:

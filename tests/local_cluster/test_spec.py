@@ -52,9 +52,31 @@ def test_pools_of_one_type_count_on_so_that_no_name_repeats() -> None:
 def test_a_pool_is_read_from_count_and_type() -> None:
     assert parse_pool("3*v6e-16", "simulated") == Pool(kind="simulated", type="v6e-16", count=3)
     assert parse_pool("cpu", "real") == Pool(kind="real", type="cpu", count=1)
+    chosen = Pool(kind="simulated", type="v6e-8", count=2, chips_per_host=4)
+    assert parse_pool(" 2 * v6e-8 : chipsPerHost=4 ", "simulated") == chosen
+    assert [node.tpus for node in ClusterSpec(pools=[chosen]).nodes()] == [4, 4, 4, 4]
 
 
-@pytest.mark.parametrize("text", ["v5p-16*2", "*cpu", "2*", "-1*cpu", "two*cpu", "0*cpu", "1*v5p-17", "2*potato", ""])
+@pytest.mark.parametrize(
+    ("text", "offer"),
+    [
+        ("3*v6e-8", "Write 3*v6e-8:chipsPerHost=8 or 3*v6e-8:chipsPerHost=4."),
+        ("v5litepod-8:chipsPerHost=2", "Write 1*v5litepod-8:chipsPerHost=8 or 1*v5litepod-8:chipsPerHost=4."),
+        ("2*v5p-17", "Write 2*v5p-16 or 2*v5p-32."),
+    ],
+)
+def test_a_refusal_offers_what_can_be_written(text: str, offer: str) -> None:
+    with pytest.raises(LocalClusterError) as caught:
+        parse_pool(text, "simulated")
+    assert caught.value.hint == offer
+    assert "; try" not in caught.value.message
+    for written in offer.removeprefix("Write ").removesuffix(".").split(" or "):
+        parse_pool(written, "simulated")
+
+
+@pytest.mark.parametrize(
+    "text", ["v5p-16*2", "*cpu", "2*", "-1*cpu", "two*cpu", "0*cpu", "1*v5p-17", "2*potato", "", "1*v6e-8:4"]
+)
 def test_what_names_no_pool_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(LocalClusterError) as caught:
         parse_pool(text, "real")
@@ -66,7 +88,7 @@ def test_what_names_no_pool_is_refused_with_a_sentence(text: str) -> None:
 def test_bad_cluster_names_are_refused(name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ClusterSpec(name=name)
-    assert explain(caught.value).startswith("name: ")
+    assert explain(caught.value).startswith(f"name: {name!r} is no name of a cluster; use at most 30 ")
 
 
 def test_more_real_nodes_than_addresses_are_refused() -> None:

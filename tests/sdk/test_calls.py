@@ -115,7 +115,7 @@ def test_what_ended_the_attempt_outranks_what_a_host_says(server: Server, execut
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:  # E1-33
     nowhere = RayExecutor(CPU(), "acme/ray:1", client=Client(kubeconfig=tmp_path / "none"))
     for call in (lambda: nowhere.execute(len, ("",)), Session(nowhere).ensure):
-        with pytest.raises(ClusterError, match=r"no way to the API server by .*none"):
+        with pytest.raises(ClusterError, match=r"the kubeconfig .*none does not exist"):
             call()
 
 

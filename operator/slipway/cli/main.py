@@ -5,6 +5,8 @@ from typing import Final
 
 import click
 
+from slipway.version import VERSION
+
 COMMANDS: Final = {
     "build": "images",
     "cancel": "change",
@@ -96,7 +98,7 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="slipway")
+@click.version_option(VERSION, prog_name="slipway")
 def main() -> None:
     """Run container jobs on TPU slices that survive preemptions."""
 

@@ -1,13 +1,11 @@
 """`slipway version`."""
 
-from importlib.metadata import version as installed
-
 import click
 
-DISTRIBUTION = "slipway"
+from slipway.version import VERSION
 
 
 @click.command()
 def version() -> None:
     """Print the version of the command."""
-    click.echo(f"slipway {installed(DISTRIBUTION)}")
+    click.echo(f"slipway {VERSION}")

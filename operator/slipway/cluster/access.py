@@ -15,11 +15,13 @@ from typing import Any, Final
 
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from yaml import YAMLError
 
 log = logging.getLogger(__name__)
 
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 
+_ADVICE: Final = "name a kubeconfig with --kubeconfig or the environment variable KUBECONFIG"
 _RENEWAL_PAUSE: Final = 5.0
 """Seconds during which a second 401 does not run the exec plugin again."""
 _BEFORE_EXPIRY: Final = timedelta(seconds=30)
@@ -88,10 +90,24 @@ async def load_access(kubeconfig: Path | None = None, context: str | None = None
             return await _from_kubeconfig(path, context)
         configuration = Configuration()
         load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError, ssl.SSLError) as error:
-        looked = path or f"$KUBECONFIG, {DEFAULT_KUBECONFIG} and the pod's service account"
-        raise AccessError(f"no way to the API server by {looked}: {error}") from error
+    except (ConfigException, OSError, ssl.SSLError, YAMLError, TypeError) as error:
+        raise AccessError(_unusable(path, error) if path is not None else _nothing_found(error)) from error
     return Access(configuration)
+
+
+def _unusable(path: str, error: Exception) -> str:
+    if not any(Path(each).expanduser().exists() for each in path.split(os.pathsep)):
+        return f"cannot connect to a Kubernetes cluster: the kubeconfig {path} does not exist; {_ADVICE}"
+    # The client takes for granted that the file holds a mapping, and stumbles over any other YAML.
+    reason = "it is not a kubeconfig" if isinstance(error, TypeError) else " ".join(str(error).split())
+    return f"cannot connect to a Kubernetes cluster: the kubeconfig {path} cannot be used ({reason}); {_ADVICE}"
+
+
+def _nothing_found(error: Exception) -> str:
+    return (
+        "cannot connect to a Kubernetes cluster: KUBECONFIG is not set, there is no file "
+        f"{DEFAULT_KUBECONFIG}, and this process has no service account of a pod ({error}); {_ADVICE}"
+    )
 
 
 def open_access(server: str) -> Access:

@@ -16,15 +16,14 @@ from typing import Any, Final
 import yaml
 from rich.console import Console
 
-from slipway.demo import proof
+from slipway.demo import images, proof
 from slipway.demo.files import shipped
 from slipway.demo.follow import Follower
 from slipway.demo.view import View, timeline
 from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool
 from slipway.local_cluster.progress import Progress
-from slipway.local_cluster.python_image import build_python_image
 
-IMAGE: Final = "slipway.local/train:1"
+EXAMPLE: Final = "pretrain"
 POOLS: Final = (Pool(kind="real", type="v5p-16", count=2, spot=True),)
 LIMIT_SECONDS: Final = 300
 AWAY_SECONDS: Final = 10
@@ -44,14 +43,12 @@ class Times:
 
 def build_image(progress: Progress) -> Path:
     """The archive of the example's image."""
-    folder = shipped("examples") / "train"
-    requirements = [line for line in (folder / "requirements.txt").read_text().split() if line and line[0] != "#"]
-    return build_python_image(IMAGE, requirements, {"/app/train.py": folder / "train.py"}, progress=progress)
+    return images.build(EXAMPLE, progress)
 
 
 def manifest(checkpoints: Path) -> dict[str, Any]:
     """The example's SliceJob with this machine's folder as the shared one."""
-    body: dict[str, Any] = yaml.safe_load((shipped("examples") / "pretrain.yaml").read_text())
+    body: dict[str, Any] = yaml.safe_load(images.manifest_of(EXAMPLE).read_text())
     [volume] = body["spec"]["volumes"]
     volume["hostPath"]["path"] = str(checkpoints)
     return body

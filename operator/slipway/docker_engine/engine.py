@@ -37,7 +37,7 @@ def _connect() -> APIClient:
         from docker.utils import kwargs_from_env
     except ImportError as error:
         raise _unavailable(
-            "Building needs the Docker SDK for Python.", str(error), "pip install 'slipway[docker]'"
+            "Building needs the Docker SDK for Python.", str(error), "pip install 'slipway-tpu[docker]'"
         ) from error
     host = environ.get("DOCKER_HOST") or DEFAULT_HOST
     try:

@@ -28,9 +28,7 @@ class NativeCluster:
         self._recording = threading.Lock()
         self._api: KubeApi | None = None
         if state.load(name) is None:
-            raise LocalClusterError(
-                f"There is no cluster {name!r}.", hint=f"`slipway cluster up {name}` makes one; `status` lists them."
-            )
+            raise state.not_found(name)
 
     @property
     def state(self) -> ClusterState:

@@ -1,4 +1,4 @@
-"""The one exception that people see."""
+"""The exceptions that people see."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ class LocalClusterError(Exception):
         if self.hint:
             parts.append(f"Hint: {self.hint}")
         return "\n".join(parts)
+
+
+class ClusterNotFound(LocalClusterError):
+    """There is no cluster of that name; the hint names those that there are."""
 
 
 def last_lines(path: Path, count: int = 12, width: int = 300) -> list[str]:

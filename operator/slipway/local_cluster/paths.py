@@ -26,6 +26,11 @@ def state_dir() -> Path:
     return _folder("SLIPWAY_STATE", "XDG_STATE_HOME", ".local/state")
 
 
+def state_dir_is_given() -> bool:
+    """Whether a person named the folder of what exists, and so may have made it."""
+    return bool(os.environ.get("SLIPWAY_STATE"))
+
+
 def clusters_dir() -> Path:
     """Return the folder with one folder for each cluster."""
     return state_dir() / "clusters"

@@ -7,19 +7,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from slipway.api.accelerators import Shape, resolve
+from slipway.api.accelerators import AcceleratorError, Shape, Wanted, resolve
 from slipway.local_cluster.errors import LocalClusterError
 
 Kind = Literal["real", "simulated"]
 
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+MAX_NAME = 30
 KIND_LABEL = "slipway.dev/node-kind"
 ZONE = "us-central2-b"
 CPU = "cpu"
 MAX_REAL_NODES = 100
 TPU_RESOURCE = "google.com/tpu"
+POOL_NOTATION = (
+    "Write COUNT*TYPE, for example 2*v5p-16 or 1*cpu, and where needed the chips of a host: 2*v6e-8:chipsPerHost=8."
+)
+
+_POOL = re.compile(r"\s*(?:([0-9]{1,9})\s*\*\s*)?([^\s*:]+)\s*(?::\s*chipsPerHost=([0-9]{1,9})\s*)?")
+
+
+def _checked_name(name: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, name) or len(name) > MAX_NAME:
+        raise ValueError(
+            f"{name!r} is no name of a cluster; use at most {MAX_NAME} lower-case letters, digits and `-`, and no `-` "
+            "at either end"
+        )
+    return name
 
 
 class Pool(BaseModel):
@@ -38,8 +53,11 @@ class Pool(BaseModel):
     def _known_type(self) -> Pool:
         try:
             _ = self.shape
-        except ValueError as error:
-            raise ValueError(f"{self.type!r} is neither `cpu` nor a TPU type: {error}") from error
+        except AcceleratorError as error:
+            fault = "" if error.field == "chipsPerHost" else " is neither `cpu` nor a TPU type"
+            raise ValueError(f"{self.type!r}{fault}: {error}") from error
+        if self.type == CPU and self.chips_per_host is not None:
+            raise ValueError("CPU nodes have no chips; leave chipsPerHost out")
         return self
 
     @property
@@ -53,10 +71,7 @@ class ClusterSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[
-        str,
-        Field(pattern=NAME_PATTERN, max_length=30, description="Lower-case letters, digits, -"),
-    ] = "slipway"
+    name: Annotated[str, AfterValidator(_checked_name)] = "slipway"
     pools: list[Pool] = []
     images: list[Path] = Field(
         default=[], description="Image archives that every real node starts with, besides pause and busybox."
@@ -75,14 +90,16 @@ class ClusterSpec(BaseModel):
 
     def nodes(self, kind: Kind | None = None) -> list[NodePlan]:
         """Return the nodes of one kind, or all, in a stable order."""
-        plans, used = list[NodePlan](), dict[str, int]()
-        real = 0
-        for pool in self.pools:
-            for plan in _pool_nodes(pool, used):
-                plan.index = real if plan.kind == "real" else -1
-                real += plan.kind == "real"
-                plans.append(plan)
-        return [plan for plan in plans if kind in (None, plan.kind)]
+        return [plan for _, plans in self.by_pool() for plan in plans if kind in (None, plan.kind)]
+
+    def by_pool(self) -> list[tuple[Pool, list[NodePlan]]]:
+        """Return each entry of `pools` with its nodes."""
+        used = dict[str, int]()
+        found = [(pool, _pool_nodes(pool, used)) for pool in self.pools]
+        real = (plan for _, plans in found for plan in plans if plan.kind == "real")
+        for index, plan in enumerate(real):
+            plan.index = index
+        return found
 
     @property
     def grace_seconds(self) -> int:
@@ -151,18 +168,36 @@ def _plan(pool: Pool, name: str, pool_name: str, shape: Shape | None) -> NodePla
 
 
 def parse_pool(text: str, kind: Kind, spot: bool = False) -> Pool:
-    """Read `COUNT*TYPE`, `TYPE*COUNT` being refused and a bare TYPE meaning one."""
-    count, star, kind_of = text.partition("*")
-    if not star:
-        count, kind_of = "1", text
-    if not re.fullmatch(r"[0-9]+", count.strip()) or not kind_of.strip():
-        raise LocalClusterError(
-            f"{text!r} does not name a pool.", hint="Write COUNT*TYPE, for example 2*v5p-16 or 1*cpu."
-        )
+    """Read `COUNT*TYPE` or `COUNT*TYPE:chipsPerHost=NUMBER`; a bare TYPE means one."""
+    read = _POOL.fullmatch(text)
+    if read is None:
+        raise LocalClusterError(f"{text!r} does not name a pool.", hint=POOL_NOTATION)
+    count, kind_of, chips = read.groups()
     try:
-        return Pool(kind=kind, type=kind_of.strip(), count=int(count), spot=spot)
+        return Pool(
+            kind=kind, type=kind_of, count=int(count or 1), spot=spot, chips_per_host=int(chips) if chips else None
+        )
     except ValidationError as error:
-        raise LocalClusterError(explain(error)) from error
+        offers = [_written(count or "1", wanted) for wanted in _suggestions(error)]
+        if not offers:
+            raise LocalClusterError(explain(error)) from error
+        # The catalogue offers the same in the words of the resource.
+        fault = explain(error).partition("; try ")[0]
+        raise LocalClusterError(f"{fault}.", hint=f"Write {' or '.join(offers)}.") from error
+
+
+def _suggestions(error: ValidationError) -> list[Wanted]:
+    """What the catalogue of TPUs offers in place of a type that it refused."""
+    causes = (getattr(fault.get("ctx", {}).get("error"), "__cause__", None) for fault in error.errors())
+    return [wanted for cause in causes if isinstance(cause, AcceleratorError) for wanted in cause.suggestions]
+
+
+def _written(count: str, wanted: Wanted) -> str:
+    """A suggestion as `parse_pool` reads it."""
+    size = wanted.type or ""
+    if wanted.topology:
+        size = f"{size.rpartition('-')[0]}-{wanted.topology}"
+    return f"{count}*{size}" + (f":chipsPerHost={wanted.chips_per_host}" if wanted.chips_per_host else "")
 
 
 def explain(error: ValidationError) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from slipway.local_cluster import paths
-from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.errors import ClusterNotFound, LocalClusterError
 from slipway.local_cluster.processes import ProcessRecord
 from slipway.local_cluster.spec import NAME_PATTERN, ClusterSpec
 
@@ -92,6 +92,13 @@ def names() -> list[str]:
         return []
 
 
+def not_found(name: str) -> ClusterNotFound:
+    """Return the error for a name that no cluster has."""
+    others = ", ".join(names())
+    hint = f"Clusters: {others}." if others else "There are no clusters; `slipway cluster up` makes one."
+    return ClusterNotFound(f"There is no cluster {name!r}.", hint=hint)
+
+
 @contextmanager
 def locked(name: str) -> Iterator[Path]:
     """Hold a cluster's folder (made if need be) for oneself: one `up` or `down` at a time."""
@@ -135,9 +142,10 @@ def clear(name: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Delete a cluster's folder, and the folders above it that this leaves empty."""
+    """Delete a cluster's folder, and the folders of ours above it that this leaves empty."""
     paths.delete_tree(cluster_dir(name))
-    for folder in (paths.clusters_dir(), paths.state_dir()):
+    ours = [paths.clusters_dir()] if paths.state_dir_is_given() else [paths.clusters_dir(), paths.state_dir()]
+    for folder in ours:
         try:
             folder.rmdir()
         except OSError:

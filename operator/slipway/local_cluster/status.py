@@ -10,7 +10,7 @@ from slipway.local_cluster import controlplane, state
 from slipway.local_cluster.errors import LocalClusterError
 from slipway.local_cluster.kubeapi import KubeApi, Object
 from slipway.local_cluster.nodes import is_ready
-from slipway.local_cluster.spec import NodePlan
+from slipway.local_cluster.spec import ClusterSpec, NodePlan, Pool
 from slipway.local_cluster.state import ClusterState
 
 
@@ -27,6 +27,22 @@ class NodeStatus(BaseModel):
     """Ready, NotReady, Preempted (taken away by us), Missing, or Unknown when the API server does not answer."""
 
 
+class PoolStatus(BaseModel):
+    """Node pools that one `--real` or `--simulated` asked for."""
+
+    pools: list[str]
+    kind: str
+    type: str
+    topology: str
+    spot: bool
+    slices: int
+    """TPU slices: one for each node pool, and none of CPU nodes."""
+    ready_slices: int
+    """Slices whose nodes are all Ready."""
+    nodes: int
+    ready_nodes: int
+
+
 class ClusterStatus(BaseModel):
     """One cluster."""
 
@@ -37,6 +53,7 @@ class ClusterStatus(BaseModel):
     kubeconfig: Path | None = None
     folder: Path
     processes: dict[str, bool] = {}
+    pools: list[PoolStatus] = []
     nodes: list[NodeStatus] = []
 
 
@@ -50,9 +67,10 @@ def of(name: str) -> ClusterStatus:
     if found is None:
         if folder.is_dir():
             return ClusterStatus(name=name, state="Unfinished", folder=folder)
-        raise LocalClusterError(f"There is no cluster {name!r}.", hint="`slipway cluster status` lists all clusters.")
+        raise state.not_found(name)
     alive = {process: record.alive() for process, record in found.processes.items()}
     running = found.phase == "running"
+    nodes = _nodes(found) if running else []
     word = "Unfinished" if not running else "Running" if alive and all(alive.values()) else "Broken"
     return ClusterStatus(
         name=name,
@@ -61,7 +79,8 @@ def of(name: str) -> ClusterStatus:
         kubeconfig=found.kubeconfig if running else None,
         folder=folder,
         processes=alive,
-        nodes=_nodes(found) if running else [],
+        pools=_pools(found.spec, nodes) if running else [],
+        nodes=nodes,
     )
 
 
@@ -79,6 +98,28 @@ def _nodes(found: ClusterState) -> list[NodeStatus]:
         )
         for plan in found.spec.nodes()
     ]
+
+
+def _pools(spec: ClusterSpec, nodes: list[NodeStatus]) -> list[PoolStatus]:
+    ready = {node.name for node in nodes if node.state == "Ready"}
+    return [_pool(pool, plans, ready) for pool, plans in spec.by_pool()]
+
+
+def _pool(pool: Pool, plans: list[NodePlan], ready: set[str]) -> PoolStatus:
+    names = list(dict.fromkeys(plan.pool for plan in plans))
+    broken = {plan.pool for plan in plans if plan.name not in ready}
+    shape = pool.shape
+    return PoolStatus(
+        pools=names,
+        kind=pool.kind,
+        type=shape.type if shape else pool.type,
+        topology=shape.topology if shape else "",
+        spot=pool.spot,
+        slices=len(names) if shape else 0,
+        ready_slices=len(names) - len(broken) if shape else 0,
+        nodes=len(plans),
+        ready_nodes=sum(plan.name in ready for plan in plans),
+    )
 
 
 def _seen(api: KubeApi) -> dict[str, Object] | None:
