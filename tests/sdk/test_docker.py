@@ -1,10 +1,11 @@
 """Docker's words become a SliceJob's, or are refused by name."""
 
+import re
 from typing import Any
 
 import pytest
 
-from slipway import CPU, GPU, TPU, Client, ClusterError, DockerConfig, RayExecutor, run_docker_on_pod
+from slipway import CPU, GPU, TPU, Client, ClusterError, DockerConfig, RayExecutor, Session, run_docker_on_pod
 from slipway.api.slicejob import SliceJobSpec
 from slipway.sdk.accelerators import merged
 
@@ -38,6 +39,18 @@ CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"environment": {"B": "x=$(A)\n", "A": 1, "NONE": None, "C": True}},
         {"env": [{"name": "B", "value": "x=$$(A)\n"}, {"name": "A", "value": "1"}, {"name": "C", "value": "True"}]},
     ),
+    "N-35 a list of pairs": (
+        {"environment": ["B=x=$(A)", "A=", "HERE"]},
+        {"env": [{"name": "B", "value": "x=$$(A)"}, {"name": "A", "value": ""}, {"name": "HERE", "value": "mine"}]},
+    ),
+    "N-35 an entrypoint's words": (
+        {"entrypoint": "python -m 'my train'", "command": ["--x"]},
+        {"command": ["python", "-m", "my train"], "args": ["--x"]},
+    ),
+    "N-35 an entrypoint's list": (
+        {"entrypoint": ["a b", "$X"], "command": []},
+        {"command": ["a b", "$$X"], "args": None},
+    ),
     "E1-09 bridge": ({"network": "bridge"}, {"hostNetwork": False}),
     "E1-09 no network named": ({"network": None}, {"hostNetwork": False}),
     "E1-10 privileged": ({"privileged": True}, {"securityContext": {"privileged": True}}),
@@ -63,6 +76,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"environment": {"env_vars": {"A": "1"}}},
         "environment variable 'env_vars' is a dict and must be text",
     ),
+    "N-35 no such variable": ({"environment": ["A=1", "AWAY"]}, "environment[1]: AWAY is not set here"),
+    "N-35 no name": ({"environment": ["=1"]}, "environment[0] is '=1': write NAME=VALUE"),
+    "N-35 no text": ({"environment": [7]}, "environment[0] is 7: write NAME=VALUE"),
+    "B-17 twice": ({"environment": ["A=1", "A=2"]}, "environment[1]: A stands there twice"),
+    "N-35 one string": ({"environment": "A=1"}, "environment must be a map or a list, not 'A=1'"),
+    "N-35 empty entrypoint": ({"entrypoint": ""}, "entrypoint is empty"),
+    "B-05 a number in a list": ({"command": ["a", 1]}, "command[1] is 1, and must be text: write '1'"),
+    "B-05 no list": ({"command": 7}, "command must be a string or a list of strings, not 7"),
     "E1-13 no size": ({"shm_size": "much"}, "shm_size 'much' is not a size"),
     "E1-15 relative workdir": ({"workdir": "app"}, "workdir 'app' is not an absolute path"),
     "E1-16 a user's name": ({"user": "alice"}, "numeric uid[:gid] required"),
@@ -75,14 +96,15 @@ def config(changes: dict[str, Any]) -> DockerConfig:
 
 
 @pytest.mark.parametrize(("given", "expected"), CONVERTED.values(), ids=CONVERTED)
-def test_it_is_converted(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_it_is_converted(given: dict[str, Any], expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERE", "mine")
     spec = config(given).to_spec()
     assert spec == {name: value for name, value in (BARE | expected).items() if value is not None}
     SliceJobSpec.model_validate(spec)
 
 
 @pytest.mark.parametrize(("given", "said"), REFUSED.values(), ids=REFUSED)
-@pytest.mark.row("B-19", "B-27", "B-29")
+@pytest.mark.row("B-05", "B-17", "B-19", "B-27", "B-29")
 def test_it_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         config(given).to_spec()
@@ -97,6 +119,45 @@ def test_what_is_wrong_is_told_before_any_call() -> None:  # E1-30, E2-03
         run_docker_on_pod(config({}), TPU("v5p-16", slices=2), client=NOWHERE)
     with pytest.raises(ValueError, match="maxRetries"):
         run_docker_on_pod(config({}), CPU(), retries={"maxRetries": 3}, client=NOWHERE)
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("v7e-8", "type 'v7e-8': not in the catalogue (v2, "),
+    ("v6e-17", "type 'v6e-17': v6e has no slice of 17 chips; try type v6e-16"),
+    (4, "accelerator.type"),
+])  # fmt: skip
+def test_a_type_that_no_slice_has_is_told_before_any_call(kind: Any, said: str) -> None:
+    pods = RayExecutor(TPU(kind), "acme/ray:1", client=NOWHERE)
+    for call in (
+        lambda: run_docker_on_pod(config({}), TPU(kind), client=NOWHERE),
+        lambda: pods.execute(len, ("",)),
+        lambda: Session(pods),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            call()
+        assert said in str(caught.value)
+
+
+def test_a_type_of_the_future_may_be_described() -> None:
+    described = {"accelerator": {"label": "tpu-v7e", "topology": "2x4", "chipsPerHost": 4}}
+    with pytest.raises(ClusterError):
+        run_docker_on_pod(config({}), TPU("v7e-8"), spec=described, client=NOWHERE)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "four", True])
+@pytest.mark.row("B-08")
+def test_counts_are_whole_numbers(count: Any) -> None:
+    said = re.escape(f"must be a whole number of at least 1, not {count!r}")
+    for make in (
+        lambda: TPU("v4-8", slices=count),
+        lambda: TPU("v4-8", pod_count=count),
+        lambda: CPU(hosts=count),
+        lambda: CPU(slices=count),
+        lambda: GPU(hosts=count),
+        lambda: GPU(slices=count),
+    ):
+        with pytest.raises(ValueError, match=said):
+            make()
 
 
 def test_further_fields_take_nothing_away() -> None:
@@ -130,5 +191,5 @@ def test_the_number_of_slices_has_three_names() -> None:  # E1-44, K-14
     assert [one.slices for one in counts] == [1, 4, 4, 4]
     with pytest.raises(ValueError, match="slices=2, pod_count=3 contradict each other"):
         TPU("v4-32", slices=2, pod_count=3)
-    with pytest.raises(ValueError, match="at least 1, not 0"):
-        TPU("v4-32", num_slices=0)
+    with pytest.raises(ValueError, match="slices=1, pod_count=3 contradict each other"):
+        TPU("v4-32", slices=1, pod_count=3)

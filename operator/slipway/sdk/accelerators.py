@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from typing import Any, Final
 
+from slipway.api.accelerators import resolve
+from slipway.api.slicejob import SliceJobSpec
+
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 
 
@@ -13,7 +16,7 @@ class TPU:
 
     type: str
     """Type of one slice in any common spelling: v5litepod-16, v5e-16, v6e-4x8."""
-    slices: int = 0
+    slices: int = None  # type: ignore[assignment]
     """Number of slices, 1 when not given."""
     spot: bool = False
     """Spot capacity."""
@@ -21,15 +24,13 @@ class TPU:
     pod_count: InitVar[int | None] = None
 
     def __post_init__(self, num_slices: int | None, pod_count: int | None) -> None:
-        given = {"slices": self.slices or None, "num_slices": num_slices, "pod_count": pod_count}
-        named = {name: int(value) for name, value in given.items() if value is not None}
+        given = {"slices": self.slices, "num_slices": num_slices, "pod_count": pod_count}
+        named = {name: value for name, value in given.items() if value is not None}
+        _whole(**named)
         if len(set(named.values())) > 1:
             told = ", ".join(f"{name}={value}" for name, value in named.items())
             raise ValueError(f"{told} contradict each other: they are names of one number")
-        count = next(iter(named.values()), 1)
-        if count < 1:
-            raise ValueError(f"slices must be at least 1, not {count}")
-        object.__setattr__(self, "slices", count)
+        object.__setattr__(self, "slices", next(iter(named.values()), 1))
 
     @property
     def kind(self) -> str:
@@ -49,6 +50,9 @@ class CPU:
     """Hosts of one slice."""
     slices: int = 1
     """Number of slices."""
+
+    def __post_init__(self) -> None:
+        _whole(hosts=self.hosts, slices=self.slices)
 
     @property
     def kind(self) -> str:
@@ -74,8 +78,9 @@ class GPU:
     """Number of slices."""
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"count must be at least 1, not {self.count}: use CPU() for none")
+        if self.count == 0:
+            raise ValueError("count must be at least 1, not 0: use CPU() for none")
+        _whole(count=self.count, hosts=self.hosts, slices=self.slices)
 
     @property
     def kind(self) -> str:
@@ -90,6 +95,27 @@ class GPU:
 
 
 AcceleratorConfig = TPU | CPU | GPU
+
+
+def _whole(**counts: object) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+
+def checked(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a spec, if they keep the rules that are known without a cluster.
+
+    Raises:
+        ValueError: when a field does not fit the schema, or no TPU slice has such a type or topology.
+    """
+    asked = SliceJobSpec.model_validate(fields).accelerator
+    if asked is not None:
+        resolve(
+            asked.type, generation=asked.generation, topology=asked.topology, chips_per_host=asked.chips_per_host,
+            label=asked.label,
+        )  # fmt: skip
+    return fields
 
 
 def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

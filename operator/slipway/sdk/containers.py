@@ -9,14 +9,13 @@ from typing import Any
 
 from slipway.api import names
 from slipway.api.places import pod_name, worker
-from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.client import portal
 from slipway.client.blocking import Client
 from slipway.client.errors import JobError, JobFailed, ResultMissing
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
-from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, merged
+from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, checked, merged
 from slipway.sdk.docker import DockerConfig
 from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
 
@@ -156,9 +155,7 @@ def _fields(
     if isinstance(accelerator, GPU) and config.gpus and str(config.gpus) != str(accelerator.count):
         raise ValueError(f"gpus={config.gpus} and GPU(count={accelerator.count}) contradict each other: say it once")
     base = merged(config.to_spec(), accelerator.fields()) | {"retries": dict(retries or {})}
-    fields = merged(base, spec or {})
-    SliceJobSpec.model_validate(fields)
-    return fields
+    return checked(merged(base, spec or {}))
 
 
 def _places(view: JobView) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from slipway.sdk.accelerators import GPU_RESOURCE
-from slipway.sdk.environment import literal, variables
+from slipway.sdk.environment import Environment, literal, variables
 
 _SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
 _QUANTITY: Final = re.compile(r"\d+(Ki|Mi|Gi|Ti)")
@@ -26,13 +26,14 @@ class DockerConfig:
 
     image: str
     """Image reference."""
-    command: str | Sequence[str]
+    command: str | Sequence[str] = ()
     """What follows the image: its entrypoint still runs. A string is split as a shell would, a list is taken as it
     is; an empty list runs the image's own command."""
     volumes: Mapping[str, str] | None = None
     """Host path to container path, which may end in :ro or :rw."""
-    environment: Mapping[str, object] | None = None
-    """Environment; values become text, None leaves a name out."""
+    environment: Environment | None = None
+    """Environment: a map, whose values become text, and None leaves a name out; or a list of NAME=VALUE, and of NAME
+    alone for the value that it has here."""
     network: str | None = "host"
     """`host`, or `bridge` (or nothing) for the pod's own network."""
     privileged: bool = False
@@ -47,6 +48,8 @@ class DockerConfig:
     """Working directory, an absolute path."""
     user: str | None = None
     """Numeric uid or uid:gid."""
+    entrypoint: str | Sequence[str] = ()
+    """What runs instead of the image's entrypoint, with `command` as its arguments; a string is split."""
 
     def to_spec(self) -> dict[str, Any]:
         """Fields of a SliceJob's spec.
@@ -57,8 +60,9 @@ class DockerConfig:
         volumes, mounts = _volumes(self.volumes or {})
         found = {
             "image": self.image,
-            "args": _arguments(self.command),
-            "env": variables(self.environment or {}),
+            "command": _words("entrypoint", self.entrypoint),
+            "args": _words("command", self.command),
+            "env": variables(self.environment or ()),
             "hostNetwork": _is_host_network(self.network),
             "resources": _gpus(self.gpus),
             "shmSize": _shm_size(self.shm_size),
@@ -70,16 +74,24 @@ class DockerConfig:
         return {name: value for name, value in found.items() if value or value is False}
 
 
-def _arguments(command: str | Sequence[str]) -> list[str]:
-    if not isinstance(command, str):
-        return [literal(word) for word in command]
+def _words(what: str, given: str | Sequence[str]) -> list[str]:
+    if not isinstance(given, Sequence):
+        raise ValueError(f"{what} must be a string or a list of strings, not {given!r}")
+    if not isinstance(given, str):
+        return [literal(_text(f"{what}[{place}]", word)) for place, word in enumerate(given)]
     try:
-        words = shlex.split(command)
+        words = shlex.split(given)
     except ValueError as error:
-        raise ValueError(f"command {command!r} cannot be split into words: {error}; give a list instead") from error
+        raise ValueError(f"{what} {given!r} cannot be split into words: {error}; give a list instead") from error
     if not words:
-        raise ValueError("command is empty: give the words to run, or [] for the image's own command")
+        raise ValueError(f"{what} is empty: give the words to run, or [] for the image's own")
     return [literal(word) for word in words]
+
+
+def _text(what: str, word: object) -> str:
+    if not isinstance(word, str):
+        raise ValueError(f"{what} is {word!r}, and must be text: write {str(word)!r}")
+    return word
 
 
 def _is_host_network(network: str | None) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.places import HEAD, pod_name
-from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.client.blocking import Client
 from slipway.client.errors import (
@@ -26,8 +25,8 @@ from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
-from slipway.sdk.accelerators import AcceleratorConfig, merged
-from slipway.sdk.environment import variables
+from slipway.sdk.accelerators import AcceleratorConfig, checked, merged
+from slipway.sdk.environment import Environment, variables
 from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
@@ -53,8 +52,9 @@ class RayExecutor:
     """How many slices of what."""
     image: str
     """An image with Ray, and the Python of this process."""
-    env: Mapping[str, object] = field(default_factory=dict)
-    """Environment of every host; values become text, None leaves a name out."""
+    env: Environment = field(default_factory=dict)
+    """Environment of every host: a map, whose values become text, and None leaves a name out; or a list of
+    NAME=VALUE."""
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     """Ray's runtime environment."""
     retries: Mapping[str, Any] = field(default_factory=dict)
@@ -120,8 +120,7 @@ class RayExecutor:
 
     def _run(self, call: Call, flatten: bool, retries: Mapping[str, Any]) -> JobSucceeded[list[Any]]:
         run = Run(self.client, new_name(call.name), self.accelerator.kind)
-        fields, secret = self.call_spec(run.name, retries), _secret(run, call)
-        SliceJobSpec.model_validate(fields)
+        fields, secret = checked(self.call_spec(run.name, retries)), _secret(run, call)
 
         async def work() -> JobSucceeded[list[Any]]:
             async with run.client.connect() as api:

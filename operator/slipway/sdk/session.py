@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from slipway.api.places import HEAD, pod_name
-from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import ConditionType
 from slipway.client import portal
 from slipway.client.errors import ClusterError, InvalidJob, JobError, JobFailed, SessionClosed
@@ -16,6 +15,7 @@ from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, ApiError, NotFound
+from slipway.sdk.accelerators import checked
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import Run, new_name
 from slipway.sdk.payload import Call, pack, pack_method, unpack
@@ -45,8 +45,7 @@ class Session:
             ValueError: when the executor's fields contradict the schema of a SliceJob.
         """
         self._executor = executor
-        self._spec = executor.ray_spec({"keepAlive": True}) | {"retries": dict(executor.retries)}
-        SliceJobSpec.model_validate(self._spec)
+        self._spec = checked(executor.ray_spec({"keepAlive": True}) | {"retries": dict(executor.retries)})
         self._run = Run(executor.client, name or new_name("session"), executor.accelerator.kind)
         self._uid: str | None = None
         self._calls: set[asyncio.Task[Any]] = set()
