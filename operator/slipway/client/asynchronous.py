@@ -14,7 +14,7 @@ from slipway.api import names
 from slipway.api.status import Phase
 from slipway.client import errors
 from slipway.client.model import JobState, Stored
-from slipway.client.target import Target, typed
+from slipway.client.target import NO_SLICEJOBS, Target, typed
 from slipway.cluster import history, paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, Conflict, SlipwayClusterError
@@ -254,8 +254,8 @@ class AsyncClient(Target):
             with answered():
                 return await self.api.get(paths.job(where, name), kind)
         except errors.NotFound as error:
-            if "the server could not find the requested resource" in str(error):
-                raise errors.NotFound("this cluster has no SliceJobs: Slipway's CRD is not installed") from None
+            if str(error) == NO_SLICEJOBS:
+                raise
             raise errors.NotFound(f"there is no SliceJob {name} in namespace {where}") from None
 
     async def _change(self, name: str, fields: Mapping[str, Any]) -> JobState:

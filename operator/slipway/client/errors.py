@@ -22,7 +22,7 @@ SlipwayError
     ├── JobPreempted         the job was preempted as often as it may
     ├── CapacityUnavailable  the slices did not come in time
     ├── JobCancelled         somebody cancelled it
-    ├── InvalidJob           the API server or the operator refused it
+    ├── InvalidJob           it can never start: the API server (400, 422) or the operator refused it
     ├── VersionMismatch      Python, Ray or cloudpickle differ between here and the image
     └── ResultMissing        the job succeeded, and its result could not be read
 """
@@ -189,7 +189,7 @@ class JobCancelled(JobError):
 
 
 class InvalidJob(JobError):
-    """The API server or the operator refused the job; nothing ran."""
+    """The API server or the operator refused the job as it is written, so it can never start."""
 
 
 class VersionMismatch(JobError):

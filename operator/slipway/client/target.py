@@ -57,6 +57,9 @@ class Target:
         return _IN_CLUSTER.read_text().strip() if _IN_CLUSTER.exists() else ""
 
 
+NO_SLICEJOBS: Final = "this cluster has no SliceJobs: Slipway's CRD is not installed"
+_UNKNOWN: Final = "the server could not find the requested resource"
+"""What the API server says of a kind that it does not know; other kinds than ours every cluster has."""
 _KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
     AccessError: errors.Unreachable,
     answers.ConnectionLost: errors.Unreachable,
@@ -74,7 +77,8 @@ _KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
 
 def typed(error: Exception) -> ClusterError:
     """The error that callers see for one of the connection's."""
-    return _KINDS.get(type(error), ClusterError)(str(error))
+    words = str(error)
+    return _KINDS.get(type(error), ClusterError)(NO_SLICEJOBS if _UNKNOWN in words else words)
 
 
 def _namespace_in(kubeconfig: dict[str, Any], context: str | None) -> str:
