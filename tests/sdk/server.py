@@ -5,12 +5,15 @@ import base64
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from aiohttp import WSMsgType, web
+
+from slipway import Client
 
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 
@@ -29,6 +32,12 @@ class Server:
         self.version, self.changes = 1, asyncio.Condition()
         self.history: list[tuple[str, Any]] = []
         self.refusal = ""
+        self.refuses = (422, "Invalid")
+        """How a refusal is answered: code and reason."""
+        self.secrets = True
+        """Whether Secrets are taken."""
+        self.log: str | None = None
+        """What every pod wrote; None where there is no pod."""
         self.ready = True
         """Whether a session's cluster can be used as soon as it is made."""
         self.forgotten = 0
@@ -47,6 +56,11 @@ class Server:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.background: set[asyncio.Task[None]] = set()
 
+    @property
+    def client(self) -> Client:
+        """A client of its namespace."""
+        return Client(kubeconfig=self.folder / "kubeconfig")
+
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
         self.loop, application = asyncio.get_running_loop(), web.Application()
@@ -58,6 +72,7 @@ class Server:
             web.delete(JOBS + "/{name}", self.delete),
             web.post("/api/v1/namespaces/x/secrets", self.secret),
             web.get("/api/v1/namespaces/x/pods/{pod}/exec", self.exec),
+            web.get("/api/v1/namespaces/x/pods/{pod}/log", self.read),
         ])  # fmt: skip
         runner = web.AppRunner(application, shutdown_timeout=0.1)
         await runner.setup()
@@ -76,7 +91,7 @@ class Server:
 
     async def create(self, request: web.Request) -> web.Response:
         if self.refusal:
-            return refused(422, "Invalid", self.refusal)
+            return refused(*self.refuses, self.refusal)
         body = await request.json()
         if body["metadata"]["name"] in self.jobs:
             self.asked_again += 1
@@ -141,7 +156,19 @@ class Server:
             if body["metadata"]["name"] == name:
                 await answer.write(json.dumps({"type": kind, "object": body}).encode() + b"\n")
 
+    async def read(self, request: web.Request) -> web.Response:
+        return refused(404, "NotFound") if self.log is None else web.Response(text=self.log)
+
+    def tell(self, name: str, **status: Any) -> None:
+        """Change a job's status from the test's thread, as an operator would."""
+        job = self.jobs[name]
+        job["status"] = {"attempt": 0, "attempts": [{"number": 0}], "resolved": {"hosts": 1}} | status
+        assert self.loop is not None
+        asyncio.run_coroutine_threadsafe(self.change("MODIFIED", job), self.loop).result()
+
     async def secret(self, request: web.Request) -> web.Response:
+        if not self.secrets:
+            return refused(403, "Forbidden", "secrets is forbidden: User u cannot create it")
         body = await request.json()
         for name, content in body["data"].items():
             text = base64.b64decode(content).replace(b"/tmp/ray", str(self.folder).encode())
@@ -232,6 +259,13 @@ class Server:
         await process.wait()
         await telling
         return socket
+
+
+def until(holds: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def environment_with(ray: str, folder: Path) -> dict[str, str]:

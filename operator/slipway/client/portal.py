@@ -4,10 +4,11 @@ So calls work from any thread, from a notebook, whose own loop runs already, and
 """
 
 import asyncio
+import signal
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from functools import cache
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
@@ -32,12 +33,31 @@ def start(work: Coroutine[Any, Any, T]) -> "Future[T]":
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run it and wait; whatever interrupts the wait cancels the work."""
-    future = start(work)
+    return result(start(work))
+
+
+def result(future: "Future[T]") -> T:
+    """Wait for it; whatever interrupts the wait, SIGTERM as well as Ctrl-C, cancels the work."""
+    with _terminable():
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM is a KeyboardInterrupt meanwhile, unless the program has a handler of its own for it."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:

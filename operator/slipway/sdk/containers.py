@@ -41,7 +41,7 @@ def run_docker_on_pod(
     retries: Mapping[str, Any] | None = None,
     spec: Mapping[str, Any] | None = None,
     client: Client | None = None,
-    on_interrupt: OnInterrupt = "cancel",
+    on_interrupt: OnInterrupt = "detach",
 ) -> str | list[str | None] | None:
     """Run a container on every host of one slice and wait.
 
@@ -49,13 +49,14 @@ def run_docker_on_pod(
         capture_output: whether to read what the hosts wrote.
         retries: `spec.retries`, such as {"maxFailures": 3}.
         spec: further fields of the SliceJob's spec, in Kubernetes' words; they win, and lists of objects are joined.
-        on_interrupt: whether Ctrl-C cancels the job or leaves it running.
+        on_interrupt: whether Ctrl-C or SIGTERM cancels the job, or leaves it running and says how to follow it.
 
     Returns:
         The output (None without capture) of the host; with several hosts a list in their order.
 
     Raises:
         ValueError: with more than one slice, or a word that Kubernetes cannot do.
+        ClusterError: when the job could not be created, or the API server was lost.
         JobError: when the job does not succeed; `.outputs` holds what the hosts wrote all the same.
     """
     if accelerator.slices != 1:
@@ -78,7 +79,7 @@ def run_docker_multislice(
     retries: Mapping[str, Any] | None = None,
     spec: Mapping[str, Any] | None = None,
     client: Client | None = None,
-    on_interrupt: OnInterrupt = "cancel",
+    on_interrupt: OnInterrupt = "detach",
 ) -> list[str | None]:
     """Run a container on every host of every slice and wait; arguments as for `run_docker_on_pod`.
 
@@ -115,20 +116,36 @@ def run_docker_async(
     spec: Mapping[str, Any] | None = None,
     client: Client | None = None,
 ) -> "Future[CompletedRun]":
-    """Start a container once on a CPU node, without retries, and return at once.
+    """Start a container once on a CPU node, without retries, and return as soon as the API server has the job.
+
+    The job goes on when this process ends.
 
     Returns:
-        A future with the exit code and the output; an exit code other than 0 is no exception.
+        A future with the exit code and the output; an exit code other than 0 is no exception. Cancelling the future
+        cancels the job.
+
+    Raises:
+        InvalidJob: when the API server refuses the job.
     """
     fields = _fields(config, CPU(), {"enabled": False}, spec)
     run = Run(client or Client(), name or new_name(_base(config)), "CPU")
-    return portal.start(_run_once(run, fields, config.remove))
+
+    async def create() -> str:
+        async with run.client.connect() as api:
+            return (await run.create(api, fields)).metadata.uid
+
+    def ended(future: "Future[CompletedRun]") -> None:
+        if future.cancelled():
+            portal.run(run.cancel())
+
+    started = portal.start(_completed(run, wait(run, create, "detach"), config.remove))
+    started.add_done_callback(ended)
+    return started
 
 
-async def _run_once(run: Run, fields: Mapping[str, Any], remove: bool) -> CompletedRun:
+async def _completed(run: Run, uid: str, remove: bool) -> CompletedRun:
     async with run.client.connect() as api:
-        made = await run.create(api, fields)
-        end = await run.until(api, made.metadata.uid, lambda view: view.over)
+        end = await run.until(api, uid, lambda view: view.over)
         code = 0
         if end.status.phase != Phase.SUCCEEDED:
             error = end.error("CPU")
@@ -136,8 +153,8 @@ async def _run_once(run: Run, fields: Mapping[str, Any], remove: bool) -> Comple
                 raise error
             code = error.exit_code
         [output] = await _outputs(run, api, end)
-        if remove:
-            await run.delete(api, made.metadata.uid)
+        if remove and code == 0:
+            await run.delete(api, uid)
         return CompletedRun(code, output or "")
 
 

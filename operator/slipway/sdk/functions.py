@@ -12,7 +12,6 @@ from slipway.api.places import HEAD, pod_name
 from slipway.api.status import Phase
 from slipway.client.blocking import Client
 from slipway.client.errors import (
-    InvalidJob,
     JobError,
     JobFailed,
     JobInfo,
@@ -21,6 +20,7 @@ from slipway.client.errors import (
     ResultMissing,
     VersionMismatch,
 )
+from slipway.client.target import typed
 from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
@@ -28,7 +28,7 @@ from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
 from slipway.sdk.accelerators import AcceleratorConfig, checked, merged
 from slipway.sdk.environment import Environment, variables
 from slipway.sdk.host_program import REFUSED
-from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
+from slipway.sdk.jobs import OnInterrupt, Run, check, new_name, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
 from slipway.sdk.stream import PROGRAM, StreamBroken, ask
 
@@ -65,8 +65,11 @@ class RayExecutor:
     """Which cluster and namespace."""
     remove: bool = True
     """Delete the SliceJob once its result was read; a job that failed is kept."""
-    on_interrupt: OnInterrupt = "cancel"
-    """Whether Ctrl-C cancels the job or leaves it running."""
+    on_interrupt: OnInterrupt = "detach"
+    """Whether Ctrl-C or SIGTERM cancels the job, or leaves it running and says how to follow it."""
+
+    def __post_init__(self) -> None:
+        check(self.on_interrupt)
 
     def execute(
         self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
@@ -187,7 +190,8 @@ async def _give(api: ApiConnection, run: Run, made: JobView, secret: dict[str, A
             await api.create(paths.secrets(run.namespace), secret, dict[str, Any], seconds=30)
     except SlipwayClusterError as error:
         await run.delete(api, made.metadata.uid)
-        raise InvalidJob(f"the call could not be stored, and the job was removed: {error}", run.info) from error
+        kind, name = type(typed(error)), secret["metadata"]["name"]
+        raise kind(f"{run.place} was deleted, for its call could not be stored in Secret {name}: {error}") from error
 
 
 async def _document(api: ApiConnection, run: Run, uid: str, flatten: bool) -> bytes:

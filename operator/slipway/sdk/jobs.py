@@ -6,23 +6,24 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
 import aiohttp
 
 from slipway.api import names
-from slipway.client import portal
+from slipway.client import errors, portal
 from slipway.client.blocking import Client
 from slipway.client.errors import InvalidJob, JobCancelled, JobInfo, ResultMissing
 from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound, from_response
+from slipway.cluster.errors import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound, from_response
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
 
 T = TypeVar("T")
 
 OnInterrupt = Literal["cancel", "detach"]
+"""What Ctrl-C and SIGTERM do to a job that is waited for: cancel it, or leave it running."""
 
 CALL_ANNOTATION: Final = "slipway.dev/sdk-call"
 """Tells an answer that was lost on the way from a name that somebody else took."""
@@ -54,6 +55,20 @@ class Run:
         return self.client.resolved_namespace
 
     @property
+    def place(self) -> str:
+        """The job and its namespace, for messages."""
+        return f"SliceJob {self.name} in {self.namespace}"
+
+    @property
+    def commands(self) -> str:
+        """What one can do about it on the command line, for those who wait no longer."""
+        where = f" -n {self.client.namespace}" if self.client.namespace else ""
+        return (
+            f"it goes on by itself. Follow it with `slipway logs {self.name} -f{where}`, wait for its end with "
+            f"`slipway wait {self.name}{where}`, end it with `slipway cancel {self.name}{where}`"
+        )
+
+    @property
     def path(self) -> str:
         """Where it is in the API."""
         return paths.job(self.namespace, self.name)
@@ -64,19 +79,30 @@ class Run:
         return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
 
     async def create(self, api: ApiConnection, spec: Mapping[str, Any]) -> JobView:
-        """Make it.
+        """Make it, once: an answer that was lost on the way makes no second one.
 
         Raises:
-            InvalidJob: when the API server refuses it, or its name is taken.
+            InvalidJob: when the API server refuses it.
+            AlreadyExists: the client's, when its name is taken.
         """
         try:
-            return await api.create(paths.jobs(self.namespace), self.body(spec), JobView)
+            return await self.post(api, spec)
         except AlreadyExists as error:
             found = await api.get(self.path, JobView)
             if found.metadata.annotations.get(CALL_ANNOTATION) != self.call:
-                raise InvalidJob(f"the name is taken: {error}", self.info) from error
+                raise errors.AlreadyExists(f"{self.place} exists already: choose another name") from error
             return found
-        except ApiError as error:
+
+    async def post(self, api: ApiConnection, spec: Mapping[str, Any]) -> JobView:
+        """Ask the API server to make it.
+
+        Raises:
+            InvalidJob: when the API server refuses it.
+            AlreadyExists: the connection's, when its name is taken.
+        """
+        try:
+            return await api.create(paths.jobs(self.namespace), self.body(spec), JobView)
+        except (BadRequest, Invalid) as error:
             raise InvalidJob(str(error), self.info) from error
 
     @property
@@ -167,8 +193,15 @@ class Run:
                     pass
 
 
+def check(on_interrupt: OnInterrupt) -> None:
+    """Refuse what is neither cancel nor detach."""
+    if on_interrupt not in get_args(OnInterrupt):
+        raise ValueError(f"on_interrupt must be 'cancel' or 'detach', not {on_interrupt!r}")
+
+
 def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt) -> T:
-    """Wait for work about a job; Ctrl-C cancels the job or leaves it to itself, and says which."""
+    """Wait for work about a job; an interrupt cancels the job or leaves it running, and says which."""
+    check(on_interrupt)
 
     async def whole() -> T:
         return await work()
@@ -177,6 +210,6 @@ def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt) 
         return portal.run(whole())
     except KeyboardInterrupt:
         if on_interrupt == "detach":
-            raise KeyboardInterrupt(f"detached: SliceJob {run.name} in {run.namespace} goes on by itself") from None
+            raise KeyboardInterrupt(f"detached from {run.place}: {run.commands}") from None
         portal.run(run.cancel())
-        raise KeyboardInterrupt(f"SliceJob {run.name} in {run.namespace} was cancelled") from None
+        raise KeyboardInterrupt(f"{run.place} was cancelled") from None

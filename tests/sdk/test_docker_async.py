@@ -1,0 +1,56 @@
+"""A container that nobody waits for: what is known when the call returns, and what stays when the caller goes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from slipway import DockerConfig, InvalidJob, run_docker_async
+from tests.sdk.server import Server
+
+CONFIG = DockerConfig("acme/train:1")
+
+
+def test_the_job_is_there_when_the_call_returns(server: Server) -> None:  # E1-51
+    server.log = "done\n"
+    future = run_docker_async(CONFIG, name="train", client=server.client)
+    assert list(server.jobs) == ["train"]
+    assert not future.done()
+    server.tell("train", phase="Succeeded")
+    done = future.result(timeout=30)
+    assert (done.exit_code, done.stdout, server.jobs) == (0, "done\n", {})
+
+
+def test_a_refusal_is_told_at_once(server: Server) -> None:
+    server.refusal = "image is empty"
+    with pytest.raises(InvalidJob, match="image is empty"):
+        run_docker_async(CONFIG, client=server.client)
+
+
+def test_a_job_that_failed_stays(server: Server) -> None:
+    server.log = "no\n"
+    future = run_docker_async(CONFIG, name="train", client=server.client)
+    server.tell("train", phase="Failed", attempts=[{"number": 0, "root": {"exitCode": 3}}])
+    assert (future.result(timeout=30).exit_code, list(server.jobs)) == (3, ["train"])
+
+
+def test_cancelling_the_future_cancels_the_job(server: Server) -> None:
+    future = run_docker_async(CONFIG, name="train", client=server.client)
+    assert future.cancel()
+    assert server.jobs["train"]["spec"]["cancel"] is True
+
+
+PROGRAM = """
+from pathlib import Path
+from slipway import Client, DockerConfig, run_docker_async
+future = run_docker_async(DockerConfig("a/b:1"), name="train", client=Client(kubeconfig=Path("{kubeconfig}")))
+{then}
+"""
+
+
+@pytest.mark.parametrize(("then", "cancelled"), [("", False), ("future.cancel()", True)])
+def test_the_job_outlives_the_script(server: Server, then: str, cancelled: bool) -> None:
+    text = PROGRAM.format(kubeconfig=server.folder / "kubeconfig", then=then)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert server.jobs["train"]["spec"].get("cancel", False) is cancelled

@@ -1,0 +1,108 @@
+"""What Ctrl-C and SIGTERM do to a call, and what is said of it."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slipway import CPU, DockerConfig, RayExecutor, run_docker_multislice, run_docker_on_pod
+from tests.sdk.server import Server, until
+
+PROGRAM = """
+import signal, sys, threading, time
+from pathlib import Path
+from slipway import CPU, Client, DockerConfig, RayExecutor, Session, run_docker_on_pod
+
+def train():
+    Path("{folder}/began").touch()
+    time.sleep(600)
+
+def own(*_):
+    raise SystemExit("the program's own handler")
+
+on_interrupt = {how!r}
+client = Client(kubeconfig=Path("{folder}/kubeconfig"))
+executor = RayExecutor(CPU(slices=2), "acme/ray:1", client=client, on_interrupt=on_interrupt or "detach")
+how = {{"on_interrupt": on_interrupt}} if on_interrupt else {{}}
+docker = DockerConfig("acme/train:1")
+{call}
+"""
+
+
+def interrupted(server: Server, call: str, number: int, when: Callable[[], Any], how: str = "") -> str:
+    """What a program says that waits in this call and gets this signal."""
+    text = PROGRAM.format(folder=server.folder, call=call, how=how)
+    process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
+    until(lambda: when() or process.poll() is not None)
+    process.send_signal(number)
+    return process.communicate(timeout=30)[1]
+
+
+CALL = "executor.autoscale_execute_resumable(train)"
+DOCKER = "run_docker_on_pod(docker, CPU(), name='train', client=client, **how)"
+GOES_ON = (
+    r"detached from SliceJob (train\S*) in x: it goes on by itself. Follow it with `slipway logs \1 -f`, wait for its "
+    r"end with `slipway wait \1`, end it with `slipway cancel \1`"
+)
+
+
+@pytest.mark.parametrize(("call", "number", "how", "said", "cancelled"), [
+    (CALL, signal.SIGINT, "", GOES_ON, False),
+    (CALL, signal.SIGTERM, "cancel", "SliceJob train-.* in x was cancelled", True),
+    (DOCKER, signal.SIGINT, "cancel", "SliceJob train in x was cancelled", True),
+    (DOCKER, signal.SIGTERM, "", GOES_ON, False),
+])  # fmt: skip
+@pytest.mark.row("N-14", "N-25", "B-68")
+def test_an_interrupt_says_what_it_did(
+    server: Server, call: str, number: int, how: str, said: str, cancelled: bool
+) -> None:
+    error = interrupted(server, call, number, lambda: server.watched, how)
+    assert re.search(f"KeyboardInterrupt: {said}", error), error
+    assert [one["spec"].get("cancel", False) for one in server.jobs.values()] == [cancelled]
+
+
+def test_an_interrupt_ends_a_sessions_call(server: Server) -> None:
+    call = "Session(executor, name='lab').run_function(train)"
+    error = interrupted(server, call, signal.SIGTERM, (server.folder / "began").exists)
+    assert "KeyboardInterrupt: the call was cancelled; session lab stays" in error
+    assert len(server.jobs) == 1
+
+
+STARTS = r"detached while session lab starts: it goes on by itself.* end it with `slipway cancel lab`"
+
+
+@pytest.mark.parametrize(("call", "how", "said", "stay"), [
+    ("with Session(executor, name='lab'): pass", "cancel", "session lab in x was closed", 0),
+    ("with Session(executor, name='lab'): pass", "detach", STARTS, 1),
+    ("Session(executor, name='lab').ensure()", "", STARTS, 1),
+])  # fmt: skip
+def test_an_interrupt_while_a_session_starts_says_what_it_did(
+    server: Server, call: str, how: str, said: str, stay: int
+) -> None:
+    server.ready = False
+    error = interrupted(server, call, signal.SIGINT, lambda: server.watched, how)
+    assert re.search(f"KeyboardInterrupt: {said}", error), error
+    assert len(server.jobs) == stay
+
+
+def test_a_programs_own_handler_stays(server: Server) -> None:
+    error = interrupted(server, f"signal.signal(signal.SIGTERM, own); {DOCKER}", signal.SIGTERM, lambda: server.watched)
+    assert error.endswith("the program's own handler\n")
+
+
+def test_other_words_for_an_interrupt_are_refused_before_any_request(server: Server, executor: RayExecutor) -> None:
+    said = "on_interrupt must be 'cancel' or 'detach', not 'kill'"
+    config: Any = DockerConfig("acme/train:1"), CPU()
+    for call in (
+        lambda: run_docker_on_pod(*config, client=server.client, on_interrupt="kill"),  # type: ignore[arg-type]
+        lambda: run_docker_multislice(*config, client=server.client, on_interrupt="kill"),  # type: ignore[arg-type]
+        lambda: replace(executor, on_interrupt="kill"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match=said):
+            call()
+    assert server.history == []
