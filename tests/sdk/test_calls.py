@@ -1,22 +1,17 @@
 """Whole calls against an API server of the tests', which has no cluster behind it."""
 
 import asyncio
-import re
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from slipway import (
     CPU,
+    TPU,
+    AlreadyExists,
     Client,
     ClusterError,
     InvalidJob,
@@ -24,9 +19,14 @@ from slipway import (
     JobError,
     JobFailed,
     JobPreempted,
+    NotAllowed,
+    NotAuthenticated,
+    NotFound,
     RayExecutor,
     ResultMissing,
+    ServerFailed,
     Session,
+    TooManyRequests,
     VersionMismatch,
     device_remote,
     tpu_remote,
@@ -34,44 +34,7 @@ from slipway import (
 from slipway.client import portal
 from slipway.sdk import payload, session, stream
 from slipway.sdk.jobs import Run
-from tests.sdk.server import Server, environment_with
-from tests.sdk.test_host_program import RAY
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A server in the loop of a thread of its own, and a kubeconfig that leads to it."""
-    made, ready = Server(tmp_path, environment_with(RAY, tmp_path)), threading.Event()
-    stop: list[Any] = []
-
-    async def serve() -> None:
-        async with made.serve() as url:
-            cluster, context = (
-                {"name": "c", "cluster": {"server": url}},
-                {"cluster": "c", "user": "u", "namespace": "x"},
-            )
-            whole: dict[str, Any] = {
-                "apiVersion": "v1", "kind": "Config", "current-context": "k", "clusters": [cluster],
-                "contexts": [{"name": "k", "context": context}], "users": [{"name": "u", "user": {}}],
-            }  # fmt: skip
-            (tmp_path / "kubeconfig").write_text(yaml.safe_dump(whole))
-            over = asyncio.Event()
-            stop.extend((asyncio.get_running_loop(), over))
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert ready.wait(10)
-    yield made
-    loop, over = stop
-    loop.call_soon_threadsafe(over.set)
-    thread.join(10)
-
-
-@pytest.fixture
-def executor(server: Server) -> RayExecutor:
-    return RayExecutor(CPU(slices=2), "acme/ray:1", client=Client(kubeconfig=server.folder / "kubeconfig"))
+from tests.sdk.server import Server, until
 
 
 def test_a_call_from_its_job_to_its_result(server: Server, executor: RayExecutor) -> None:
@@ -99,6 +62,39 @@ def test_a_refusal_is_the_servers_own_sentence(server: Server, executor: RayExec
     server.refusal = "slices is not among acceptableSlices"
     with pytest.raises(InvalidJob, match="slices is not among acceptableSlices"):
         executor.autoscale_execute(len, ("",))
+
+
+@pytest.mark.parametrize(("code", "reason", "kind"), [
+    (400, "BadRequest", InvalidJob),
+    (401, "Unauthorized", NotAuthenticated),
+    (403, "Forbidden", NotAllowed),
+    (404, "NotFound", NotFound),
+    (422, "Invalid", InvalidJob),
+    (429, "TooManyRequests", TooManyRequests),
+    (503, "ServiceUnavailable", ServerFailed),
+])  # fmt: skip
+def test_each_answer_is_an_error_of_its_own(
+    server: Server, executor: RayExecutor, code: int, reason: str, kind: type[Exception]
+) -> None:
+    server.refusal, server.refuses = "so it is", (code, reason)
+    for call in (lambda: executor.autoscale_execute(len, ("",)), Session(executor).ensure):
+        with pytest.raises(kind, match="so it is") as caught:
+            call()
+        assert type(caught.value) is kind
+        assert "nothing" not in str(caught.value)
+
+
+def test_a_cluster_without_slicejobs_is_told(server: Server, executor: RayExecutor) -> None:
+    server.refusal, server.refuses = "the server could not find the requested resource", (404, "NotFound")
+    with pytest.raises(NotFound, match="this cluster has no SliceJobs: Slipway's CRD is not installed"):
+        executor.autoscale_execute(len, ("",))
+
+
+def test_a_call_that_cannot_be_stored_takes_its_job_along(server: Server, executor: RayExecutor) -> None:
+    server.secrets = False
+    with pytest.raises(NotAllowed, match=r"was deleted, for its call could not be stored in Secret len-.*forbidden"):
+        executor.autoscale_execute(len, ("",))
+    assert server.jobs == {}
 
 
 def test_what_ended_the_attempt_outranks_what_a_host_says(server: Server, executor: RayExecutor) -> None:
@@ -130,56 +126,6 @@ def test_an_output_that_is_gone_is_told_by_its_host(server: Server, executor: Ra
         portal.run(read())
 
 
-PROGRAM = """
-import sys, time
-from dataclasses import replace
-from pathlib import Path
-from slipway import CPU, Client, RayExecutor, Session
-
-def train():
-    Path("{folder}/began").touch()
-    time.sleep(600)
-
-executor = RayExecutor(CPU(slices=2), "acme/ray:1", client=Client(kubeconfig=Path("{folder}/kubeconfig")))
-{call}
-"""
-
-
-@pytest.mark.parametrize(("call", "said", "cancelled"), [
-    ("executor.autoscale_execute_resumable(train)", "SliceJob train-.* in x was cancelled", True),
-    ("Session(executor, name='lab').run_function(train)", "the call was cancelled; session lab stays", False),
-])  # fmt: skip
-def test_an_interrupt_says_what_it_did(server: Server, call: str, said: str, cancelled: bool) -> None:
-    text = PROGRAM.format(folder=server.folder, call=call)
-    process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
-    while not (server.folder / "began").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
-    assert re.search(f"KeyboardInterrupt: {said}", error), error
-    assert [one["spec"].get("cancel", False) for one in server.jobs.values()] == [cancelled]
-
-
-DETACH = "with Session(replace(executor, on_interrupt='detach'), name='lab'): pass"
-
-
-@pytest.mark.parametrize(("call", "said", "stay"), [
-    ("with Session(executor, name='lab'): pass", "session lab in x was closed", 0),
-    (DETACH, "session lab in x goes on starting", 1),
-    ("Session(executor, name='lab').ensure()", "session lab in x goes on starting", 1),
-])  # fmt: skip
-def test_an_interrupt_while_a_session_starts_says_what_it_did(server: Server, call: str, said: str, stay: int) -> None:
-    server.ready = False
-    text = PROGRAM.format(folder=server.folder, call=call)
-    process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
-    until(lambda: server.watched)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
-    assert f"KeyboardInterrupt: {said}" in error
-    assert len(server.jobs) == stay
-
-
 def test_a_session_calls_a_cluster_that_is_there(server: Server, executor: RayExecutor) -> None:  # E2-63
     first, same = Session(executor, name="lab"), Session(executor, name="lab")
     assert first.run_function(len, ("abc",)) == [3, 3]
@@ -191,6 +137,35 @@ def test_a_session_calls_a_cluster_that_is_there(server: Server, executor: RayEx
     first.close()
     first.close()
     assert server.jobs == {}
+
+
+def test_a_session_of_another_shape_or_image_is_not_taken(server: Server, executor: RayExecutor) -> None:
+    Session(executor, name="lab").ensure()
+    other = Session(replace(executor, accelerator=CPU(slices=3), image="acme/ray:2"), name="lab")
+    said = "session lab in x exists with image 'acme/ray:1' and not 'acme/ray:2', slices 2 and not 3: choose"
+    with pytest.raises(AlreadyExists, match=said):
+        other.run_function(len, ("abc",))
+    other.close()
+    assert server.jobs == {}
+
+
+def test_a_shape_has_many_names(server: Server, executor: RayExecutor) -> None:
+    Session(replace(executor, accelerator=TPU("v5litepod-16", spot=True)), name="lab").ensure()
+    Session(replace(executor, accelerator=TPU("v5e-4x4", spot=True)), name="lab").ensure()
+    with pytest.raises(AlreadyExists, match=r"type 'v5litepod-16' and not 'v5p-16', .*topology '4x4' and not '2x2x2'"):
+        Session(replace(executor, accelerator=TPU("v5p-16", spot=True)), name="lab").ensure()
+    with pytest.raises(AlreadyExists, match=r"exists with spot True and not False: choose"):
+        Session(replace(executor, accelerator=TPU("v5e-16")), name="lab").ensure()
+
+
+def test_a_session_is_closed_by_its_name(server: Server, executor: RayExecutor) -> None:
+    Session(executor, name="lab").ensure()
+    Session(executor, name="lab").close()
+    assert server.jobs == {}
+    server.jobs["lab"] = {"metadata": {"name": "lab", "uid": "u", "resourceVersion": "1"}, "spec": {"image": "a"}}
+    for call in (Session(executor, name="lab").close, Session(executor, name="lab").ensure):
+        with pytest.raises(AlreadyExists, match="SliceJob lab in x is no kept Ray cluster: choose another name"):
+            call()
 
 
 def test_a_device_makes_its_session_at_the_first_call(server: Server, executor: RayExecutor) -> None:
@@ -249,13 +224,6 @@ def test_a_job_that_vanished_while_nobody_looked_is_missed(server: Server, execu
         asyncio.run_coroutine_threadsafe(server.forget("lab"), server.loop).result()
         with pytest.raises(JobCancelled, match="it was deleted"):
             waiting.result(timeout=30)
-
-
-def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_session_refuses_other_versions_by_name(

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from typing import Any, Final
 
-from slipway.api.accelerators import resolve
-from slipway.api.slicejob import SliceJobSpec
+from slipway.api.accelerators import Shape, resolve
+from slipway.api.slicejob import Accelerator, SliceJobSpec
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
+_GPU_LABEL: Final = "cloud.google.com/gke-accelerator"
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class GPU:
     def fields(self) -> Mapping[str, Any]:
         """Fields of a SliceJob's spec."""
         limits = {"resources": {"limits": {GPU_RESOURCE: str(self.count)}}}
-        selector = {"nodeSelector": {"cloud.google.com/gke-accelerator": self.type}} if self.type else {}
+        selector = {"nodeSelector": {_GPU_LABEL: self.type}} if self.type else {}
         return {"hosts": self.hosts, "slices": self.slices, **limits, **selector}
 
 
@@ -111,11 +112,35 @@ def checked(fields: dict[str, Any]) -> dict[str, Any]:
     """
     asked = SliceJobSpec.model_validate(fields).accelerator
     if asked is not None:
-        resolve(
-            asked.type, generation=asked.generation, topology=asked.topology, chips_per_host=asked.chips_per_host,
-            label=asked.label,
-        )  # fmt: skip
+        shape_of(asked)
     return fields
+
+
+def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
+    """In what two specs differ in image and shape, each field with both values."""
+    mine, other = _image_and_shape(here), _image_and_shape(there)
+    names = [name for name in mine | other if mine.get(name) != other.get(name)]
+    return [f"{name} {other.get(name)!r} and not {mine.get(name)!r}" for name in names]
+
+
+def _image_and_shape(spec: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"image": spec.get("image"), "slices": spec.get("slices", 1), "hosts": spec.get("hosts", 1)}
+    found["acceptableSlices"] = sorted(spec.get("acceptableSlices", ()))
+    found["gpus"] = str(spec.get("resources", {}).get("limits", {}).get(GPU_RESOURCE, 0))
+    found["gpu type"] = spec.get("nodeSelector", {}).get(_GPU_LABEL)
+    if (given := spec.get("accelerator")) is not None:
+        shape = shape_of(Accelerator.model_validate(given))
+        found |= {"type": shape.type, "topology": shape.topology, "chipsPerHost": shape.chips_per_host}
+        found["spot"] = bool(given.get("spot"))
+    return found
+
+
+def shape_of(asked: Accelerator) -> Shape:
+    """The one shape of a slice that it names, however it is spelled."""
+    return resolve(
+        asked.type, generation=asked.generation, topology=asked.topology, chips_per_host=asked.chips_per_host,
+        label=asked.label,
+    )  # fmt: skip
 
 
 def merged(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

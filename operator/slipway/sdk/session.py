@@ -7,15 +7,16 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
+import msgspec
+
 from slipway.api.places import HEAD, pod_name
 from slipway.api.status import ConditionType
-from slipway.client import portal
-from slipway.client.errors import ClusterError, InvalidJob, JobError, JobFailed, SessionClosed
+from slipway.client import errors, portal
+from slipway.client.errors import JobError, JobFailed, SessionClosed
 from slipway.client.view import JobView
-from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, ApiError, NotFound
-from slipway.sdk.accelerators import checked
+from slipway.cluster.errors import AlreadyExists, NotFound
+from slipway.sdk.accelerators import checked, differences
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import Run, new_name
 from slipway.sdk.payload import Call, pack, pack_method, unpack
@@ -41,9 +42,12 @@ class Session:
     def __init__(self, executor: RayExecutor, *, name: str | None = None) -> None:
         """With a name, sessions of several processes share one cluster; any of them closes it for all.
 
+        They must agree on its image and shape.
+
         Raises:
             ValueError: when the executor's fields contradict the schema of a SliceJob.
         """
+        self._shared = name is not None
         self._executor = executor
         self._spec = checked(executor.ray_spec({"keepAlive": True}) | {"retries": dict(executor.retries)})
         self._run = Run(executor.client, name or new_name("session"), executor.accelerator.kind)
@@ -75,6 +79,7 @@ class Session:
         """Wait until the cluster can be used, and make it if it is not there; once there, nothing happens.
 
         Raises:
+            AlreadyExists: when the name is another job's, or the cluster has another image or shape.
             JobError: when there will be no cluster; CapacityUnavailable when its slices did not come in time.
         """
 
@@ -85,7 +90,7 @@ class Session:
         try:
             portal.run(work())
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"session {self.name} in {self._run.namespace} goes on starting") from None
+            raise KeyboardInterrupt(f"detached while session {self.name} starts: {self._run.commands}") from None
 
     def run_function(
         self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
@@ -136,7 +141,7 @@ class Session:
     def close(self) -> None:
         """Give running calls 10 s, end them, remove the cluster and wait until its pods are gone, at most 60 s.
 
-        May be repeated; a later call starts afresh.
+        With a name this closes a cluster that another process made, too. May be repeated; a later call starts afresh.
         """
         portal.run(self._close())
 
@@ -145,9 +150,8 @@ class Session:
 
     def _wait(self, call: "Future[list[Any]]") -> list[Any]:
         try:
-            return call.result()
+            return portal.result(call)
         except KeyboardInterrupt:
-            call.cancel()
             raise KeyboardInterrupt(f"the call was cancelled; session {self.name} stays") from None
 
     async def _call(self, call: Call, flatten: bool) -> list[Any]:
@@ -223,14 +227,25 @@ class Session:
     async def _create(self, api: ApiConnection) -> JobView | None:
         """The cluster's job, ours or one of the same name; None where that one went meanwhile."""
         try:
-            return await api.create(paths.jobs(self._run.namespace), self._run.body(self._spec), JobView)
+            return await self._run.post(api, self._spec)
         except AlreadyExists:
-            found = await self._found(api)
-            if found is not None and not found.keeps_ray:
-                raise InvalidJob("it exists and is no kept cluster: choose another name", self._run.info) from None
-            return found
-        except ApiError as error:
-            raise InvalidJob(str(error), self._run.info) from error
+            return await self._adopted(api)
+
+    async def _adopted(self, api: ApiConnection) -> JobView | None:
+        try:
+            stored = await api.get(self._run.path, dict[str, Any])
+        except NotFound:
+            return None
+        found = msgspec.convert(stored, JobView)
+        self._check_kept(found)
+        if not found.terminating and (other := differences(self._spec, stored["spec"])):
+            words = f"session {self.name} in {self._run.namespace} exists with {', '.join(other)}"
+            raise errors.AlreadyExists(f"{words}: choose another name, or close it first")
+        return found
+
+    def _check_kept(self, found: JobView) -> None:
+        if not found.keeps_ray:
+            raise errors.AlreadyExists(f"{self._run.place} is no kept Ray cluster: choose another name")
 
     async def _close(self) -> None:
         running, uid = set(self._calls), self._uid
@@ -239,12 +254,16 @@ class Session:
             _, late = await asyncio.wait(running, timeout=CLOSE_SECONDS)
             for call in late:
                 call.cancel()
-        if uid is not None:
-            with suppress(ClusterError):
-                await self._remove(uid)
+        if uid is not None or self._shared:
+            await self._remove(uid)
 
-    async def _remove(self, uid: str) -> None:
+    async def _remove(self, uid: str | None) -> None:
         """The job stands until the pods are gone, so its slices are free when this returns."""
         async with self._run.client.connect() as api:
+            if uid is None:
+                if (found := await self._found(api)) is None:
+                    return
+                self._check_kept(found)
+                uid = found.metadata.uid
             await self._run.delete(api, uid, foreground=True)
             await self._run.until_gone(api, uid, GONE_SECONDS)
