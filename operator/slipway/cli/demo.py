@@ -5,6 +5,7 @@ import time
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 
 @click.command()
@@ -24,10 +25,10 @@ def demo(keep: bool) -> None:
     try:
         times = run(console, Plain(console), keep=keep)
     except LocalClusterError as error:
-        console.print(f"[bold red]The cluster could not be made:[/] {error}")
+        console.print(f"[bold red]The cluster could not be made:[/] {escape(str(error))}")
         sys.exit(3)
     except DemoFailed as error:
-        console.print(f"[bold red]The demo failed:[/] {error}", highlight=False)
+        console.print(f"[bold red]The demo failed:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)
     console.print(
         "[bold green]The job was preempted, resumed from its checkpoint and succeeded.[/] From the node's death the "

@@ -40,6 +40,10 @@ class View:
         self._lines = 0
         self.note = ""
 
+    def _line(self, text: str) -> None:
+        # Programs write brackets that are no markup, and lines that are longer than a terminal.
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     @contextmanager
     def open(self) -> Iterator[None]:
         """Keep the picture on the screen; on anything but a terminal, print lines instead."""
@@ -61,7 +65,7 @@ class View:
         """Something the demo does itself."""
         self.note = text
         if self._live is None:
-            self._console.print(f"--> {text}", highlight=False)
+            self._line(f"--> {text}")
 
     def _print(self, seen: Follower) -> None:
         status = seen.status
@@ -69,9 +73,9 @@ class View:
         if told != self._said and told[0]:
             self._said = told
             message = _running(status)
-            self._console.print(f"{_clock()} attempt {told[1]}: {told[0]}: {message}", highlight=False)
+            self._line(f"{_clock()} attempt {told[1]}: {told[0]}: {message}")
         for line in seen.output[self._lines :]:
-            self._console.print(f"    {line}", highlight=False)
+            self._line(f"    {line}")
         self._lines = len(seen.output)
 
     def _picture(self, seen: Follower) -> Panel:
@@ -124,7 +128,7 @@ def timeline(status: dict[str, Any]) -> Table:
             _hour(attempt.get("endTime")),
             attempt.get("cause", "-"),
             attempt.get("reason", "-"),
-            attempt.get("message", "-"),
+            Text(attempt.get("message", "-")),
         )
     return table
 

@@ -1,0 +1,36 @@
+"""What the demo shows of a job and its program, word for word."""
+
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from slipway.demo.view import View, timeline
+
+LINE = "pip install jax[k8s] [bold]x[/bold] [/] " + "long " * 40
+STATUS: dict[str, Any] = {
+    "phase": "Restarting",
+    "attempt": 1,
+    "conditions": [{"type": "Running", "message": LINE}],
+    "attempts": [{"number": 0, "message": LINE}],
+}
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_a_program_writes_is_shown_as_it_is(terminal: bool) -> None:
+    shown = StringIO()
+    console = Console(file=shown, width=400, force_terminal=terminal, color_system=None)
+    view, seen = View(console, "train"), SimpleNamespace(status=STATUS, output=[LINE], pods={})
+    with view.open():
+        view.show(seen)  # type: ignore[arg-type]
+        view.say(LINE)
+    console.print(timeline(STATUS))
+    assert shown.getvalue().count(LINE.strip()) >= 4
+
+
+def test_a_long_line_stays_one_line() -> None:
+    shown = StringIO()
+    View(Console(file=shown, width=80), "train").show(SimpleNamespace(status={}, output=[LINE], pods={}))  # type: ignore[arg-type]
+    assert shown.getvalue() == f"    {LINE}\n"
