@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         VersionMismatch,
         WaitTimeout,
     )
+    from slipway.docker_engine import ImageBuildError, build_and_push_docker_image
     from slipway.sdk.accelerators import CPU, GPU, TPU
     from slipway.sdk.containers import CompletedRun, run_docker_async, run_docker_multislice, run_docker_on_pod
     from slipway.sdk.decorators import (
@@ -104,6 +105,7 @@ _HOMES = {
         "VersionMismatch",
         "WaitTimeout",
     ),
+    "docker_engine": ("ImageBuildError", "build_and_push_docker_image"),
     "sdk.functions": ("RayExecutor",),
     "sdk.payload": ("Captured",),
     "sdk.session": ("Session",),
@@ -125,6 +127,7 @@ __all__ = [
     "CompletedRun",
     "DockerConfig",
     "HostFailure",
+    "ImageBuildError",
     "InvalidJob",
     "Job",
     "JobCancelled",
@@ -152,6 +155,7 @@ __all__ = [
     "WaitTimeout",
     "autoscale_execute",
     "autoscale_execute_resumable",
+    "build_and_push_docker_image",
     "device_remote",
     "execute",
     "execute_resumable",
@@ -162,8 +166,16 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
+
+
 def __getattr__(name: str) -> Any:
     # On first use: the operator and the commands import this package and need none of it.
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("slipway")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'slipway' has no attribute {name!r}")
     return getattr(import_module(f"slipway.{_HOME_OF[name]}"), name)

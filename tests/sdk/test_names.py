@@ -3,8 +3,12 @@
 import json
 import subprocess
 import sys
+from importlib import metadata, resources
+
+import pytest
 
 import slipway
+from slipway import docker_engine
 from slipway.sdk.jobs import new_name
 
 
@@ -14,8 +18,18 @@ def test_every_public_name_is_there() -> None:
         assert getattr(slipway, name).__name__ == {"tpu_remote": "device_remote"}.get(name, name)
 
 
+def test_the_package_shows_what_it_has() -> None:
+    assert {*slipway.__all__, "__version__"} <= set(dir(slipway))
+    assert slipway.__version__ == metadata.version("slipway")
+    assert resources.files(slipway).joinpath("py.typed").is_file()
+    assert slipway.build_and_push_docker_image is docker_engine.build_and_push_docker_image
+    with pytest.raises(AttributeError, match="has no attribute 'launch'"):
+        slipway.launch  # noqa: B018
+
+
 def test_importing_slipway_is_cheap() -> None:
-    heavy = "[one for one in sys.modules if one.partition('.')[0] in ('ray', 'aiohttp', 'kubernetes', 'pydantic')]"
+    names = ("ray", "aiohttp", "docker", "kubernetes", "pydantic")
+    heavy = f"[one for one in sys.modules if one.partition('.')[0] in {names}]"
     done = subprocess.run(
         [sys.executable, "-c", f"import json, slipway, sys; print(json.dumps({heavy}))"],
         capture_output=True, text=True, check=True,
