@@ -218,20 +218,21 @@ def test_an_error_that_only_sounds_like_rays_is_the_programs(environment: dict[s
         unpack(document(conversation(environment, tmp_path, "call", call_of(train))), INFO, flatten=True)
 
 
-def test_references_are_resolved_when_there_is_nothing_else(environment: dict[str, str], tmp_path: Path) -> None:
+def test_references_are_resolved_alone_and_in_lists(environment: dict[str, str], tmp_path: Path) -> None:
     def train(many: str) -> object:
         import ray
 
-        return {"all": [ray.put(1), ray.put(2)], "one": ray.put(3), "mixed": [ray.put(4), 5], "none": []}[many]
+        found = {"all": [ray.put(1), ray.put(2)], "one": ray.put(3), "mixed": ["a", ray.put(4), 5], "none": []}
+        return (found | {"deep": {"a": ray.put(6)}})[many]
 
     results = []
-    for many in ("all", "one", "none"):  # E2-27
+    for many in ("all", "one", "mixed", "none"):  # E2-27
         found = document(conversation(environment, tmp_path, "call", call_of(train, many)))
         results.append(unpack(found, INFO, flatten=True)[0])
-    assert results == [[1, 2], 3, []]
-    mixed = document(conversation(environment, tmp_path, "call", call_of(train, "mixed")))
+    assert results == [[1, 2], 3, ["a", 4, 5], []]
+    deep = document(conversation(environment, tmp_path, "call", call_of(train, "deep")))
     with pytest.raises(ResultMissing, match=r"host 0 of slice 0 \(index 0\) cannot be unpickled here"):
-        unpack(mixed, INFO, flatten=True)
+        unpack(deep, INFO, flatten=True)
 
 
 def test_it_ends_with_the_stream(environment: dict[str, str], tmp_path: Path) -> None:

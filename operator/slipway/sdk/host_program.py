@@ -124,14 +124,17 @@ def on_host(call: bytes, capture: bool) -> dict[str, Any]:
 
 
 def resolved(value: Any) -> Any:
-    """The value; where it is a reference of Ray's, or a list of nothing else, what they stand for.
+    """The value, with what references of Ray's stand for in place of them; where it is a list, its items' too.
 
     The process that owns what they stand for ends with the call, so nobody could read them later.
     """
     import ray
 
-    several = isinstance(value, list) and value and all(isinstance(one, ray.ObjectRef) for one in value)
-    return ray.get(value) if several or isinstance(value, ray.ObjectRef) else value
+    if isinstance(value, list):
+        references = [one for one in value if isinstance(one, ray.ObjectRef)]
+        found = iter(ray.get(references) if references else ())
+        return [next(found) if isinstance(one, ray.ObjectRef) else one for one in value]
+    return ray.get(value) if isinstance(value, ray.ObjectRef) else value
 
 
 def fan_out(header: dict[str, Any], call: bytes, log_to_driver: bool) -> list[dict[str, Any]]:
