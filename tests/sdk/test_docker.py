@@ -174,7 +174,7 @@ def test_gpus_are_a_limit_and_a_model() -> None:  # E1-11, E1-44, E2-11, K-13
     gpus = GPU("nvidia-tesla-v100", count=2, hosts=3)
     assert (gpus.kind, gpus.fields()["hosts"], gpus.fields()["slices"]) == ("GPU", 3, 1)
     pods = RayExecutor(gpus, "acme/ray:1", spec={"resources": {"requests": {"cpu": "4"}}})
-    spec = pods.ray_spec({"keepAlive": True})
+    spec = pods.ray_spec({"keepAlive": True}, {})
     assert spec["resources"] == {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "4"}}
     assert spec["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-tesla-v100"}
     SliceJobSpec.model_validate(spec)

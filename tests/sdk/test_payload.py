@@ -175,3 +175,18 @@ def test_the_hosts_spec(tmp_path: Path) -> None:  # E2-28, E2-33, E2-40
     assert spec["ray"]["runtimeEnv"] == {"env_vars": {"B": "b"}}
     assert spec["retries"] == {"maxFailures": 2, "onExitCodes": {"fail": [3, 78]}}
     json.dumps(spec)
+
+
+def test_further_fields_are_merged() -> None:
+    volume, mount = {"name": "data", "emptyDir": {}}, {"name": "data", "mountPath": "/data"}
+    retries = {"maxPreemptions": 5, "maxFailures": 5, "enabled": True, "onExitCodes": {"ignore": [4], "fail": [5]}}
+    more = {"volumes": [volume], "volumeMounts": [mount], "retries": retries, "ray": {"runtimeEnv": {"pip": ["a"]}}}
+    executor = replace(NOWHERE, spec=more, runtime_env={"env_vars": {"B": "b"}}, retries={"maxFailures": 2})
+    spec = executor.call_spec("train-1", executor.retries)
+    assert [one["name"] for one in spec["volumes"]] == [one["name"] for one in spec["volumeMounts"]]
+    assert spec["volumes"][0] == volume
+    assert spec["ray"]["runtimeEnv"] == {"pip": ["a"], "env_vars": {"B": "b"}}
+    codes = {"ignore": [4], "fail": [5, 78]}
+    assert spec["retries"] == {"maxPreemptions": 5, "maxFailures": 2, "enabled": True, "onExitCodes": codes}
+    assert executor.call_spec("train-1", {"enabled": False})["retries"]["enabled"] is False
+    assert Session(executor)._spec["retries"]["maxPreemptions"] == 5

@@ -60,7 +60,7 @@ class RayExecutor:
     retries: Mapping[str, Any] = field(default_factory=dict)
     """`spec.retries` of the resumable calls, such as {"maxFailures": 3}."""
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the SliceJob's spec, in Kubernetes' words."""
+    """Further fields of the SliceJob's spec, in Kubernetes' words: maps are merged and lists of objects joined."""
     client: Client = field(default_factory=Client)
     """Which cluster and namespace."""
     remove: bool = True
@@ -138,25 +138,25 @@ class RayExecutor:
 
         return wait(run, work, self.on_interrupt)
 
-    def ray_spec(self, ray: Mapping[str, Any]) -> dict[str, Any]:
-        """The spec of a Ray job on these slices."""
-        own = {**self.accelerator.fields(), "image": self.image, "env": variables(self.env), "ray": {}}
-        return merged(merged(own, self.spec), {"ray": ray})
+    def ray_spec(self, ray: Mapping[str, Any], retries: Mapping[str, Any]) -> dict[str, Any]:
+        """The spec of a Ray job on these slices; what a call needs goes before `spec`."""
+        own = {**self.accelerator.fields(), "image": self.image, "env": variables(self.env)}
+        return merged(merged(own, self.spec), {"ray": ray, "retries": retries})
 
     def call_spec(self, name: str, retries: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of the job for one call."""
         ray: dict[str, Any] = {"entrypoint": f"python3 {CALL_FOLDER}/program.py run {CALL_FOLDER}"}
         if self.runtime_env:
             ray["runtimeEnv"] = dict(self.runtime_env)
-        spec = self.ray_spec(ray)
+        spec = self.ray_spec(ray, retries)
         volume = {"name": _VOLUME, "secret": {"secretName": secret_name(name)}}
         mount = {"name": _VOLUME, "mountPath": CALL_FOLDER, "readOnly": True}
-        codes = dict(retries.get("onExitCodes", {}))
+        codes = spec["retries"].get("onExitCodes", {})
         return spec | {
             "volumes": [*spec.get("volumes", ()), volume],
             "volumeMounts": [*spec.get("volumeMounts", ()), mount],
             # Versions that differ once differ always.
-            "retries": {**retries, "onExitCodes": codes | {"fail": [*codes.get("fail", ()), REFUSED]}},
+            "retries": {**spec["retries"], "onExitCodes": {**codes, "fail": [*codes.get("fail", ()), REFUSED]}},
         }
 
 

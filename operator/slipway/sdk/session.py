@@ -49,7 +49,7 @@ class Session:
         """
         self._shared = name is not None
         self._executor = executor
-        self._spec = checked(executor.ray_spec({"keepAlive": True}) | {"retries": dict(executor.retries)})
+        self._spec = checked(executor.ray_spec({"keepAlive": True}, executor.retries))
         self._run = Run(executor.client, name or new_name("session"), executor.accelerator.kind)
         self._uid: str | None = None
         self._calls: set[asyncio.Task[Any]] = set()
