@@ -14,7 +14,7 @@ SlipwayError
 │   ├── TooManyRequests      429, the API server is busy
 │   └── ServerFailed         5xx, the API server failed
 ├── AlreadyFinished          the job has ended, and nothing about it can change any more
-├── WaitTimeout              the job is not there yet; it goes on by itself
+├── WaitTimeout              the job is not there yet; it goes on by itself, unless a call's timeout ended it
 ├── NotStarted               no pod of the job has started, so there is no log
 ├── SessionClosed            the session was closed under the call
 └── JobError                 the job did not succeed; `.info` says which, `.host` where, `.log` its last lines
@@ -92,7 +92,7 @@ class AlreadyFinished(SlipwayError):
 
 
 class WaitTimeout(SlipwayError, TimeoutError):
-    """The job is not there yet; it goes on by itself."""
+    """The job is not there yet; it goes on by itself, unless a call's timeout ended it."""
 
 
 class NotStarted(SlipwayError):

@@ -121,6 +121,17 @@ class JobView(_Object, frozen=True):
         running = self.status.phase == Phase.RUNNING and self.status.attempts
         return self.status.attempts[0].number if running else None
 
+    @property
+    def story(self) -> str:
+        """What it does or waits for, in a sentence; empty while no operator has said so."""
+        told = (one.message for one in self.status.conditions if one.type == "Running" and one.message)
+        return next((f"{self.status.phase}: {message}" for message in told), "")
+
+    @property
+    def waits_for_capacity(self) -> bool:
+        """Whether there are too few nodes for it."""
+        return self.status.phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED)
+
     def condition(self, kind: str) -> bool:
         """Whether that condition is true."""
         return any(one.type == kind and one.status == "True" for one in self.status.conditions)

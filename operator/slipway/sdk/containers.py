@@ -18,6 +18,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, checked, merged
 from slipway.sdk.docker import DockerConfig
 from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
+from slipway.sdk.progress import Progress
 
 _PARALLEL_LOGS = 16
 
@@ -42,6 +43,8 @@ def run_docker_on_pod(
     spec: Mapping[str, Any] | None = None,
     client: Client | None = None,
     on_interrupt: OnInterrupt = "detach",
+    timeout: float | None = None,
+    quiet: bool = False,
 ) -> str | list[str | None] | None:
     """Run a container on every host of one slice and wait.
 
@@ -50,6 +53,8 @@ def run_docker_on_pod(
         retries: `spec.retries`, such as {"maxFailures": 3}.
         spec: further fields of the SliceJob's spec, in Kubernetes' words; they win, and lists of objects are joined.
         on_interrupt: whether Ctrl-C or SIGTERM cancels the job, or leaves it running and says how to follow it.
+        timeout: seconds after which the job is cancelled.
+        quiet: do not print to stderr what the job waits for.
 
     Returns:
         The output (None without capture) of the host; with several hosts a list in their order.
@@ -58,6 +63,7 @@ def run_docker_on_pod(
         ValueError: with more than one slice, or a word that Kubernetes cannot do.
         ClusterError: when the job could not be created, or the API server was lost.
         JobError: when the job does not succeed; `.outputs` holds what the hosts wrote all the same.
+        CapacityUnavailable, WaitTimeout: after `timeout`, when it waited for nodes and when not.
     """
     if accelerator.slices != 1:
         raise ValueError(
@@ -65,7 +71,7 @@ def run_docker_on_pod(
         )
     outputs = run_docker_multislice(
         config, accelerator, capture_output=capture_output, name=name, retries=retries, spec=spec, client=client,
-        on_interrupt=on_interrupt,
+        on_interrupt=on_interrupt, timeout=timeout, quiet=quiet,
     )  # fmt: skip
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -80,6 +86,8 @@ def run_docker_multislice(
     spec: Mapping[str, Any] | None = None,
     client: Client | None = None,
     on_interrupt: OnInterrupt = "detach",
+    timeout: float | None = None,
+    quiet: bool = False,
 ) -> list[str | None]:
     """Run a container on every host of every slice and wait; arguments as for `run_docker_on_pod`.
 
@@ -91,7 +99,7 @@ def run_docker_multislice(
         JobError: when the job does not succeed.
     """
     fields = _fields(config, accelerator, retries, spec)
-    run = Run(client or Client(), name or new_name(_base(config)), accelerator.kind)
+    run = Run(client or Client(), name or new_name(_base(config)), accelerator.kind, Progress(quiet=quiet))
 
     async def work() -> list[str | None]:
         async with run.client.connect() as api:
@@ -106,7 +114,7 @@ def run_docker_multislice(
                 await run.delete(api, made.metadata.uid)
             return outputs
 
-    return wait(run, work, on_interrupt)
+    return wait(run, work, on_interrupt, timeout)
 
 
 def run_docker_async(
@@ -128,7 +136,7 @@ def run_docker_async(
         InvalidJob: when the API server refuses the job.
     """
     fields = _fields(config, CPU(), {"enabled": False}, spec)
-    run = Run(client or Client(), name or new_name(_base(config)), "CPU")
+    run = Run(client or Client(), name or new_name(_base(config)), "CPU", Progress(quiet=True))
 
     async def create() -> str:
         async with run.client.connect() as api:

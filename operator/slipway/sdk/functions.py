@@ -30,6 +30,7 @@ from slipway.sdk.environment import Environment, variables
 from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, check, new_name, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
+from slipway.sdk.progress import Progress
 from slipway.sdk.stream import PROGRAM, StreamBroken, ask
 
 CALL_FOLDER: Final = "/var/run/slipway/call"
@@ -67,9 +68,13 @@ class RayExecutor:
     """Delete the SliceJob once its result was read; a job that failed is kept."""
     on_interrupt: OnInterrupt = "detach"
     """Whether Ctrl-C or SIGTERM cancels the job, or leaves it running and says how to follow it."""
+    timeout: float | None = None
+    """Seconds after which the job of a call is cancelled, and after which a session no longer waits for its cluster."""
+    quiet: bool = False
+    """Do not print to stderr what a job waits for."""
 
     def __post_init__(self) -> None:
-        check(self.on_interrupt)
+        check(self.on_interrupt, self.timeout)
 
     def execute(
         self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
@@ -87,6 +92,7 @@ class RayExecutor:
             ValueError: with more than one slice.
             NotPicklable, PayloadTooLarge: before anything starts.
             JobError: when the attempt does not succeed.
+            CapacityUnavailable, WaitTimeout: after `timeout`, when the job waited for nodes and when not.
         """
         self._one_slice("execute", "autoscale_execute")
         return self._run(pack(function, args, kwargs or {}, capture=capture_output), True, {"enabled": False})
@@ -122,7 +128,7 @@ class RayExecutor:
             raise ValueError(f"{name} runs on 1 slice, not {self.accelerator.slices}: use {other} for several")
 
     def _run(self, call: Call, flatten: bool, retries: Mapping[str, Any]) -> JobSucceeded[list[Any]]:
-        run = Run(self.client, new_name(call.name), self.accelerator.kind)
+        run = Run(self.client, new_name(call.name), self.accelerator.kind, Progress(quiet=self.quiet))
         fields, secret = checked(self.call_spec(run.name, retries)), _secret(run, call)
 
         async def work() -> JobSucceeded[list[Any]]:
@@ -136,7 +142,7 @@ class RayExecutor:
                     await run.delete(api, made.metadata.uid)
                 return JobSucceeded(info, results)
 
-        return wait(run, work, self.on_interrupt)
+        return wait(run, work, self.on_interrupt, self.timeout)
 
     def ray_spec(self, ray: Mapping[str, Any], retries: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of a Ray job on these slices; what a call needs goes before `spec`."""

@@ -4,7 +4,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -13,12 +13,21 @@ import aiohttp
 from slipway.api import names
 from slipway.client import errors, portal
 from slipway.client.blocking import Client
-from slipway.client.errors import InvalidJob, JobCancelled, JobInfo, ResultMissing
+from slipway.client.errors import (
+    CapacityUnavailable,
+    InvalidJob,
+    JobCancelled,
+    JobInfo,
+    ResultMissing,
+    SlipwayError,
+    WaitTimeout,
+)
 from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound, from_response
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
+from slipway.sdk.progress import Progress
 
 T = TypeVar("T")
 
@@ -47,6 +56,7 @@ class Run:
     name: str
     kind: str
     """TPU, GPU or CPU."""
+    progress: Progress = field(default_factory=Progress)
     call: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -105,6 +115,14 @@ class Run:
         except (BadRequest, Invalid) as error:
             raise InvalidJob(str(error), self.info) from error
 
+    def late(self, seconds: float, ended: str) -> SlipwayError:
+        """The error when it was not done after that time."""
+        last = self.progress.last
+        words = f"{ended} after timeout={seconds:g} s: {last.story if last else ''}".rstrip(": ")
+        if last is not None and last.waits_for_capacity:
+            return CapacityUnavailable(words, self.info)
+        return WaitTimeout(f"{self.place}: {words}")
+
     @property
     def info(self) -> JobInfo:
         """Which job, for errors of the SDK's own."""
@@ -125,6 +143,7 @@ class Run:
                         listed = False
                     case Applied(view) if view.metadata.uid == uid:
                         listed = True
+                        self.progress.see(view)
                         yield view
                     case InitDone() if not listed:
                         raise JobCancelled("it was deleted", self.info)
@@ -193,18 +212,46 @@ class Run:
                     pass
 
 
-def check(on_interrupt: OnInterrupt) -> None:
-    """Refuse what is neither cancel nor detach."""
+def check(on_interrupt: OnInterrupt, timeout: float | None) -> None:
+    """Refuse words other than cancel and detach, and times that are over already."""
     if on_interrupt not in get_args(OnInterrupt):
         raise ValueError(f"on_interrupt must be 'cancel' or 'detach', not {on_interrupt!r}")
+    if timeout is not None and timeout <= 0:
+        raise ValueError(f"timeout must be more than 0 s, not {timeout!r}")
 
 
-def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt) -> T:
-    """Wait for work about a job; an interrupt cancels the job or leaves it running, and says which."""
-    check(on_interrupt)
+@asynccontextmanager
+async def limited(run: Run, seconds: float | None, end: Callable[[], Awaitable[str]]) -> AsyncGenerator[None, None]:
+    """After that time `end` ends the job, and says how.
+
+    Raises:
+        CapacityUnavailable: when it waited for nodes then.
+        WaitTimeout: when it waited for something else, or ran.
+    """
+    timer = asyncio.timeout(seconds)
+    try:
+        async with timer:
+            yield
+    except TimeoutError:
+        if seconds is None or not timer.expired():
+            raise
+        raise run.late(seconds, await end()) from None
+
+
+def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt, timeout: float | None = None) -> T:
+    """Wait for work about a job; after `timeout` seconds the job is cancelled.
+
+    An interrupt cancels the job or leaves it running, and says which.
+    """
+    check(on_interrupt, timeout)
 
     async def whole() -> T:
-        return await work()
+        async with limited(run, timeout, cancel):
+            return await work()
+
+    async def cancel() -> str:
+        await run.cancel()
+        return "it was cancelled"
 
     try:
         return portal.run(whole())

@@ -18,8 +18,9 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, NotFound
 from slipway.sdk.accelerators import checked, differences
 from slipway.sdk.functions import RayExecutor
-from slipway.sdk.jobs import Run, new_name
+from slipway.sdk.jobs import Run, limited, new_name
 from slipway.sdk.payload import Call, pack, pack_method, unpack
+from slipway.sdk.progress import Progress
 from slipway.sdk.stream import StreamBroken, ask
 
 CLOSE_SECONDS: Final = 10.0
@@ -50,8 +51,11 @@ class Session:
         self._shared = name is not None
         self._executor = executor
         self._spec = checked(executor.ray_spec({"keepAlive": True}, executor.retries))
-        self._run = Run(executor.client, name or new_name("session"), executor.accelerator.kind)
+        progress = Progress(quiet=executor.quiet)
+        self._run = Run(executor.client, name or new_name("session"), executor.accelerator.kind, progress)
         self._uid: str | None = None
+        self._own: set[str] = set()
+        """UIDs of clusters that were made here, not found."""
         self._calls: set[asyncio.Task[Any]] = set()
 
     @property
@@ -81,6 +85,7 @@ class Session:
         Raises:
             AlreadyExists: when the name is another job's, or the cluster has another image or shape.
             JobError: when there will be no cluster; CapacityUnavailable when its slices did not come in time.
+            WaitTimeout: after the executor's `timeout`; a cluster that was made here is deleted.
         """
 
         async def work() -> None:
@@ -203,12 +208,20 @@ class Session:
         return view.loss(number, self._run.kind) or told
 
     async def _ready(self, api: ApiConnection) -> JobView:
-        made = await self._made(api)
-        self._uid = made.metadata.uid
-        view = await self._run.until(api, self._uid, lambda one: one.condition(ConditionType.READY))
+        async with limited(self._run, self._executor.timeout, lambda: self._give_up(api)):
+            made = await self._made(api)
+            self._uid = uid = made.metadata.uid
+            view = await self._run.until(api, uid, lambda one: one.condition(ConditionType.READY))
         if view.over:
             raise view.error(self._run.kind)
         return view
+
+    async def _give_up(self, api: ApiConnection) -> str:
+        uid, self._uid = self._uid, None
+        if uid is None or uid not in self._own:
+            return "it is not ready"
+        await self._run.delete(api, uid)
+        return "it was deleted"
 
     async def _made(self, api: ApiConnection) -> JobView:
         while True:
@@ -227,9 +240,11 @@ class Session:
     async def _create(self, api: ApiConnection) -> JobView | None:
         """The cluster's job, ours or one of the same name; None where that one went meanwhile."""
         try:
-            return await self._run.post(api, self._spec)
+            made = await self._run.post(api, self._spec)
         except AlreadyExists:
             return await self._adopted(api)
+        self._own.add(made.metadata.uid)
+        return made
 
     async def _adopted(self, api: ApiConnection) -> JobView | None:
         try:

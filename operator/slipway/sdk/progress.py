@@ -1,0 +1,22 @@
+"""What a job waits for, told while a call waits for the job."""
+
+import sys
+
+from slipway.client.view import JobView
+
+
+class Progress:
+    """Prints the story of one job to standard error, a line for each change."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet, self._said = quiet, ""
+        self.last: JobView | None = None
+        """The job when it was seen last."""
+
+    def see(self, view: JobView) -> None:
+        """Take note of the job, and print what has changed."""
+        self.last = view
+        if self._quiet or view.over or view.terminating or view.story in ("", self._said):
+            return
+        self._said = view.story
+        print(f"SliceJob {view.metadata.name}: {self._said}", file=sys.stderr, flush=True)
