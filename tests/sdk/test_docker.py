@@ -54,6 +54,9 @@ CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "E1-09 bridge": ({"network": "bridge"}, {"hostNetwork": False}),
     "E1-09 no network named": ({"network": None}, {"hostNetwork": False}),
     "E1-10 privileged": ({"privileged": True}, {"securityContext": {"privileged": True}}),
+    "F-08 the node's IPC": ({"ipc_mode": "host"}, {"podTemplate": {"spec": {"hostIPC": True}}}),
+    "F-08 the pod's own IPC": ({"ipc_mode": "private"}, {}),
+    "F-08 capabilities": ({"cap_add": ["SYS_PTRACE"]}, {"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}),
     "E1-11 a number of GPUs": ({"gpus": "2"}, {"resources": {"limits": {"nvidia.com/gpu": "2"}}}),
     "E1-13 2g": ({"shm_size": "2g"}, {"shmSize": "2Gi"}),
     "E1-13 512MB": ({"shm_size": "512MB"}, {"shmSize": "512Mi"}),
@@ -85,6 +88,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-05 a number in a list": ({"command": ["a", 1]}, "command[1] is 1, and must be text: write '1'"),
     "B-05 no list": ({"command": 7}, "command must be a string or a list of strings, not 7"),
     "E1-13 no size": ({"shm_size": "much"}, "shm_size 'much' is not a size"),
+    "F-08 another IPC": ({"ipc_mode": "container:x"}, "ipc_mode 'container:x' does not exist in a cluster"),
     "E1-15 relative workdir": ({"workdir": "app"}, "workdir 'app' is not an absolute path"),
     "E1-16 a user's name": ({"user": "alice"}, "numeric uid[:gid] required"),
     "E1-19 empty string": ({"command": "  "}, "command is empty"),
@@ -184,6 +188,19 @@ def test_gpus_are_a_limit_and_a_model() -> None:  # E1-11, E1-44, E2-11, K-13
         run_docker_on_pod(config({"gpus": "2"}), gpus, client=NOWHERE)
     with pytest.raises(ValueError, match=r"at least 1, not 0: use CPU\(\)"):
         GPU(count=0)
+
+
+def test_the_type_has_two_names() -> None:  # K-14
+    assert TPU(tpu_version="v4-8", pod_count=2) == TPU("v4-8", 2)
+    with pytest.raises(ValueError, match="type=v4-8, tpu_version=v4-16 contradict each other"):
+        TPU("v4-8", tpu_version="v4-16")
+    with pytest.raises(ValueError, match="type is missing"):
+        TPU()
+
+
+def test_a_word_that_is_not_known_is_named() -> None:  # F-08
+    with pytest.raises(TypeError, match="ulimits"):
+        config({"ulimits": []})
 
 
 def test_the_number_of_slices_has_three_names() -> None:  # E1-44, K-14

@@ -13,9 +13,9 @@ _GPU_LABEL: Final = "cloud.google.com/gke-accelerator"
 
 @dataclass(frozen=True)
 class TPU:
-    """TPU slices; `num_slices` and `pod_count` are other names for `slices`."""
+    """TPU slices; `num_slices` and `pod_count` are other names for `slices`, and `tpu_version` for `type`."""
 
-    type: str
+    type: str = None  # type: ignore[assignment]
     """Type of one slice in any common spelling: v5litepod-16, v5e-16, v6e-4x8."""
     slices: int = None  # type: ignore[assignment]
     """Number of slices, 1 when not given."""
@@ -23,15 +23,15 @@ class TPU:
     """Spot capacity."""
     num_slices: InitVar[int | None] = None
     pod_count: InitVar[int | None] = None
+    tpu_version: InitVar[str | None] = None
 
-    def __post_init__(self, num_slices: int | None, pod_count: int | None) -> None:
-        given = {"slices": self.slices, "num_slices": num_slices, "pod_count": pod_count}
-        named = {name: value for name, value in given.items() if value is not None}
-        _whole(**named)
-        if len(set(named.values())) > 1:
-            told = ", ".join(f"{name}={value}" for name, value in named.items())
-            raise ValueError(f"{told} contradict each other: they are names of one number")
-        object.__setattr__(self, "slices", next(iter(named.values()), 1))
+    def __post_init__(self, num_slices: int | None, pod_count: int | None, tpu_version: str | None) -> None:
+        slices = _one(slices=self.slices, num_slices=num_slices, pod_count=pod_count)
+        object.__setattr__(self, "slices", 1 if slices is None else slices)
+        object.__setattr__(self, "type", _one(type=self.type, tpu_version=tpu_version))
+        _whole(slices=self.slices)
+        if not self.type:
+            raise ValueError("type is missing: give one such as v5litepod-16")
 
     @property
     def kind(self) -> str:
@@ -96,6 +96,15 @@ class GPU:
 
 
 AcceleratorConfig = TPU | CPU | GPU
+
+
+def _one(**given: Any) -> Any:
+    """The one value that is given, by whichever of its names."""
+    named = {name: value for name, value in given.items() if value is not None}
+    if len(set(named.values())) > 1:
+        told = ", ".join(f"{name}={value}" for name, value in named.items())
+        raise ValueError(f"{told} contradict each other: they are names of one value")
+    return next(iter(named.values()), None)
 
 
 def _whole(**counts: object) -> None:

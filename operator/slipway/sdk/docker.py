@@ -50,6 +50,10 @@ class DockerConfig:
     """Numeric uid or uid:gid."""
     entrypoint: str | Sequence[str] = ()
     """What runs instead of the image's entrypoint, with `command` as its arguments; a string is split."""
+    ipc_mode: str | None = None
+    """`host` for the node's IPC namespace, `private` (or nothing) for the pod's own."""
+    cap_add: Sequence[str] = ()
+    """Linux capabilities to add."""
 
     def to_spec(self) -> dict[str, Any]:
         """Fields of a SliceJob's spec.
@@ -67,7 +71,8 @@ class DockerConfig:
             "resources": _gpus(self.gpus),
             "shmSize": _shm_size(self.shm_size),
             "workingDir": _absolute("workdir", self.workdir) if self.workdir else None,
-            "securityContext": _security(self.user, self.privileged),
+            "securityContext": _security(self.user, self.privileged, _words("cap_add", self.cap_add)),
+            "podTemplate": {"spec": {"hostIPC": True}} if _is_host_ipc(self.ipc_mode) else {},
             "volumes": volumes,
             "volumeMounts": mounts,
         }
@@ -102,6 +107,12 @@ def _is_host_network(network: str | None) -> bool:
     raise ValueError(f"network {network!r} does not exist in a cluster: use host or bridge")
 
 
+def _is_host_ipc(mode: str | None) -> bool:
+    if mode not in (None, "", "private", "host"):
+        raise ValueError(f"ipc_mode {mode!r} does not exist in a cluster: use host or private")
+    return mode == "host"
+
+
 def _gpus(gpus: str | int | None) -> dict[str, Any]:
     if gpus is None or gpus == "":
         return {}
@@ -121,8 +132,10 @@ def _shm_size(size: str | None) -> str | None:
     return found[1] + _UNITS[found[2].lower()]
 
 
-def _security(user: str | None, privileged: bool) -> dict[str, Any]:
+def _security(user: str | None, privileged: bool, capabilities: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"privileged": True} if privileged else {}
+    if capabilities:
+        found["capabilities"] = {"add": capabilities}
     if not user:
         return found
     numbers = re.fullmatch(r"(\d+)(?::(\d+))?", user)
