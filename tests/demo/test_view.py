@@ -24,8 +24,8 @@ def test_what_a_program_writes_is_shown_as_it_is(terminal: bool) -> None:
     console = Console(file=shown, width=400, force_terminal=terminal, color_system=None)
     view, seen = View(console, "train"), SimpleNamespace(status=STATUS, output=[LINE], pods={})
     with view.open():
-        view.show(seen)  # type: ignore[arg-type]
         view.say(LINE)
+        view.show(seen)  # type: ignore[arg-type]
     console.print(timeline(STATUS))
     assert shown.getvalue().count(LINE.strip()) >= 4
 

@@ -34,6 +34,10 @@ class Server:
         self.refusal = ""
         self.refuses = (422, "Invalid")
         """How a refusal is answered: code and reason."""
+        self.deaf = False
+        """Whether nobody gets an answer who wants to create a job."""
+        self.asked = 0
+        """How often a job was to be created."""
         self.secrets = True
         """Whether Secrets are taken."""
         self.log: str | None = None
@@ -90,6 +94,9 @@ class Server:
             self.changes.notify_all()
 
     async def create(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        if self.deaf:
+            await asyncio.sleep(60)
         if self.refusal:
             return refused(*self.refuses, self.refusal)
         body = await request.json()

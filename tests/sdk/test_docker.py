@@ -126,7 +126,7 @@ def test_what_is_wrong_is_told_before_any_call() -> None:  # E1-30, E2-03
 
 
 @pytest.mark.parametrize(("kind", "said"), [
-    ("v7e-8", "type 'v7e-8': not in the catalogue (v2, "),
+    ("v7e-8", "type 'v7e-8': not in the catalogue (v4, "),
     ("v6e-17", "type 'v6e-17': v6e has no slice of 17 chips; try type v6e-16"),
     (4, "accelerator.type"),
 ])  # fmt: skip

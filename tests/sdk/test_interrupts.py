@@ -90,6 +90,12 @@ def test_an_interrupt_while_a_session_starts_says_what_it_did(
     assert len(server.jobs) == stay
 
 
+def test_nothing_is_claimed_of_a_job_whose_creation_was_not_answered(server: Server) -> None:
+    server.deaf = True
+    error = interrupted(server, DOCKER, signal.SIGINT, lambda: server.asked)
+    assert "KeyboardInterrupt: detached from SliceJob train in x: whether it was created is not known" in error
+
+
 def test_a_programs_own_handler_stays(server: Server) -> None:
     error = interrupted(server, f"signal.signal(signal.SIGTERM, own); {DOCKER}", signal.SIGTERM, lambda: server.watched)
     assert error.endswith("the program's own handler\n")

@@ -72,6 +72,8 @@ class Run:
     @property
     def commands(self) -> str:
         """What one can do about it on the command line, for those who wait no longer."""
+        if self.progress.last is None:
+            return "whether it was created is not known"
         where = f" -n {self.client.namespace}" if self.client.namespace else ""
         return (
             f"it goes on by itself. Follow it with `slipway logs {self.name} -f{where}`, wait for its end with "
@@ -111,9 +113,11 @@ class Run:
             AlreadyExists: the connection's, when its name is taken.
         """
         try:
-            return await api.create(paths.jobs(self.namespace), self.body(spec), JobView)
+            made = await api.create(paths.jobs(self.namespace), self.body(spec), JobView)
         except (BadRequest, Invalid) as error:
             raise InvalidJob(str(error), self.info) from error
+        self.progress.see(made)
+        return made
 
     def late(self, seconds: float, ended: str) -> SlipwayError:
         """The error when it was not done after that time."""
