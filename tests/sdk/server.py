@@ -269,7 +269,7 @@ class Server:
 
 
 def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -51,6 +51,6 @@ future = run_docker_async(DockerConfig("a/b:1"), name="train", client=Client(kub
 @pytest.mark.parametrize(("then", "cancelled"), [("", False), ("future.cancel()", True)])
 def test_the_job_outlives_the_script(server: Server, then: str, cancelled: bool) -> None:
     text = PROGRAM.format(kubeconfig=server.folder / "kubeconfig", then=then)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert server.jobs["train"]["spec"].get("cancel", False) is cancelled

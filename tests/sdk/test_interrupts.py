@@ -53,8 +53,8 @@ GOES_ON = (
 
 @pytest.mark.parametrize(("call", "number", "how", "said", "cancelled"), [
     (CALL, signal.SIGINT, "", GOES_ON, False),
-    (CALL, signal.SIGTERM, "cancel", "SliceJob train-.* in x was cancelled", True),
-    (DOCKER, signal.SIGINT, "cancel", "SliceJob train in x was cancelled", True),
+    (CALL, signal.SIGTERM, "cancel", "SliceJob train-.* in x: it was cancelled", True),
+    (DOCKER, signal.SIGINT, "cancel", "SliceJob train in x: it was cancelled", True),
     (DOCKER, signal.SIGTERM, "", GOES_ON, False),
 ])  # fmt: skip
 @pytest.mark.row("N-14", "N-25", "B-68")
@@ -90,10 +90,17 @@ def test_an_interrupt_while_a_session_starts_says_what_it_did(
     assert len(server.jobs) == stay
 
 
-def test_nothing_is_claimed_of_a_job_whose_creation_was_not_answered(server: Server) -> None:
+@pytest.mark.parametrize(("how", "said"), [
+    ("detach", "detached from SliceJob train in x: whether it was created is not known"),
+    ("cancel", "SliceJob train in x: it is not there"),
+])  # fmt: skip
+def test_nothing_is_claimed_of_a_job_whose_creation_was_not_answered(server: Server, how: str, said: str) -> None:
     server.deaf = True
-    error = interrupted(server, DOCKER, signal.SIGINT, lambda: server.asked)
-    assert "KeyboardInterrupt: detached from SliceJob train in x: whether it was created is not known" in error
+    body = {"metadata": {"name": "train", "uid": "u"}, "spec": {}}
+    server.jobs["train"] = body
+    error = interrupted(server, DOCKER, signal.SIGINT, lambda: server.asked, how)
+    assert f"KeyboardInterrupt: {said}" in error
+    assert body["spec"] == {}
 
 
 def test_a_programs_own_handler_stays(server: Server) -> None:

@@ -185,19 +185,21 @@ class Run:
             raise ResultMissing(f"the output of {whose} (pod {pod}) cannot be read: {error}", self.info) from error
         return content.decode(errors="replace")
 
-    async def cancel(self) -> None:
-        """Ask the operator to stop it for good; one that is over or gone stays so."""
+    async def cancel(self) -> str:
+        """Ask the operator to stop it for good, and say what came of it; another's job of the name goes on."""
         async with self.client.connect() as api:
             while True:
                 try:
                     found = await api.get(self.path, dict[str, Any])
+                    if found["metadata"].get("annotations", {}).get(CALL_ANNOTATION) != self.call:
+                        return "it is not there"
                     found["spec"]["cancel"] = True
                     await api.replace(self.path, found, dict[str, Any])
-                    return
+                    return "it was cancelled"
                 except Conflict:
                     continue
                 except NotFound:
-                    return
+                    return "it is not there"
 
     async def delete(self, api: ApiConnection, uid: str, *, foreground: bool = False) -> None:
         """Remove it with everything that belongs to it; one that is gone stays so.
@@ -250,17 +252,12 @@ def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt, 
     check(on_interrupt, timeout)
 
     async def whole() -> T:
-        async with limited(run, timeout, cancel):
+        async with limited(run, timeout, run.cancel):
             return await work()
-
-    async def cancel() -> str:
-        await run.cancel()
-        return "it was cancelled"
 
     try:
         return portal.run(whole())
     except KeyboardInterrupt:
         if on_interrupt == "detach":
             raise KeyboardInterrupt(f"detached from {run.place}: {run.commands}") from None
-        portal.run(run.cancel())
-        raise KeyboardInterrupt(f"{run.place} was cancelled") from None
+        raise KeyboardInterrupt(f"{run.place}: {portal.run(run.cancel())}") from None
