@@ -37,10 +37,13 @@ def test_the_page_runs(ray_jobs: Jobs, tmp_path: Path) -> None:  # E2-02, E2-04,
         inside = pool.submit(from_a_pod, [*BLOCKS["Containers"], *BLOCKS["Functions"]], ray_jobs)
         outside = pool.map(lambda section: from_outside([executor, *BLOCKS[section]], config), ("Sessions", "Errors"))
         assert [inside.result(), *outside] == ["", "", ""], ray_jobs.operator.tail()
-    ray_jobs.until_true("the others are removed", lambda: len(kubectl.get("sj")["items"]) == 1)
-    [kept] = kubectl.get("sj")["items"]
-    assert (kept["status"]["failures"], kept["status"]["preemptions"]) == (1, 0)  # E2-23: no text is searched
-    owner = kept["metadata"]["uid"]
+    # The container and the function that fail on purpose.
+    ray_jobs.until_true("the others are removed", lambda: len(kubectl.get("sj")["items"]) == 2)
+    kept = {one["metadata"]["name"].partition("-")[0]: one for one in kubectl.get("sj")["items"]}
+    status = kept["train"]["status"]
+    assert (status["failures"], status["preemptions"]) == (1, 0)  # E2-23: no text is searched
+    assert kept["ray"]["status"]["phase"] == "Failed"
+    owner = kept["train"]["metadata"]["uid"]
     ray_jobs.until_true("their secrets too", lambda: owners(kubectl.get("secrets")["items"]) == {owner}, seconds=60)
 
 
