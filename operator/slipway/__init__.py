@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from slipway.version import VERSION
+
 if TYPE_CHECKING:
     from slipway.client.asynchronous import AsyncClient
     from slipway.client.blocking import Client, Job
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from slipway.sdk.functions import RayExecutor
     from slipway.sdk.payload import Captured
     from slipway.sdk.session import Session
+
+__version__ = VERSION
 
 _HOMES = {
     "sdk.accelerators": (
@@ -167,15 +171,11 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "__version__"})
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:
     # On first use: the operator and the commands import this package and need none of it.
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("slipway")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'slipway' has no attribute {name!r}")
     return getattr(import_module(f"slipway.{_HOME_OF[name]}"), name)

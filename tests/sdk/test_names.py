@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
-from importlib import metadata, resources
+from importlib import resources
 
 import pytest
 
 import slipway
 from slipway import docker_engine
 from slipway.sdk.jobs import new_name
+from slipway.version import VERSION
 
 
 def test_every_public_name_is_there() -> None:
@@ -20,7 +21,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_the_package_shows_what_it_has() -> None:
     assert {*slipway.__all__, "__version__"} <= set(dir(slipway))
-    assert slipway.__version__ == metadata.version("slipway")
+    assert slipway.__version__ == VERSION
     assert resources.files(slipway).joinpath("py.typed").is_file()
     assert slipway.build_and_push_docker_image is docker_engine.build_and_push_docker_image
     with pytest.raises(AttributeError, match="has no attribute 'launch'"):
