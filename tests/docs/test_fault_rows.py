@@ -22,7 +22,6 @@ NOT_BUILT_YET = {
     "B-35": "not built yet: python paths",
     "B-36": "not built yet: names made fit",
     "B-37": "not built yet: studies and data sets",
-    "B-40": "not built yet: log filters",
     "B-45": "not built yet: Docker networks",
 }
 

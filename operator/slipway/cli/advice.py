@@ -4,7 +4,7 @@ from typing import Final
 
 ADVICE: Final = {
     "OOMKilled": "raise resources.limits.memory, or have the program keep less in memory",
-    "ExitCode": "read the last lines below and the whole log: slipway logs NAME --failed",
+    "ExitCode": "read the last lines, and the whole log: slipway logs NAME --failed",
     "FinalExitCode": "the program asked for the end with an exit code of retries.onExitCodes.fail: read its log",
     "CannotStart": "correct command or the image: the container runtime could not start it",
     "StartTimeout": "see what the hosts wait for in the message; raise timeouts.startSeconds if the image is large",

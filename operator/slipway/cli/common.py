@@ -37,6 +37,7 @@ _CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (errors.WaitTimeout, TIMEOUT),
     (errors.AlreadyFinished, FINISHED),
     (errors.NotFound, NOT_FOUND),
+    (errors.LogsPurged, NOT_FOUND),
     (errors.Refused, USAGE),
     (errors.AlreadyExists, USAGE),
     (errors.NotStarted, NOTHING_TO_TALK_TO),

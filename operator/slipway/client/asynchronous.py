@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -20,6 +20,9 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, Conflict, SlipwayClusterError
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.cluster.wire import JsonObject
+
+if TYPE_CHECKING:
+    from slipway.client.logs import Item, Selection
 
 FINISHED: Final = "Finished"
 """What `wait` waits for unless told otherwise: the job has ended, however."""
@@ -239,6 +242,13 @@ class AsyncClient(Target):
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""
         with answered():
             return tuple(await history.read(self.api, self.resolved_namespace, name))
+
+    def logs(self, name: str, selection: "Selection | None" = None) -> "AsyncGenerator[Item, None]":
+        """The lines that a job's hosts wrote, and what is to be said about them. See `slipway.client.logs.follow`."""
+        # It needs this module.
+        from slipway.client.logs import Selection, follow
+
+        return follow(self, name, selection or Selection())
 
     async def pods(self, name: str, *, attempt: int | None = None) -> tuple[JsonObject, ...]:
         """The pods of a job, or of one attempt."""

@@ -1,5 +1,6 @@
 """SliceJobs without asyncio: every method of `AsyncClient`, and a handle of one job."""
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -11,12 +12,19 @@ from slipway.api.status import Phase
 from slipway.client import portal
 from slipway.client.asynchronous import FINISHED, AsyncClient, Event
 from slipway.client.errors import JobError
+from slipway.client.logs import Batch, Line, Note, Selection, Separator, follow_batches
 from slipway.client.model import JobState
 from slipway.client.target import Target
 from slipway.client.view import JobView
 from slipway.cluster.wire import JsonObject
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+def _to_the_log(remark: Note | Separator) -> None:
+    log.warning("%s", remark.message)
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,31 @@ class Client(Target):
     def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first."""
         return self._call(lambda client: client.history(name))
+
+    def logs(
+        self,
+        name: str,
+        selection: Selection = Selection(),  # noqa: B008  it is immutable
+        *,
+        remark: Callable[[Note | Separator], None] = _to_the_log,
+    ) -> Iterator[Line]:
+        """The lines that a job's hosts wrote. See `slipway.client.logs.follow`.
+
+        Args:
+            remark: told where lines may be missing, and where an attempt ends; by default a warning is logged.
+        """
+        for batch in portal.iterate(self._log_batches(name, selection)):
+            for item in batch:
+                if isinstance(item, Line):
+                    yield item
+                elif isinstance(item, Note | Separator):
+                    remark(item)
+
+    async def _log_batches(self, name: str, selection: Selection) -> AsyncGenerator[Batch, None]:
+        client = AsyncClient(self.namespace, self.kubeconfig, self.context)
+        async with client, aclosing(follow_batches(client, name, selection)) as batches:
+            async for batch in batches:
+                yield batch
 
     def why(self, name: str) -> str:
         """Why a job does not run, or how it ended, in a sentence."""

@@ -16,6 +16,7 @@ SlipwayError
 ├── AlreadyFinished          the job has ended, and nothing about it can change any more
 ├── WaitTimeout              the job is not there yet; it goes on by itself, unless a call's timeout ended it
 ├── NotStarted               no pod of the job has started, so there is no log
+├── LogsPurged               the pods are gone, and with them their logs
 ├── SessionClosed            the session was closed under the call
 └── JobError                 the job did not succeed; `.info` says which, `.host` where, `.log` its last lines
     ├── JobFailed            the program failed as often as it may
@@ -97,6 +98,10 @@ class WaitTimeout(SlipwayError, TimeoutError):
 
 class NotStarted(SlipwayError):
     """No pod of the job has started, so there is no log."""
+
+
+class LogsPurged(SlipwayError):
+    """The pods are gone, and with them their logs."""
 
 
 class SessionClosed(SlipwayError):

@@ -1,0 +1,232 @@
+"""The log of one host in one attempt: read once, or followed until its container has ended."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import aiohttp
+
+from slipway.api.places import Place, pod_name
+from slipway.api.status import Attempt, rfc3339
+from slipway.client.logs.board import Board, LogPod
+from slipway.client.logs.items import SECOND, Batch, Item, Line, Note, moment_of, nanoseconds
+from slipway.client.logs.kept import kept_lines, named
+from slipway.client.logs.reader import Host, LogBroken, LogGone, Reader
+from slipway.client.logs.selection import Selection
+from slipway.cluster import paths
+
+STREAMS: Final = 64
+"""Streams that are open at once; more hosts than that are read in turns."""
+ROUND_SECONDS: Final = 1.0
+"""Between two turns of one host."""
+_LONGEST_ROUND_SECONDS: Final = 5.0
+"""Between two turns of one host that is silent."""
+_CUT_SECONDS: Final = 10.0
+"""After the end of a container its stream should have ended, too."""
+_TRIES: Final = 5
+_PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds after a stream that broke."""
+_LATE: Final = 60 * SECOND
+"""A log that begins this much later than its container may have lost its beginning."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What reading the logs of all hosts of a job has in common."""
+
+    board: Board
+    server: str
+    """URL of the API server."""
+    session: aiohttp.ClientSession
+    selection: Selection
+    streams: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STREAMS))
+    old: frozenset[str] = frozenset()
+    """Pods that had started before the call: lines of theirs may be past ones."""
+
+    older: dict[int, Attempt] = field(default_factory=dict)
+    """Attempts that the status holds no more."""
+
+    def record(self, attempt: int) -> Attempt | None:
+        """What is recorded of an attempt."""
+        newer = (one for one in self.board.job.status.attempts if one.number == attempt)
+        return next(newer, self.older.get(attempt))
+
+
+@dataclass
+class _Stand:
+    """How following one host goes."""
+
+    failures: int = 0
+    """Streams in a row that broke and brought nothing."""
+    whole: bool = False
+    """Whether the last stream stayed open until the container had ended."""
+    pause: float = ROUND_SECONDS
+    """Between this turn and the next."""
+
+    def came_to_an_end(self, *, whole: bool) -> None:
+        self.failures, self.whole = 0, whole
+
+    def broke(self, *, progress: bool) -> None:
+        self.failures, self.whole = 1 if progress else self.failures + 1, False
+
+
+class HostLog:
+    """The log of one host in one attempt."""
+
+    def __init__(self, desk: Desk, attempt: int, place: Place, *, crowded: bool = False) -> None:
+        """`crowded` says that there are more hosts than streams, so that they are read in turns."""
+        self._desk, self._board = desk, desk.board
+        self._attempt, self._place, self._crowded = attempt, place, crowded
+        self._name = pod_name(desk.board.job.name, attempt, place)
+        self._words = named(attempt, place)
+
+    async def now(self) -> AsyncGenerator[Batch, None]:
+        """What can be read at once; the container has started."""
+        tail = self._desk.selection.tail if self._desk.selection.until is not None else None
+        kept = deque[Item](maxlen=tail)
+        async with aclosing(self._now()) as batches:
+            async for batch in batches:
+                if tail is None:
+                    yield batch
+                else:
+                    kept.extend(batch)
+        if kept:
+            yield list(kept)
+
+    async def _now(self) -> AsyncGenerator[Batch, None]:
+        reader, pause = self._reader(self._desk.selection), iter(_PAUSES[: _TRIES - 1])
+        while True:
+            try:
+                async with aclosing(self._stream(reader, follow=False, last=True)) as batches:
+                    async for batch in batches:
+                        yield batch
+                return
+            except LogGone as error:
+                yield self._gone(reader, str(error))
+                return
+            except LogBroken as error:
+                if (seconds := next(pause, None)) is None:
+                    yield [Note(f"the log of {self._words} cannot be read: {error}")]
+                    return
+                await asyncio.sleep(seconds)
+
+    async def followed(self) -> AsyncGenerator[Batch, None]:
+        """What is written from when the container starts until it has ended; nothing when it never starts."""
+        if not await self._started():
+            return
+        reader, state = await self._begun(), _Stand()
+        while not reader.past:
+            pod, before = self._board.pods.get(self._name), reader.newest
+            ended = pod is None or pod.ended
+            try:
+                async with aclosing(self._turn(reader, ended=ended)) as batches:
+                    async for batch in batches:
+                        yield batch
+                if ended:
+                    return
+                state.came_to_an_end(whole=not self._crowded)
+            except LogGone as error:
+                # What a stream has brought to its end may go: no log outlives its pod.
+                if not state.whole:
+                    yield self._gone(reader, str(error))
+                return
+            except LogBroken as error:
+                state.broke(progress=reader.newest > before)
+                lost = state.failures >= _TRIES and (ended or self._board.over(self._attempt))
+                if lost or state.failures == _TRIES:
+                    yield [Note(f"the log of {self._words} cannot be read{'' if lost else ' yet'}: {error}")]
+                if lost:
+                    return
+            await self._wait(state, progress=reader.newest > before)
+
+    async def _started(self) -> bool:
+        """Wait until the container has started; False when it never will."""
+        while True:
+            pod = self._board.pods.get(self._name)
+            if pod is not None and pod.started:
+                return True
+            if pod.ended if pod is not None else self._board.over(self._attempt):
+                return False
+            await self._board.changed(self._name)
+
+    async def _begun(self) -> Reader:
+        """A reader; past lines are left out only of a container that had started before the call."""
+        selection = self._desk.selection
+        if self._name not in self._desk.old:
+            selection = replace(selection, tail=None, history=True)
+        reader = self._reader(selection)
+        if not selection.history:
+            with suppress(LogGone, LogBroken):
+                await reader.skip()
+        return reader
+
+    async def _wait(self, state: "_Stand", *, progress: bool) -> None:
+        if state.failures:
+            await asyncio.sleep(_PAUSES[min(state.failures, len(_PAUSES)) - 1])
+        elif self._crowded:
+            state.pause = ROUND_SECONDS if progress else min(state.pause * 1.5, _LONGEST_ROUND_SECONDS)
+            await asyncio.sleep(state.pause)
+        else:
+            # The container has ended, which is about to be known; or somebody has cut the connection.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._board.changed(self._name), ROUND_SECONDS)
+
+    async def _turn(self, reader: Reader, *, ended: bool) -> AsyncGenerator[Batch, None]:
+        """One stream, which is cut when it outlives its container: the connection to a lost node stays silent."""
+        follow = not ended and not self._crowded
+        watchdog = asyncio.create_task(self._cut(reader)) if follow else None
+        try:
+            async with aclosing(self._stream(reader, follow=follow, last=ended)) as batches:
+                async for batch in batches:
+                    yield batch
+        finally:
+            if watchdog is not None:
+                watchdog.cancel()
+                await asyncio.gather(watchdog, return_exceptions=True)
+
+    async def _cut(self, reader: Reader) -> None:
+        while (pod := self._board.pods.get(self._name)) is not None and not pod.ended:
+            await self._board.changed(self._name)
+        await asyncio.sleep(_CUT_SECONDS)
+        reader.cut()
+
+    async def _stream(self, reader: Reader, *, follow: bool, last: bool) -> AsyncGenerator[Batch, None]:
+        """One stream, with a note where lines may be missing in it."""
+        first, newest = not reader.started, reader.newest
+        async with self._desk.streams, aclosing(reader.read(follow=follow, last=last)) as batches:
+            async for lines in batches:
+                if first and (note := self._late(reader)):
+                    yield [note]
+                if reader.rotated and newest:
+                    yield [self._rotated(newest, lines[0])]
+                first, newest = False, 0
+                yield list(lines)
+
+    def _late(self, reader: Reader) -> Note | None:
+        pod, asked = self._board.pods.get(self._name), self._desk.selection
+        started = pod.started_at if pod is not None else None
+        if started is None or reader.first is None or asked.tail is not None or not asked.history:
+            return None
+        if (asked.since is not None and asked.since > started) or reader.first - nanoseconds(started) <= _LATE:
+            return None
+        words = f"the container of {self._words} started at {rfc3339(started)}, and its log begins at"
+        return Note(f"{words} {rfc3339(moment_of(reader.first))}: the kubelet may have rotated earlier lines away")
+
+    def _rotated(self, newest: int, line: Line) -> Note:
+        between = f"between {rfc3339(moment_of(newest))} and {rfc3339(line.time)}"
+        return Note(f"the kubelet has rotated the log of {self._words}: lines {between} may be missing")
+
+    def _gone(self, reader: Reader, words: str) -> Batch:
+        if reader.started:
+            return [Note(f"the log of {self._words} is gone, its last lines may be missing: {words}")]
+        kept = kept_lines(self._board.job.name, self._desk.record(self._attempt), self._place, self._desk.selection)
+        return kept or [Note(f"the log of {self._words} is gone: {words}")]
+
+    def _reader(self, selection: Selection) -> Reader:
+        pod: LogPod = self._board.pods[self._name]
+        url = f"{self._desk.server}{paths.pods(self._board.job.namespace)}/{self._name}/log"
+        host = Host(self._attempt, self._place, self._name, url, pod.container)
+        return Reader(self._desk.session, host, selection)

@@ -1,0 +1,178 @@
+"""Reads the log of one container, in as many streams as it takes."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import aiohttp
+
+from slipway.api.places import Place
+from slipway.client.logs.items import SECOND, Line, nanoseconds
+from slipway.client.logs.lines import Cursor, Piece, Splitter
+from slipway.client.logs.selection import Selection, Sieve
+from slipway.client.target import typed
+from slipway.cluster.errors import ApiError, Forbidden, NotFound, Unauthorized, from_response
+
+SILENCE_SECONDS: Final = 300
+"""A stream that brings nothing for this long is asked for again: its connection may be dead."""
+_GONE: Final = (
+    "unable to retrieve container logs",
+    "failed to try resolving symlinks",
+    "not found",
+    "is not available",
+)
+"""How kubelets say that they have a log no more, some of them in the place of the log."""
+_KUBELETS_WORDS: Final = (b"unable to ", b"failed to ", b"rpc error: ")
+
+
+class LogGone(Exception):
+    """There is no such log any more, or never was."""
+
+
+class LogBroken(Exception):
+    """A stream ended before its time, or could not be had; another may bring more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Whose log it is."""
+
+    attempt: int
+    place: Place
+    pod: str
+    url: str
+    container: str
+
+
+class Reader:
+    """The lines of one container that are wanted, over as many streams as it takes."""
+
+    def __init__(self, session: aiohttp.ClientSession, host: Host, selection: Selection) -> None:
+        self._session = session
+        self._host = host
+        self._selection = selection
+        self._sieve = Sieve(selection)
+        self._cursor = Cursor()
+        self._since = nanoseconds(selection.since) // SECOND if selection.since else None
+        self._until = nanoseconds(selection.until) if selection.until else None
+        self.past = False
+        """Whether all lines that are wanted have come, whatever else is written."""
+        self.first: int | None = None
+        """Timestamp of the first line that came."""
+        self._answer: aiohttp.ClientResponse | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether anything has come."""
+        return self._cursor.started
+
+    @property
+    def rotated(self) -> bool:
+        """Whether lines may be missing before those of the last batch."""
+        return self._cursor.rotated
+
+    @property
+    def newest(self) -> int:
+        """The latest timestamp of a line that has come."""
+        return self._cursor.newest
+
+    def cut(self) -> None:
+        """Break the stream that is open."""
+        if self._answer is not None:
+            self._answer.close()
+
+    async def skip(self) -> None:
+        """Take what there is by now as read."""
+        query = self._query(replace(self._selection, tail=1), follow=False)
+        self._selection = replace(self._selection, tail=None)
+        async with aclosing(self._chunks(query)) as chunks:
+            splitter = Splitter()
+            async for chunk in chunks:
+                self._lines(splitter.feed(chunk))
+            self._lines(splitter.end())
+
+    async def read(self, *, follow: bool, last: bool) -> AsyncGenerator[list[Line], None]:
+        """What was not read yet.
+
+        Args:
+            follow: whether the stream stays open while the container runs.
+            last: whether nothing more will be written, so that a line without a newline is a line.
+
+        Raises:
+            LogGone: when there is no log any more.
+            LogBroken: when another stream may bring more.
+            ClusterError: when the caller has no rights.
+        """
+        splitter, query = Splitter(), self._query(self._selection, follow=follow)
+        self._cursor.begin()
+        async with aclosing(self._chunks(query)) as chunks:
+            async for chunk in chunks:
+                if lines := self._lines(splitter.feed(chunk)):
+                    yield lines
+                if self.past:
+                    return
+        rest = splitter.end()
+        _raise_words(rest)
+        if last and (lines := self._lines(rest)):
+            yield lines
+
+    def _query(self, selection: Selection, *, follow: bool) -> dict[str, str]:
+        query = {"container": self._host.container, "timestamps": "true"}
+        if follow:
+            query["follow"] = "true"
+        known = [one for one in (self._since, self._cursor.second) if one is not None]
+        if known:
+            query["sinceTime"] = datetime.fromtimestamp(max(known), UTC).isoformat().replace("+00:00", "Z")
+        if not self.started and selection.tail is not None and self._until is None:
+            query["tailLines"] = str(selection.tail)
+        return query
+
+    async def _chunks(self, query: dict[str, str]) -> AsyncGenerator[bytes, None]:
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS)
+        try:
+            async with self._session.get(self._host.url, params=query, timeout=limits) as answer:
+                if answer.status >= 400:
+                    raise from_response(answer.status, await answer.read())
+                self._answer = answer
+                async for chunk in answer.content.iter_any():
+                    yield chunk
+        except ApiError as error:
+            raise _judged(error) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise LogBroken(str(error) or type(error).__name__) from error
+
+    def _lines(self, pieces: list[Piece]) -> list[Line]:
+        _raise_words(pieces)
+        host, lines = self._host, []
+        for piece in pieces:
+            new = self._cursor.take(piece)
+            if new is None or new.nanoseconds is None:
+                continue
+            self.first = self.first or new.nanoseconds
+            # A while later, for lines of stdout and stderr may stand in another order than their timestamps.
+            self.past = self._until is not None and new.nanoseconds >= self._until + SECOND
+            if self._sieve.wants(new):
+                lines.append(Line(host.attempt, host.place, host.pod, new.nanoseconds, new.raw, new.continues))
+        return lines
+
+
+def _raise_words(pieces: list[Piece]) -> None:
+    """Raise what the kubelet says of a log in the place of the log: words without a timestamp."""
+    for piece in pieces:
+        if piece.nanoseconds is None and not piece.continues and piece.raw.startswith(_KUBELETS_WORDS):
+            words = piece.raw.decode(errors="replace").strip()
+            raise LogGone(words) if _means_gone(words) else LogBroken(words)
+
+
+def _means_gone(words: str) -> bool:
+    return any(one in words for one in _GONE)
+
+
+def _judged(error: ApiError) -> Exception:
+    if isinstance(error, Unauthorized | Forbidden):
+        return typed(error)
+    if isinstance(error, NotFound) or (_means_gone(str(error)) and "waiting to start" not in str(error)):
+        return LogGone(str(error))
+    return LogBroken(str(error))
