@@ -29,7 +29,7 @@ ENDS = {
         1,
         "slicejob train Failed (exit code 3): ",
     ),
-    "refused": (("-e", "MEGASCALE_SLICE_ID=1", "--", "true"), 2, "MEGASCALE_SLICE_ID is reserved"),
+    "refused": (("-e", "MEGASCALE_SLICE_ID=1", "--", "true"), 2, "is reserved: Slipway sets it"),
 }
 
 

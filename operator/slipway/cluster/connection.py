@@ -150,10 +150,13 @@ class ApiConnection:
                 if response.status >= 400:
                     raise from_response(response.status, await response.read(), response.headers.get("Retry-After"))
                 rest = b""
-                async for chunk in response.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        yield line
+                try:
+                    async for chunk in response.content.iter_any():
+                        *lines, rest = (rest + chunk).split(b"\n")
+                        for line in lines:
+                            yield line
+                finally:
+                    _break_off(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionLost(f"watch of {path}: {_said(error)}") from error
 
@@ -325,6 +328,12 @@ class ApiConnection:
             self._date = date
             with suppress(ValueError):
                 self.on_date(parsedate_to_datetime(date), asked)
+
+
+def _break_off(response: aiohttp.ClientResponse) -> None:
+    """Close the connection of a watch that nobody reads on at once: the server would end it minutes later."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:
