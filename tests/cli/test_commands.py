@@ -203,6 +203,7 @@ def test_names_of_jobs_are_completed(jobs: Jobs) -> None:
 def test_commands_are_completed_and_a_cluster_that_is_away_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
     assert completed("des") == ["describe"]
+    assert "--version" in completed("--")
     assert completed("describe", "") == []
 
 

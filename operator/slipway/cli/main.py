@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from slipway.version import VERSION
 
@@ -86,6 +87,12 @@ class Commands(click.Group):
         """The list in the help."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _HELP[name]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names that begin so, with their help; options where it begins with a dash."""
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=_HELP[name]) for name in sorted(COMMANDS) if name.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
