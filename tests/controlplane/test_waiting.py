@@ -219,7 +219,8 @@ def test_a_missing_service_account_is_waited_for(jobs: Jobs) -> None:  # B-24
 def test_an_autoscaler_that_brings_nodes_is_named(jobs: Jobs) -> None:
     """No autoscaler runs here, so its Event on the pod is made by hand."""
     jobs.apply(accelerator={"type": "v6e-16"})
-    [pod, *_] = jobs.until_true("pods", jobs.pods)
+    jobs.until_true("pods", lambda: len(jobs.pods()) == 4)
+    [pod] = [one for one in jobs.pods() if one["metadata"]["name"] == "train-0-0-0"]
     metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "scale-up"}, "type": "Normal", "count": 1}

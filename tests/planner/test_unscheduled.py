@@ -280,6 +280,8 @@ def test_an_autoscaler_that_brings_nodes_is_named(event: PodEvent, reason: str, 
     world.begin()
     for handle in world.all_pods():
         handle.unschedulable()
+    # The cache holds pods in the order in which their creation was answered; Events are read of one pod.
+    world.pods = dict(reversed(world.pods.items()))
     world.events["uid-train-0-0-0"] = (event,)
     world.step(seconds=6)
     world.step(seconds=6)

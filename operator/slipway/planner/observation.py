@@ -93,8 +93,8 @@ class Observation:
 
     @property
     def unscheduled(self) -> list[Pod]:
-        """Pods of the current attempt that are not bound to a node."""
-        return [pod for pod in self.live.values() if not pod.spec.node_name and not pod.ended]
+        """Pods of the current attempt that are not bound to a node, by place."""
+        return [pod for _, pod in self.late if not pod.spec.node_name and not pod.ended]
 
 
 def observe(
