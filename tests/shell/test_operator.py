@@ -226,11 +226,13 @@ async def test_a_cluster_that_cannot_be_reached_is_said_and_refused(
     assert "no-such-context" in caplog.text
 
 
-async def started(kubeconfig: str, namespace: str, **environment: str) -> "asyncio.subprocess.Process":
+async def started(
+    kubeconfig: str, namespace: str, before: str = "pass", **environment: str
+) -> "asyncio.subprocess.Process":
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "from slipway.cli.operator import operator; operator()",
+        f"from slipway.cli.operator import operator; {before}; operator()",
         *("--kubeconfig", kubeconfig, "--namespaces", namespace, "--lease-namespace", namespace, "--health-port", "0"),
         env={**os.environ, **environment},
         stderr=asyncio.subprocess.PIPE,
@@ -244,6 +246,17 @@ async def test_a_bad_port_in_the_environment_stops_the_process_with_one_sentence
     assert said.decode() == (
         "slipway operator: COORD_PORT 'abc' is not a port: a whole number from 1 to 65535 is needed\n"
     )
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.4, 0.7, 1.0, 1.3])
+async def test_a_process_that_is_told_to_stop_while_it_starts_has_not_failed(
+    seconds: float, control_plane: NativeCluster, kubectl: Kubectl
+) -> None:
+    told = f"import os, signal, threading; threading.Timer({seconds}, os.kill, (os.getpid(), signal.SIGTERM)).start()"
+    process = await started(str(control_plane.kubeconfig), kubectl.namespace, told)
+    _, said = await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == EXIT_OK, said.decode()
+    assert "Traceback" not in said.decode()
 
 
 async def test_the_process_ends_promptly_in_the_middle_of_its_work(

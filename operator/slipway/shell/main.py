@@ -4,8 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
 import kopf
@@ -88,21 +87,21 @@ async def _until_served(api: ApiConnection, settings: OperatorSettings, probes: 
         Refused: when waiting does not help.
     """
     failures = 0
-    with _signals(stop):
-        while not stop.is_set():
-            try:
-                await _look(api, settings)
-                return
-            except _MAY_PASS as error:
-                failures += 1
-                waiting = _MISSING if isinstance(error, NotFound) else f"the API server does not answer: {error}"
-                if failures == 1 or waiting != probes.waiting:
-                    log.warning("%s; Slipway goes on trying", waiting)
-                probes.waiting = waiting
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), min(backoff(error, failures), LONGEST_PAUSE))
-            except SlipwayClusterError as error:
-                raise Refused(f"SliceJobs cannot be listed: {error}") from error
+    _listen_to_signals(stop)
+    while not stop.is_set():
+        try:
+            await _look(api, settings)
+            return
+        except _MAY_PASS as error:
+            failures += 1
+            waiting = _MISSING if isinstance(error, NotFound) else f"the API server does not answer: {error}"
+            if failures == 1 or waiting != probes.waiting:
+                log.warning("%s; Slipway goes on trying", waiting)
+            probes.waiting = waiting
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), min(backoff(error, failures), LONGEST_PAUSE))
+        except SlipwayClusterError as error:
+            raise Refused(f"SliceJobs cannot be listed: {error}") from error
 
 
 _MAY_PASS: Final = (NotFound, ConnectionLost, ServerError, TooManyRequests)
@@ -116,17 +115,10 @@ async def _look(api: ApiConnection, settings: OperatorSettings) -> None:
     await api.get(f"{paths.jobs(namespace)}?limit=1", JsonObject)
 
 
-@contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
-    """Until kopf takes care of them."""
-    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
-    for number in numbers:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+def _listen_to_signals(stop: asyncio.Event) -> None:
+    """Until kopf puts handlers of its own in their place."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
 async def _serve(engine: Engine, api: ApiConnection, settings: OperatorSettings, stop: asyncio.Event) -> int | None:
