@@ -118,7 +118,8 @@ def wait(draft: Draft) -> None:
         if draft.reached(_last_progress(draft, attempt) + every):
             _take(draft, fewer)
         return
-    held_until = _last_progress(draft, attempt) + every * 2 ** budgets.releases(draft.status)
+    # Held for ever shorter than it stands back for: its Pending pods would take what another job releases to an older.
+    held_until = _last_progress(draft, attempt) + every * 2 ** (budgets.releases(draft.status) // 2)
     if draft.now < held_until:
         draft.wake(held_until)
     elif _stuck(draft) and draft.reached(held_until):
