@@ -280,8 +280,8 @@ class Cluster:
         """Since when no attempt of the job could pull the image; nodes are released in between, and the time counts."""
         uid, attempt = key
         first, since = self._stuck.setdefault(uid, (attempt, self.timeline.now))
-        between = [blow for number in range(first, attempt) for blow in self.truth.of((uid, number))]
-        if any(blow.kind is not Kind.STUCK for blow in between):
+        between = (self.truth.of((uid, number)) for number in range(first, attempt))
+        if any(all(blow.kind is not Kind.STUCK for blow in blows) for blows in between):
             first, since = self._stuck[uid] = attempt, self.timeline.now
         if first < attempt:
             return since
