@@ -26,7 +26,15 @@ from slipway.planner.actions import (
 )
 from slipway.planner.pods import PodFactory
 from slipway.planner.runtime import service
-from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Settings
+from slipway.planner.snapshot import (
+    NAME_TAKEN,
+    POD_REJECTED,
+    QUOTA_EXCEEDED,
+    WAITING_FOR_OLD,
+    Job,
+    OwnDeletions,
+    Settings,
+)
 from tests.cluster.bench import Bench, now
 from tests.conftest import Kubectl
 
@@ -391,14 +399,14 @@ async def test_it_is_known_which_pods_were_deleted_here(bench: Bench, kubectl: K
     attempt = Attempt(number=0, start_time=now())
     begun = job.status.model_copy(update={"attempt": 0, "attempts": (attempt,)})
     await bench.applier.apply(Plan(begun), job)
-    assert bench.now().deleted_here is None
+    assert not bench.now().deleted_here.complete
     over = begun.model_copy(update={"attempts": (attempt.model_copy(update={"end_time": now()}),)})
     await bench.applier.apply(Plan(over), bench.now().job)
-    assert bench.now().deleted_here == frozenset()
+    assert bench.now().deleted_here == OwnDeletions(complete=True)
     [mine] = [pod.metadata.uid for pod in bench.now().pods if pod.metadata.name == "train-0-0-1"]
     kubectl("delete", "pod", "train-0-0-0", "--force", "--grace-period=0")
     await bench.act(bench.now().job, DeletePods(0, (0,), 5))
-    assert bench.now().deleted_here == {mine}
+    assert bench.now().deleted_here == OwnDeletions(frozenset({mine}), complete=True)
 
 
 async def test_a_pod_that_somebody_else_has_deleted_is_known_as_such_from_the_answer(
@@ -435,7 +443,7 @@ async def test_a_deletion_that_was_sent_twice_may_have_been_carried_out_at_once(
 
     monkeypatch.setattr(bench.api, "_once", lose_the_first_answer)
     await bench.act(bench.now().job, DeletePods(0, (0,), 5))
-    assert bench.now().deleted_here is None
+    assert not bench.now().deleted_here.complete
 
 
 @pytest.fixture

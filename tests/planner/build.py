@@ -26,6 +26,7 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
+from slipway.planner.fencing import LATE
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.news import cursor_of, news
 from slipway.planner.nodes import Node, NodeMetadata, Taint
@@ -43,7 +44,17 @@ from slipway.planner.objects import (
     Waiting,
 )
 from slipway.planner.plan import plan
-from slipway.planner.snapshot import Job, KubeletLease, LostNode, PodEvent, PodEvents, Rejection, Snapshot, Vanished
+from slipway.planner.snapshot import (
+    Job,
+    KubeletLease,
+    LostNode,
+    OwnDeletions,
+    PodEvent,
+    PodEvents,
+    Rejection,
+    Snapshot,
+    Vanished,
+)
 
 START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 UID = "11111111-2222-3333-4444-555555555555"
@@ -127,6 +138,7 @@ class PodHandle:
         return self
 
     def vanishes(self) -> "PodHandle":
+        """The pod leaves the API, in the state in which it is."""
         self.world.vanished.append(Vanished(self.world.pods.pop(self.key), self.world.now))
         return self
 
@@ -167,7 +179,8 @@ class World:
         self.nodes_as_of: dict[str, datetime] = {}
         self.begun_by_this_process: int | None = None
         self.served: int | None = None
-        self.deleted_here: frozenset[str] | None = None
+        self.served_at = START
+        self.deleted_here = OwnDeletions()
         self.nodes_watched = True
         self.told: list[str] = []
         self.queue: str | None = None
@@ -208,6 +221,7 @@ class World:
             begun_by_this_process=self.begun_by_this_process,
             pod_events=dict(self.pod_events),
             served=self.served,
+            served_at=self.served_at,
             deleted_here=self.deleted_here,
             nodes_watched=self.nodes_watched,
         )
@@ -278,7 +292,7 @@ class World:
                     if pod.ended or not pod.spec.node_name:
                         PodHandle(self, key).vanishes()
         elif isinstance(action, CreateServices):
-            self.served = action.attempt
+            self.served, self.served_at = action.attempt, self.now
         elif isinstance(action, ForceDeletePod):
             key = next(key for key, pod in self.pods.items() if pod.metadata.uid == action.uid)
             PodHandle(self, key).vanishes()
@@ -330,6 +344,12 @@ class World:
                 if handle.now.started and not handle.now.ended:
                     handle.exits(143)
                 handle.vanishes()
+
+    def until_orphans_terminated(self) -> None:
+        """The containers of pods that were removed before their kubelets reported an end have had their time."""
+        self.settle()
+        self.now += timedelta(seconds=self.status.resolved.grace_period_seconds if self.status.resolved else 0) + LATE
+        self.settle()
 
     def until_restarted(self) -> None:
         """Decide, let kubelets obey, decide: the next attempt has its pods, or the job is over."""

@@ -400,6 +400,15 @@ def test_a_pod_missing_beside_one_that_is_done_has_vanished_as_far_as_a_new_proc
     assert "train-0-0-1" in (world.status.attempts[1].message or "")
 
 
+def test_a_pod_that_vanished_beside_one_that_is_done_is_not_made_again() -> None:
+    """The watch may have missed that it was bound and ran: its peer would not run again with another one."""
+    world = World(slices=1, hosts=2).begin()
+    world.pod(0, 0).exits(0)
+    world.pod(0, 1).vanishes()
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
+
+
 def test_peers_that_crash_beside_a_pod_that_vanished_before_its_node_was_heard_of_are_not_the_cause() -> None:
     world = World(slices=1, hosts=2).begin()
     world.pod(0, 1).vanishes()
@@ -416,6 +425,7 @@ def test_a_pod_that_had_a_node_is_the_cause_although_a_late_create_made_it_again
     world.add_pod(0, worker(0, 1))
     world.pod(0, 0).exits(1)
     world.until_restarted()
+    world.until_orphans_terminated()
     assert (world.status.attempts[1].reason, world.status.preemptions, world.status.failures) == ("PodDeleted", 1, 0)
 
 

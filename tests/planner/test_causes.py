@@ -276,6 +276,20 @@ def test_the_time_to_start_counts_from_when_the_last_pod_was_scheduled() -> None
     assert world.attempt.reason == "StartTimeout"
 
 
+def test_the_time_to_start_counts_from_when_the_services_exist() -> None:
+    """Pods do not find each other before, and a Ray head is not ready without its workers."""
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
+    world.pod(0, 0).binds().waits("WaitingForItsPeer")
+    world.pod(0, 1).runs()
+    world.served = None
+    world.step(seconds=100)
+    assert (world.served, world.attempt.end_time) == (0, None)
+    world.step(seconds=59)
+    assert world.status.phase == "Starting"
+    world.step(seconds=2)
+    assert world.attempt.reason == "StartTimeout"
+
+
 @pytest.mark.parametrize("seconds", [0, 1], ids=["in the same second", "a second later"])
 def test_what_hits_a_host_after_its_start_timeout_is_not_the_cause(seconds: int) -> None:
     world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()

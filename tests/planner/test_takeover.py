@@ -13,7 +13,7 @@ from .build import START, World, a_node, actions_of
 def taken_over(world: World) -> World:
     """Another process leads now; it has asked nothing yet."""
     world.leading_since = world.now
-    world.pods_as_of, world.nodes_as_of, world.begun_by_this_process = None, {}, None
+    world.pods_as_of, world.nodes_as_of, world.begun_by_this_process, world.served = None, {}, None, None
     world.answers = False
     return world
 

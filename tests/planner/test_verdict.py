@@ -14,7 +14,7 @@ from slipway.api.status import Cause, Phase
 from slipway.planner import facts
 from slipway.planner.actions import Refresh
 from slipway.planner.objects import Pod
-from slipway.planner.snapshot import LostNode
+from slipway.planner.snapshot import LostNode, OwnDeletions
 
 from .build import START, PodHandle, World, a_node, actions_of
 
@@ -340,6 +340,7 @@ def test_a_disruption_explains_an_earlier_failure_only_when_it_tells_of_a_machin
     # Nobody saw how its container ended.
     world.pod(0, 0).has(kind, reason).is_deleted().vanishes()
     world.until_restarted()
+    world.until_orphans_terminated()
     assert world.status.attempts[1].cause is cause
 
 
@@ -410,17 +411,23 @@ def test_a_host_that_succeeds_on_a_machine_that_came_in_place_of_its_own_explain
 
 
 @pytest.mark.parametrize(
-    ("ours", "cause"),
-    [(frozenset({"uid-train-0-0-1"}), Cause.FAILURE), (frozenset(), Cause.PREEMPTION), (None, Cause.FAILURE)],
-    ids=["Slipway deleted it", "somebody else did", "only the dates say who did"],
+    ("ours", "seconds", "cause"),
+    [
+        (OwnDeletions(frozenset({"uid-train-0-0-1"}), complete=True), 30, Cause.FAILURE),
+        (OwnDeletions(frozenset({"uid-train-0-0-1"})), 30, Cause.FAILURE),
+        (OwnDeletions(complete=True), 3, Cause.PREEMPTION),
+        (OwnDeletions(), 3, Cause.FAILURE),
+        (OwnDeletions(), 30, Cause.PREEMPTION),
+    ],
+    ids=["Slipway deleted it", "Slipway did, and others perhaps", "somebody else did", "dates are near", "not near"],
 )
-def test_who_deleted_a_pod_is_known_and_not_guessed_from_dates(ours: frozenset[str] | None, cause: Cause) -> None:
+def test_who_deleted_a_pod_is_known_and_not_guessed_from_dates(ours: OwnDeletions, seconds: int, cause: Cause) -> None:
     world = World(slices=1, hosts=2).run()
     world.pod(0, 1).is_deleted(grace=2)
     hidden = world.pods.pop((0, 0, 1))
     world.add_pod(0, worker(0, 1))
     world.pod(0, 1).runs(since=START)
-    world.now += timedelta(seconds=3)
+    world.now += timedelta(seconds=seconds)
     world.pod(0, 0).exits(1)
     world.step()
     world.pods[(0, 0, 1)] = hidden
@@ -428,6 +435,22 @@ def test_who_deleted_a_pod_is_known_and_not_guessed_from_dates(ours: frozenset[s
     world.pod(0, 1).exits(1).vanishes()
     world.until_restarted()
     assert world.status.attempts[1].cause is cause
+
+
+def test_a_pod_that_was_evicted_from_an_ended_attempt_is_not_why_it_ended_though_the_watch_missed_its_deletion() -> (
+    None
+):
+    world = World(slices=1, hosts=2).run()
+    unseen = dict(world.pods)
+    world.pod(0, 1).exits(3)
+    world.step()
+    world.pods[(0, 0, 0)] = unseen[(0, 0, 0)]
+    world.deleted_here = OwnDeletions(complete=True)
+    world.now += timedelta(seconds=3)
+    world.pod(0, 0).has("DisruptionTarget", "EvictionByEvictionAPI").vanishes()
+    world.until_restarted()
+    world.until_orphans_terminated()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
 
 
 def test_a_machine_that_goes_after_its_kubelet_had_removed_the_pod_did_not_take_it() -> None:

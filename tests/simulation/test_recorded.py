@@ -11,7 +11,7 @@ from slipway.api.status import Cause, SliceJobStatus
 from slipway.planner.endings import ending_of
 from slipway.planner.freshness import Horizon
 from slipway.planner.plan import plan
-from slipway.planner.snapshot import Snapshot
+from slipway.planner.snapshot import OwnDeletions, Snapshot
 from slipway.shell.recorder import records
 
 RECORDED: Final = Path(__file__).parent / "recorded"
@@ -107,6 +107,7 @@ def _seen(history: History, snapshot: Snapshot, now: datetime, status: SliceJobS
     """As recorded, with the status decided on last, and with an answer to everything that would be asked first."""
     job = snapshot.job if status is None else replace(snapshot.job, status=status)
     pods = (*snapshot.pods, *(one.pod for one in snapshot.vanished))
-    ours = frozenset(pod.metadata.uid for pod in pods) - history.by_others if history.by_others else None
+    uids = frozenset(pod.metadata.uid for pod in pods) - history.by_others
+    ours = OwnDeletions(uids, complete=True) if history.by_others else OwnDeletions()
     known = Horizon(pods_as_of=now, nodes_as_of={pod.spec.node_name: now for pod in pods})
     return replace(snapshot, job=job, known=known, deleted_here=ours)

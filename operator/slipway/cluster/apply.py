@@ -250,7 +250,7 @@ class Applier:
         with self._refusals(job):
             await self._executor.run(action.bodies, lambda body: ensure(self._api, body, job))
         if isinstance(action, CreateServices):
-            self._cache.served(job, action.attempt)
+            self._cache.served(job, action.attempt, self._now())
 
     async def _create_token(self, action: CreateToken, job: Job) -> None:
         """Only creating is needed, and allowed: the name is of this very job, and nobody here reads Secrets."""

@@ -16,7 +16,7 @@ from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.news import EventCursor, cursor_of, news
 from slipway.planner.node_pools import NodePools, claim_over, doubts
 from slipway.planner.objects import Pod
-from slipway.planner.snapshot import Job, KubeletLease, PodEvents, Rejection, Settings, Snapshot
+from slipway.planner.snapshot import Job, KubeletLease, OwnDeletions, PodEvents, Rejection, Settings, Snapshot
 from slipway.planner.tenants import Visitors
 
 T = TypeVar("T")
@@ -49,6 +49,7 @@ class _Memory:
     checked: bool = False
     rejection: Rejection | None = None
     served: int | None = None
+    served_at: datetime = EVER
     begun: int | None = None
     status_written: datetime | None = None
     pods_as_of: datetime | None = None
@@ -105,6 +106,7 @@ class Cache:
             pools=self.node_pools(job),
             pending_deletions=self.pods.pending_deletions(key),
             served=memory.served,
+            served_at=memory.served_at,
             deleted_here=_deleted(memory.deletions, job),
             begun_by_this_process=memory.begun,
             status_written=memory.status_written,
@@ -140,10 +142,10 @@ class Cache:
         """The job's status was written."""
         self._memory(job).status_written = at
 
-    def served(self, job: Job, attempt: int) -> None:
+    def served(self, job: Job, attempt: int, at: datetime) -> None:
         """The Services are there for an attempt of the job."""
         memory = self._memory(job)
-        memory.served = attempt
+        memory.served, memory.served_at = attempt, at
         if memory.rejection is not None and memory.rejection.of_names:
             memory.rejection = None
 
@@ -223,10 +225,10 @@ class Cache:
         return memory
 
 
-def _deleted(deletions: Deletions | None, job: Job) -> frozenset[str] | None:
-    if deletions is None or deletions.attempt != job.status.attempt or not deletions.complete:
-        return None
-    return frozenset(deletions.uids)
+def _deleted(deletions: Deletions | None, job: Job) -> OwnDeletions:
+    if deletions is None or deletions.attempt != job.status.attempt:
+        return OwnDeletions()
+    return OwnDeletions(frozenset(deletions.uids), deletions.complete)
 
 
 def _remember(memory: dict[str, T], name: str, what: T) -> None:

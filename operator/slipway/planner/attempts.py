@@ -186,12 +186,14 @@ def _start_clock(draft: Draft) -> datetime | None:
     found = trouble(draft)
     if bound is None or (found is not None and found.reason in WAIT_FOR_USER):
         return None
-    since = max(bound, attempt.unheld_time or bound)
+    if draft.snapshot.served != attempt.number:
+        # Without the Services the pods do not find each other.
+        return None
+    since = max(bound, attempt.unheld_time or bound, draft.snapshot.served_at)
     if found is not None and found.reason == IMAGE_UNAVAILABLE:
         # Earlier attempts may have released their nodes because of the same image.
         since = draft.status.image_wait_since or since
-    # The Services without which the pods do not find each other may have been missing until now.
-    return since if seen.begun_by_this_process else max(since, draft.snapshot.known.leading_since)
+    return since
 
 
 def _in_vain(draft: Draft, late: Iterable[tuple[Place, Pod]], since: datetime) -> bool:

@@ -121,7 +121,7 @@ def _node_lost(facts: Facts) -> str | None:
 def _deleted(facts: Facts) -> str | None:
     if facts.deleted_by_others is None:
         return None
-    return "was deleted by somebody else" if facts.pod.deletion_requested_at else "vanished without a trace"
+    return "was deleted by somebody else" if facts.deletion_known_at else "vanished without a trace"
 
 
 def _failed_exit(facts: Facts) -> Terminated | None:
@@ -272,7 +272,7 @@ def _confirmed(ending: Ending, facts: Facts) -> bool:
     # The condition of an eviction has a certain time, unless the eviction followed from the failure of the node.
     if ending in (DISRUPTED, PREEMPTED_BY_QUEUE):
         return not facts.disrupted_by_machine
-    return ending is POD_DELETED and facts.pod.deletion_requested_at is not None
+    return ending is POD_DELETED and facts.deletion_known_at is not None
 
 
 def _time(ending: Ending, facts: Facts) -> datetime:

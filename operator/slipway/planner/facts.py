@@ -57,8 +57,8 @@ class Facts:
     we_deleted_since: datetime | None
     """When the attempt ended: deletions from then on are Slipway's own."""
     now: datetime
-    deleted_here: frozenset[str] | None = None
-    """UIDs of the pods that Slipway has deleted; None when only the dates say so."""
+    deleted_here: bool | None = None
+    """Whether this process deleted the pod; None when only the dates say so."""
     removed_at: datetime | None = None
     """When its kubelet removed the pod from the API after the containers had terminated."""
     all_ran_at: datetime | None = None
@@ -103,7 +103,7 @@ class Facts:
         if self.we_deleted_since is None:
             return False
         if self.deleted_here is not None:
-            return self.pod.metadata.uid in self.deleted_here
+            return self.deleted_here
         since = self.pod.deletion_requested_at or self.gone_at
         return since is not None and since >= ours_from(self.we_deleted_since)
 
@@ -132,10 +132,18 @@ class Facts:
         """When another client deleted the pod, or when the pod was found missing."""
         if self.deleted_by_us:
             return None
-        since = self.pod.deletion_requested_at or self.gone_at
+        since = self.deletion_known_at or self.gone_at
         if since is None or (self.ended_before(since) and not self._stopped_and_gone):
             return None
         return since
+
+    @property
+    def deletion_known_at(self) -> datetime | None:
+        """When its deletion was requested, or announced by who evicted it, if the watch missed the request."""
+        announced = self.disruption
+        if self.pod.deletion_requested_at is not None or announced is None or self.disrupted_by_machine:
+            return self.pod.deletion_requested_at
+        return announced.last_transition_time if self.gone_at is not None else None
 
     @property
     def _stopped_and_gone(self) -> bool:

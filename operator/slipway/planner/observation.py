@@ -188,8 +188,9 @@ class _Judging:
         return created is None or bound is None or created <= bound
 
     def _asked_to_go(self, pod: Pod) -> bool:
-        if self.snapshot.deleted_here is not None:
-            return pod.metadata.uid in self.snapshot.deleted_here
+        known = self.snapshot.deleted_here.has(pod.metadata.uid)
+        if known is not None:
+            return known
         since = pod.deletion_requested_at
         return self.ours_from is not None and since is not None and since >= self.ours_from
 
@@ -209,7 +210,7 @@ class _Judging:
             gone_at=gone_at,
             we_deleted_since=self.ended,
             now=self.now,
-            deleted_here=self.snapshot.deleted_here,
+            deleted_here=self.snapshot.deleted_here.has(pod.metadata.uid),
             removed_at=removed_at if pod.ended else None,
             all_ran_at=self.all_ran_at,
         )
@@ -227,8 +228,9 @@ class _Judging:
         """Places whose pod existed and is gone without evidence; `missing` are the places without any pod."""
         if attempt.running_time is not None:
             return (missing | self.never_bound) - self.succeeded
-        # A broken watch may have missed that it was bound, and its end may be why its peers crashed.
-        return frozenset(self.never_bound - self.succeeded) if self.evidence else frozenset()
+        # A broken watch may have missed that it was bound. Its end may be why its peers crashed, and a peer that has
+        # succeeded will not run again with another pod in its place.
+        return frozenset(self.never_bound - self.succeeded) if self.evidence or self.succeeded else frozenset()
 
 
 def _untraced(snapshot: Snapshot, attempt: Attempt, place: Place, now: datetime, unseen: bool) -> Evidence:

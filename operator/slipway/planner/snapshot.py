@@ -9,7 +9,7 @@ from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
 from slipway.planner.explain import MISSING_OBJECTS
-from slipway.planner.freshness import Horizon
+from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
@@ -24,6 +24,19 @@ class Vanished:
     """When its absence was noticed."""
     removed_at: datetime | None = None
     """When the API server deleted it, if its last version shows that."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDeletions:
+    """The pods of the ended attempt that this process has deleted."""
+
+    uids: frozenset[str] = frozenset()
+    complete: bool = False
+    """Whether there are no others: the process itself ended the attempt, and every deletion was answered."""
+
+    def has(self, uid: str) -> bool | None:
+        """Whether this process has deleted a pod; None when it does not know."""
+        return uid in self.uids or (False if self.complete else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +206,10 @@ class Snapshot:
     """UIDs of pods whose deletion the API server has accepted and the watch has not shown yet."""
     served: int | None = None
     """The last attempt whose Services this process has created."""
-    deleted_here: frozenset[str] | None = None
-    """UIDs of the pods of the ended attempt that this process has deleted; None when it does not know all of them."""
+    served_at: datetime = EVER
+    """When it had created them."""
+    deleted_here: OwnDeletions = OwnDeletions()
+    """The pods of the ended attempt that this process has deleted."""
     begun_by_this_process: int | None = None
     """The last attempt that this process has begun, or tried to."""
     status_written: datetime | None = None
