@@ -1,5 +1,6 @@
 """The next attempt starts only after every pod of the last one has terminated, or is proven unable to run."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,7 +11,7 @@ from slipway.api.places import HEAD
 from slipway.planner.actions import CreatePods, DeletePods, ForceDeletePod, Refresh
 from slipway.planner.objects import Pod, PodLabels, PodMetadata
 from slipway.planner.plan import plan
-from slipway.planner.snapshot import KubeletLease, LostNode
+from slipway.planner.snapshot import KubeletLease, LostNode, OwnDeletions
 
 from .build import PodHandle, World, actions_of
 
@@ -115,6 +116,60 @@ def test_a_kubelet_that_lives_terminates_its_pods_and_the_next_attempt_waits_for
     world.obey()
     assert actions_of(world.step(), CreatePods)
     assert world.status.attempts[1].reason == "NodeLost"
+
+
+def collected(pod: PodHandle) -> PodHandle:
+    return pod.ends_as("Failed").has("DisruptionTarget", "DeletionByPodGC")
+
+
+GONE: dict[str, tuple[Callable[[PodHandle], PodHandle], bool]] = {
+    "forced while it ran": (PodHandle.vanishes, True),
+    "collected while it ran": (lambda pod: collected(pod).vanishes(), True),
+    "collected after it was asked to terminate": (lambda pod: collected(pod.is_deleted()).vanishes(), True),
+    "terminated, and then removed by its kubelet": (lambda pod: pod.is_deleted().exits(143).vanishes(), False),
+    "terminated, which the watch did not show": (lambda pod: pod.is_deleted().vanishes(), False),
+    "exited, and then collected": (lambda pod: collected(pod.exits(1)).vanishes(), False),
+    "refused by its kubelet": (lambda pod: pod.fails("UnexpectedAdmissionError").vanishes(), False),
+}
+
+
+@pytest.mark.parametrize(("goes", "waits"), GONE.values(), ids=GONE)
+def test_a_kubelet_has_the_grace_period_to_terminate_what_was_removed_before_it_reported_an_end(
+    goes: Callable[[PodHandle], PodHandle], waits: bool
+) -> None:
+    world = World(slices=2, hosts=1, terminationGracePeriodSeconds=20).run()
+    goes(world.pod(0, 0))
+    world.step()
+    world.obey()
+    world.until_restarted()
+    world.step(seconds=11)
+    assert (world.status.attempt == 0) is waits
+    if waits:
+        waiting = world.condition("Reconciling")
+        assert waiting is not None
+        assert "1 pod(s) were removed before their kubelets reported an end" in waiting.message
+        world.step(seconds=12)
+        assert world.status.attempt == 1
+
+
+def test_nobody_terminates_containers_on_a_machine_that_is_gone() -> None:
+    world = World(slices=2, hosts=1).run()
+    collected(world.pod(0, 0)).vanishes()
+    world.lose_node("node-0-0")
+    world.until_restarted()
+    assert world.status.attempt == 1
+
+
+def test_a_host_without_a_pod_may_still_run_when_another_process_saw_the_pod_last() -> None:
+    """It was removed while no operator ran, so nothing says whether its kubelet terminated it."""
+    world = World(slices=2, hosts=1).run()
+    del world.pods[(0, 0, 0)]
+    world.begun_by_this_process, world.deleted_here = None, OwnDeletions(complete=True)
+    world.pod(1, 0).exits(1)
+    world.until_restarted()
+    assert world.status.attempt == 0
+    world.until_orphans_terminated()
+    assert world.status.attempt == 1
 
 
 def copy_of(handle: PodHandle, **labels: str) -> None:

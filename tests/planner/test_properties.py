@@ -29,8 +29,8 @@ def test_intervals_are_read_back_as_written(places: frozenset[Place]) -> None:
 
 
 HAPPENINGS = (
-    "exit 0", "exit 1", "oom", "evict", "delete", "vanish", "kubelet", "node gone", "not ready", "tainted", "refused",
-    "restart", "suspend", "resume", "senseless",
+    "exit 0", "exit 1", "oom", "evict", "delete", "vanish", "terminated", "kubelet", "node gone", "not ready",
+    "tainted", "refused", "restart", "suspend", "resume", "senseless",
 )  # fmt: skip
 EVENTS = st.sampled_from(HAPPENINGS)
 
@@ -59,6 +59,7 @@ def happen(world: World, event: str, host: int) -> None:
             "evict": lambda: pod.has("DisruptionTarget", "EvictionByEvictionAPI").is_deleted(),
             "delete": pod.is_deleted,
             "vanish": pod.vanishes,
+            "terminated": lambda: pod.is_deleted().exits(143).vanishes(),
             "node gone": lambda: world.lose_node(pod.now.spec.node_name),
             "not ready": lambda: pod.now.spec.node_name in world.nodes and world.not_ready(pod.now.spec.node_name),
             "tainted": lambda: (

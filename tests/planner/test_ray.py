@@ -469,7 +469,7 @@ def test_what_ends_an_attempt(happens: Any, reason: str, cause: Cause) -> None:
     world.obey()
     if (0, *HEAD_KEY) in world.pods and not Head(world, 0).handle.now.ended:
         Head(world, 0).ray_stops()
-    world.settle()
+    world.until_orphans_terminated()
     assert ended(world) == (reason, cause)
     assert world.status.attempt == 1
 

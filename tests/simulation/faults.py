@@ -52,6 +52,7 @@ class Faults:
             "evict": (1.5, lambda: self._to_pod(self.evict)),
             "priority": (1.0, lambda: self._to_pod(self.preempt)),
             "delete": (1.5, lambda: self._to_pod(self.delete)),
+            "force": (0.5, lambda: self._to_pod(self.force)),
             "pressure": (0.7, lambda: self._to_pod(self.pressure)),
             "over limit": (0.7, lambda: self._to_pod(self.over_limit)),
             "oom": (1.0, lambda: self._to_pod(self.oom)),
@@ -251,6 +252,11 @@ class Faults:
     def delete(self, record: PodRecord, machine: Machine) -> None:
         """Kubectl delete pod."""
         pods.delete(self._store, record, self._rng.choice((None, None, 1)))
+        self._cluster.hit(record, Kind.DELETED, Cause.PREEMPTION)
+
+    def force(self, record: PodRecord, machine: Machine) -> None:
+        """Kubectl delete pod --force: it leaves the API at once, and its kubelet has yet to terminate it."""
+        pods.delete(self._store, record, 0)
         self._cluster.hit(record, Kind.DELETED, Cause.PREEMPTION)
 
     def pressure(self, record: PodRecord, machine: Machine) -> None:

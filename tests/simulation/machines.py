@@ -51,6 +51,8 @@ class Container:
     shown: bool = False
     """Whether the API shows its end."""
     kill: Timer | None = None
+    killed_at: float = NEVER
+    """When SIGKILL is due."""
     ready: bool = False
     """Whether it is a Ray head that all workers have joined."""
 
@@ -176,7 +178,10 @@ class Machine:
         """SIGTERM, and SIGKILL when its grace is over; a shorter grace brings that forward."""
         timeline = self.cluster.timeline
         if container.kill is not None:
+            if container.killed_at <= timeline.now + grace:
+                return
             container.kill.cancel()
+        container.killed_at = timeline.now + grace
         container.kill = timeline.after(grace, lambda: self.end(container, Ending(137, "Error"), "killed"))
         if container.stopping:
             return

@@ -282,6 +282,10 @@ def begin_when_possible(draft: Draft) -> None:
     if not fencing.clear_to_start(draft):
         draft.blocked = (WAITING_FOR_OLD, f"{len(draft.seen.may_run)} pod(s) of ended attempts may still run")
         return
+    if orphans := fencing.orphaned(draft):
+        message = f"{orphans} pod(s) were removed before their kubelets reported an end; their containers may still run"
+        draft.blocked = (WAITING_FOR_OLD, message)
+        return
     if draft.attempt is not None and not _is_seen_whole(draft):
         return
     older = goes_first(draft) if ending_of(draft.attempt) is CAPACITY_RELEASED else None

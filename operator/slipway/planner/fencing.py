@@ -4,7 +4,7 @@ Two attempts at once would write the same checkpoint. So the old pods are delete
 is proven dead. On a node that is merely NotReady containers may still write, and the job is not clear to start.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
@@ -15,6 +15,7 @@ from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.draft import Draft
 from slipway.planner.endings import ending_of
 from slipway.planner.objects import Pod
+from slipway.planner.snapshot import Vanished
 
 RENEWALS: Final = 4
 """How often a kubelet renews its Lease in the time for which it holds."""
@@ -22,6 +23,8 @@ ROLE_AGAIN: Final = timedelta(seconds=60)
 """When a Lease is read again that the operator's role did not let it read."""
 LATE: Final = timedelta(seconds=2)
 """How late a renewal may be."""
+POD_GC: Final = "DeletionByPodGC"
+"""The reason that the pod garbage collector gives for a pod whose Node is gone."""
 OVERDUE: Final = timedelta(seconds=30)
 """How much longer than its grace period a pod may take to terminate before CleanupPending is True."""
 
@@ -29,6 +32,45 @@ OVERDUE: Final = timedelta(seconds=30)
 def clear_to_start(draft: Draft) -> bool:
     """Whether the job is clear to start: no pod of an ended attempt may still run."""
     return not draft.seen.may_run
+
+
+def orphaned(draft: Draft) -> int:
+    """How many hosts of the ended attempt may have containers that no pod stands for any more.
+
+    The pod garbage collector removes the pods of a Node object that somebody deleted, and `kubectl delete --force` any
+    pod. The kubelet is told, and takes the grace period to terminate the containers, but cannot report that it has.
+    """
+    ends = [due for due in _orphans(draft) if due > draft.now]
+    if ends:
+        draft.wake(max(ends))
+    return len(ends)
+
+
+def _orphans(draft: Draft) -> Iterator[datetime]:
+    """By when the containers of each pod that was removed before its kubelet reported an end have terminated."""
+    grace = timedelta(seconds=draft.resolved.grace_period_seconds) + LATE
+    snapshot, seen, attempt = draft.snapshot, draft.seen, draft.attempt
+    for lost in snapshot.vanished:
+        if draft.now < lost.at + grace and _is_orphan(draft, lost):
+            yield lost.at + grace
+    if not snapshot.deleted_here.complete or seen.begun_by_this_process or attempt is None or attempt.end_time is None:
+        return
+    # Pods that were removed before this process saw them: by its clock they were gone when the attempt ended.
+    known = seen.succeeded | {lost.pod.place for lost in snapshot.vanished if lost.pod.attempt == attempt.number}
+    yield from (attempt.end_time + grace for _ in seen.absent - known)
+
+
+def _is_orphan(draft: Draft, lost: Vanished) -> bool:
+    pod = lost.pod
+    disrupted = pod.condition("DisruptionTarget", "True")
+    collected = disrupted is not None and disrupted.reason == POD_GC
+    reported = pod.worker is not None and pod.worker.terminated is not None
+    if not pod.spec.node_name or reported or (pod.ended and not collected):
+        return False
+    asked = pod.terminating and bool(pod.metadata.deletion_grace_period_seconds)
+    # What was asked to terminate with grace has left the API by its kubelet's word.
+    by_kubelet = asked or draft.snapshot.deleted_here.has(pod.metadata.uid)
+    return (collected or not by_kubelet) and not _machine_gone(draft, pod) and not _given_up(draft, pod)
 
 
 def unknown_nodes(draft: Draft) -> tuple[str, ...]:
