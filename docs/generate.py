@@ -12,6 +12,7 @@ from slipway.planner.causes import RULES
 from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
 from slipway.planner.explain import TROUBLES, Trouble
 from slipway.planner.rejections import ROWS, Row
+from slipway.planner.variables import VARIABLES
 
 DOCS: Final = Path(__file__).parent
 _NAMED: Final = re.compile(r"\{(\w+)\}")
@@ -129,6 +130,15 @@ def shortages() -> Iterator[str]:
     yield from (f"| `{reason}` | {meaning} |" for reason, meaning in unscheduled.REASONS.items())
 
 
+def variables() -> Iterator[str]:
+    """The table of the variables that Slipway sets."""
+    yield "| variable | value | in | may be set in `env` |"
+    yield "|---|---|---|---|"
+    yield from (
+        f"| `{row.name}` | {row.value} | {row.where} | {'no' if row.reserved else 'yes'} |" for row in VARIABLES
+    )
+
+
 def _follows(ending: Ending) -> str:
     """The delay before the next attempt, and what else is different about it."""
     others = {
@@ -142,7 +152,7 @@ def _follows(ending: Ending) -> str:
     return "; ".join((delay, *(words for words, holds in others.items() if holds)))
 
 
-PAGES: Final = ("causes.md", "status.md")
+PAGES: Final = ("causes.md", "environment.md", "status.md")
 PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what ends one pod": pod_endings,
     "what ends an attempt uncharged": attempt_endings,
@@ -150,6 +160,7 @@ PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what keeps pods from starting": troubles,
     "what the API server refuses pods for": rejections,
     "why there are no nodes": shortages,
+    "variables": variables,
 }
 
 

@@ -137,6 +137,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         RAY | {"env": [{"name": "RAY_AUTH_TOKEN", "value": "s3cr3t"}]},
         "spec.env[RAY_AUTH_TOKEN] is reserved: Slipway sets it in every container of a Ray cluster; remove it",
     ),
+    "K-04 Ray's address for the head": (
+        {"ray": RAY["ray"] | {"head": {"env": [{"name": "RAY_ADDRESS", "value": "s3cr3t"}]}}},
+        "spec.ray.head.env[RAY_ADDRESS] is reserved: Slipway sets it in every container of a Ray cluster; remove it",
+    ),
+    "E2-35 for the head": (
+        {"ray": RAY["ray"] | {"head": {"env": [{"name": "SLIPWAY_COORDINATOR_ADDRESS", "value": "s3cr3t"}]}}},
+        "spec.ray.head.env[SLIPWAY_COORDINATOR_ADDRESS] is reserved: Slipway sets it for every host; remove it",
+    ),
     "K-04 Ray's mode in runtimeEnv": (
         {"ray": RAY["ray"] | {"runtimeEnv": {"env_vars": {"RAY_AUTH_MODE": "s3cr3t"}}}},
         "spec.ray.runtimeEnv.env_vars[RAY_AUTH_MODE] is reserved",

@@ -6,8 +6,10 @@ from pydantic import ConfigDict, Field
 
 from slipway.api.base import Model, rule, rules
 from slipway.api.names import RESERVED_RAY_ENV
+from slipway.api.pod_parts import EnvVar, list_map
 from slipway.api.resources import Labels, Resources
 
+_RESERVED: Final = f"{', '.join(RESERVED_RAY_ENV)} are reserved beside ray: Slipway sets them in every container"
 _ANY: Final[dict[str, Any]] = {"x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -49,6 +51,13 @@ class RayHead(Model):
     Default requests: 1 cpu and 4Gi memory."""
     node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
     """Node labels that the head pod selects."""
+    env: tuple[EnvVar, ...] = Field(
+        default=(),
+        max_length=256,
+        json_schema_extra=list_map("name")
+        | rules(rule(f"!self.exists(e, e.name in {list(RESERVED_RAY_ENV)!r})", _RESERVED)),
+    )
+    """Environment variables of the head only, entrypoint included. They replace those of spec.env."""
 
 
 class Ray(Model):
@@ -133,7 +142,7 @@ SPEC_RULES: Final = (
     ),
     rule(
         f"!has(self.ray) || !has(self.env) || !self.env.exists(e, e.name in {list(RESERVED_RAY_ENV)!r})",
-        f"{', '.join(RESERVED_RAY_ENV)} are reserved beside ray: Slipway sets them in every container",
+        _RESERVED,
         path=".env",
     ),
 )

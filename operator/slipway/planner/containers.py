@@ -1,4 +1,4 @@
-"""The containers of the workers as a SliceJob describes them: in the spec itself, and in its pod template."""
+"""The containers of the pods as a SliceJob describes them: in the spec itself, and in its pod template."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +20,15 @@ class Container:
 
 
 def containers(spec: SliceJobSpec, template: Body) -> Iterator[Container]:
-    """The worker as the spec has it, then the containers of the template, which has the lists that a PodSpec has."""
+    """The worker and the Ray head as the spec has them, then the containers of the template.
+
+    The template has the lists that a PodSpec has.
+    """
     own = spec.model_dump(by_alias=True, exclude_none=True, include={"image", "env", "resources"})
     yield Container("spec", own, is_worker=True)
+    if spec.ray is not None:
+        head = spec.ray.head.model_dump(by_alias=True, exclude_none=True, include={"env"})
+        yield Container("spec.ray.head", head, is_worker=True)
     for kind in ("containers", "initContainers"):
         for index, fields in enumerate(template.get(kind, ())):
             is_worker = kind == "containers" and fields["name"] == names.WORKER_CONTAINER

@@ -4,6 +4,8 @@ Slice-wide values are the same on all hosts of a slice, host values differ. Name
 plug-ins, libtpu, JAX and Ray, so that programs written for any of them find what they look for.
 """
 
+from collections.abc import Collection, Mapping
+from itertools import count
 from typing import Final
 
 from slipway.api import names
@@ -18,6 +20,12 @@ LONGEST_INLINE_LIST: Final = 32
 HOSTNAMES_KEY: Final = "hostnames"
 PROCESS_ADDRESSES_KEY: Final = "processAddresses"
 TPU_PROCESS_PORT: Final = 8471
+JAX_PORT: Final = 8482
+"""The port that JAX chooses on TPUs when it is told none."""
+JAX_PORT_VARIABLE: Final = "JAX_COORDINATOR_PORT"
+"""By which a job tells JAX another one."""
+TORCH_PORT: Final = 29500
+"""The port of torchrun."""
 
 
 def coordinator(job: Job, attempt: int, resolved: Resolved) -> Coordinator:
@@ -46,17 +54,18 @@ def slice_variables(
     job: Job, attempt: int, slice_index: int, slices: int, resolved: Resolved, hardware: Hardware
 ) -> list[Variable]:
     """Variables that all hosts of one slice share."""
+    meeting = coordinator(job, attempt, resolved)
     variables = [
         literal("SLIPWAY_JOB", job.name),
         literal("SLIPWAY_ATTEMPT", attempt),
         literal("SLIPWAY_SLICE", slice_index),
         literal("SLIPWAY_WORLD_SIZE", slices * resolved.hosts),
+        literal("SLIPWAY_COORDINATOR_ADDRESS", f"{meeting.address}:{meeting.port}"),
         literal("EXECUTOR_CALL_SLICE", slice_index),
         literal("TPU_SLICE_NAME", names.slice_name(job.name, slice_index)),
         *_peers(job, attempt, slice_index, hardware),
     ]
     if slices > 1:
-        meeting = coordinator(job, attempt, resolved)
         variables += [
             literal("MEGASCALE_COORDINATOR_ADDRESS", f"{meeting.address}:{meeting.port}"),
             literal("MEGASCALE_NUM_SLICES", slices),
@@ -64,6 +73,38 @@ def slice_variables(
             literal("MEGASCALE_SLICE_ID", slice_index),
         ]
     return variables + hardware.slice_variables(names.slice_name(job.name, slice_index), slices)
+
+
+def group_variables(
+    meeting: Coordinator, processes: int, given: Mapping[str, Variable], taken: Collection[int]
+) -> list[Variable]:
+    """What JAX and torch read about the processes, one on each host. None of these is reserved.
+
+    They follow the variables of the host: the kubelet replaces $(SLIPWAY_RANK), so all hosts share them.
+
+    Args:
+        meeting: where host 0 of slice 0 is.
+        processes: how many there are.
+        given: the variables that the job sets itself, by name.
+        taken: ports that something else in the pod listens on.
+    """
+    rank = "$(SLIPWAY_RANK)"
+    jax_port = given.get(JAX_PORT_VARIABLE, {}).get("value") or _free_port(JAX_PORT, taken)
+    values = {
+        "JAX_COORDINATOR_ADDRESS": f"{meeting.address}:{jax_port}",
+        "JAX_NUM_PROCESSES": processes,
+        "JAX_PROCESS_ID": rank,
+        "MASTER_ADDR": meeting.address,
+        "MASTER_PORT": _free_port(TORCH_PORT, taken),
+        "WORLD_SIZE": processes,
+        "RANK": rank,
+        "NODE_RANK": rank,
+    }
+    return [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+def _free_port(wanted: int, taken: Collection[int]) -> int:
+    return next(port for port in count(wanted) if port not in taken)
 
 
 def rank(place: Place, hosts: int) -> int:

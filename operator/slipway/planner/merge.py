@@ -31,7 +31,7 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(current, dict) and isinstance(value, dict):
             result[key] = merged(current, value)
         elif isinstance(current, list) and isinstance(value, list) and key in MERGE_KEYS:
-            result[key] = _merged_list(current, value, MERGE_KEYS[key])
+            result[key] = _merged_list(current, value, key)
         elif isinstance(current, list) and isinstance(value, list) and key in _APPENDED:
             result[key] = current + value
         else:
@@ -83,7 +83,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
 
 
-def _merged_list(base: list[Any], over: list[Any], key: str) -> list[Any]:
+def _merged_list(base: list[Any], over: list[Any], field: str) -> list[Any]:
+    key = MERGE_KEYS[field]
     by_key = {item[key]: item for item in over if isinstance(item, dict) and key in item}
-    kept = [merged(item, by_key.pop(item[key])) if item.get(key) in by_key else item for item in base]
+    # A variable with the value of one and the valueFrom of the other would be refused.
+    laid = (lambda _, item: item) if field == "env" else merged
+    kept = [laid(item, by_key.pop(item[key])) if item.get(key) in by_key else item for item in base]
     return kept + [item for item in over if not isinstance(item, dict) or item.get(key) in by_key or key not in item]

@@ -109,13 +109,9 @@ class PodFactory:
             self._slices[key] = self._slice_template(*key)
         metadata, spec = self._slices[key]
         containers = list(spec["containers"])
-        at = next(i for i, one in enumerate(containers) if one["name"] == names.WORKER_CONTAINER)
-        given = containers[at]["env"]
-        # User variables come last, because $(NAME) can only refer to variables before it.
-        containers[at] = {
-            **containers[at],
-            "env": environment.host_variables(place, self._resolved) + given,
-        }
+        at = _index_of_worker(containers)
+        shared = containers[at]["env"]
+        containers[at] = {**containers[at], "env": environment.host_variables(place, self._resolved) + shared}
         command = self._runtime.worker_command(self._job, attempt, place, self._hardware)
         if command is not None:
             containers[at]["command"] = command
@@ -144,6 +140,7 @@ class PodFactory:
         if slice_index in self._pools:
             labels[names.LABEL_NODE_POOL] = self._pools[slice_index]
         spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
+        spec["containers"] = self._with_variables(spec["containers"], attempt, slice_index)
         return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": self._job.name}
 
     def _head(self, attempt: int) -> Body:
@@ -202,21 +199,32 @@ class PodFactory:
         }
 
     def _container(self, attempt: int, slice_index: int) -> Body:
-        spec, job = self._spec, self._job
-        own = environment.slice_variables(job, attempt, slice_index, job.granted, self._resolved, self._hardware)
-        added, fields = self._runtime.worker(job, attempt, slice_index, self._hardware)
-        own += added
+        spec = self._spec
         body: Body = self._common_container() | {
             "name": names.WORKER_CONTAINER,
             "command": list(spec.command),
             "args": list(spec.args),
             "resources": _resources(spec, self._hardware),
-            **fields,
+            **self._runtime.worker_fields(),
         }
-        given = body.get("env", [])
-        overridden = {one["name"] for one in given}
-        body["env"] = [one for one in own if one["name"] not in overridden] + given
         return _without_empty(body)
+
+    def _with_variables(self, containers: list[Body], attempt: int, slice_index: int) -> list[Body]:
+        """The containers of a slice, and in the worker the variables that its hosts share."""
+        job, resolved, hardware = self._job, self._resolved, self._hardware
+        at = _index_of_worker(containers)
+        given = {one["name"]: one for one in containers[at].get("env", ())}
+        beside = (port for one in containers[:at] + containers[at + 1 :] for port in one.get("ports", ()))
+        taken = {resolved.coordinator_port, *(port["containerPort"] for port in beside)}
+        meeting, processes = environment.coordinator(job, attempt, resolved), job.granted * resolved.hosts
+        own = [
+            *environment.slice_variables(job, attempt, slice_index, job.granted, resolved, hardware),
+            *environment.group_variables(meeting, processes, given, taken),
+            *self._runtime.worker_variables(job, attempt, slice_index, hardware),
+        ]
+        # The job's own come last, because $(NAME) can only refer to variables before it.
+        env = [one for one in own if one["name"] not in given] + list(given.values())
+        return [*containers[:at], {**containers[at], "env": env}, *containers[at + 1 :]]
 
     def _common_container(self) -> Body:
         """What is the same in the containers that run the user's program."""
@@ -233,6 +241,10 @@ class PodFactory:
                 "terminationMessagePolicy": "FallbackToLogsOnError",
             }
         )
+
+
+def _index_of_worker(containers: list[Body]) -> int:
+    return next(index for index, one in enumerate(containers) if one["name"] == names.WORKER_CONTAINER)
 
 
 def _without_empty(body: Body) -> Body:

@@ -229,8 +229,8 @@ def _ray_container(job: Job, ray: Ray, attempt: int, hardware: Hardware, contain
     own = [*job_variables(job, attempt, hardware), *_variables(job, "127.0.0.1", "headgroup")]
     if ray.args is not None:
         own.append(literal("SLIPWAY_ARGS", json.dumps(ray.args)))
-    given = container.get("env", [])
-    overridden = {one["name"] for one in given}
+    for_all = {one["name"]: one for one in container.get("env", ())}
+    given = for_all | {one.name: one.model_dump(by_alias=True, exclude_none=True) for one in ray.head.env}
     ports = (names.RAY_GCS_PORT, names.RAY_DASHBOARD_PORT, names.RAY_CLIENT_PORT)
     gcs, dashboard, client = (str(port) for port in ports)
     return {
@@ -242,7 +242,7 @@ def _ray_container(job: Job, ray: Ray, attempt: int, hardware: Hardware, contain
             "", "--head", f"--port={gcs}", "--dashboard-host=0.0.0.0", f"--dashboard-port={dashboard}",
             f"--ray-client-server-port={client}", "--num-cpus=0",
         ),
-        "env": [one for one in own if one["name"] not in overridden] + given,
+        "env": [one for one in own if one["name"] not in given] + list(given.values()),
         "ports": [{"containerPort": port} for port in ports],
         "resources": _head_resources(ray),
         "volumeMounts": [*container["volumeMounts"], _folder_mount()],

@@ -57,6 +57,11 @@ def redacted(text: str, spec: SliceJobSpec | None) -> str:
     return _ENV_VALUE.sub(rf"\1{HIDDEN}", text)
 
 
+def has_secret_name(name: str) -> bool:
+    """Whether the name of a variable says that its value is secret."""
+    return re.search(_SECRET_NAME, name) is not None
+
+
 def printable(text: str) -> str:
     """The text on one line, with control characters written as escapes."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -100,14 +105,15 @@ def _opening(value: str) -> str:
 
 def _variables(spec: SliceJobSpec) -> Iterator[dict[str, Any]]:
     containers = spec.pod_template.spec.containers if spec.pod_template and spec.pod_template.spec else ()
-    for variable in (*spec.env, *(one for container in containers for one in container.env)):
+    of_head = spec.ray.head.env if spec.ray is not None else ()
+    for variable in (*spec.env, *of_head, *(one for container in containers for one in container.env)):
         yield variable.model_dump(by_alias=True, exclude_none=True)
 
 
 def _secret_values(variables: Iterable[dict[str, Any]]) -> Iterator[str]:
     for one in variables:
         value = one.get("value")
-        if isinstance(value, str) and len(value) >= _SHORTEST_VALUE and re.search(_SECRET_NAME, one["name"]):
+        if isinstance(value, str) and len(value) >= _SHORTEST_VALUE and has_secret_name(one["name"]):
             yield value
 
 

@@ -68,9 +68,13 @@ class Runtime:
         """Where these are mounted."""
         return []
 
-    def worker(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> tuple[list[Variable], Body]:
-        """Variables, and other fields, of the container of all workers of a slice."""
-        return [], {}
+    def worker_variables(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
+        """Variables that the workers of a slice have besides those of any worker."""
+        return []
+
+    def worker_fields(self) -> Body:
+        """Further fields of the workers' container."""
+        return {}
 
     def worker_command(self, job: Job, attempt: int, place: Place, hardware: Hardware) -> list[str] | None:
         """The command of a worker; None where the spec gives it."""
@@ -136,9 +140,13 @@ class RayCluster(Runtime):
         """Where Ray is told to find the token."""
         return ray.mounts()
 
-    def worker(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> tuple[list[Variable], Body]:
-        """How it finds the head, and how the kubelet sees that it has joined."""
-        return ray.worker_variables(job, attempt, slice_index, hardware), ray.worker_probes()
+    def worker_variables(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
+        """How it finds the head."""
+        return ray.worker_variables(job, attempt, slice_index, hardware)
+
+    def worker_fields(self) -> Body:
+        """How the kubelet sees that it has joined."""
+        return ray.worker_probes()
 
     def worker_command(self, job: Job, attempt: int, place: Place, hardware: Hardware) -> list[str] | None:
         """Starts Ray with the resources of this host."""
