@@ -120,6 +120,33 @@ def test_a_job_is_listed_described_and_explained(jobs: Jobs) -> None:
     assert "WaitingForCapacity" in said(slipway(jobs, "events", "train"))
 
 
+def test_the_environment_of_a_job_is_described_before_it_has_pods_and_after(jobs: Jobs) -> None:
+    given = ("-e", "MASTER_PORT=12355", "-e", "HF_TOKEN=s3cr3t")
+    said(slipway(jobs, "submit", *RUNS, *given, "--slices", "2", "--", "sleep", "1h"))
+    jobs.until("Running")
+    [pod] = [pod for pod in jobs.pods() if pod["metadata"]["name"] == "train-0-1-0"]
+    created = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+    described = json.loads(said(slipway(jobs, "describe", "train", "--env", "-o", "json")))
+    assert (described["attempt"], described["hosts"]) == (0, 2)
+    rows = {row["name"]: row for row in described["workers"]}
+    assert list(rows) == list(created)
+    assert rows["RANK"] == {"name": "RANK", "value": "0", "lastValue": "1", "source": "default of Slipway"}
+    assert rows["MASTER_PORT"] == {"name": "MASTER_PORT", "value": "12355", "source": "spec.env"}
+    assert rows["SLIPWAY_COORDINATOR_ADDRESS"]["value"] == created["SLIPWAY_COORDINATOR_ADDRESS"]
+    running = said(slipway(jobs, "describe", "train", "--env"))
+    assert "s3cr3t" not in running + json.dumps(described)
+    said(slipway(jobs, "suspend", "train"))
+    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", "60s"))
+    jobs.until_true("no pods", lambda: not jobs.pods())
+    assert said(slipway(jobs, "describe", "train", "--env")) == running
+
+
+def test_the_environment_of_a_job_that_gets_no_hosts_is_refused_in_a_sentence(jobs: Jobs) -> None:
+    jobs.apply(accelerator={"type": "v9-8"})
+    output = said(slipway(jobs, "describe", "train", "--env"), code=2)
+    assert "SliceJob train gets no hosts: spec.accelerator: " in output
+
+
 def test_a_job_is_suspended_resumed_cancelled_and_deleted(jobs: Jobs) -> None:
     said(slipway(jobs, "submit", *RUNS))
     jobs.until("Running")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from slipway.api.places import HEAD, worker
 from slipway.api.status import Attempt
+from slipway.cli import environment
 from slipway.cli.advice import ADVICE
 from slipway.cli.describe import Description, show
 from slipway.cli.list import show_wide, table
@@ -68,6 +69,16 @@ EVENT = Event("Restarting", "attempt 1 ended [why]", "Warning", 2, None, NOW - t
               involved_object={"kind": "SliceJob", "name": "train"})  # fmt: skip
 
 
+def with_environment(known: JobState) -> JobState:
+    given = [{"name": "HF_TOKEN", "value": "s3cr3t"}, {"name": "MASTER_PORT", "value": "12355"}]
+    given.append({"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "key"}}})
+    spec = known.stored.spec | {"env": given, "ray": {"entrypoint": "python train.py"}}
+    return JobState(msgspec.structs.replace(known.stored, spec=spec))
+
+
+GIVEN = with_environment(job())
+
+
 def pod(name: str, phase: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
 
@@ -96,6 +107,7 @@ PICTURES: dict[str, Callable[[Console], None]] = {
     "timeline": lambda console: console.print(timeline(DESCRIBED.attempts, NOW, console.width)),
     "matrix": one(matrix(HOSTS | {HEAD: "Running"}, 2, 2, head=True)),
     "describe": lambda console: show(console, DESCRIBED, NOW),
+    "environment": lambda console: environment.show(console, environment.environment(GIVEN)),
     "live": lambda console: console.print(picture(job(), HOSTS, NOW, console.width)),
 }
 

@@ -49,6 +49,38 @@ def test_each_slice_gets_a_node_pool_of_its_own(jobs: Jobs) -> None:  # E2-21
     assert pools["0"] != pools["1"]
 
 
+def test_what_the_job_sets_itself_stands_in_its_pods_and_slipways_defaults_do_not(jobs: Jobs) -> None:  # K-04
+    field = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
+    jobs.apply(
+        **TPU,
+        env=[
+            {"name": "MASTER_PORT", "value": "1"},
+            {"name": "RANK", "value": "1"},
+            {"name": "NODE_RANK", "value": "1"},
+        ],
+        podTemplate={
+            "spec": {
+                "containers": [
+                    {
+                        "name": "worker",
+                        "env": [{"name": "RANK", "value": "2"}, {"name": "NODE_RANK", "valueFrom": field}],
+                    }
+                ]
+            }
+        },
+    )
+    jobs.until("Running")
+    for pod in jobs.pods():
+        [worker] = pod["spec"]["containers"]
+        given = [one for one in worker["env"] if one["name"] in ("MASTER_PORT", "RANK", "NODE_RANK")]
+        assert given == [
+            {"name": "MASTER_PORT", "value": "1"},
+            {"name": "RANK", "value": "2"},
+            {"name": "NODE_RANK", "valueFrom": field},
+        ]
+        assert {"name": "JAX_PROCESS_ID", "value": "$(SLIPWAY_RANK)"} in worker["env"]
+
+
 @pytest.fixture
 def cluster_jobs(kubectl: Kubectl, tmp_path: Path) -> Iterator[Jobs]:
     """With an operator that serves the whole cluster."""

@@ -38,6 +38,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "command beside ray": ({"ray": ENTRYPOINT, "command": ["python3"]}, "command means nothing beside ray"),
     "args beside ray": ({"ray": ENTRYPOINT, "args": ["a"]}, "args means nothing beside ray"),
     "host network beside ray": ({"ray": ENTRYPOINT, "hostNetwork": True}, "hostNetwork cannot be true beside ray"),
+    "RAY_ADDRESS of the head": (
+        {"ray": ENTRYPOINT | {"head": {"env": [{"name": "RAY_ADDRESS", "value": "x"}]}}},
+        "RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH are reserved beside ray",
+    ),
+    "SLIPWAY_RANK of the head": (
+        {"ray": ENTRYPOINT | {"head": {"env": [{"name": "SLIPWAY_RANK", "value": "x"}]}}},
+        "environment name SLIPWAY_RANK is reserved",
+    ),
     "RAY_ADDRESS": (
         {"ray": ENTRYPOINT, "env": [{"name": "RAY_ADDRESS", "value": "x"}]},
         "RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH are reserved beside ray",
@@ -54,7 +62,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             "entrypoint": "python3 train.py",
             "args": {"lr": 0.1, "deep": {"a": [1]}},
             "runtimeEnv": {"pip": {"packages": ["x"]}, "env_vars": {"A": "a"}, "config": {"setup_timeout_seconds": 9}},
-            "head": {"resources": {"limits": {"memory": "8Gi"}}, "nodeSelector": {"pool": "cpu"}},
+            "head": {
+                "resources": {"limits": {"memory": "8Gi"}},
+                "nodeSelector": {"pool": "cpu"},
+                "env": [{"name": "A"}],
+            },
             "headResourceName": "lead",
             "headWorkers": 2,
         }

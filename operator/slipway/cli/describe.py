@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slipway.api.status import Attempt
+from slipway.cli import environment
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
 from slipway.cli.common import console, one_job, output_option, print_data, run, targeted
@@ -50,10 +51,14 @@ async def read(client: AsyncClient, name: str, *, history: bool) -> Description:
 @click.command()
 @one_job
 @click.option("--history", is_flag=True, help="Show every recorded attempt, not only the newest 20.")
+@click.option("--env", is_flag=True, help="Show the environment of its containers instead.")
 @output_option("json", "yaml")
 @targeted
-def describe(target: Target, name: str, history: bool, output: str | None) -> None:
+def describe(target: Target, name: str, history: bool, env: bool, output: str | None) -> None:
     """Show one job: why it is as it is, its attempts, where it broke and what to do, its hosts and Events."""
+    if env:
+        _describe_environment(target, name, output)
+        return
 
     async def work() -> Description:
         async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
@@ -64,6 +69,19 @@ def describe(target: Target, name: str, history: bool, output: str | None) -> No
         print_data(as_data(found), output)
     else:
         show(console(), found, datetime.now(UTC))
+
+
+def _describe_environment(target: Target, name: str, output: str | None) -> None:
+    async def work() -> JobState:
+        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+            return await client.get(name)
+
+    job = run(work())
+    found = environment.environment(job)
+    if output:
+        print_data(environment.as_data(job, found), output)
+    else:
+        environment.show(console(), found)
 
 
 def as_data(found: Description) -> dict[str, Any]:
