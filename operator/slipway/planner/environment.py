@@ -76,7 +76,7 @@ def slice_variables(
 
 
 def group_variables(
-    meeting: Coordinator, processes: int, given: Mapping[str, Variable], taken: Collection[int]
+    meeting: Coordinator, processes: int, given: Mapping[str, Variable], taken: Collection[int], *, megascale: bool
 ) -> list[Variable]:
     """What JAX and torch read about the processes, one on each host. None of these is reserved.
 
@@ -87,11 +87,13 @@ def group_variables(
         processes: how many there are.
         given: the variables that the job sets itself, by name.
         taken: ports that something else in the pod listens on.
+        megascale: whether JAX finds host 0 by the variables of several TPU slices. It then waits for a slice that
+            comes late as long as it takes; with an address it asks for the name ever more rarely, and gives up.
     """
     rank = "$(SLIPWAY_RANK)"
     jax_port = given.get(JAX_PORT_VARIABLE, {}).get("value") or _free_port(JAX_PORT, taken)
-    values = {
-        "JAX_COORDINATOR_ADDRESS": f"{meeting.address}:{jax_port}",
+    address = {} if megascale else {"JAX_COORDINATOR_ADDRESS": f"{meeting.address}:{jax_port}"}
+    values = address | {
         "JAX_NUM_PROCESSES": processes,
         "JAX_PROCESS_ID": rank,
         "MASTER_ADDR": meeting.address,

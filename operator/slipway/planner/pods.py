@@ -217,9 +217,10 @@ class PodFactory:
         beside = (port for one in containers[:at] + containers[at + 1 :] for port in one.get("ports", ()))
         taken = {resolved.coordinator_port, *(port["containerPort"] for port in beside)}
         meeting, processes = environment.coordinator(job, attempt, resolved), job.granted * resolved.hosts
+        megascale = hardware.accelerated and job.granted > 1
         own = [
             *environment.slice_variables(job, attempt, slice_index, job.granted, resolved, hardware),
-            *environment.group_variables(meeting, processes, given, taken),
+            *environment.group_variables(meeting, processes, given, taken, megascale=megascale),
             *self._runtime.worker_variables(job, attempt, slice_index, hardware),
         ]
         # The job's own come last, because $(NAME) can only refer to variables before it.

@@ -37,7 +37,7 @@ VARIABLES: Final = (
     Known("SLIPWAY_WORLD_SIZE", "hosts of the job", _WITH_HEAD),
     Known("SLIPWAY_COORDINATOR_ADDRESS", f"{_HOST_0} and `coordinator.port`", _ALL),
     Known("SLIPWAY_ARGS", "`ray.args` as JSON, if set", "the Ray head"),
-    Known("JAX_COORDINATOR_ADDRESS", f"{_HOST_0} and port 8482", _ALL),
+    Known("JAX_COORDINATOR_ADDRESS", f"{_HOST_0} and port 8482", "every worker, but not on several TPU slices"),
     Known("JAX_NUM_PROCESSES", "as SLIPWAY_WORLD_SIZE", _ALL),
     Known("JAX_PROCESS_ID", "as SLIPWAY_RANK", _ALL),
     Known("MASTER_ADDR", _HOST_0, _ALL),
