@@ -54,6 +54,9 @@ SOCKETS = {
     "slashes": "//run//containerd///",
     "a way round": "/var/lib/../run/./docker.sock",
     "above the root": "/../../run",
+    "processes, whose roots are the node's": "/proc",
+    "the root of the first process": "/proc/1/root",
+    "the socket below it": "//proc//1/root/run/containerd/s",
 }
 FREE = {
     "data": "/mnt/data",
@@ -61,6 +64,11 @@ FREE = {
     "a neighbour": "/run/containerd-data",
     "another folder below run": "/var/run/udev",
     "logs": "/var/log",
+    "devices": "/dev",
+    "a device": "/dev/vfio/0",
+    "what the kernel says of devices": "/sys/class/accel",
+    "a name that begins like processes": "/processed",
+    "another folder of that name": "/data/proc",
     "no text": 7,
     "no absolute path": "relative/path",
 }
@@ -74,6 +82,12 @@ def test_no_pod_gets_the_socket_of_the_container_engine(path: str) -> None:  # F
             resolve(spec(**fields), Settings())
         assert refused.value.reason == "InvalidSpec"
         assert refused.value.message.startswith(f"{where}.volumes[1].hostPath.path {path!r} gives the pods the socket")
+
+
+def test_a_path_by_the_processes_of_the_node_is_explained() -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        resolve(spec(**mount("/proc/1/root")), Settings())
+    assert "container engine (through /proc/1/root, which is the node's /): no path that is" in refused.value.message
 
 
 @pytest.mark.parametrize("path", FREE.values(), ids=FREE.keys())

@@ -29,6 +29,8 @@ _ENGINE_PLACES: Final = tuple(f"{run}/{name}" for run in ("/var/run", "/run") fo
 _ENGINE_SOCKETS: Final = frozenset(
     {"docker.sock", "containerd.sock", "crio.sock", "podman.sock", "cri-dockerd.sock", "dockershim.sock"}
 )
+_PROCESSES: Final = "/proc"
+"""Every process shows its root there, so that it leads to every folder of the node."""
 _GPU: Final = re.compile(r"(nvidia\.com|amd\.com|gpu\.intel\.com)/.+|gpus?")
 _RAY_AUTHENTICATION: Final = tuple(name for name in names.RESERVED_RAY_ENV if name.startswith("RAY_AUTH_"))
 _MAX_SHOWN: Final = 80
@@ -55,14 +57,16 @@ def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
                 yield (
                     "InvalidSpec",
                     f"{path}.volumes[{index}].hostPath.path {_shown(folder)} gives the pods the socket of the node's "
-                    f"container engine ({place}): no path that is, holds or lies in the place of such a socket is "
-                    "allowed; mount another folder, or remove the volume",
+                    f"container engine ({place}): no path that is, holds, lies in or leads to the place of such a "
+                    "socket is allowed; mount another folder, or remove the volume",
                 )
 
 
 def _engine_place(path: str) -> str | None:
-    """The place of an engine's socket that a path of the node is, holds or lies in."""
+    """The place of an engine's socket that a path of the node is, holds, lies in or leads to."""
     path = posixpath.normpath("/" + path.lstrip("/"))
+    if (path + "/").startswith(_PROCESSES + "/"):
+        return f"through {_PROCESSES}/1/root, which is the node's /"
     if posixpath.basename(path) in _ENGINE_SOCKETS:
         return path
     inside, held = path + "/", path.rstrip("/") + "/"
