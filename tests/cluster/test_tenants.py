@@ -48,8 +48,9 @@ def test_tenants_are_those_of_the_moment(time: Time) -> None:
     assert job is not None
     tenants = cache.node_pools(job).tenants
     assert [*tenants.on("node-0", NOW)] == []
-    cache.pods.applied(pod("train-0-0-0", node="node-0"))
-    assert [one.words for one in tenants.on("node-0", NOW)] == ["ns/train"]
+    seen = pod("train-0-0-0", node="node-0")
+    cache.pods.applied(msgspec.structs.replace(seen, spec=msgspec.structs.replace(seen.spec, priority=5)))
+    assert [one.words for one in tenants.on("node-0", NOW)] == ["ns/train (priority 5)"]
     cache.visitors_read("node-0", visitors([a_pod(**TPU)], NOW))
     assert [one.kind for one in tenants.on("node-0", NOW)] == ["SliceJob", "Pod"]
     assert [one.kind for one in tenants.on("node-0", NOW + timedelta(seconds=1))] == ["SliceJob"]

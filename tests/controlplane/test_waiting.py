@@ -1,5 +1,6 @@
 """Jobs that the real scheduler finds no nodes for: what is said of them, and that what is said to help does."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,6 +16,7 @@ from tests.running import Jobs
 
 SPOT = {"type": "v5p-16", "spot": True}
 """Of these there are four node pools of two hosts."""
+OWN = {"slipway.dev/test": "waiting"}
 POOL = "cloud.google.com/gke-nodepool"
 
 
@@ -25,6 +27,7 @@ def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactor
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
     yield from jobs_of(kubectl, tmp_path_factory.mktemp("waiting"), whole_cluster=True)
+    kubectl("delete", "priorityclasses", "-l", "slipway.dev/test=waiting")
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
 
 
@@ -53,16 +56,31 @@ def other_job(jobs: Jobs) -> Iterator[None]:
 
 
 @contextmanager
-def other_pods(jobs: Jobs) -> Iterator[None]:
+def other_pods(jobs: Jobs, **rank: str) -> Iterator[None]:
     """On one host of each node pool a pod of somebody else's has the chips."""
     for number, node in enumerate(spot_nodes(jobs)):
         container = {"name": "main", "image": "slipway.local/busybox:1"}
         container |= {"resources": {"limits": {"google.com/tpu": "4"}}}  # type: ignore[dict-item]
-        spec = {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+        spec = {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}], **rank}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"notebook-{number}"}, "spec": spec}
         jobs.kubectl.apply(body)
     yield
-    jobs.kubectl("delete", "pods", *(f"notebook-{number}" for number in range(8)), "--force", "--grace-period=0")
+    names = [f"notebook-{number}" for number in range(8)]
+    jobs.kubectl("delete", "pods", *names, "--force", "--grace-period=0", "--ignore-not-found")
+
+
+def priority_class(jobs: Jobs, value: int) -> str:
+    """A PriorityClass of that value."""
+    name = f"{jobs.kubectl.namespace}-{value}"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    jobs.kubectl.apply(kind | {"metadata": {"name": name, "labels": OWN}, "value": value})
+    return name
+
+
+@contextmanager
+def other_pods_of_a_high_priority(jobs: Jobs) -> Iterator[None]:
+    with other_pods(jobs, priorityClassName=priority_class(jobs, 1000)):
+        yield
 
 
 @contextmanager
@@ -88,7 +106,7 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
         nothing,
         {"accelerator": {"type": "v5p-16"}},
         "NodesTainted",
-        "has spot nodes, and accelerator.spot is not true",
+        "v5p-16-0, v5p-16-1, v5p-16-2 and 1 more have spot nodes, and accelerator.spot is not true",
         "apply it anew with accelerator.spot: true",
     ),
     "a selector that nothing has": (
@@ -109,7 +127,7 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
         other_job,
         {"accelerator": SPOT},
         "NodesHeld",
-        "/eval (priority system-node-critical, since 20",
+        "/eval (priority 2000001000, class system-node-critical, since 20",
         "wait for, or free, ",
     ),
     "held by somebody's pods": (
@@ -119,19 +137,26 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
         "is held by pod ",
         "wait for, or free, ",
     ),
+    "held by pods of a higher priority": (
+        other_pods_of_a_high_priority,
+        {"accelerator": SPOT},
+        "PriorityTooLow",
+        "this job's priority is 0, and the scheduler preempts only pods of a lower one",
+        "apply it anew with a priorityClassName whose value is above 1000: the scheduler may then preempt pod ",
+    ),
     "cordoned nodes": (cordoned, {"accelerator": SPOT}, "NodesCordoned", "which is cordoned", "uncordon "),
     "tainted nodes": (
         tainted,
         {"accelerator": SPOT},
         "NodesTainted",
-        "has the taint repair=yes:NoSchedule, which nothing tolerates",
+        "have the taint repair=yes:NoSchedule, which nothing tolerates",
         "tolerate the taint repair",
     ),
     "more memory than a host has": (
         nothing,
         {"accelerator": SPOT, "resources": {"requests": {"memory": "2Ti"}}},
         "NodesTooSmall",
-        "has 448Gi memory on each host, less than a pod requests",
+        "have 448Gi memory on each host, less than a pod requests",
         "",
     ),
     "CPU nodes with a label that none has": (
@@ -145,7 +170,7 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
         nothing,
         {"hosts": 1, "resources": {"requests": {"cpu": "400"}}},
         "NodesTooSmall",
-        "has 32 cpu on each host, less than a pod requests",
+        "have 32 cpu on each host, less than a pod requests",
         "",
     ),
 }
@@ -186,6 +211,34 @@ def test_what_is_said_to_help_does(before: dict[str, Any], after: dict[str, Any]
     jobs.kubectl("delete", "sj", "train")
     jobs.apply(**after)
     jobs.until("Running")
+
+
+def test_a_priority_that_is_said_to_be_high_enough_is(jobs: Jobs) -> None:
+    with other_pods_of_a_high_priority(jobs):
+        jobs.apply(accelerator=SPOT)
+        words = r"a priorityClassName whose value is above (\d+)"
+        said = jobs.until_true("a remedy", lambda: re.search(words, jobs.condition("Running").get("message", "")))
+        jobs.kubectl("delete", "sj", "train")
+        jobs.apply(accelerator=SPOT, priorityClassName=priority_class(jobs, int(said[1]) + 1))
+        jobs.until("Running")
+        assert any("notebook" in name and reason == "Preempted" for name, reason in all_events(jobs))
+
+
+def all_events(jobs: Jobs) -> list[tuple[str, str]]:
+    items = jobs.kubectl.get("events.events.k8s.io")["items"]
+    return [(one["regarding"]["name"], one["reason"]) for one in items]
+
+
+def test_a_priority_that_preempts_nobody_is_explained(jobs: Jobs) -> None:
+    """The scheduler preempts pods of one node at a time, and a slice needs its node pool for itself."""
+    jobs.apply("eval", slices=4, accelerator=SPOT, priorityClassName=priority_class(jobs, 10))
+    jobs.until("Running", "eval")
+    jobs.apply(accelerator=SPOT, priorityClassName=priority_class(jobs, 1000))
+    words = "this job's priority is 1000, but the scheduler preempts pods of one node at a time"
+    jobs.until_true("words", lambda: words in jobs.condition("Running").get("message", ""))
+    assert jobs.condition("Running")["reason"] == "NodesHeld"
+    [message] = {pod["status"]["conditions"][0]["message"] for pod in jobs.pods()}
+    assert "node(s) didn't match pod anti-affinity rules" in message.partition("preemption:")[2]
 
 
 def test_a_missing_volume_claim_is_not_taken_for_missing_nodes(jobs: Jobs) -> None:  # B-24

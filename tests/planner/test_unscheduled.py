@@ -16,6 +16,7 @@ from slipway.planner.node_pools import NodePools, choose
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
 from slipway.planner.objects import PodCondition
 from slipway.planner.pods import PodFactory
+from slipway.planner.preemption import ORDINARY, Standing
 from slipway.planner.remedies import Remedy
 from slipway.planner.snapshot import Job, PodEvent, Settings
 from slipway.planner.tenants import Tenant, Tenants, Visitors
@@ -76,13 +77,20 @@ def asking(slices: int = 1, kind: str = "v5litepod-16", **fields: Any) -> Job:
     return World(slices=slices, hosts=None, accelerator=accelerator, **fields).job
 
 
-def answer(nodes: Nodes, job: Job, slices: int = 1, settings: Settings = SETTINGS) -> Answer:
+def answer(
+    nodes: Nodes, job: Job, slices: int = 1, settings: Settings = SETTINGS, standing: Standing = ORDINARY
+) -> Answer:
     resolved = job.status.model_copy(update={"resolved": accept(job, settings).resolved})
     asked = replace(job, status=resolved)
-    return explain_unscheduled(View(asked, settings, nodes.nodes.values(), nodes, slices, START, START))
+    return explain_unscheduled(View(asked, settings, nodes.nodes.values(), nodes, slices, START, START, standing))
 
 
-EVAL = Tenant("SliceJob", "team-b", "eval", "other", "low", START)
+EVAL = Tenant("SliceJob", "team-b", "eval", "other", since=START)
+LOW = Tenant("SliceJob", "team-b", "low", "other-2", 10, "low", START)
+HIGH = Tenant("SliceJob", "team-b", "high", "other-3", 1000, "high", START)
+NOTEBOOK = Tenant("Pod", "ml", "notebook", priority=1000)
+VISITOR = Tenant("Pod", "ml", "batch", priority=500)
+SYSTEM = Tenant("Pod", "kube-system", "check", priority=2_000_000_000)
 SPOT = {"labels": {names.NODE_SPOT: "true"}, "taints": (Taint(names.NODE_SPOT, "NoSchedule", None, "true"),)}
 REPAIR = (Taint("repair", "NoSchedule", None, "yes"),)
 TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
@@ -126,8 +134,8 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         Nodes().pool("a", held=EVAL),
         asking(),
         "NodesHeld",
-        "the slice has no room: a is held by team-b/eval (priority low, since 2026-11-21T12:00:00Z)",
-        "wait for, or free, a, which is held by team-b/eval (priority low, since 2026-11-21T12:00:00Z)",
+        "the slice has no room: a is held by team-b/eval (since 2026-11-21T12:00:00Z)",
+        "wait for, or free, a, which is held by team-b/eval (since 2026-11-21T12:00:00Z)",
     ),
     "held by a pod of others": (
         Nodes().pool("a", held=Tenant("Pod", "ml", "notebook")),
@@ -197,6 +205,29 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         "which is not ready; c has the taint repair=yes:NoSchedule, which nothing tolerates; and 2 more",
         "tolerate the taint repair: c would do",
     ),
+    "node pools with the same in their way": (
+        Nodes().pool("a", hosts=3).pool("b", hosts=1).pool("c", hosts=3).pool("d", hosts=3).pool("e", hosts=3),
+        asking(),
+        "NodePoolIncomplete",
+        "the slice has no room: a, c, d and 1 more have 3 of 4 hosts; b has 1 of 4 hosts",
+        "",
+    ),
+    "two node pools with the same in their way": (
+        Nodes().pool("a", memory="1Gi").pool("b", memory="1Gi"),
+        asking(resources={"requests": {"memory": "2Gi"}}),
+        "NodesTooSmall",
+        "the slice has no room: a and b have 1Gi memory on each host, less than a pod requests",
+        "",
+    ),
+    "node pools of one holder": (
+        Nodes().pool("a", held=LOW).pool("b", held=EVAL).pool("c", held=LOW),
+        asking(2),
+        "NodesHeld",
+        "0 of 2 slices have room: a and c are held by team-b/low (priority 10, class low, since 2026-11-21T12:00:00Z); "
+        "b is held by team-b/eval (since 2026-11-21T12:00:00Z)",
+        "wait for, or free, a, which is held by team-b/low (priority 10, class low, since 2026-11-21T12:00:00Z); "
+        "b, which is held by team-b/eval",
+    ),
     "slices of one host": (
         Nodes().pool("a", "2x2", held=EVAL),
         asking(kind="v5litepod-4"),
@@ -205,6 +236,119 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         "wait for, or free, a-0",
     ),
 }
+
+
+PREEMPTS = "this job's priority is {0}, and the scheduler preempts only pods of a lower one"
+ABOVE = "apply it anew with a priorityClassName whose value is above {0}: the scheduler may then preempt {1}"
+RANKS: dict[str, tuple[Nodes, Job, Standing, str, str, str]] = {
+    "nobody has a priority": (
+        Nodes().pool("a", "2x2", held=EVAL),
+        asking(kind="v5litepod-4"),
+        ORDINARY,
+        "NodesHeld",
+        "a-0 is held by team-b/eval (since 2026-11-21T12:00:00Z)",
+        "wait for, or free, a-0",
+    ),
+    "a job of a higher priority": (
+        Nodes().pool("a", "2x2", held=HIGH),
+        asking(kind="v5litepod-4"),
+        ORDINARY,
+        "PriorityTooLow",
+        "a-0 is held by team-b/high (priority 1000, class high, since 2026-11-21T12:00:00Z); " + PREEMPTS.format(0),
+        ABOVE.format(1000, "team-b/high"),
+    ),
+    "a job of the same priority": (
+        Nodes().pool("a", "2x2", held=HIGH),
+        asking(kind="v5litepod-4"),
+        Standing(1000),
+        "PriorityTooLow",
+        PREEMPTS.format(1000),
+        ABOVE.format(1000, "team-b/high"),
+    ),
+    "a job of a lower priority, which the scheduler preempts": (
+        Nodes().pool("a", "2x2", held=LOW).pool("b", "2x2", held=HIGH),
+        asking(kind="v5litepod-4"),
+        Standing(11),
+        "NodesHeld",
+        "b-0 is held by team-b/high (priority 1000, class high, since 2026-11-21T12:00:00Z)",
+        "wait for, or free, a-0",
+    ),
+    "the least priority that is enough": (
+        Nodes().pool("a", "2x2", held=HIGH).pool("b", "2x2", held=LOW).pool("c", "2x2"),
+        asking(2, kind="v5litepod-4"),
+        ORDINARY,
+        "PriorityTooLow",
+        "1 of 2 slices has room: ",
+        "1 of 2 slices fit now",
+    ),
+    "a negative priority": (
+        Nodes().pool("a", "2x2", held=EVAL),
+        asking(kind="v5litepod-4"),
+        Standing(-5),
+        "PriorityTooLow",
+        PREEMPTS.format(-5),
+        ABOVE.format(0, "team-b/eval"),
+    ),
+    "a class that never preempts": (
+        Nodes().pool("a", "2x2", held=LOW),
+        asking(kind="v5litepod-4"),
+        Standing(1000, preempts=False),
+        "NodesHeld",
+        "the job's PriorityClass has preemptionPolicy Never, so the scheduler preempts nobody for it",
+        "apply it anew with a priorityClassName whose value is above 10 and whose preemptionPolicy is not Never: ",
+    ),
+    "pods of the system": (
+        Nodes().pool("a", "2x2", held=SYSTEM),
+        asking(kind="v5litepod-4"),
+        ORDINARY,
+        "PriorityTooLow",
+        PREEMPTS.format(0),
+        "wait for, or free, a-0",
+    ),
+    "a node pool of pods": (
+        Nodes().pool("a", held=NOTEBOOK),
+        asking(),
+        ORDINARY,
+        "PriorityTooLow",
+        PREEMPTS.format(0),
+        ABOVE.format(1000, "pod ml/notebook"),
+    ),
+    "a node pool of a SliceJob, which no priority frees": (
+        Nodes().pool("a", held=HIGH),
+        asking(),
+        ORDINARY,
+        "NodesHeld",
+        "a is held by team-b/high",
+        "wait for, or free, a",
+    ),
+    "a node pool of a SliceJob of a lower priority": (
+        Nodes().pool("a", held=LOW),
+        asking(),
+        Standing(1000),
+        "NodesHeld",
+        "this job's priority is 1000, but the scheduler preempts pods of one node at a time and frees no node pool for",
+        "wait for, or free, a",
+    ),
+    "beside a node pool that is open in part": (
+        Nodes().pool("a", held=NOTEBOOK).pool("b", ready=False),
+        asking(),
+        ORDINARY,
+        "NodesHeld",
+        "a is held by pod ml/notebook (priority 1000)",
+        "wait for, or free, a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "job", "standing", "reason", "words", "step"), RANKS.values(), ids=RANKS)
+def test_a_job_whose_priority_keeps_it_out_says_so(
+    nodes: Nodes, job: Job, standing: Standing, reason: str, words: str, step: str
+) -> None:
+    assert job.spec is not None
+    found = answer(nodes, job, job.spec.slices, standing=standing).found
+    assert found is not None
+    assert (found.reason, found.next_step[: len(step)]) == (reason, step)
+    assert words in found.message
 
 
 @pytest.mark.parametrize(("nodes", "job", "reason", "words", "step"), TABLE.values(), ids=TABLE)
@@ -220,7 +364,8 @@ def test_a_job_without_nodes_says_which_there_are_and_what_keeps_it_out(
 
 
 def test_every_reason_is_met() -> None:
-    assert {reason for _, _, reason, _, _ in TABLE.values()} == REASONS.keys() - {COMING}
+    met = {reason for _, _, reason, _, _ in TABLE.values()} | {row[3] for row in RANKS.values()}
+    assert met == REASONS.keys() - {COMING}
 
 
 def test_nothing_is_promised_of_nodes_whose_pods_were_not_read() -> None:
@@ -313,7 +458,7 @@ KINDS = ("v5litepod-4", "v5litepod-8", "v5litepod-16", "v5litepod-32")
 def a_cluster(rng: random.Random) -> Nodes:
     found = Nodes()
     for index in range(rng.randint(1, 6)):
-        topology = rng.choice(list(SHAPES))
+        topology, mixed = rng.choice(list(SHAPES)), False
         more: dict[str, Any] = {"labels": {"team": rng.choice(["a", "b"])}, "taints": ()}
         if rng.random() < 0.3:
             more["labels"] |= SPOT["labels"]
@@ -321,12 +466,15 @@ def a_cluster(rng: random.Random) -> Nodes:
         if rng.random() < 0.2:
             more["taints"] += REPAIR
         if rng.random() < 0.3:
-            more["held"] = EVAL if rng.random() < 0.5 else Tenant("Pod", "ml", "notebook")
+            more["held"] = rng.choice([EVAL, LOW, HIGH, NOTEBOOK, SYSTEM])
+            mixed = more["held"] in (NOTEBOOK, SYSTEM) and rng.random() < 0.5
         if rng.random() < 0.15:
             more["hosts"] = max(1, SHAPES[topology][0] - 1)
         more |= {"cordoned": rng.random() < 0.2, "ready": rng.random() > 0.1}
         more["memory"] = rng.choice(["100Gi", "400Gi"])
         found.pool(f"np-{index}", topology, **more)
+        if mixed:
+            found.held[f"np-{index}-0"] = rng.choice([NOTEBOOK, SYSTEM])
     return found
 
 
@@ -406,6 +554,32 @@ def scheduled(job: Job, nodes: Nodes) -> bool:
     return True
 
 
+def preempts(job: Job, nodes: Nodes, priority: int) -> bool:
+    """Whether a scheduler finds nodes for all pods of that priority, whichever it takes of those it may take."""
+    assert job.spec is not None
+    hosts = accept(job, SETTINGS).resolved.hosts
+    body = PodFactory(job, SETTINGS).pod(0, worker(0, 0))["spec"]
+    suited = [name for name, node in nodes.nodes.items() if fits(body, node)]
+    pool_of = {name: node.metadata.labels[names.NODE_POOL] for name, node in nodes.nodes.items()}
+    of_slices = {pool_of[name] for name, tenant in nodes.held.items() if tenant.kind == names.KIND}
+
+    def placed(left: int, used: frozenset[str]) -> bool:
+        if not left:
+            return True
+        # Pods with a priority are not pinned: affinity keeps a slice out of node pools with pods of others.
+        full = of_slices | {pool_of[name] for name in used} if hosts > 1 else set()
+        open_nodes = [name for name in suited if name not in used and pool_of[name] not in full]
+        free = [name for name in open_nodes if name not in nodes.held]
+        lower = [name for name in open_nodes if name in nodes.held and nodes.held[name].priority < priority]
+        for first in free or lower:
+            rest = [name for name in free + lower if pool_of[name] == pool_of[first] and name != first]
+            if len(rest) < hosts - 1 or not placed(left - 1, used | {first, *rest[: hosts - 1]}):
+                return False
+        return bool(free or lower)
+
+    return placed(job.spec.slices, frozenset())
+
+
 def fits(body: Mapping[str, Any], node: Node) -> bool:
     if node.spec.unschedulable or any(one.type == "Ready" and one.status != "True" for one in node.status.conditions):
         return False
@@ -432,12 +606,54 @@ def test_on_500_clusters_the_change_that_is_said_to_help_does() -> None:
         assert fit == (seen.found is None), seed
         if fit:
             continue
+        assert seen.found is not None
+        assert seen.found.reason != "PriorityTooLow" or not preempts(job, nodes, 0), seed
         if seen.remedy is not None:
             changes[seen.remedy.change] = changes.get(seen.remedy.change, 0) + 1
-            assert scheduled(applied(seen.remedy, job, nodes), nodes), (seed, seen)
+            if seen.remedy.change == "priorityClassName":
+                [least] = seen.remedy.values
+                assert isinstance(least, int)
+                assert preempts(job, nodes, least), (seed, seen)
+            else:
+                assert scheduled(applied(seen.remedy, job, nodes), nodes), (seed, seen)
         if sum(changes.values()) == 500:
             break
     assert changes.keys() == {
         "nodeSelector", "tolerations", "acceptableSlices", "accelerator.spot", "accelerator", "uncordon", "free",
+        "priorityClassName",
     }  # fmt: skip
     assert sum(changes.values()) == 500
+
+
+def a_full_cluster(rng: random.Random, topology: str) -> Nodes:
+    """Where only others and nodes that are not ready are in the way."""
+    found = Nodes()
+    for index in range(rng.randint(1, 4)):
+        found.pool(f"np-{index}", topology, ready=rng.random() > 0.2)
+        for node in (name for name in found.nodes if name.startswith(f"np-{index}-")):
+            if rng.random() < 0.9:
+                found.held[node] = rng.choice(
+                    [EVAL, LOW, NOTEBOOK, SYSTEM] if rng.random() < 0.2 else [NOTEBOOK, VISITOR]
+                )
+    return found
+
+
+def test_on_500_full_clusters_a_higher_priority_helps_where_it_is_said_to() -> None:
+    helped = {"2x2": 0, "2x4": 0}
+    for seed in range(1_000_000):
+        rng = random.Random(seed)
+        topology, kind = rng.choice([("2x2", "v5litepod-4"), ("2x4", "v5litepod-8")])
+        nodes, slices = a_full_cluster(rng, topology), rng.randint(1, 2)
+        job, standing = asking(slices, kind, accelerator={"chipsPerHost": 4}), Standing(rng.choice([0, 10, 500]))
+        seen = answer(nodes, job, slices, standing=standing)
+        if seen.found is None:
+            continue
+        assert seen.found.reason != "PriorityTooLow" or not preempts(job, nodes, standing.priority), seed
+        if seen.remedy is not None and seen.remedy.change == "priorityClassName":
+            [least] = seen.remedy.values
+            assert isinstance(least, int)
+            assert preempts(job, nodes, least), (seed, seen)
+            helped[topology] += 1
+        if sum(helped.values()) == 500:
+            break
+    assert min(helped.values()) > 100

@@ -36,8 +36,9 @@ class WatchedTenants(Tenants):
             return Tenant(names.KIND, *key)
         newest = job.status.attempts[0] if job.status.attempts else None
         since = (newest.running_time or newest.start_time) if newest is not None else None
-        priority = job.spec.priority_class_name if job.spec is not None else None
-        return Tenant(names.KIND, *key, job.uid, priority or "", since)
+        of_class = job.spec.priority_class_name if job.spec is not None else None
+        pod = next(iter(self._pods.of(key)), None)
+        return Tenant(names.KIND, *key, job.uid, pod.spec.priority if pod is not None else 0, of_class or "", since)
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -88,6 +89,5 @@ def visitors(pods: Iterable[Visitor], at: datetime) -> Visitors:
 
 
 def _tenant(pod: Visitor) -> Tenant:
-    spec, status = pod.spec, pod.status
-    priority = spec.priority_class_name or (str(spec.priority) if spec.priority else "")
-    return Tenant("Pod", pod.metadata.namespace, pod.metadata.name, "", priority, status.start_time)
+    spec, of = pod.spec, pod.metadata
+    return Tenant("Pod", of.namespace, of.name, "", spec.priority, spec.priority_class_name, pod.status.start_time)

@@ -14,12 +14,14 @@ from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT
 from slipway.planner.explain import WAIT_FOR_USER, of_scheduler
 from slipway.planner.observation import UNSCHEDULABLE, waiting_for
+from slipway.planner.preemption import Standing
 from slipway.planner.redact import foreign
 from slipway.planner.snapshot import QUOTA_EXCEEDED
 from slipway.planner.trouble import scale_up
 from slipway.planner.unscheduled import COMING, MAX_VISITS, View, explain_unscheduled
 
 GATED: Final = "SchedulingGated"
+_NEVER: Final = "preemptionPolicy=Never"
 SCHEDULER_SETTLES: Final = timedelta(seconds=10)
 """Within this time the scheduler has observed the pods and Nodes that Slipway has observed."""
 
@@ -89,6 +91,7 @@ def _of_pools(draft: Draft, short: Shortage) -> Shortage:
         slices=draft.granted,
         refused_at=max((one for one in dates if one is not None), default=draft.now),
         now=draft.now,
+        standing=_standing(draft, short),
     )
     try:
         answer = explain_unscheduled(view)
@@ -100,6 +103,11 @@ def _of_pools(draft: Draft, short: Shortage) -> Shortage:
         return short
     step = f"; {answer.found.next_step}" if answer.found.next_step else ""
     return Shortage(short.phase, answer.found.reason, answer.found.message + step)
+
+
+def _standing(draft: Draft, short: Shortage) -> Standing:
+    """What priority the pods have; that they may preempt nobody only the scheduler's words show."""
+    return Standing(draft.seen.unscheduled[0].spec.priority, _NEVER not in short.message)
 
 
 def wait(draft: Draft) -> None:

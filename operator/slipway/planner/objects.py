@@ -67,9 +67,10 @@ class PodMetadata(Part, frozen=True):
 
 
 class PodSpec(Part, frozen=True):
-    """The node that a pod is bound to."""
+    """The node that a pod is bound to, and what the API server has made of its PriorityClass."""
 
     node_name: str = ""
+    priority: int = 0
 
 
 class PodCondition(Part, frozen=True):

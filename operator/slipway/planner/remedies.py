@@ -6,15 +6,14 @@ others are not seen, and where somebody else's rules decide on the placement.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 from slipway.api import names
 from slipway.api.accelerators import AcceleratorError, resolve
 from slipway.planner.acceptance import InvalidSpec
+from slipway.planner.preemption import HIGHEST, ORDINARY, Standing, bar
 from slipway.planner.snapshot import Job, Settings
-from slipway.planner.vacancies import Ground, Kind, Obstacle, Request, Site, request_of, survey
-
-_MOST_NAMED: Final = 3
+from slipway.planner.vacancies import Ground, Kind, Obstacle, Request, Site, request_of, said_alike, survey
+from slipway.planner.wording import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Remedy:
     change: str
     """What is changed: a field of the spec, `uncordon` or `free`."""
     values: tuple[str | int | bool, ...]
-    """The new value of the field, or the nodes or node pools."""
+    """The new value of the field, the least value of a PriorityClass, or the nodes or node pools."""
     words: str
     """What to do, for people."""
     sites: tuple[Site, ...]
@@ -42,6 +41,7 @@ class Scene:
     """Slices that the job wants."""
     sites: tuple[Site, ...]
     """The node pools or nodes as they are now."""
+    standing: Standing = ORDINARY
 
     def again(self, job: Job) -> tuple[Request, list[Site]]:
         """The node pools or nodes as another job of this UID would find them."""
@@ -51,7 +51,7 @@ class Scene:
 
 def remedies(scene: Scene) -> Iterator[Remedy]:
     """Changes after which the job fits, the smallest first."""
-    for search in (_selectors, _tolerations, _fewer, _spot, _topology, _uncordoned, _freed):
+    for search in (_selectors, _tolerations, _fewer, _spot, _topology, _uncordoned, _outranked, _freed):
         yield from search(scene)
 
 
@@ -139,15 +139,28 @@ def _uncordoned(scene: Scene) -> Iterator[Remedy]:
     sites = _open(scene.sites, lambda one: one.kind is Kind.CORDONED)[: scene.slices]
     if len(sites) == scene.slices:
         nodes = tuple(sorted({one.what for site in sites for one in site.obstacles}))
-        words = f"uncordon {_listed(nodes)} (kubectl uncordon)"
+        words = f"uncordon {listed(nodes)} (kubectl uncordon)"
         yield Remedy("uncordon", nodes, words, tuple(sites))
+
+
+def _outranked(scene: Scene) -> Iterator[Remedy]:
+    """A higher priority, where that is what keeps the job out."""
+    found, standing = bar(request_of(scene.job, scene.settings), scene.sites, scene.slices), scene.standing
+    if found is None or found.enough >= HIGHEST or (standing.preempts and not found.keeps_out(standing)):
+        return
+    policy = "" if standing.preempts else " and whose preemptionPolicy is not Never"
+    words = (
+        f"apply it anew with a priorityClassName whose value is above {found.enough}{policy}: the scheduler may then "
+        f"preempt {listed(found.whose)}"
+    )
+    yield Remedy("priorityClassName", (found.enough + 1,), words, found.open + found.held)
 
 
 def _freed(scene: Scene) -> Iterator[Remedy]:
     sites = _open(scene.sites, lambda one: one.kind is Kind.HELD)[: scene.slices]
     taken = [site for site in sites if site.obstacles]
     if len(sites) == scene.slices and taken:
-        held = _listed(tuple(f"{site.name}, which {site.main.words}" for site in taken))
+        held = "; ".join(f"{listed(names)}, which {words}" for names, words in said_alike(taken))
         yield Remedy("free", tuple(site.name for site in taken), f"wait for, or free, {held}", tuple(sites))
 
 
@@ -156,9 +169,4 @@ def _count(scene: Scene, of: str = "") -> str:
 
 
 def _named(sites: Iterable[Site]) -> str:
-    return _listed(tuple(site.name for site in sites))
-
-
-def _listed(what: tuple[str, ...]) -> str:
-    more = f" and {len(what) - _MOST_NAMED} more" if len(what) > _MOST_NAMED else ""
-    return ", ".join(what[:_MOST_NAMED]) + more
+    return listed([site.name for site in sites])

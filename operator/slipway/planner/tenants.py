@@ -17,18 +17,24 @@ class Tenant:
     name: str
     uid: str = ""
     """UID of the SliceJob."""
-    priority: str = ""
-    """Its PriorityClass, or the number of its priority; empty for none."""
+    priority: int = 0
+    priority_class: str = ""
+    """Its PriorityClass, if it names one."""
     since: datetime | None = None
     """Since when it has the node."""
 
     @property
+    def title(self) -> str:
+        """Its name, for people."""
+        return f"{'pod ' if self.kind == 'Pod' else ''}{self.namespace}/{self.name}"
+
+    @property
     def words(self) -> str:
         """Who it is, for people."""
-        kind = "pod " if self.kind == "Pod" else ""
-        more = [f"priority {self.priority}"] if self.priority else []
+        more = [f"priority {self.priority}"] if self.priority or self.priority_class else []
+        more += [f"class {self.priority_class}"] if self.priority_class else []
         more += [f"since {self.since:%Y-%m-%dT%H:%M:%SZ}"] if self.since is not None else []
-        return f"{kind}{self.namespace}/{self.name}" + (f" ({', '.join(more)})" if more else "")
+        return self.title + (f" ({', '.join(more)})" if more else "")
 
 
 @dataclass(frozen=True, slots=True)

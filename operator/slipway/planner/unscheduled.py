@@ -9,10 +9,12 @@ from typing import Final
 from slipway.api import names
 from slipway.planner.explain import Explanation
 from slipway.planner.nodes import Node
+from slipway.planner.preemption import ORDINARY, Standing, bar
 from slipway.planner.remedies import Remedy, Scene, remedies
 from slipway.planner.snapshot import Job, Settings
 from slipway.planner.tenants import Tenants
-from slipway.planner.vacancies import Ground, Kind, Request, Site, request_of, survey
+from slipway.planner.vacancies import Ground, Kind, Request, Site, request_of, said_alike, survey
+from slipway.planner.wording import listed
 
 VISITS_LAST: Final = timedelta(seconds=60)
 """How long it counts which pods of others were on a node."""
@@ -20,15 +22,17 @@ VISITS_APART: Final = timedelta(seconds=5)
 """How long it counts at least."""
 MAX_VISITS: Final = 64
 """Nodes whose pods are read for one decision, at most."""
-_MOST_SITES: Final = 3
+_MOST_CLAUSES: Final = 3
 _MOST_SHAPES: Final = 5
+HELD: Final = "NodesHeld"
+TOO_LOW: Final = "PriorityTooLow"
 _REASONS: Final = {
     Kind.HOSTS: "NodePoolIncomplete",
     Kind.SIZE: "NodesTooSmall",
     Kind.TAINT: "NodesTainted",
     Kind.CORDONED: "NodesCordoned",
     Kind.NOT_READY: "NodesNotReady",
-    Kind.HELD: "NodesHeld",
+    Kind.HELD: HELD,
 }
 NO_SUCH_NODES: Final = "NoSuchNodes"
 NO_SUCH_LABELS: Final = "SelectorMatchesNothing"
@@ -44,7 +48,8 @@ REASONS: Final = {
     "NodesTainted": "nodes have a taint that nothing tolerates",
     "NodesCordoned": "nodes are cordoned",
     "NodesNotReady": "nodes are not ready",
-    "NodesHeld": "SliceJobs or pods of others have the nodes; the message names them, their priority and since when",
+    HELD: "SliceJobs or pods of others have the nodes; the message names them, their priority and since when",
+    TOO_LOW: "SliceJobs or pods of others have the nodes, and the scheduler preempts them only for a higher priority",
 }
 """Why there are no nodes, by reason; where several are in the way, the one that may pass first."""
 
@@ -62,6 +67,7 @@ class View:
     refused_at: datetime
     """When the scheduler last said that it finds no node for a pod."""
     now: datetime
+    standing: Standing = ORDINARY
 
     @property
     def ground(self) -> Ground:
@@ -101,7 +107,7 @@ def explain_unscheduled(view: View) -> Answer:
     if not view.settings.whole_cluster:
         # Pods in other namespaces are not seen.
         return Answer(found)
-    for remedy in remedies(Scene(view.job, view.settings, view.ground, view.slices, tuple(sites))):
+    for remedy in remedies(Scene(view.job, view.settings, view.ground, view.slices, tuple(sites), view.standing)):
         if unread := _unread(view, remedy.sites):
             return Answer(found, unread)
         if _seen_whole(view, remedy.sites):
@@ -113,15 +119,19 @@ def _unread(view: View, sites: Sequence[Site]) -> tuple[str, ...]:
     """Nodes to read before it is said that these are free. Nobody reads hundreds of them for one sentence."""
     if not view.settings.whole_cluster:
         return ()
-    nodes = [node for site in sites if not site.has(Kind.HELD) for node in site.nodes]
+    nodes = _of_nobody(sites)
     visitors, since = view.tenants.visitors, view.ground.since
     old = tuple(node for node in nodes if node not in visitors or visitors[node].read_at < since)
     return old if len(nodes) <= MAX_VISITS else ()
 
 
+def _of_nobody(sites: Sequence[Site]) -> list[str]:
+    """Nodes that no SliceJob has, so that others may be there."""
+    return [node for site in sites if not any(one.kind == names.KIND for one in site.holders) for node in site.nodes]
+
+
 def _seen_whole(view: View, sites: Sequence[Site]) -> bool:
-    nodes = [node for site in sites if not site.has(Kind.HELD) for node in site.nodes]
-    known = [view.tenants.visitors.get(node) for node in nodes]
+    known = [view.tenants.visitors.get(node) for node in _of_nobody(sites)]
     return all(one is not None and not one.unknown for one in known)
 
 
@@ -159,16 +169,37 @@ def _explained(view: View, request: Request, sites: Sequence[Site], free: int) -
     reason = TOO_FEW if few else _REASONS[max(kinds)]
     there = f"there {'is' if len(matching) == 1 else 'are'} {len(matching)} {what}{'s' * (len(matching) != 1)} of "
     clauses = [there + _asked(view, request)] if few else []
-    return Explanation(reason, f"{count}: {'; '.join([*clauses, *_clauses(matching)])}", "")
+    clauses += _clauses(matching)
+    if reason == HELD:
+        reason, ranked = _ranked(view, request, matching)
+        clauses += [ranked] * bool(ranked)
+    return Explanation(reason, f"{count}: {'; '.join(clauses)}", "")
+
+
+def _ranked(view: View, request: Request, sites: Sequence[Site]) -> tuple[str, str]:
+    """The reason where others have the nodes, and why the scheduler does not preempt them if priorities matter."""
+    found, mine = bar(request, sites, view.slices), view.standing
+    if found is not None and not mine.preempts:
+        return HELD, "the job's PriorityClass has preemptionPolicy Never, so the scheduler preempts nobody for it"
+    if found is not None and found.keeps_out(mine):
+        return TOO_LOW, f"this job's priority is {mine.priority}, and the scheduler preempts only pods of a lower one"
+    lower = any(one.kind == names.KIND and one.priority < mine.priority for site in sites for one in site.holders)
+    if request.pool_hosts and lower:
+        return HELD, (
+            f"this job's priority is {mine.priority}, but the scheduler preempts pods of one node at a time and frees "
+            "no node pool for a slice"
+        )
+    return HELD, ""
 
 
 def _clauses(sites: Sequence[Site]) -> Iterator[str]:
-    """What keeps slices out of the first sites, those first that may soon be open."""
+    """What keeps slices out of sites, those first that may soon be open."""
     closed = sorted((site for site in sites if site.obstacles), key=lambda site: -site.main.kind)
-    for site in closed[:_MOST_SITES]:
-        yield f"{site.name} {site.main.words}"
-    if len(closed) > _MOST_SITES:
-        yield f"and {len(closed) - _MOST_SITES} more"
+    groups = said_alike(closed)
+    for found, words in groups[:_MOST_CLAUSES]:
+        yield f"{listed(found)} {words}"
+    if more := sum(len(found) for found, _ in groups[_MOST_CLAUSES:]):
+        yield f"and {more} more"
 
 
 def _asked(view: View, request: Request) -> str:

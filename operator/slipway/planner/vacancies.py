@@ -24,6 +24,7 @@ _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _CONDITION_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _OWN_RULES: Final = frozenset(("affinity", "schedulingGates", "topologySpreadConstraints", "schedulerName"))
 """Fields of podTemplate.spec with rules for placement that are not repeated here."""
+_OF_MANY: Final = {"has": "have", "is": "are", "waits": "wait"}
 
 
 class Kind(IntEnum):
@@ -47,7 +48,15 @@ class Obstacle:
     what: str
     """Key of the label, taint, node, resource or tenant."""
     words: str
-    """What it is, for people."""
+    """What it is, for people: what is said of one site, beginning with the verb."""
+    holder: Tenant | None = None
+    """Who has a node of it."""
+
+    @property
+    def words_of_many(self) -> str:
+        """The same, said of several sites."""
+        verb, _, rest = self.words.partition(" ")
+        return f"{_OF_MANY[verb]} {rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,11 @@ class Site:
     def main(self) -> Obstacle:
         """The obstacle that is the last to pass."""
         return min(self.obstacles, key=lambda one: (one.kind, one.what))
+
+    @property
+    def holders(self) -> tuple[Tenant, ...]:
+        """Who has nodes of it."""
+        return tuple(one.holder for one in self.obstacles if one.holder is not None)
 
     def has(self, *kinds: Kind) -> bool:
         """Whether an obstacle of such a kind is in the way."""
@@ -131,6 +145,14 @@ def survey(request: Request, ground: Ground) -> list[Site]:
     return [_site(pool, nodes, _of_pool(request, pool, nodes, ground)) for pool, nodes in sorted(pools.items())]
 
 
+def said_alike(sites: Iterable[Site]) -> list[tuple[list[str], str]]:
+    """Names of closed sites in whose way the same is, with the words for it; in the order of the first of each."""
+    groups: dict[Obstacle, list[str]] = {}
+    for site in sites:
+        groups.setdefault(site.main, []).append(site.name)
+    return [(found, what.words if len(found) == 1 else what.words_of_many) for what, found in groups.items()]
+
+
 def _site(name: str, members: list[Node], obstacles: Iterable[Obstacle]) -> Site:
     labels = members[0].metadata.labels
     shape = tuple(labels.get(key, "") for key in _SHAPE)
@@ -191,7 +213,8 @@ def _held(request: Request, tenant: Tenant) -> Iterator[Obstacle]:
 
 @lru_cache(maxsize=1024)
 def _held_by(tenant: Tenant) -> Obstacle:
-    return Obstacle(Kind.HELD, f"{tenant.kind} {tenant.namespace}/{tenant.name}", f"is held by {tenant.words}")
+    what = f"{tenant.kind} {tenant.namespace}/{tenant.name}"
+    return Obstacle(Kind.HELD, what, f"is held by {tenant.words}", tenant)
 
 
 def _known_otherwise(taint: Taint) -> bool:
