@@ -1,7 +1,7 @@
 """Each command against a real API server with an operator, as a person at a terminal would use it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from slipway.client import errors
 from slipway.client.blocking import Client
 from slipway.client.manifest import manifest
 from slipway.local_cluster.provider import NativeCluster
-from tests.conftest import jobs_of, kubectl_for
+from tests.conftest import Kubectl, jobs_of, kubectl_for
 from tests.running import Jobs
 
 RUNS = ("--image", "slipway.local/busybox:1", "--hosts", "1", "--name", "train")
@@ -292,3 +292,28 @@ def test_the_client_tells_refusals_apart(jobs: Jobs, client: Client) -> None:
         client.submit(manifest("train", {"slices": 1}))
     with pytest.raises(errors.NotFound):
         client.submit(manifest("train", {"image": "a:1"}, "nowhere"))
+
+
+def test_a_namespace_that_no_operator_serves_is_said_to_be_one(
+    jobs: Jobs, control_plane: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
+) -> None:
+    kubectl, served = namespace_of(control_plane), jobs.kubectl.namespace
+    elsewhere = Jobs(kubectl, jobs.operator)
+    words = f"no operator serves namespace {kubectl.namespace}: "
+    only = f"the one in {served} serves only {served}"
+
+    def shown(where: Jobs, *command: str) -> str:
+        return " ".join(slipway(where, *command).output.split())
+
+    leads = f"leads in namespace {served} and serves only {served}"
+    jobs.until_true("the operator leads", lambda: leads in shown(jobs, "doctor"))
+    assert f"✗ operator: {words}" in shown(elsewhere, "doctor")
+    submitted = said(slipway(elsewhere, "submit", *RUNS, "--", "sleep", "1h"))
+    assert "slicejob train created" in submitted
+    assert f"Warning: {words}" in submitted
+    assert only in submitted
+    assert words not in said(slipway(jobs, "submit", *RUNS, "--", "sleep", "1h"))
+    # An operator has a moment to see a new job.
+    jobs.until_true("why", lambda: words in shown(elsewhere, "why", "train"), seconds=30, pause=1)
+    assert json.loads(said(slipway(elsewhere, "why", "train", "-o", "json")))["reason"] == "NoOperator"
+    assert only in shown(elsewhere, "describe", "train")

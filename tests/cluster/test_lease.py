@@ -112,6 +112,21 @@ async def test_the_first_one_takes_a_lease_that_does_not_exist(
     assert server.holder == "a"
 
 
+async def test_a_lease_names_the_namespaces_that_its_holder_serves(
+    server: LeaseServer, api: ApiConnection, time: Time
+) -> None:
+    def annotations() -> Any:
+        assert server.stored is not None
+        return server.stored["metadata"]["annotations"]
+
+    some = Lease(api, "ns", "slipway", "a", now=lambda: NOW, clock=time, served=("team-a", "team-b"))
+    await soon(some.acquire())
+    assert annotations() == {"slipway.dev/namespaces": "team-a,team-b"}
+    await some.release()
+    await soon(Lease(api, "ns", "slipway", "b", now=lambda: NOW, clock=time).acquire())
+    assert annotations() == {}
+
+
 async def test_another_waits_while_the_holder_renews(claim: Callable[[str], Lease], time: Time) -> None:
     first, second = claim("a"), claim("b")
     await soon(first.acquire())

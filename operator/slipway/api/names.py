@@ -33,6 +33,8 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 """Label and annotation of pods that Kueue is to admit together."""
+SERVED_NAMESPACES: Final = f"{GROUP}/namespaces"
+"""Annotation of an operator's Lease: the namespaces that its holder serves, separated by commas; none for all."""
 
 ROLE_WORKER: Final = "worker"
 WORKER_CONTAINER: Final = "worker"

@@ -16,6 +16,7 @@ from slipway.cli.advice import advice
 from slipway.cli.common import console, one_job, output_option, print_data, run, targeted
 from slipway.cli.matrix import hosts, matrix
 from slipway.cli.timeline import timeline
+from slipway.cli.why import unseen
 from slipway.cli.words import age, coloured
 from slipway.client.asynchronous import AsyncClient, Event
 from slipway.client.model import JobState
@@ -35,6 +36,8 @@ class Description:
     pods: tuple[dict[str, Any], ...]
     """Of the current attempt."""
     events: tuple[Event, ...]
+    unseen: str = ""
+    """Why no operator looks after it."""
 
 
 async def read(client: AsyncClient, name: str, *, history: bool) -> Description:
@@ -45,7 +48,8 @@ async def read(client: AsyncClient, name: str, *, history: bool) -> Description:
         attempts = tuple(Attempt.model_validate(one) for one in await client.history(name))
     number = job.status.attempt
     pods = await client.pods(name, attempt=number) if number is not None else ()
-    return Description(job, attempts, pods, await client.events(name))
+    words = await unseen(client, job, datetime.now(UTC))
+    return Description(job, attempts, pods, await client.events(name), words)
 
 
 @click.command()
@@ -100,7 +104,7 @@ def as_data(found: Description) -> dict[str, Any]:
 def show(out: Console, found: Description, now: datetime) -> None:
     """Print it for people."""
     out.print(summary(found.job, now))
-    out.print(f"\n{found.job.message}")
+    out.print(f"\n{found.unseen or found.job.message}")
     if found.attempts:
         out.print("\n[bold]Attempts[/]", markup=True)
         out.print(timeline(found.attempts, now, out.width))

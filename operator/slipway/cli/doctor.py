@@ -76,10 +76,12 @@ async def _operator(client: AsyncClient) -> Finding:
     found = await operators(client.api, now)
     if found is None:
         return Finding("operator", True, "not looked for: this user may not list Leases in all namespaces")
-    if words := no_operator(found, now):
+    namespace = client.resolved_namespace
+    if words := no_operator(found, namespace, now):
         return Finding("operator", False, words)
-    alive = next(one for one in found if one.alive)
-    return Finding("operator", True, f"{alive.holder} leads in namespace {alive.namespace}")
+    alive = next(one for one in found if one.alive and one.serves(namespace))
+    only = f" and serves only {', '.join(alive.served)}" if alive.served else ""
+    return Finding("operator", True, f"{alive.holder} leads in namespace {alive.namespace}{only}")
 
 
 async def _right(client: AsyncClient, verb: str, group: str, resource: str, use: str) -> Finding:

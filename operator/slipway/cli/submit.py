@@ -6,16 +6,19 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient
+from slipway.client.asynchronous import AsyncClient, Submitted
 from slipway.client.errors import SlipwayError
 from slipway.client.manifest import Flags, InvalidManifest, Manifest, check, documents, environment, manifest
+from slipway.client.operators import unserved
 from slipway.client.target import Target
+from slipway.cluster.errors import SlipwayClusterError
 
 Command = Callable[..., Any]
 _STDIN: Final = "-"
@@ -146,12 +149,26 @@ def submit(target: Target, files: tuple[str, ...], dry_run: str | None, output: 
             click.echo(f"slicejob {body['metadata']['name']} is valid (nothing was sent)")
         return
 
-    async def work() -> list[Any]:
+    async def work() -> tuple[list[Any], list[str]]:
         async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
             send = (client.submit(body, dry_run=dry_run is not None) for body in bodies)
-            return await asyncio.gather(*send, return_exceptions=True)
+            results = await asyncio.gather(*send, return_exceptions=True)
+            return results, await _unserved(client, results)
 
-    _tell(bodies, run(work()), output, " (dry run)" if dry_run else "")
+    results, warnings = run(work())
+    for words in warnings:
+        click.echo(f"Warning: {words}", err=True)
+    _tell(bodies, results, output, " (dry run)" if dry_run else "")
+
+
+async def _unserved(client: AsyncClient, results: Sequence[Any]) -> list[str]:
+    """Namespaces of these jobs that no operator serves, with the reason; a warning keeps nobody from submitting."""
+    namespaces = sorted({one.job.namespace for one in results if isinstance(one, Submitted)})
+    try:
+        said = [await unserved(client.api, namespace, datetime.now(UTC)) for namespace in namespaces]
+    except SlipwayClusterError:
+        return []
+    return [words for words in said if words]
 
 
 def _tell(bodies: Sequence[Manifest], results: Sequence[Any], output: str | None, suffix: str) -> None:

@@ -9,11 +9,19 @@ from slipway.cli.advice import advice
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient, answered
 from slipway.client.model import JobState
-from slipway.client.operators import no_operator, operators
+from slipway.client.operators import unserved
 from slipway.client.target import Target
 
 _TO_NOTICE: Final = timedelta(seconds=10)
 """How long an operator may take to write the first status of a job."""
+
+
+async def unseen(client: AsyncClient, job: JobState, now: datetime) -> str:
+    """Why no operator has seen a job that is not new; empty where one has."""
+    if job.seen or job.created is None or now - job.created <= _TO_NOTICE:
+        return ""
+    with answered():
+        return await unserved(client.api, job.namespace, now)
 
 
 async def explained(client: AsyncClient, name: str, now: datetime) -> dict[str, Any]:
@@ -26,11 +34,8 @@ async def explained(client: AsyncClient, name: str, now: datetime) -> dict[str, 
         "reason": job.reason,
         "message": job.message,
     }
-    if not job.seen and job.created is not None and now - job.created > _TO_NOTICE:
-        with answered():
-            words = no_operator(await operators(client.api), now)
-        if words:
-            found |= {"reason": "NoOperator", "message": words}
+    if words := await unseen(client, job, now):
+        found |= {"reason": "NoOperator", "message": words}
     known = job.running
     found["since"] = known.last_transition_time.isoformat() if known is not None else None
     return found | _broke(job)

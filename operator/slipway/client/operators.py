@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden
@@ -19,6 +20,7 @@ _SLACK: Final = timedelta(seconds=5)
 class _Metadata(msgspec.Struct):
     name: str
     namespace: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -42,6 +44,12 @@ class Operator:
     renewed: datetime | None
     alive: bool
     """Whether it renewed the Lease within its duration."""
+    served: tuple[str, ...] = ()
+    """The namespaces that it serves; empty for all."""
+
+    def serves(self, namespace: str) -> bool:
+        """Whether it looks after the jobs of a namespace."""
+        return not self.served or namespace in self.served
 
 
 async def operators(api: ApiConnection, now: datetime | None = None) -> tuple[Operator, ...] | None:
@@ -58,16 +66,31 @@ def _operator(lease: _Lease, now: datetime) -> Operator:
     spec = lease.spec
     until = spec.renew_time + timedelta(seconds=spec.lease_duration_seconds or 0) if spec.renew_time else None
     alive = bool(spec.holder_identity) and until is not None and now <= until + _SLACK
-    return Operator(lease.metadata.namespace, spec.holder_identity or "", spec.renew_time, alive)
+    listed = lease.metadata.annotations.get(names.SERVED_NAMESPACES, "")
+    served = tuple(listed.split(",")) if listed else ()
+    return Operator(lease.metadata.namespace, spec.holder_identity or "", spec.renew_time, alive, served)
 
 
-def no_operator(found: tuple[Operator, ...] | None, now: datetime) -> str:
-    """Why no operator looks after a job, in a sentence; empty where one runs, or where that is not known."""
-    if found is None or any(one.alive for one in found):
+def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetime) -> str:
+    """Why no operator looks after the jobs of a namespace, in a sentence; empty where one does, or nobody can tell."""
+    if found is None or any(one.alive and one.serves(namespace) for one in found):
         return ""
     if not found:
         return f"no operator runs in this cluster: there is no Lease {LEASE}; install Slipway's chart"
-    last = max(found, key=lambda one: one.renewed or datetime.min.replace(tzinfo=UTC))
+    own, running = [one for one in found if one.serves(namespace)], [one for one in found if one.alive]
+    if running and not own:
+        known = "; ".join(f"the one in {one.namespace} serves only {', '.join(one.served)}" for one in running)
+        step = "create the job in a namespace that is served, or start an operator for this one (--namespaces)"
+        return f"no operator serves namespace {namespace}: {known}; {step}"
+    last = max(own or found, key=lambda one: one.renewed or datetime.min.replace(tzinfo=UTC))
     ago = f"{(now - last.renewed).total_seconds():.0f} s ago" if last.renewed else "never"
-    words = f"no operator runs: Lease {last.namespace}/{LEASE} was last renewed {ago} by {last.holder or 'nobody'}"
+    where = f" for namespace {namespace}" if running else ""
+    words = (
+        f"no operator runs{where}: Lease {last.namespace}/{LEASE} was last renewed {ago} by {last.holder or 'nobody'}"
+    )
     return f"{words}; see kubectl get pods -n {last.namespace}"
+
+
+async def unserved(api: ApiConnection, namespace: str, now: datetime) -> str:
+    """Why no operator looks after the jobs of a namespace; empty where one does, or where this user may not know."""
+    return no_operator(await operators(api, now), namespace, now)

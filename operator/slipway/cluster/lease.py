@@ -20,13 +20,14 @@ within RETRY, is given up after REQUEST, and two more follow before the DEADLINE
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, Conflict, ConnectionLost, NotFound, SlipwayClusterError
@@ -73,6 +74,7 @@ class Lease:
         *,
         now: Callable[[], datetime],
         clock: Callable[[], float],
+        served: Sequence[str] = (),
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """Make no claim yet.
@@ -84,6 +86,7 @@ class Lease:
             identity: unique per process.
             now: wall clock, for fields that people read.
             clock: monotonic, in seconds.
+            served: the namespaces that this process serves, which clients read off the Lease; empty for all.
             retry_seconds: between two renewals, and between two looks of a standby.
         """
         self._api = api
@@ -91,6 +94,7 @@ class Lease:
         self._namespace, self._name, self._identity = namespace, name, identity
         self._now = now
         self._clock = clock
+        self._annotations = {names.SERVED_NAMESPACES: ",".join(served)} if served else {}
         self._retry = retry_seconds
         self._seen: tuple[str, float] = ("", clock())
         self._expires = clock()
@@ -217,7 +221,8 @@ class Lease:
         return await self._soon(self._api.get(f"{self._collection}/{self._name}", _Record))
 
     async def _write(self, version: str | None, spec: _Spec) -> _Record:
-        metadata = {"name": self._name, "namespace": self._namespace}
+        metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
+        metadata["annotations"] = self._annotations
         body: dict[str, Any] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
         body["spec"] = {name: value for name, value in msgspec.to_builtins(spec).items() if value is not None}
         if version is None:

@@ -68,6 +68,7 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
                 settings.identity,
                 now=clock.now,
                 clock=clock.monotonic,
+                served=settings.namespaces,
             )
             api.guard = lease.check
             engine = Engine(api, lease, settings, clock)
