@@ -12,7 +12,7 @@ from slipway.api.accelerators import AcceleratorError, resolve
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.preemption import HIGHEST, ORDINARY, Standing, bar
 from slipway.planner.snapshot import Job, Settings
-from slipway.planner.vacancies import Ground, Kind, Obstacle, Request, Site, request_of, said_alike, survey
+from slipway.planner.vacancies import Ground, Kind, Obstacle, Site, request_of, said_alike, vacant
 from slipway.planner.wording import listed
 
 
@@ -43,10 +43,9 @@ class Scene:
     """The node pools or nodes as they are now."""
     standing: Standing = ORDINARY
 
-    def again(self, job: Job) -> tuple[Request, list[Site]]:
-        """The node pools or nodes as another job of this UID would find them."""
-        request = request_of(job, self.settings)
-        return request, survey(request, self.ground)
+    def open_to(self, job: Job) -> list[Site]:
+        """The node pools or nodes that another job of this UID would find open."""
+        return vacant(request_of(job, self.settings), self.ground)
 
 
 def remedies(scene: Scene) -> Iterator[Remedy]:
@@ -128,10 +127,9 @@ def _elsewhere(scene: Scene, changes: dict[str, object]) -> tuple[Site, ...]:
     assert spec.accelerator is not None
     changed = spec.model_copy(update={"accelerator": spec.accelerator.model_copy(update=changes)})
     try:
-        _, sites = scene.again(replace(scene.job, spec=changed, accepted={}))
+        found = scene.open_to(replace(scene.job, spec=changed, accepted={}))
     except InvalidSpec:
         return ()
-    found = _open(sites, lambda one: False)
     return tuple(found[: scene.slices]) if len(found) >= scene.slices else ()
 
 

@@ -5,7 +5,7 @@ takes all devices of its node, so a node has room for one or for none.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from functools import lru_cache
@@ -49,7 +49,7 @@ class Obstacle:
     """Key of the label, taint, node, resource or tenant."""
     words: str
     """What it is, for people: what is said of one site, beginning with the verb."""
-    holder: Tenant | None = None
+    holder: Tenant | None = field(default=None, compare=False)
     """Who has a node of it."""
 
     @property
@@ -66,13 +66,14 @@ class Site:
     name: str
     nodes: tuple[str, ...]
     obstacles: tuple[Obstacle, ...]
+    """Those first that are the last to pass."""
     shape: tuple[str, ...]
     """Its labels of accelerator, topology and chips of a host."""
 
     @property
     def main(self) -> Obstacle:
         """The obstacle that is the last to pass."""
-        return min(self.obstacles, key=lambda one: (one.kind, one.what))
+        return self.obstacles[0]
 
     @property
     def holders(self) -> tuple[Tenant, ...]:
@@ -133,16 +134,25 @@ def survey(request: Request, ground: Ground) -> list[Site]:
 
     For a TPU job that is every one with TPUs. Who else is on a node matters for TPU jobs only.
     """
+    return [_site(name, nodes, found) for name, nodes, found in _surveyed(request, ground)]
+
+
+def vacant(request: Request, ground: Ground) -> list[Site]:
+    """The sites of `survey` that nothing is in the way of; of the others no more is looked at than the first thing."""
+    return [_site(name, nodes, ()) for name, nodes, found in _surveyed(request, ground) if next(found, None) is None]
+
+
+def _surveyed(request: Request, ground: Ground) -> Iterator[tuple[str, list[Node], Iterator[Obstacle]]]:
     known = sorted(ground.nodes, key=lambda node: node.metadata.name)
     if request.accelerated:
         known = [node for node in known if names.NODE_ACCELERATOR in node.metadata.labels]
     if not request.pool_hosts:
-        return [_site(node.metadata.name, [node], _of_node(request, node, ground)) for node in known]
+        return ((node.metadata.name, [node], _of_node(request, node, ground)) for node in known)
     pools: dict[str, list[Node]] = {}
     for node in known:
         if (pool := node.metadata.labels.get(ground.pool_key)) is not None:
             pools.setdefault(pool, []).append(node)
-    return [_site(pool, nodes, _of_pool(request, pool, nodes, ground)) for pool, nodes in sorted(pools.items())]
+    return ((pool, nodes, _of_pool(request, pool, nodes, ground)) for pool, nodes in sorted(pools.items()))
 
 
 def said_alike(sites: Iterable[Site]) -> list[tuple[list[str], str]]:
@@ -153,10 +163,13 @@ def said_alike(sites: Iterable[Site]) -> list[tuple[list[str], str]]:
     return [(found, what.words if len(found) == 1 else what.words_of_many) for what, found in groups.items()]
 
 
-def _site(name: str, members: list[Node], obstacles: Iterable[Obstacle]) -> Site:
+def _site(name: str, members: list[Node], found: Iterable[Obstacle]) -> Site:
     labels = members[0].metadata.labels
     shape = tuple(labels.get(key, "") for key in _SHAPE)
-    return Site(name, tuple(node.metadata.name for node in members), tuple(dict.fromkeys(obstacles)), shape)
+    obstacles = tuple(dict.fromkeys(found))
+    if len(obstacles) > 1:
+        obstacles = tuple(sorted(obstacles, key=lambda one: (one.kind, one.what)))
+    return Site(name, tuple(node.metadata.name for node in members), obstacles, shape)
 
 
 def _of_pool(request: Request, pool: str, members: list[Node], ground: Ground) -> Iterator[Obstacle]:
