@@ -137,9 +137,10 @@ class PodHandle:
         )
         return self
 
-    def vanishes(self) -> "PodHandle":
-        """The pod leaves the API, in the state in which it is."""
-        self.world.vanished.append(Vanished(self.world.pods.pop(self.key), self.world.now))
+    def vanishes(self, *, seen: bool = False) -> "PodHandle":
+        """The pod leaves the API, in the state in which it is; `seen` when the watch shows that."""
+        now = self.world.now
+        self.world.vanished.append(Vanished(self.world.pods.pop(self.key), now, now if seen else None))
         return self
 
 

@@ -25,6 +25,8 @@ LATE: Final = timedelta(seconds=2)
 """How late a renewal may be."""
 POD_GC: Final = "DeletionByPodGC"
 """The reason that the pod garbage collector gives for a pod whose Node is gone."""
+FORCED: Final = timedelta(seconds=2)
+"""What a kubelet gives the containers of a pod that the API server removed without a grace period."""
 OVERDUE: Final = timedelta(seconds=30)
 """How much longer than its grace period a pod may take to terminate before CleanupPending is True."""
 
@@ -38,7 +40,7 @@ def orphaned(draft: Draft) -> int:
     """How many hosts of the ended attempt may have containers that no pod stands for any more.
 
     The pod garbage collector removes the pods of a Node object that somebody deleted, and `kubectl delete --force` any
-    pod. The kubelet is told, and takes the grace period to terminate the containers, but cannot report that it has.
+    pod. The kubelet is told, and terminates the containers, but cannot report that it has.
     """
     ends = [due for due in _orphans(draft) if due > draft.now]
     if ends:
@@ -51,8 +53,10 @@ def _orphans(draft: Draft) -> Iterator[datetime]:
     grace = timedelta(seconds=draft.resolved.grace_period_seconds) + LATE
     snapshot, seen, attempt = draft.snapshot, draft.seen, draft.attempt
     for lost in snapshot.vanished:
-        if draft.now < lost.at + grace and _is_orphan(draft, lost):
-            yield lost.at + grace
+        # What the watch did not show may have been missed by the kubelet's as well: it gives the pod's own period then.
+        due = lost.at + (grace if lost.removed_at is None else FORCED + LATE)
+        if draft.now < due and _is_orphan(draft, lost):
+            yield due
     if not snapshot.deleted_here.complete or seen.begun_by_this_process or attempt is None or attempt.end_time is None:
         return
     # Pods that were removed before this process saw them: by its clock they were gone when the attempt ended.
