@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -77,6 +78,42 @@ def test_what_is_rendered_is_what_is_submitted(jobs: Jobs, tmp_path: Path) -> No
     said(slipway(jobs, "submit", "-f", str(manifest)))
     assert "unchanged" in said(slipway(jobs, "submit", *flags))
     assert yaml.safe_load(rendered)["spec"]["shmSize"] == "1Gi"
+
+
+def explained(jobs: Jobs, *arguments: str, stdin: str | None = None) -> dict[str, tuple[Any, str]]:
+    found = json.loads(said(slipway(jobs, "render", "--explain", "-o", "json", *arguments, stdin=stdin)))
+    return {one["field"]: (one["value"], one["source"]) for one in found}
+
+
+def test_it_is_explained_where_each_value_comes_from(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    (tmp_path / ".env").write_text("A=file\nHF_TOKEN=abc\n")
+    flags = ("--image", "a:1", "--type", "v5e-16", "--max-failures", "2", "--name", "train")
+    flags += ("-e", "A=flag", "--env-file", str(tmp_path / ".env"), "--copy-env", "WANDB_*", "--", "sleep", "1h")
+    found = explained(jobs, *flags)
+    assert {
+        "metadata.name": ("train", "--name"),
+        "metadata.namespace": (jobs.kubectl.namespace, "--namespace"),
+        "spec.accelerator.type": ("v5e-16", "--type"),
+        "spec.command": ("sleep 1h", "the command line"),
+        "spec.env[A]": ("flag", "--env"),
+        "spec.env[HF_TOKEN]": ("[redacted]", f"--env-file {tmp_path / '.env'}"),
+        "spec.env[WANDB_MODE]": ("offline", "--copy-env WANDB_*"),
+        "spec.retries.maxFailures": (2, "--max-failures"),
+        "spec.slices": (1, "API server"),
+        "status.resolved.type": ("v5litepod-16", "spec.accelerator"),
+        "status.resolved.startSeconds": (1800, "operator"),
+    }.items() <= found.items()
+    # The API server adds what was foretold, and nothing else.
+    stored = said(slipway(jobs, "submit", "--dry-run", "server", "-o", "json", *flags))
+    whole = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob"} | json.loads(stored)
+    again = explained(jobs, "-f", "-", stdin=json.dumps(whole))
+    assert {field: value for field, (value, _) in again.items() if field.startswith("spec.")} == {
+        field: value for field, (value, _) in found.items() if field.startswith("spec.")
+    }
+    assert {source for field, (_, source) in again.items() if field.startswith("spec.")} == {"-"}
 
 
 def test_several_jobs_come_from_standard_input(jobs: Jobs) -> None:

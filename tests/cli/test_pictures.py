@@ -20,10 +20,13 @@ from slipway.cli.describe import Description, show
 from slipway.cli.list import show_wide, table
 from slipway.cli.live import picture
 from slipway.cli.matrix import matrix
+from slipway.cli.submit import explanation
 from slipway.cli.timeline import timeline
 from slipway.cli.words import span
 from slipway.client.asynchronous import Event
+from slipway.client.manifest import manifest
 from slipway.client.model import JobState, Stored
+from slipway.client.provenance import values
 from slipway.planner.endings import ENDINGS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -86,6 +89,24 @@ def pod(name: str, phase: str) -> dict[str, Any]:
 PODS = tuple(pod(f"train-2-{one}-{host}", "Running") for one in range(2) for host in range(2))
 DESCRIBED = Description(job(), tuple(Attempt.model_validate(one) for one in reversed(ATTEMPTS)), PODS, (EVENT,))
 
+EXPLAINED = values(
+    manifest("train", {
+        "accelerator": {"type": "v5e-16", "spot": True},
+        "image": "us-docker.pkg.dev/acme/train:2026-11",
+        "command": ["python", "train.py", "--api-key", "k-17", "two words"],
+        "env": [
+            {"name": "HF_TOKEN", "value": "abc"},
+            {"name": "WANDB_KEY", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "api-key"}}},
+            {"name": "URL", "value": "postgres://ann:abc@db/train"},
+        ],
+        "volumes": [{"name": "data", "secret": {"secretName": "data-keys"}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}],
+        "retries": {"backoff": {"initialSeconds": 5}},
+        "timeouts": {"startSeconds": 60},
+    }),
+    {(): "job.yaml", ("spec", "env"): "--env-file .env", ("spec", "env", "[URL]"): "--env"},
+)  # fmt: skip
+
 
 def printed(draw: Callable[[Console], None], width: int, *, colour: bool) -> str:
     console = Console(
@@ -108,6 +129,7 @@ PICTURES: dict[str, Callable[[Console], None]] = {
     "matrix": one(matrix(HOSTS | {HEAD: "Running"}, 2, 2, head=True)),
     "describe": lambda console: show(console, DESCRIBED, NOW),
     "environment": lambda console: environment.show(console, environment.environment(GIVEN)),
+    "explain": one(explanation(EXPLAINED)),
     "live": lambda console: console.print(picture(job(), HOSTS, NOW, console.width)),
 }
 

@@ -2,21 +2,26 @@
 
 import asyncio
 import fnmatch
+import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from rich.table import Table
+from rich.text import Text
 
-from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
+from slipway.cli.common import USAGE, Failure, code_of, console, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient, Submitted
 from slipway.client.errors import SlipwayError
 from slipway.client.manifest import Flags, InvalidManifest, Manifest, check, documents, environment, manifest
 from slipway.client.operators import unserved
+from slipway.client.provenance import Sources, Value, values
 from slipway.client.target import Target
 from slipway.cluster.errors import SlipwayClusterError
 
@@ -59,19 +64,26 @@ def manifests(target: Target, files: Sequence[str], given: dict[str, Any]) -> li
     Raises:
         Failure: with exit code 2, naming the file and the field.
     """
+    return [body for body, _ in _with_sources(target, files, given)]
+
+
+def _with_sources(target: Target, files: Sequence[str], given: dict[str, Any]) -> list[tuple[Manifest, Sources]]:
+    """The jobs, each with who says what of it, by the beginnings of paths."""
     try:
         if files:
             if extra := sorted(name for name, value in given.items() if value):
                 raise InvalidManifest(f"-f and {', '.join(extra)} contradict each other: the manifest says it")
-            bodies = [one for name in files for one in documents(_text(name), name)]
+            found = [(one, Sources({(): name})) for name in files for one in documents(_text(name), name)]
         else:
-            bodies = [_from_flags(given)]
-        for body in bodies:
-            body["metadata"].setdefault("namespace", target.resolved_namespace)
+            found = [(_from_flags(given), _options(given))]
+        for body, sources in found:
+            if "namespace" not in body["metadata"]:
+                body["metadata"]["namespace"] = target.resolved_namespace
+                sources["metadata", "namespace"] = "--namespace" if target.namespace else "the context"
             _check(body)
     except ValueError as error:
         raise Failure(str(error), USAGE) from error
-    return bodies
+    return found
 
 
 def _check(body: Manifest) -> None:
@@ -103,6 +115,32 @@ def _from_flags(given: dict[str, Any]) -> Manifest:
     return manifest(given["name"] or new_name(given["image"]), flags.spec())
 
 
+_FIELDS: Final = {
+    "accelerator.type": "--type",
+    "accelerator.spot": "--spot",
+    "command": "the command line",
+    "volumes": "--mount",
+    "volumeMounts": "--mount",
+    "workingDir": "--workdir",
+    "serviceAccountName": "--service-account",
+    "priorityClassName": "--priority-class",
+    "retries.maxFailures": "--max-failures",
+    "retries.maxPreemptions": "--max-preemptions",
+    "slices": "--slices",
+    "hosts": "--hosts",
+    "image": "--image",
+    "shmSize": "--shm-size",
+}
+"""The option that gives a field of the spec."""
+
+
+def _options(given: dict[str, Any]) -> Sources:
+    """The option that gives each value, by the beginning of its path."""
+    found: Sources = {("spec", *field.split(".")): option for field, option in _FIELDS.items()}
+    found |= {("spec", "env", f"[{name}]"): option for name, _, option in _variables(given)}
+    return found | {("metadata", "name"): "--name" if given["name"] else "made from --image"}
+
+
 def new_name(image: str) -> str:
     """A name of its own for a job of that image."""
     from slipway.api.names import MAX_NAME_LENGTH
@@ -115,20 +153,24 @@ def new_name(image: str) -> str:
 
 
 def _environment(given: dict[str, Any]) -> dict[str, str]:
-    """Copied variables, then those of the file, then those given one by one: the last one wins (T-15)."""
-    found = {name: os.environ[name] for name in sorted(os.environ) if _matches(name, given["copy_env"])}
-    if given["env_file"] is not None:
-        found |= environment(given["env_file"].read_text(), str(given["env_file"]))
+    """The last of several values wins (T-15)."""
+    return {name: value for name, value, _ in _variables(given)}
+
+
+def _variables(given: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Copied variables, then those of the file, then those given one by one; each with the option that says so."""
+    for name in sorted(os.environ):
+        for pattern in given["copy_env"]:
+            if fnmatch.fnmatchcase(name, pattern):
+                yield name, os.environ[name], f"--copy-env {pattern}"
+    if (file := given["env_file"]) is not None:
+        for name, value in environment(file.read_text(), str(file)).items():
+            yield name, value, f"--env-file {file}"
     for text in given["env"]:
         name, equals, value = text.partition("=")
         if not equals and name not in os.environ:
             raise InvalidManifest(f"--env {name}: this shell has no such variable; write {name}=VALUE")
-        found[name] = value if equals else os.environ[name]
-    return found
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        yield name, value if equals else os.environ[name], "--env"
 
 
 @click.command()
@@ -193,17 +235,47 @@ def _tell(bodies: Sequence[Manifest], results: Sequence[Any], output: str | None
 
 @click.command()
 @job_options
+@click.option("--explain", is_flag=True, help="Print each value and where it comes from; secrets are hidden.")
 @output_option("json", "yaml")
 @targeted
-def render(target: Target, files: tuple[str, ...], output: str | None, **given: Any) -> None:
-    """Print the manifest that `submit` with the same options would send, for GitOps. Nothing is sent."""
+def render(target: Target, files: tuple[str, ...], explain: bool, output: str | None, **given: Any) -> None:
+    """Print the manifest that `submit` with the same options would send, for GitOps. Nothing is sent.
+
+    --explain prints its values instead, and those that the API server and the operator add.
+    """
     import yaml
 
+    if explain:
+        _explain([values(body, sources) for body, sources in _with_sources(target, files, given)], output)
+        return
     bodies = manifests(target, files, given)
     if output == "json":
         print_data(bodies[0] if len(bodies) == 1 else bodies, output)
     else:
         click.echo(yaml.safe_dump_all(bodies, sort_keys=False), nl=False)
+
+
+def _explain(jobs: Sequence[Sequence[Value]], output: str | None) -> None:
+    if output:
+        rows = [[asdict(value) for value in job] for job in jobs]
+        print_data(rows[0] if len(rows) == 1 else rows, output)
+        return
+    out = console()
+    for number, job in enumerate(jobs):
+        if number:
+            out.print()
+        out.print(explanation(job))
+
+
+def explanation(job: Sequence[Value]) -> Table:
+    """The values of a job as a table: field, value, who says so."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("FIELD", "VALUE", "FROM"):
+        shown.add_column(column, no_wrap=column == "FIELD", overflow="fold")
+    for one in job:
+        value = one.value if isinstance(one.value, str) else json.dumps(one.value)
+        shown.add_row(Text(one.field), Text(value), Text(one.source))
+    return shown
 
 
 @click.command()

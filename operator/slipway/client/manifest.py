@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from slipway.api import names
 from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Resolved
 from slipway.client.mounts import mounts
 from slipway.cluster.jobs import read_job
 from slipway.planner.acceptance import InvalidSpec, accept
@@ -114,8 +115,10 @@ def documents(text: str, source: str) -> list[Manifest]:
     return found
 
 
-def check(body: Manifest, settings: Settings | None = None) -> None:
-    """Refuse what can never run, as the operator would. Its CEL rules only the API server checks.
+def check(body: Manifest, settings: Settings | None = None) -> Resolved:
+    """Refuse what can never run, as the operator would, and return what it comes to.
+
+    Only the API server checks the CEL rules.
 
     Args:
         settings: of the operator; the built-in ones if not given.
@@ -132,7 +135,7 @@ def check(body: Manifest, settings: Settings | None = None) -> None:
         near = next(_nearest(error), "")
         raise InvalidManifest(describe(error, "spec", spec) + near) from error
     try:
-        accept(read_job(_stored(body)), settings or Settings())
+        return accept(read_job(_stored(body)), settings or Settings()).resolved
     except InvalidSpec as error:
         raise InvalidManifest(error.message) from error
 
@@ -173,9 +176,6 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
         return annotation
     inner = (_model_of(one) for one in getattr(annotation, "__args__", ()))
     return next((one for one in inner if one is not None), None)
-
-
-_SUFFIX_BYTES: Final = 3
 
 
 def environment(lines: str, source: str) -> dict[str, str]:

@@ -1,0 +1,142 @@
+"""Where each value of a job comes from: its author, the API server's defaults, or the operator."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from slipway.api.crd import openapi_schema
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Resolved
+from slipway.client.manifest import Manifest, check
+from slipway.planner.redact import HIDDEN, foreign, has_secret_name
+
+SERVER: Final = "API server"
+OPERATOR: Final = "operator"
+"""Whose default it is."""
+
+Scalar = str | int | float | bool | None
+Path = tuple[str, ...]
+"""Where a value stands: names of fields, and names or indices of items in brackets."""
+Sources = dict[Path, str]
+"""Who says what, by paths or their beginnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a job."""
+
+    field: str
+    value: Scalar
+    """As it is, or as text; what is secret is hidden."""
+    source: str
+    """Who says so."""
+
+
+def values(body: Manifest, sources: Sources) -> tuple[Value, ...]:
+    """Every value of a job: those that are sent, those that the API server adds, and what the operator makes of them.
+
+    Args:
+        sources: who gave what is sent, by its path or the beginning of it; the longest one counts.
+
+    Raises:
+        InvalidManifest: when the job could never run.
+    """
+    resolved = check(body)
+    spec = SliceJobSpec.model_validate(body["spec"])
+    added = _missing(openapi_schema()["properties"]["spec"], body["spec"])
+    given = _leaves({part: body[part] for part in ("metadata", "spec")})
+    made = _resolutions(resolved, body["spec"])
+    found = [
+        *((path, value, _source(path, sources)) for path, value in given),
+        *((("spec", *path), value, SERVER) for path, value in added),
+        *((("status", "resolved", name), value, origin) for name, value, origin in made),
+    ]
+    return tuple(Value(_written(path), _shown(path, value, spec), origin) for path, value, origin in found)
+
+
+def _source(path: Path, sources: Sources) -> str:
+    return next(sources[path[:end]] for end in range(len(path), -1, -1) if path[:end] in sources)
+
+
+def _leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The values of an object, each with its path; a list without objects is one value."""
+    if isinstance(node, Mapping) and node:
+        if path[-2:-1] == ("env",) and "valueFrom" not in node:
+            yield path, node.get("value", "")
+            return
+        for name, child in node.items():
+            if not (path and path[-1] == f"[{child}]"):
+                yield from _leaves(child, (*path, str(name)))
+    elif isinstance(node, list) and any(isinstance(one, Mapping) for one in node):
+        for index, child in enumerate(node):
+            yield from _leaves(child, (*path, f"[{_name(child, index)}]"))
+    else:
+        yield path, node
+
+
+def _name(item: Any, index: int) -> object:
+    known = item if isinstance(item, Mapping) else {}
+    return known.get("name") or known.get("mountPath") or index
+
+
+def _missing(schema: Mapping[str, Any], node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """What the API server adds to an object: the defaults of its schema."""
+    if isinstance(node, list):
+        for index, item in enumerate(node):
+            yield from _missing(schema.get("items", {}), item, (*path, f"[{_name(item, index)}]"))
+    if not isinstance(node, Mapping):
+        return
+    for name, field in schema.get("properties", {}).items():
+        if name in node:
+            yield from _missing(field, node[name], (*path, name))
+        elif isinstance(field.get("default"), Mapping):
+            yield from _missing(field, {}, (*path, name))
+        elif "default" in field:
+            yield (*path, name), field["default"]
+
+
+_FROM_ACCELERATOR: Final = ("type", "label", "topology", "hosts", "chipsPerHost")
+_FROM_FIELDS: Final = {
+    "hosts": "hosts",
+    "coordinatorPort": "coordinator.port",
+    "scheduleSeconds": "timeouts.scheduleSeconds",
+    "startSeconds": "timeouts.startSeconds",
+    "gracePeriodSeconds": "terminationGracePeriodSeconds",
+}
+"""The field of the spec that a resolved value is taken from, unless the accelerator decides it."""
+
+
+def _resolutions(resolved: Resolved, spec: Mapping[str, Any]) -> Iterator[tuple[str, Scalar, str]]:
+    """The effective values, each with what it follows from."""
+    for name, value in resolved.model_dump(mode="json", by_alias=True, exclude={"template_hash"}).items():
+        if spec.get("accelerator") and name in _FROM_ACCELERATOR:
+            yield name, value, "spec.accelerator"
+        elif name in _FROM_FIELDS:
+            yield name, value, f"spec.{_FROM_FIELDS[name]}" if _given(spec, _FROM_FIELDS[name]) else OPERATOR
+
+
+def _given(spec: Mapping[str, Any], field: str) -> bool:
+    here: Any = spec
+    for name in field.split("."):
+        here = here.get(name) if isinstance(here, Mapping) else None
+    return here is not None
+
+
+def _written(path: Path) -> str:
+    return ".".join(path).replace(".[", "[")
+
+
+def _shown(path: Path, value: Any, spec: SliceJobSpec) -> Scalar:
+    if isinstance(value, str) and _is_secret(path):
+        return HIDDEN
+    if isinstance(value, list):
+        value = shlex.join(map(str, value))
+    elif isinstance(value, Mapping):
+        value = "{}"
+    return foreign(value, spec) if isinstance(value, str) else value
+
+
+def _is_secret(path: Path) -> bool:
+    """Whether the name of a variable or of a field says so; names of Secrets are none."""
+    return has_secret_name(path[-1]) and path[-1] != "secretName"
