@@ -16,16 +16,15 @@ from slipway.api.places import HEAD, worker
 from slipway.api.status import Attempt
 from slipway.cli import environment
 from slipway.cli.advice import ADVICE
-from slipway.cli.describe import Description, show
+from slipway.cli.describe import show
 from slipway.cli.list import show_wide, table
 from slipway.cli.live import picture
 from slipway.cli.matrix import matrix
 from slipway.cli.submit import explanation
 from slipway.cli.timeline import timeline
 from slipway.cli.words import span
-from slipway.client.asynchronous import Event
 from slipway.client.manifest import manifest
-from slipway.client.model import JobState, Stored
+from slipway.client.model import Description, Event, JobState, Stored
 from slipway.client.provenance import values
 from slipway.planner.endings import ENDINGS
 
@@ -82,12 +81,8 @@ def with_environment(known: JobState) -> JobState:
 GIVEN = with_environment(job())
 
 
-def pod(name: str, phase: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
-
-
-PODS = tuple(pod(f"train-2-{one}-{host}", "Running") for one in range(2) for host in range(2))
-DESCRIBED = Description(job(), tuple(Attempt.model_validate(one) for one in reversed(ATTEMPTS)), PODS, (EVENT,))
+ALL_RUN = dict.fromkeys(HOSTS, "Running")
+DESCRIBED = Description(job(), tuple(Attempt.model_validate(one) for one in reversed(ATTEMPTS)), ALL_RUN, (EVENT,))
 
 EXPLAINED = values(
     manifest("train", {

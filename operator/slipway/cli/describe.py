@@ -1,7 +1,6 @@
 """`slipway describe`: one job in full."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,42 +13,16 @@ from slipway.cli import environment
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
 from slipway.cli.common import console, one_job, output_option, print_data, run, targeted
-from slipway.cli.matrix import hosts, matrix
+from slipway.cli.matrix import matrix
 from slipway.cli.timeline import timeline
-from slipway.cli.why import unseen
+from slipway.cli import why
 from slipway.cli.words import age, coloured
-from slipway.client.asynchronous import AsyncClient, Event
-from slipway.client.model import JobState
+from slipway.client.asynchronous import AsyncClient
+from slipway.client.model import Description, JobState
 from slipway.client.target import Target
 
 _SHOWN_EVENTS: Final = 8
 _SHOWN_LINES: Final = 20
-
-
-@dataclass(frozen=True)
-class Description:
-    """All that is read of one job."""
-
-    job: JobState
-    attempts: tuple[Attempt, ...]
-    """Oldest first."""
-    pods: tuple[dict[str, Any], ...]
-    """Of the current attempt."""
-    events: tuple[Event, ...]
-    unseen: str = ""
-    """Why no operator looks after it."""
-
-
-async def read(client: AsyncClient, name: str, *, history: bool) -> Description:
-    """Read what `describe` shows; `history` reads the pages of older attempts, too."""
-    job = await client.get(name)
-    attempts = tuple(reversed(job.status.attempts))
-    if history:
-        attempts = tuple(Attempt.model_validate(one) for one in await client.history(name))
-    number = job.status.attempt
-    pods = await client.pods(name, attempt=number) if number is not None else ()
-    words = await unseen(client, job, datetime.now(UTC))
-    return Description(job, attempts, pods, await client.events(name), words)
 
 
 @click.command()
@@ -64,15 +37,16 @@ def describe(target: Target, name: str, history: bool, env: bool, output: str | 
         _describe_environment(target, name, output)
         return
 
-    async def work() -> Description:
+    async def work() -> tuple[Description, str]:
         async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
-            return await read(client, name, history=history)
+            found = await client.describe(name, history=history)
+            return found, await why.unseen(client, found.job, datetime.now(UTC))
 
-    found = run(work())
+    found, words = run(work())
     if output:
         print_data(as_data(found), output)
     else:
-        show(console(), found, datetime.now(UTC))
+        show(console(), found, datetime.now(UTC), words)
 
 
 def _describe_environment(target: Target, name: str, output: str | None) -> None:
@@ -96,23 +70,23 @@ def as_data(found: Description) -> dict[str, Any]:
         "spec": found.job.stored.spec,
         "status": found.job.stored.status,
         "attempts": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in found.attempts],
-        "hosts": {place.words: state for place, state in hosts(found.job.name, found.pods).items()},
+        "hosts": {place.words: state for place, state in found.hosts.items()},
         "events": [event_table.as_data(one) for one in found.events],
     }
 
 
-def show(out: Console, found: Description, now: datetime) -> None:
-    """Print it for people."""
+def show(out: Console, found: Description, now: datetime, unseen: str = "") -> None:
+    """Print it for people; `unseen` says why no operator looks after the job."""
     out.print(summary(found.job, now))
-    out.print(f"\n{found.unseen or found.job.message}")
+    out.print(f"\n{unseen or found.job.message}")
     if found.attempts:
         out.print("\n[bold]Attempts[/]", markup=True)
         out.print(timeline(found.attempts, now, out.width))
     show_root(out, found.job, found.attempts)
-    if found.pods:
+    if found.hosts:
         out.print("\n[bold]Hosts[/]", markup=True)
         ray = "ray" in found.job.stored.spec
-        out.print(matrix(hosts(found.job.name, found.pods), found.job.slices, found.job.hosts, head=ray))
+        out.print(matrix(found.hosts, found.job.slices, found.job.hosts, head=ray))
     if found.events:
         out.print("\n[bold]Events[/]", markup=True)
         out.print(event_table.table(found.events[-_SHOWN_EVENTS:], now))

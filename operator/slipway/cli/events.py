@@ -8,7 +8,8 @@ from rich.table import Table
 
 from slipway.cli.common import console, one_job, output_option, print_data, run, targeted
 from slipway.cli.words import age
-from slipway.client.asynchronous import AsyncClient, Event
+from slipway.client.asynchronous import AsyncClient
+from slipway.client.model import Event
 from slipway.client.target import Target
 
 

@@ -11,10 +11,10 @@ from slipway.api import names
 from slipway.api.places import Place, parse_pod_name
 from slipway.cli.common import FAILED, INTERRUPTED, NOTHING_TO_TALK_TO, Failure, code_of, console, exit_codes, targeted
 from slipway.cli.live import Progress
-from slipway.cli.matrix import PodSeen, state_of
 from slipway.cli.submit import job_options, manifests
 from slipway.client.asynchronous import AsyncClient, answered
 from slipway.client.errors import AlreadyExists, NotFound, Refused, SlipwayError
+from slipway.client.hosts import PodSeen, state_of
 from slipway.client.model import JobState
 from slipway.client.target import Target
 from slipway.cluster import paths

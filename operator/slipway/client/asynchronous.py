@@ -4,16 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import msgspec
-
 from slipway.api import names
-from slipway.api.status import Phase
+from slipway.api.status import Attempt, Phase
 from slipway.client import errors
-from slipway.client.model import JobState, Stored
+from slipway.client.hosts import hosts
+from slipway.client.model import Description, Event, JobState, Stored
 from slipway.client.target import NO_SLICEJOBS, Target, typed
 from slipway.cluster import history, paths
 from slipway.cluster.connection import ApiConnection
@@ -31,24 +29,6 @@ WAITED_FOR: Final = (FINISHED, "Deleted", *(phase.value for phase in Phase))
 _LAST_TURNS: Final = 5
 _TRIES: Final = 5
 """How often a change is tried again that somebody else's change got in the way of."""
-
-
-class Event(msgspec.Struct, rename="camel"):
-    """An Event about a job or one of its pods, as core/v1 writes it."""
-
-    reason: str = ""
-    message: str = ""
-    type: str = ""
-    count: int | None = None
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
-    involved_object: dict[str, Any] = {}
-
-    @property
-    def time(self) -> datetime | None:
-        """When it happened last."""
-        return self.last_timestamp or self.event_time or self.first_timestamp
 
 
 @dataclass(frozen=True)
@@ -237,6 +217,19 @@ class AsyncClient(Target):
         ]
         dated = (one for one in mine if one.time is not None)
         return tuple(sorted(dated, key=lambda one: (one.time, one.reason)))
+
+    async def describe(self, name: str, *, history: bool = False) -> Description:
+        """One job in full: its attempts, its hosts, its Events.
+
+        Args:
+            history: read the pages of attempts that the status holds no more, too.
+        """
+        job = await self.get(name)
+        number, attempts = job.status.attempt, tuple(reversed(job.status.attempts))
+        if history:
+            attempts = tuple(Attempt.model_validate(one) for one in await self.history(name))
+        pods = await self.pods(name, attempt=number) if number is not None else ()
+        return Description(job, attempts, hosts(name, pods), await self.events(name))
 
     async def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""

@@ -10,10 +10,10 @@ import msgspec
 
 from slipway.api.status import Phase
 from slipway.client import portal
-from slipway.client.asynchronous import FINISHED, AsyncClient, Event
+from slipway.client.asynchronous import FINISHED, AsyncClient
 from slipway.client.errors import JobError
 from slipway.client.logs import Batch, Line, Note, Selection, Separator, follow_batches
-from slipway.client.model import JobState
+from slipway.client.model import Description, Event, JobState
 from slipway.client.target import Target
 from slipway.client.view import JobView
 from slipway.cluster.wire import JsonObject
@@ -101,6 +101,10 @@ class Client(Target):
         """The Events of a job and of its pods, oldest first."""
         return self._call(lambda client: client.events(name))
 
+    def describe(self, name: str, *, history: bool = False) -> Description:
+        """One job in full. See `AsyncClient.describe`."""
+        return self._call(lambda client: client.describe(name, history=history))
+
     def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first."""
         return self._call(lambda client: client.history(name))
@@ -158,6 +162,10 @@ class Job:
     def state(self) -> JobState:
         """The job at this moment."""
         return self.client.get(self.name)
+
+    def describe(self, *, history: bool = False) -> Description:
+        """Its attempts, hosts and Events at this moment. See `AsyncClient.describe`."""
+        return self.client.describe(self.name, history=history)
 
     def poll(self) -> int | None:
         """The exit code, as `subprocess.Popen.poll` tells it; None while the job has not ended (F-71)."""

@@ -1,5 +1,6 @@
 """A SliceJob as commands and callers read it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -7,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from slipway.api.places import Place
 from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJobStatus
 from slipway.cluster.jobs import read_status
 
@@ -133,3 +135,35 @@ class JobState:
     def attempt(self) -> Attempt | None:
         """The newest attempt."""
         return next(iter(self.status.attempts), None)
+
+
+class Event(msgspec.Struct, rename="camel"):
+    """An Event about a job or one of its pods, as core/v1 writes it."""
+
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    count: int | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    involved_object: dict[str, Any] = {}
+
+    @property
+    def time(self) -> datetime | None:
+        """When it happened last."""
+        return self.last_timestamp or self.event_time or self.first_timestamp
+
+
+@dataclass(frozen=True)
+class Description:
+    """All that is known of one job at one moment."""
+
+    job: JobState
+    """The job: spec, status, phase."""
+    attempts: tuple[Attempt, ...]
+    """Oldest first."""
+    hosts: Mapping[Place, str]
+    """The state of each host of the current attempt that has a pod, in a word."""
+    events: tuple[Event, ...]
+    """Oldest first."""

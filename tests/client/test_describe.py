@@ -1,0 +1,69 @@
+"""All that is known of a job, from Python and on the command line."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from slipway.api.places import worker
+from slipway.cli.main import main
+from slipway.client.asynchronous import AsyncClient
+from slipway.client.blocking import Client
+from slipway.client.errors import NotFound
+from slipway.client.manifest import manifest
+from slipway.cluster import history
+from tests.conftest import Kubectl
+from tests.running import Jobs
+
+JOB = manifest("train", {"image": "a:1"})
+
+
+def ended(number: int) -> dict[str, Any]:
+    now = datetime.now(UTC).isoformat()
+    return {"number": number, "startTime": now, "endTime": now, "cause": "failure", "reason": "ExitCode"}
+
+
+def client_of(kubectl: Kubectl) -> Client:
+    return Client(kubectl.namespace, kubectl.kubeconfig)
+
+
+def test_a_job_is_described(jobs: Jobs) -> None:
+    client = client_of(jobs.kubectl)
+    job = client.job(jobs.apply(slices=2, accelerator={"type": "v5p-16", "spot": True}))
+    jobs.until("Running")
+    found = job.describe()
+    assert found.job.phase == "Running"
+    assert [one.number for one in found.attempts] == [0]
+    assert found.hosts == {worker(index, host): "Running" for index in (0, 1) for host in (0, 1)}
+    jobs.until_true("an Event", lambda: "Running" in {one.reason for one in client.describe("train").events})
+    with pytest.raises(NotFound, match="there is no SliceJob nobody"):
+        client.describe("nobody")
+
+
+async def test_a_job_that_no_operator_has_seen_is_described(kubectl: Kubectl) -> None:
+    kubectl.apply(JOB)
+    async with AsyncClient(kubectl.namespace, kubectl.kubeconfig) as client:
+        found = await client.describe("train")
+    assert (found.job.phase, found.attempts, found.hosts, found.events) == ("Pending", (), {}, ())
+
+
+def test_older_attempts_are_read_when_they_are_wanted(kubectl: Kubectl) -> None:
+    kubectl.apply(JOB)
+    newest = [ended(number) for number in range(24, 4, -1)]
+    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p",
+            json.dumps({"status": {"phase": "Restarting", "attempt": 24, "attempts": newest}}))  # fmt: skip
+    packed = base64.b64encode(history.pack({number: ended(number) for number in range(5)})).decode()
+    owner = {"apiVersion": JOB["apiVersion"], "kind": "SliceJob", "name": "train", "controller": True}
+    owner |= {"uid": kubectl.get("sj", "train")["metadata"]["uid"]}
+    metadata = {"name": history.page_name("train", 0), "ownerReferences": [owner]}
+    page = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {history.KEY: packed}}
+    kubectl.apply(page)
+    client = client_of(kubectl)
+    assert [one.number for one in client.describe("train").attempts] == list(range(5, 25))
+    assert [one.number for one in client.describe("train", history=True).attempts] == list(range(25))
+    where = ("--kubeconfig", str(kubectl.kubeconfig), "--namespace", kubectl.namespace)
+    shown = CliRunner().invoke(main, ["describe", "train", *where, "--history", "-o", "json"])
+    assert [one["number"] for one in json.loads(shown.output)["attempts"]] == list(range(25))
