@@ -1,7 +1,16 @@
 """Each command against a real API server with an operator, as a person at a terminal would use it."""
 
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +18,7 @@ import pytest
 import yaml
 from click.shell_completion import BashComplete
 from click.testing import CliRunner, Result
+from rich.text import Text
 
 from slipway.cli.main import COMMANDS, main
 from slipway.client import errors
@@ -231,9 +241,43 @@ def test_a_wait_that_is_over_leaves_the_job_alone(jobs: Jobs) -> None:  # N-14
 def test_several_jobs_are_waited_for_at_once(jobs: Jobs) -> None:
     for name in ("a", "b"):
         said(slipway(jobs, "submit", *RUNS, "--name", name))
-    output = said(slipway(jobs, "wait", "a", "b", "--for", "running", "--timeout", "60s"))
-    assert sorted(line[:21] for line in output.splitlines()) == ["slicejob a is Running", "slicejob b is Running"]
+    done = slipway(jobs, "wait", "a", "b", "--for", "running", "--timeout", "60s")
+    assert done.exit_code == 0, done.output
+    ends = sorted(line[:21] for line in done.stdout.splitlines())
+    assert ends == ["slicejob a is Running", "slicejob b is Running"]
+    for name in ("a", "b"):
+        assert re.search(rf"^\d\d:\d\d:\d\d {name} attempt 0 Running: ", done.stderr, re.MULTILINE)
+    quiet = slipway(jobs, "wait", "a", "b", "--for", "running", "-q")
+    assert (quiet.exit_code, quiet.output) == (0, "")
     said(slipway(jobs, "wait", "a", "nobody"), code=4)
+
+
+def test_several_jobs_are_one_picture_on_a_terminal(jobs: Jobs) -> None:
+    said(slipway(jobs, "submit", *RUNS, "--name", "a"))
+    jobs.apply("b", hosts=1, nodeSelector={"disk": "fast"})
+    jobs.until("Running", "a")
+    jobs.until("WaitingForCapacity", "b")
+    where = ("--kubeconfig", str(jobs.kubectl.kubeconfig), "--namespace", jobs.kubectl.namespace)
+    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "3s"]
+    terminal, its_end = pty.openpty()
+    fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    done = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=its_end, env=os.environ | {"TERM": "xterm"})
+    os.close(its_end)
+    drawn = b""
+    with suppress(OSError):  # Linux says so where the other end is closed.
+        while read := os.read(terminal, 65536):
+            drawn += read
+    os.close(terminal)
+    said_at_the_end, _ = done.communicate(timeout=60)
+    assert (done.returncode, said_at_the_end) == (124, b"")
+    rows = [Text.from_ansi(line).plain for line in drawn.decode().replace("\r", "\n").splitlines()]
+    [names] = {tuple(re.findall(r"\S+", row)) for row in rows if row.startswith("NAME")}
+    assert names == ("NAME", "PHASE", "SLICES", "ELAPSED", "REASON", "MESSAGE")
+    assert any(re.match(r"a +Running +1/1 ", row) for row in rows), rows
+    assert any(re.match(r"b +WaitingForCapacity +0/1 .* SelectorMatchesNothing ", row) for row in rows), rows
+    assert all(len(row) <= 100 for row in rows)
+    # It keeps time between two changes.
+    assert len({row for row in rows if row.startswith("a ")}) > 3
 
 
 def test_the_doctor_finds_the_operator_the_rights_and_the_nodes(jobs: Jobs) -> None:

@@ -18,13 +18,13 @@ from slipway.cli import environment
 from slipway.cli.advice import ADVICE
 from slipway.cli.describe import show
 from slipway.cli.list import show_wide, table
-from slipway.cli.live import picture
-from slipway.cli.matrix import matrix
 from slipway.cli.submit import explanation
-from slipway.cli.timeline import timeline
-from slipway.cli.words import span
 from slipway.client.manifest import manifest
 from slipway.client.model import Description, Event, JobState, Stored
+from slipway.client.pictures.live import overview, picture
+from slipway.client.pictures.matrix import matrix
+from slipway.client.pictures.timeline import timeline
+from slipway.client.pictures.words import span
 from slipway.client.provenance import values
 from slipway.planner.endings import ENDINGS
 
@@ -65,7 +65,9 @@ def job(name: str = "train", phase: str = "Running", reason: str = "Running", **
     return JobState(msgspec.convert({"metadata": metadata, "spec": spec, "status": found}, Stored, strict=False))
 
 
-WAITING = job("a-job-with-a-rather-long-name", "WaitingForCapacity", "NodesHeld", readySlices="0/2", attempts=[])
+LONG = "a-job-with-a-rather-long-name"
+WAITING = job(LONG, "WaitingForCapacity", "NodesHeld", readySlices="0/2", attempts=[])
+ENDED = job("ended", "Failed", "ExitCode", completionTime=at(1800))
 HOSTS = {worker(0, 0): "Running", worker(0, 1): "Failed", worker(1, 0): "Starting", worker(1, 1): "Unscheduled"}
 EVENT = Event("Restarting", "attempt 1 ended [why]", "Warning", 2, None, NOW - timedelta(seconds=70),
               involved_object={"kind": "SliceJob", "name": "train"})  # fmt: skip
@@ -125,6 +127,7 @@ PICTURES: dict[str, Callable[[Console], None]] = {
     "describe": lambda console: show(console, DESCRIBED, NOW),
     "environment": lambda console: environment.show(console, environment.environment(GIVEN)),
     "explain": one(explanation(EXPLAINED)),
+    "overview": one(overview({"train": (job(), {}), "not-seen": None, "ended": (ENDED, {}), LONG: (WAITING, {})}, NOW)),
     "live": lambda console: console.print(picture(job(), HOSTS, NOW, console.width)),
 }
 

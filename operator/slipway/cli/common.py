@@ -1,7 +1,6 @@
 """What commands about jobs share: which cluster, how to print, and exit codes."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -123,15 +122,6 @@ def some_jobs(command: Command) -> Command:
 def output_option(*formats: str) -> Callable[[Command], Command]:
     """Adds `-o` with these formats beside the one for people."""
     return click.option("-o", "--output", type=click.Choice(formats), help="Print for programs instead of people.")
-
-
-def console(*, stderr: bool = False) -> Any:
-    """Where people read: coloured on a terminal, unless NO_COLOR is set, and never broken into lines in a pipe."""
-    from rich.console import Console
-
-    stream = sys.stderr if stderr else sys.stdout
-    wide = None if stream.isatty() or "COLUMNS" in os.environ else 10_000
-    return Console(stderr=stderr, width=wide, soft_wrap=False, highlight=False, emoji=False, markup=False)
 
 
 def print_data(data: Any, output: str) -> None:

@@ -12,13 +12,14 @@ from slipway.api.status import Attempt
 from slipway.cli import environment
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
-from slipway.cli.common import console, one_job, output_option, print_data, run, targeted
-from slipway.cli.matrix import matrix
-from slipway.cli.timeline import timeline
 from slipway.cli import why
-from slipway.cli.words import age, coloured
+from slipway.cli.common import one_job, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.model import Description, JobState
+from slipway.client.pictures.matrix import matrix
+from slipway.client.pictures.output import console
+from slipway.client.pictures.timeline import timeline
+from slipway.client.pictures.words import age, coloured
 from slipway.client.target import Target
 
 _SHOWN_EVENTS: Final = 8

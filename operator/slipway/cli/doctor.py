@@ -9,10 +9,11 @@ import click
 import msgspec
 
 from slipway.api import names
-from slipway.cli.common import FAILED, console, output_option, print_data, run, targeted
+from slipway.cli.common import FAILED, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.errors import NotAllowed, NotFound
 from slipway.client.operators import no_operator, operators
+from slipway.client.pictures.output import console
 from slipway.client.target import Target, typed
 from slipway.cluster import paths
 from slipway.cluster.errors import Forbidden, SlipwayClusterError

@@ -6,10 +6,11 @@ from typing import Any
 import click
 from rich.table import Table
 
-from slipway.cli.common import console, one_job, output_option, print_data, run, targeted
-from slipway.cli.words import age
+from slipway.cli.common import one_job, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.model import Event
+from slipway.client.pictures.output import console
+from slipway.client.pictures.words import age
 from slipway.client.target import Target
 
 

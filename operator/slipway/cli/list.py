@@ -10,10 +10,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from slipway.cli.common import console, output_option, print_data, run, targeted
-from slipway.cli.words import age, coloured
+from slipway.cli.common import output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.model import JobState
+from slipway.client.pictures.output import console
+from slipway.client.pictures.words import age, coloured
 from slipway.client.target import Target
 
 _COLUMNS: Final = ("NAME", "PHASE", "REASON", "ACCELERATOR", "SLICES", "ATTEMPT", "FAILURES", "PREEMPTIONS", "AGE")

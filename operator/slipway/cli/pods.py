@@ -11,9 +11,10 @@ from rich.table import Table
 
 from slipway.api import names
 from slipway.api.places import HEAD, pod_name, worker
-from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, console, one_job, output_option, print_data, run, targeted
+from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, one_job, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient, answered
 from slipway.client.errors import NotFound, NotStarted
+from slipway.client.pictures.output import console
 from slipway.client.target import Target
 
 

@@ -16,11 +16,12 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from slipway.cli.common import USAGE, Failure, code_of, console, output_option, print_data, run, targeted
+from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient, Submitted
 from slipway.client.errors import SlipwayError
 from slipway.client.manifest import Flags, InvalidManifest, Manifest, check, documents, environment, manifest
 from slipway.client.operators import unserved
+from slipway.client.pictures.output import console
 from slipway.client.provenance import Sources, Value, values
 from slipway.client.target import Target
 from slipway.cluster.errors import SlipwayClusterError

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from slipway.api import names
 from slipway.api.accelerators import AcceleratorError, Shape, known_types, resolve
-from slipway.cli.common import console, output_option, print_data, run, targeted
+from slipway.cli.common import output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient, answered
+from slipway.client.pictures.output import console
 from slipway.client.target import Target
 from slipway.cluster import paths
 

@@ -2,15 +2,20 @@
 
 import asyncio
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 import click
+from rich.console import Console
 
 from slipway.cli.common import FAILED, run, some_jobs, targeted
 from slipway.client.asynchronous import FINISHED, WAITED_FOR, AsyncClient
 from slipway.client.model import JobState
+from slipway.client.pictures.live import Progress
+from slipway.client.pictures.output import console
 from slipway.client.target import Target
+
+T = TypeVar("T")
 
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -56,20 +61,38 @@ def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeou
     """
     wanted = states or (FINISHED,)
 
+    progress = Progress(Console(stderr=True, quiet=True) if quiet else console(stderr=True), names)
+    ends: list[str] = []
+
     async def one(client: AsyncClient, name: str) -> JobState:
-        found = await client.wait(name, for_=wanted, seconds=timeout)
-        if not quiet:
-            became = "deleted" if "Deleted" in wanted else f"is {found.phase}: {found.message}"
-            click.echo(f"slicejob {name} {became}")
+        found = await client.wait(name, for_=wanted, seconds=timeout, seen=progress.show)
+        became = "deleted" if "Deleted" in wanted else f"is {found.phase}: {found.message}"
+        ends.append(f"slicejob {name} {became}")
         return found
 
     async def work() -> list[JobState]:
         async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
-            # What goes wrong with one job ends the wait for all.
-            return await asyncio.gather(*(one(client, name) for name in names))
+            return await _all(one(client, name) for name in names)
 
-    if not all(_right(state, wanted) for state in run(work())):
+    try:
+        with progress.open():
+            found = run(work())
+    finally:
+        if not quiet:
+            click.echo("".join(f"{line}\n" for line in ends), nl=False)
+    if not all(_right(state, wanted) for state in found):
         raise SystemExit(FAILED)
+
+
+async def _all(waits: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Wait for all; what goes wrong with one ends the wait for the others."""
+    tasks = [asyncio.create_task(one) for one in waits]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _right(state: JobState, wanted: Iterable[str]) -> bool:

@@ -1,7 +1,7 @@
 """SliceJobs over asyncio: one connection, one method for each verb."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -27,6 +27,7 @@ FINISHED: Final = "Finished"
 WAITED_FOR: Final = (FINISHED, "Deleted", *(phase.value for phase in Phase))
 """What one can wait for: that a job has ended, is gone, or is in a phase."""
 _LAST_TURNS: Final = 5
+_GOODBYE_SECONDS: Final = 0.25
 _TRIES: Final = 5
 """How often a change is tried again that somebody else's change got in the way of."""
 
@@ -62,6 +63,9 @@ class AsyncClient(Target):
         # A connection that is broken off is closed in the next turns of the loop, which may be its last.
         for _ in range(_LAST_TURNS):
             await asyncio.sleep(0)
+        if error is not None:
+            # TLS waits for the server to close it, too, where a request was broken off in the middle.
+            await asyncio.sleep(_GOODBYE_SECONDS)
 
     @property
     def api(self) -> ApiConnection:
@@ -146,12 +150,20 @@ class AsyncClient(Target):
                             yield None
                             return
 
-    async def wait(self, name: str, *, for_: Collection[str] = (FINISHED,), seconds: float | None = None) -> JobState:
+    async def wait(
+        self,
+        name: str,
+        *,
+        for_: Collection[str] = (FINISHED,),
+        seconds: float | None = None,
+        seen: Callable[[JobState], None] = lambda state: None,
+    ) -> JobState:
         """Wait until a job has ended or is in one of these phases.
 
         Args:
             for_: `Finished`, `Deleted` or phases; a job that has ended ends the wait in any case.
             seconds: how long to wait; None waits for ever.
+            seen: told the job now and after each change.
 
         Returns:
             The job as it was then.
@@ -167,6 +179,7 @@ class AsyncClient(Target):
                     if state is None:
                         break
                     last = state
+                    seen(state)
                     if (state.over and "Deleted" not in for_) or state.phase in for_:
                         return state
         except TimeoutError:

@@ -1,7 +1,7 @@
 """SliceJobs without asyncio: every method of `AsyncClient`, and a handle of one job."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ import msgspec
 from slipway.api.status import Phase
 from slipway.client import portal
 from slipway.client.asynchronous import FINISHED, AsyncClient
-from slipway.client.errors import JobError
+from slipway.client.errors import JobError, SlipwayError
 from slipway.client.logs import Batch, Line, Note, Selection, Separator, follow_batches
 from slipway.client.model import Description, Event, JobState
 from slipway.client.target import Target
@@ -67,6 +67,17 @@ class Client(Target):
     def wait(self, name: str, *, for_: Collection[str] = (FINISHED,), timeout: float | None = None) -> JobState:
         """Wait until a job has ended or is in one of these phases. See `AsyncClient.wait`."""
         return self._call(lambda client: client.wait(name, for_=for_, seconds=timeout))
+
+    def show(self, name: str, *, timeout: float | None = None) -> JobState:
+        """Wait until a job has ended, and show it meanwhile. See `Job.wait`."""
+        # They need rich, which takes time to import.
+        from slipway.client.pictures.follow import follow
+        from slipway.client.pictures.live import Progress
+        from slipway.client.pictures.output import console
+
+        progress = Progress(console(stderr=True), [name])
+        with progress.open():
+            return self._call(lambda client: follow(client, name, progress, timeout))
 
     def watch(self, name: str) -> Iterator[JobState]:
         """The job now and after each change, until it has ended or is deleted."""
@@ -163,6 +174,13 @@ class Job:
         """The job at this moment."""
         return self.client.get(self.name)
 
+    def _repr_mimebundle_(self, include: Sequence[str], exclude: Sequence[str]) -> dict[str, str]:
+        """What a notebook shows at the end of a cell."""
+        try:
+            return self.state._repr_mimebundle_(include, exclude)
+        except SlipwayError as error:
+            return {"text/plain": f"SliceJob {self.name}: {error}"}
+
     def describe(self, *, history: bool = False) -> Description:
         """Its attempts, hosts and Events at this moment. See `AsyncClient.describe`."""
         return self.client.describe(self.name, history=history)
@@ -172,8 +190,13 @@ class Job:
         state = self.state
         return _code(state) if state.over else None
 
-    def wait(self, timeout: float | None = None) -> JobState:
+    def wait(self, timeout: float | None = None, *, progress: bool = False) -> JobState:
         """Wait for the end.
+
+        Args:
+            timeout: how many seconds to wait; None waits for ever.
+            progress: show the job meanwhile: as a picture on a terminal and in a notebook, elsewhere as a line for
+                each change. It is written to standard error.
 
         Returns:
             The job, which has succeeded.
@@ -182,7 +205,7 @@ class Job:
             WaitTimeout: after that many seconds; the job goes on.
             JobError: when it did not succeed; `.host` says where, `.log` has the last lines.
         """
-        state = self.client.wait(self.name, timeout=timeout)
+        state = (self.client.show if progress else self.client.wait)(self.name, timeout=timeout)
         if (error := failure(state)) is not None:
             raise error
         return state

@@ -1,8 +1,8 @@
 """A SliceJob as commands and callers read it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from slipway.api.places import Place
 from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJobStatus
 from slipway.cluster.jobs import read_status
 
+_NOTEBOOK_COLUMNS: Final = 100
 _NOT_YET: Final = "no operator has seen the job yet"
 
 
@@ -130,6 +131,14 @@ class JobState:
         if self.status.result is not None:
             return self.status.result.exit_code
         return None
+
+    def _repr_mimebundle_(self, include: Sequence[str], exclude: Sequence[str]) -> dict[str, str]:
+        """What a notebook shows at the end of a cell."""
+        # It needs this module, and rich, which takes time to import.
+        from slipway.client.pictures.live import picture
+
+        shown = picture(self, {}, datetime.now(UTC), _NOTEBOOK_COLUMNS)
+        return shown._repr_mimebundle_(include, exclude)
 
     @property
     def attempt(self) -> Attempt | None:

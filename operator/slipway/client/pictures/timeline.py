@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.api.status import Attempt
-from slipway.cli.words import clock, span
+from slipway.client.pictures.words import clock, span
 
 BAR: Final = 40
 """Cells of the longest bar."""

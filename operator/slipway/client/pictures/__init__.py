@@ -1,0 +1,1 @@
+"""What jobs look like, on a terminal and in a notebook."""

@@ -1,0 +1,63 @@
+"""Shows a job with its hosts until it has ended."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from slipway.api import names
+from slipway.api.places import Place, parse_pod_name
+from slipway.client.asynchronous import AsyncClient, answered
+from slipway.client.hosts import PodSeen, state_of
+from slipway.client.model import JobState
+from slipway.client.pictures.live import Progress
+from slipway.cluster import paths
+from slipway.cluster.watch import Applied, Deleted, Init, Watcher
+
+Hosts = dict[tuple[int, Place], str]
+"""States of hosts, by attempt and place."""
+
+
+async def follow(client: AsyncClient, name: str, progress: Progress, seconds: float | None = None) -> JobState:
+    """Wait for the end of a job, and show it meanwhile. See `AsyncClient.wait`."""
+    hosts: Hosts = {}
+    latest: list[JobState] = []
+
+    def seen(state: JobState) -> None:
+        latest[:] = [state]
+        progress.show(state, _of_attempt(hosts, state))
+
+    async def pods() -> None:
+        async with aclosing(_hosts(client, name, hosts)) as changes:
+            async for _ in changes:
+                for state in latest:
+                    progress.show(state, _of_attempt(hosts, state))
+
+    watching = asyncio.create_task(pods())
+    try:
+        return await client.wait(name, seconds=seconds, seen=seen)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+def _of_attempt(hosts: Hosts, state: JobState) -> dict[Place, str]:
+    """The hosts of the current attempt."""
+    return {place: word for (attempt, place), word in hosts.items() if attempt == state.status.attempt}
+
+
+async def _hosts(client: AsyncClient, name: str, hosts: Hosts) -> AsyncGenerator[None, None]:
+    """Keeps the states of a job's pods, by attempt and place."""
+    watcher = Watcher(
+        client.api, paths.pods(client.resolved_namespace), PodSeen, label_selector=f"{names.LABEL_JOB_NAME}={name}"
+    )
+    with answered():
+        async with aclosing(watcher.events()) as events:
+            async for event in events:
+                match event:
+                    case Init():
+                        hosts.clear()
+                    case Applied(pod) if (key := parse_pod_name(name, pod.metadata.name)) is not None:
+                        hosts[key] = state_of(pod)
+                    case Deleted(pod) if (key := parse_pod_name(name, pod.metadata.name)) is not None:
+                        hosts.pop(key, None)
+                yield
