@@ -14,7 +14,7 @@ from rich.console import Console
 
 from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.progress import for_console
-from tests.bench import planning, programs, runner, tables
+from tests.bench import command_line, planning, programs, runner, tables
 from tests.bench.records import Run, load
 from tests.bench.suites import SUITES
 from tests.bench.systems import SYSTEMS
@@ -46,7 +46,7 @@ def run(suite: str, systems: str, only: str, repetitions: int | None, patience: 
     prepare(console, {system for entry in entries for system in entry.systems})
     result = Run(runner.machine())
     if not only:
-        result.records += planning.measure()
+        result.records += planning.measure() + command_line.measure()
     asyncio.run(runner.run(entries, result, out, console, patience))
     print(tables.markdown(result))
 

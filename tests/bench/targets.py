@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.bench.command_line import CLICK, WORKLOAD
 from tests.bench.figures import Figures, Measure, Spread, cpu_per_pod, moment
 from tests.bench.records import Record
 
 US = "slipway"
 CREATE_LIMITS = {64: 1.5, 512: 1.3, 2048: 1.2, 8192: 1.2}
+COMMAND_LIMIT = 1.5
 PLAN_SECONDS = 0.020
 RSS_MB, RSS_PODS = 200.0, 10_000
 """Memory wanted up to so many pods."""
@@ -44,6 +46,8 @@ def verdicts(figures: Figures) -> Iterator[Verdict]:
             yield from _memory(figures, workload)
         if kind == "plan":
             yield from _planning(figures, workload)
+        if workload[0] == WORKLOAD:
+            yield from _commands(figures, workload)
 
 
 PEERS = ("jobset", "kuberay")
@@ -92,6 +96,13 @@ def _memory(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
     asked = [one for one in figures.records(workload, US) if one.pods <= RSS_PODS]
     if (found := Spread.of(map(_peak_mb, asked))) is not None:
         yield Verdict(f"{workload[0]}: memory", f"< {RSS_MB:.0f} MB", f"{found.text(0)} MB", found.middle < RSS_MB)
+
+
+def _commands(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
+    for name in ("help", "completion"):
+        if (found := figures.ratio(workload, US, CLICK, moment(name))) is not None:
+            wanted = f"≤ {COMMAND_LIMIT:.1f} × {CLICK}"
+            yield Verdict(f"{workload[0]}: {name}", wanted, f"{found.text()} ×", found.middle <= COMMAND_LIMIT)
 
 
 def _planning(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:

@@ -1,12 +1,13 @@
 """The benchmark works: what it counts is right. How long things take is not asked here."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.bench import tables
+from tests.bench import command_line, tables
 from tests.bench.figures import Figures
 from tests.bench.records import Record, Run, load
 from tests.bench.suites import SUITES
@@ -67,11 +68,22 @@ def test_a_job_is_seen_to_finish(run: Run) -> None:
 
 def test_cpu_and_memory_are_those_of_the_controller(run: Run) -> None:
     for record in run.records:
-        if record.workload.startswith("plan"):
+        if record.workload.startswith("plan") or record.workload == command_line.WORKLOAD:
             continue
         assert record.peak_mib > 5
         parts = {"controller", "driver", "etcd", "foreign", "kube-apiserver", "kube-controller-manager", "kwok"}
         assert parts < record.cpu.keys()
+
+
+def test_the_command_is_timed_beside_click(run: Run) -> None:
+    found = [one for one in run.records if one.workload == command_line.WORKLOAD]
+    assert [(one.system, one.repetition) for one in found[:4]] == [
+        (system, repetition) for repetition in (0, 1) for system in ("click", "slipway")
+    ]
+    assert all(0 < seconds < 60 for one in found for seconds in one.times.values())
+    text = tables.markdown(run)
+    for what in ("help", "completion"):
+        assert re.search(rf"\| command line: {what} \| ≤ 1\.5 × click \| [0-9.]+ ", text)
 
 
 def test_records_become_tables_with_ratios(run: Run) -> None:
