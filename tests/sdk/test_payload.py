@@ -105,6 +105,40 @@ def test_what_cannot_be_pickled_is_named_before_anything_starts() -> None:
         Session(NOWHERE).run_class_method(Trainer, "step")
 
 
+class ObjectRef:
+    """A reference as Ray makes them: it can be pickled, and Ray of another process waits for its value for ever."""
+
+    __module__ = "ray"
+
+
+HOLD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
+    "alone": ((1, ObjectRef()), {}, "argument 1 of "),
+    "in a list, with values": (([1, ObjectRef(), "two"],), {}, "argument 0 of "),
+    "by keyword, deep inside": ((), {"data": {"parts": [(ObjectRef(),)]}}, "argument data of "),
+}
+
+
+@pytest.mark.parametrize(("args", "kwargs", "words"), HOLD.values(), ids=HOLD)
+def test_a_reference_of_the_callers_ray_is_refused_by_name(
+    args: tuple[Any, ...], kwargs: dict[str, Any], words: str
+) -> None:  # E2-27
+    def train(*parts: Any, data: Any = None) -> None: ...
+
+    for call in (NOWHERE.execute, NOWHERE.autoscale_execute_resumable, Session(NOWHERE).run_function):
+        with pytest.raises(NotPicklable, match=rf"{words}.*train holds a Ray reference, and nothing was started"):
+            call(train, args, kwargs)
+
+
+def test_a_function_that_holds_a_reference_is_refused() -> None:  # E2-27
+    held = ObjectRef()
+
+    def train() -> Any:
+        return held
+
+    with pytest.raises(NotPicklable, match=r"train holds a Ray reference"):
+        NOWHERE.execute(train)
+
+
 def test_what_does_not_fit_is_refused_before_anything_starts() -> None:
     with pytest.raises(PayloadTooLarge, match="put the data where the hosts can read it"):
         NOWHERE.execute(len, (b"x" * 1_000_001,))

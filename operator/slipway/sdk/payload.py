@@ -88,10 +88,28 @@ def _pack(target: Any, construct: Any, args: Sequence[Any], kwargs: Mapping[str,
     parts |= {f"argument {key} of {name}": value for key, value in kwargs.items()}
     for what, value in parts.items():
         try:
-            cloudpickle.dumps(value)
+            _Pickler(io.BytesIO()).dump(value)
+        except _Reference:
+            raise NotPicklable(
+                f"{what} holds a Ray reference, and nothing was started: its value is in the Ray of this process, "
+                "which the hosts have no part in: pass the value, ray.get(reference)"
+            ) from None
         except Exception as error:
             raise NotPicklable(f"{what} cannot be pickled, and nothing was started: {error}") from error
     return Call(name.rpartition(".")[2], cloudpickle.dumps((target, construct, tuple(args), dict(kwargs))), capture)
+
+
+class _Reference(Exception):
+    """What is pickled holds a reference of Ray's."""
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Finds references of Ray's, wherever they are: they can be pickled, and are waited for in vain elsewhere."""
+
+    def persistent_id(self, value: Any) -> None:
+        kind = type(value)
+        if kind.__name__ == "ObjectRef" and kind.__module__.partition(".")[0] == "ray":
+            raise _Reference
 
 
 class _Unpickler(pickle.Unpickler):
