@@ -186,4 +186,4 @@ def test_the_image_of_an_example_is_the_one_its_manifest_names(example: str) -> 
 def test_a_bad_duration_is_a_usage_error(simulated: NativeCluster) -> None:
     result = run("preempt", "cpu-0", "--return-after", "soon")
     assert result.exit_code == 2
-    assert "is not a duration" in result.output
+    assert "is not a length of time" in result.output

@@ -9,7 +9,7 @@ import pytest
 
 import slipway
 from slipway import docker_engine
-from slipway.sdk.jobs import new_name
+from slipway.client.manifest import new_name
 from slipway.version import VERSION
 
 

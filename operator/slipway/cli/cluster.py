@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import time
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from slipway.cli.span import Span
 from slipway.demo import images as example_images
 from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool, state
 from slipway.local_cluster import status as observed
@@ -187,19 +187,6 @@ def env(name: str) -> None:
     click.echo(f"export PATH={shlex.quote(str(kubectl.parent))}:$PATH")
 
 
-class Seconds(click.ParamType[float]):
-    """A duration such as `20s`, `2m` or `20`."""
-
-    name = "DURATION"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the duration."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a duration; write for example 20s or 2m.", param, ctx)
-        return float(found.group(1)) * {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}[found.group(2)]
-
-
 nodes_argument = click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 cluster_option = click.option("--cluster", "name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster.")
 
@@ -207,8 +194,8 @@ cluster_option = click.option("--cluster", "name", default=DEFAULT_NAME, show_de
 @cluster.command()
 @nodes_argument
 @cluster_option
-@click.option("--return-after", type=Seconds(), help="Wait this long, then bring the nodes back, e.g. 20s.")
-@click.option("--notice", type=Seconds(), default="0s", help="Announce it by GKE's taint this long before, e.g. 5s.")
+@click.option("--return-after", type=Span(), help="Wait this long, then bring the nodes back, e.g. 20s.")
+@click.option("--notice", type=Span(), default="0s", help="Announce it by GKE's taint this long before, e.g. 5s.")
 def preempt(nodes: tuple[str, ...], name: str, return_after: float | None, notice: float) -> None:
     """Take nodes away as a cloud takes spot machines: killed at once, then the Node object is deleted.
 

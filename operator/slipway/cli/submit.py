@@ -4,7 +4,6 @@ import asyncio
 import fnmatch
 import json
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -19,7 +18,17 @@ from rich.text import Text
 from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient, Submitted
 from slipway.client.errors import SlipwayError
-from slipway.client.manifest import Flags, InvalidManifest, Manifest, check, documents, environment, manifest
+from slipway.client.manifest import (
+    Flags,
+    InvalidManifest,
+    Manifest,
+    check,
+    documents,
+    environment,
+    last_word,
+    manifest,
+    new_name,
+)
 from slipway.client.operators import unserved
 from slipway.client.pictures.output import console
 from slipway.client.provenance import Sources, Value, values
@@ -113,7 +122,7 @@ def _from_flags(given: dict[str, Any]) -> Manifest:
         priority_class=given["priority_class"], max_failures=given["max_failures"],
         max_preemptions=given["max_preemptions"],
     )  # fmt: skip
-    return manifest(given["name"] or new_name(given["image"]), flags.spec())
+    return manifest(given["name"] or new_name(last_word(given["image"])), flags.spec())
 
 
 _FIELDS: Final = {
@@ -140,17 +149,6 @@ def _options(given: dict[str, Any]) -> Sources:
     found: Sources = {("spec", *field.split(".")): option for field, option in _FIELDS.items()}
     found |= {("spec", "env", f"[{name}]"): option for name, _, option in _variables(given)}
     return found | {("metadata", "name"): "--name" if given["name"] else "made from --image"}
-
-
-def new_name(image: str) -> str:
-    """A name of its own for a job of that image."""
-    from slipway.api.names import MAX_NAME_LENGTH
-
-    base = image.rpartition("/")[2].partition("@")[0].partition(":")[0]
-    word = "".join(one if one.isalnum() else "-" for one in base.lower()).strip("-")
-    word = word if word[:1].isalpha() else f"job-{word}"
-    suffix = secrets.token_hex(3)
-    return f"{word[: MAX_NAME_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
 
 
 def _environment(given: dict[str, Any]) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """`slipway wait`: until jobs have ended, or are in a phase."""
 
 import asyncio
-import re
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
@@ -9,6 +8,7 @@ import click
 from rich.console import Console
 
 from slipway.cli.common import FAILED, run, some_jobs, targeted
+from slipway.cli.span import Span
 from slipway.client.asynchronous import FINISHED, WAITED_FOR, AsyncClient
 from slipway.client.model import JobState
 from slipway.client.pictures.live import Progress
@@ -16,21 +16,6 @@ from slipway.client.pictures.output import console
 from slipway.client.target import Target
 
 T = TypeVar("T")
-
-_UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-class Span(click.ParamType[float]):
-    """A length of time: 90, 90s, 5m, 2h."""
-
-    name = "TIME"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a length of time: write for example 90s, 5m or 2h.", param, ctx)
-        return float(found[1]) * _UNITS[found[2]]
 
 
 class State(click.ParamType[str]):

@@ -1,10 +1,12 @@
 """SliceJobs as people write them, in files and in flags; and what is wrong with them, before anything is sent."""
 
+import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -19,6 +21,7 @@ from slipway.planner.acceptance import InvalidSpec, accept
 from slipway.planner.snapshot import Settings
 
 Manifest = dict[str, Any]
+_SUFFIX_BYTES: Final = 3
 
 
 class InvalidManifest(ValueError):
@@ -85,6 +88,19 @@ def manifest(name: str, spec: Manifest, namespace: str | None = None) -> Manifes
     """A SliceJob of that name."""
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+
+
+def new_name(base: str) -> str:
+    """A name of its own for a job that does what `base` says."""
+    word = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")
+    word = word if word[:1].isalpha() else f"job-{word}"
+    suffix = secrets.token_hex(_SUFFIX_BYTES)
+    return f"{word[: names.MAX_NAME_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
+
+
+def last_word(image: str) -> str:
+    """The image's own name, without its registry, repository, tag and digest."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
 def documents(text: str, source: str) -> list[Manifest]:

@@ -13,11 +13,12 @@ from slipway.api.status import Phase
 from slipway.client import portal
 from slipway.client.blocking import Client
 from slipway.client.errors import JobError, JobFailed, ResultMissing
+from slipway.client.manifest import last_word, new_name
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
 from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, checked, merged
 from slipway.sdk.docker import DockerConfig
-from slipway.sdk.jobs import OnInterrupt, Run, new_name, wait
+from slipway.sdk.jobs import OnInterrupt, Run, wait
 from slipway.sdk.progress import Progress
 
 _PARALLEL_LOGS = 16
@@ -99,7 +100,7 @@ def run_docker_multislice(
         JobError: when the job does not succeed.
     """
     fields = _fields(config, accelerator, retries, spec)
-    run = Run(client or Client(), name or new_name(_base(config)), accelerator.kind, Progress(quiet=quiet))
+    run = Run(client or Client(), name or _name(config), accelerator.kind, Progress(quiet=quiet))
 
     async def work() -> list[str | None]:
         async with run.client.connect() as api:
@@ -136,7 +137,7 @@ def run_docker_async(
         InvalidJob: when the API server refuses the job.
     """
     fields = _fields(config, CPU(), {"enabled": False}, spec)
-    run = Run(client or Client(), name or new_name(_base(config)), "CPU", Progress(quiet=True))
+    run = Run(client or Client(), name or _name(config), "CPU", Progress(quiet=True))
 
     async def create() -> str:
         async with run.client.connect() as api:
@@ -166,8 +167,8 @@ async def _completed(run: Run, uid: str, remove: bool) -> CompletedRun:
         return CompletedRun(code, output or "")
 
 
-def _base(config: DockerConfig) -> str:
-    return config.image.rpartition("/")[2].partition("@")[0].partition(":")[0] or "docker"
+def _name(config: DockerConfig) -> str:
+    return new_name(last_word(config.image) or "docker")
 
 
 def _fields(

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from slipway.client.manifest import literal
 from slipway.sdk.accelerators import GPU_RESOURCE
-from slipway.sdk.environment import Environment, literal, variables
+from slipway.sdk.environment import Environment, variables
 
 _SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
 _QUANTITY: Final = re.compile(r"\d+(Ki|Mi|Gi|Ti)")

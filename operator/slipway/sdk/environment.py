@@ -4,13 +4,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from slipway.client.manifest import literal
+
 Environment = Mapping[str, object] | Sequence[str]
 """Values by their names, or `docker run`'s NAME=VALUE; NAME alone stands for the value it has in this process."""
-
-
-def literal(text: str) -> str:
-    """The text as Kubernetes must be told it, which expands `$(NAME)` and reads `$$` as `$`."""
-    return text.replace("$", "$$")
 
 
 def variables(given: Environment) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from slipway.client.errors import (
     ResultMissing,
     VersionMismatch,
 )
+from slipway.client.manifest import new_name
 from slipway.client.target import typed
 from slipway.client.view import JobView
 from slipway.cluster import paths
@@ -28,7 +29,7 @@ from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
 from slipway.sdk.accelerators import AcceleratorConfig, checked, merged
 from slipway.sdk.environment import Environment, variables
 from slipway.sdk.host_program import REFUSED
-from slipway.sdk.jobs import OnInterrupt, Run, check, new_name, wait
+from slipway.sdk.jobs import OnInterrupt, Run, check, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
 from slipway.sdk.progress import Progress
 from slipway.sdk.stream import PROGRAM, StreamBroken, ask

@@ -1,7 +1,6 @@
 """One SliceJob of the SDK: made, watched to its end, cancelled, deleted."""
 
 import asyncio
-import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -36,16 +35,7 @@ OnInterrupt = Literal["cancel", "detach"]
 
 CALL_ANNOTATION: Final = "slipway.dev/sdk-call"
 """Tells an answer that was lost on the way from a name that somebody else took."""
-_SUFFIX_BYTES: Final = 3
 _LOG_SECONDS: Final = 300
-
-
-def new_name(base: str) -> str:
-    """A name of its own for a job that does what `base` says."""
-    word = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")
-    word = word if word[:1].isalpha() else f"job-{word}"
-    suffix = secrets.token_hex(_SUFFIX_BYTES)
-    return f"{word[: names.MAX_NAME_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from slipway.api.places import HEAD, pod_name
 from slipway.api.status import ConditionType
 from slipway.client import errors, portal
 from slipway.client.errors import JobError, JobFailed, SessionClosed
+from slipway.client.manifest import new_name
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, NotFound
 from slipway.sdk.accelerators import checked, differences
 from slipway.sdk.functions import RayExecutor
-from slipway.sdk.jobs import Run, limited, new_name
+from slipway.sdk.jobs import Run, limited
 from slipway.sdk.payload import Call, pack, pack_method, unpack
 from slipway.sdk.progress import Progress
 from slipway.sdk.stream import StreamBroken, ask
