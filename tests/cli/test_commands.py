@@ -289,6 +289,12 @@ def test_the_doctor_finds_the_operator_the_rights_and_the_nodes(jobs: Jobs) -> N
     assert "✓ API server: Kubernetes v1." in text
 
 
+def test_what_hosts_use_is_not_known_without_a_metrics_server(jobs: Jobs) -> None:
+    said(slipway(jobs, "submit", *RUNS))
+    jobs.until("Running")
+    assert said(slipway(jobs, "top", "train"), code=3) == "Error: this cluster has no metrics server\n"
+
+
 def test_the_types_of_the_cluster_are_listed(jobs: Jobs) -> None:
     rows = {row["type"]: row for row in json.loads(said(slipway(jobs, "types", "--cluster", "-o", "json")))}
     assert rows["v5p-16"] | {"nodePools": 4, "nodes": 8, "hosts": 2, "topology": "2x2x2"} == rows["v5p-16"]

@@ -18,6 +18,7 @@ from slipway.cli import environment
 from slipway.cli.advice import ADVICE
 from slipway.cli.describe import show
 from slipway.cli.list import show_wide, table
+from slipway.cli.pods import Metrics, usage, usage_table
 from slipway.cli.submit import explanation
 from slipway.client.manifest import manifest
 from slipway.client.model import Description, Event, JobState, Stored
@@ -86,6 +87,15 @@ GIVEN = with_environment(job())
 ALL_RUN = dict.fromkeys(HOSTS, "Running")
 DESCRIBED = Description(job(), tuple(Attempt.model_validate(one) for one in reversed(ATTEMPTS)), ALL_RUN, (EVENT,))
 
+MEASURED = msgspec.convert(
+    [
+        {"metadata": {"name": "train-2-0-1"}, "containers": [{"usage": {"cpu": "1938472n", "memory": "7104Ki"}}, {}]},
+        {"metadata": {"name": "train-2-0-0"}, "containers": [{"usage": {"cpu": "2", "memory": "12Gi"}}]},
+        {"metadata": {"name": "train-2-1-0"}},
+    ],
+    list[Metrics],
+)
+"""As metrics.k8s.io tells it."""
 EXPLAINED = values(
     manifest("train", {
         "accelerator": {"type": "v5e-16", "spot": True},
@@ -128,6 +138,7 @@ PICTURES: dict[str, Callable[[Console], None]] = {
     "environment": lambda console: environment.show(console, environment.environment(GIVEN)),
     "explain": one(explanation(EXPLAINED)),
     "overview": one(overview({"train": (job(), {}), "not-seen": None, "ended": (ENDED, {}), LONG: (WAITING, {})}, NOW)),
+    "top": one(usage_table(usage(MEASURED))),
     "live": lambda console: console.print(picture(job(), HOSTS, NOW, console.width)),
 }
 

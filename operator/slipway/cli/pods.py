@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -26,7 +27,9 @@ class _Metadata(msgspec.Struct):
     name: str
 
 
-class _Metrics(msgspec.Struct):
+class Metrics(msgspec.Struct):
+    """What the metrics server measured of a pod."""
+
     metadata: _Metadata
     containers: list[_Usage] = []
 
@@ -90,31 +93,42 @@ def port_forward(target: Target, name: str, ports: tuple[str, ...], slice_index:
 def top(target: Target, name: str, output: str | None) -> None:
     """Show what the hosts of a job use of CPU and memory, as the cluster's metrics server measured it."""
 
-    async def work() -> list[_Metrics]:
+    async def work() -> list[Metrics]:
         async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
             job = await client.get(name)
             path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{client.resolved_namespace}/pods"
             selector = f"{names.LABEL_JOB_NAME}={name},{names.LABEL_ATTEMPT}={job.status.attempt}"
             try:
                 with answered():
-                    return (await client.api.list(path, _Metrics, label_selector=selector)).items
+                    return (await client.api.list(path, Metrics, label_selector=selector)).items
             except NotFound:
                 raise Failure("this cluster has no metrics server", NOTHING_TO_TALK_TO) from None
 
-    rows = [_row(one) for one in run(work())]
+    rows = usage(run(work()))
     if output:
         print_data(rows, output)
-        return
+    else:
+        console().print(usage_table(rows))
+
+
+def usage(metrics: Iterable[Metrics]) -> list[dict[str, str]]:
+    """A row for each pod, by name: its CPU and memory, or those of each container where there are several."""
+    rows = (
+        {
+            "pod": one.metadata.name,
+            "cpu": " + ".join(container.usage.get("cpu", "-") for container in one.containers),
+            "memory": " + ".join(container.usage.get("memory", "-") for container in one.containers),
+        }
+        for one in metrics
+    )
+    return sorted(rows, key=lambda row: row["pod"])
+
+
+def usage_table(rows: Iterable[Mapping[str, str]]) -> Table:
+    """The rows for people."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("pod", "cpu", "memory"):
         shown.add_column(column.upper(), no_wrap=True)
-    for row in sorted(rows, key=lambda row: row["pod"]):
+    for row in rows:
         shown.add_row(*row.values())
-    console().print(shown)
-
-
-def _row(metrics: _Metrics) -> dict[str, str]:
-    """Pod, CPU and memory: of each container, where there are several."""
-    cpu = " + ".join(one.usage.get("cpu", "-") for one in metrics.containers)
-    memory = " + ".join(one.usage.get("memory", "-") for one in metrics.containers)
-    return {"pod": metrics.metadata.name, "cpu": cpu, "memory": memory}
+    return shown
