@@ -378,6 +378,31 @@ async def test_without_history_only_new_lines_come(started: list[bytes], tmp_pat
     assert said(items) == ""
 
 
+FIRST_FAULTS: dict[str, dict[str, Any]] = {
+    "it does not answer": {"answers": [refused(500, "dial tcp 10.0.0.1:10250: i/o timeout", "InternalError")]},
+    "its stream breaks at once": {"breaks": [0]},
+    "its stream breaks within the last line": {"breaks": [35]},
+}
+
+
+@pytest.mark.parametrize("faults", FIRST_FAULTS.values(), ids=FIRST_FAULTS)
+async def test_old_lines_are_left_out_though_the_kubelet_fails_at_first(faults: dict[str, Any], tmp_path: Path) -> None:
+    server = Server()
+    [log] = await server.begin(0)
+    log.write(b"old 1\n", b"old 2\n")
+    for name, found in faults.items():
+        setattr(log, name, list(found))
+
+    async def story(server: Server) -> None:
+        async with log.news:
+            await log.news.wait_for(lambda: any("follow" in query for query in log.asked))
+        log.write(b"new\n")
+        await server.finish(0)
+
+    items = await told(server, tmp_path, story, Selection(follow=True, history=False))
+    assert joined(lines(items)) == b"new\n"
+
+
 async def test_lines_of_all_hosts_are_sorted_by_time(tmp_path: Path) -> None:
     server = Server(1, 3)
     for index, log in enumerate(await server.begin(0)):

@@ -159,9 +159,20 @@ class HostLog:
             selection = replace(selection, tail=None, history=True)
         reader = self._reader(selection)
         if not selection.history:
-            with suppress(LogGone, LogBroken):
-                await reader.skip()
+            await self._skip(reader)
         return reader
+
+    async def _skip(self, reader: Reader) -> None:
+        """Take past lines as read; tried again, or all of them would follow."""
+        for pause in _PAUSES:
+            try:
+                await reader.skip()
+            except LogBroken:
+                await asyncio.sleep(pause)
+            except LogGone:
+                return
+            else:
+                return
 
     async def _wait(self, state: "_Stand", *, progress: bool) -> None:
         if state.failures:

@@ -85,6 +85,7 @@ class Reader:
 
     async def skip(self) -> None:
         """Take what there is by now as read."""
+        self._cursor.begin()
         query = self._query(replace(self._selection, tail=1), follow=False)
         self._selection = replace(self._selection, tail=None)
         async with aclosing(self._chunks(query)) as chunks:
