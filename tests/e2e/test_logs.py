@@ -100,3 +100,30 @@ def test_mistakes_are_told_by_the_exit_code(real_jobs: Jobs) -> None:
     assert beyond.returncode == 2
     assert b"host 1: the job has host 0 only" in beyond.stderr
     assert logs(real_jobs, "train", "--regex", "(").returncode == 2
+
+
+LEAVES = """
+import asyncio, sys
+from pathlib import Path
+from slipway import AsyncClient
+from slipway.client.logs import Line, Selection
+
+async def first() -> None:
+    async with AsyncClient(sys.argv[1], Path(sys.argv[2])) as client:
+        lines = client.logs("train", Selection(follow=True))
+        while not isinstance(item := await anext(lines), Line):
+            pass
+        print(item.text.strip())
+        await lines.aclose()
+
+asyncio.run(first())
+"""
+
+
+def test_who_reads_no_further_leaves_no_connection_behind(real_jobs: Jobs) -> None:
+    real_jobs.apply(hosts=2, command=["sh", "-c", "while true; do echo tick; sleep 0.01; done"])
+    real_jobs.until("Running")
+    where = (real_jobs.kubectl.namespace, str(real_jobs.kubectl.kubeconfig))
+    program = [sys.executable, "-X", "dev", "-c", LEAVES, *where]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "tick\n", "")
