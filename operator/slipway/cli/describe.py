@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from slipway.api.status import Attempt
-from slipway.cli import environment
+from slipway.cli import environment, why
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
-from slipway.cli import why
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.model import Description, JobState
