@@ -31,6 +31,7 @@ EVERYTHING: dict[str, Any] = {
     "coordinatorPort": 9000,
     "topologyKey": "example.com/slice",
     "maxPods": 500,
+    "readSecrets": True,
     "global": {"anything": True},
 }
 
@@ -62,6 +63,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "port 70000": ({"coordinatorPort": 70000}, "/coordinatorPort"),
     "port as text": ({"coordinatorPort": "8081"}, "/coordinatorPort"),
     "two slashes in a label": ({"topologyKey": "a/b/c"}, "/topologyKey"),
+    "readSecrets is text": ({"readSecrets": "true"}, "/readSecrets"),
     "maxPods 0": ({"maxPods": 0}, "/maxPods"),
     "install maybe": ({"crds": {"install": "maybe"}}, "/crds/install"),
 }
@@ -144,6 +146,9 @@ def test_every_value_arrives(helm: Helm) -> None:
     assert container["resources"]["limits"] == {"cpu": 1.5, "memory": "1.5Gi"}
     assert container["env"] == [{"name": "COORD_PORT", "value": "9000"}]
     assert "--topology-key=example.com/slice" in container["args"]
+    assert "--read-secrets=true" in container["args"]
+    role = next(body for body in objects if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "slipway")
+    assert {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]} in role["rules"]
     assert "--max-pods=500" in container["args"]
     assert "<= 500" in json.dumps(one(objects, "CustomResourceDefinition"))
     assert pod["priorityClassName"] == "system-cluster-critical"

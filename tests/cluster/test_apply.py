@@ -10,9 +10,9 @@ import pytest
 from slipway.api.places import worker
 from slipway.api.status import Attempt, Phase, SliceJobStatus
 from slipway.cluster import paths
-from slipway.cluster.apply import MAX_CREATES
+from slipway.cluster.apply import MAX_CREATES, Applier
 from slipway.cluster.connection import WRITE_SECONDS
-from slipway.cluster.errors import ConnectionLost, NotFound, ServerError
+from slipway.cluster.errors import ConnectionLost, Forbidden, NotFound, ServerError
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
     Check,
@@ -33,6 +33,7 @@ from slipway.planner.snapshot import (
     WAITING_FOR_OLD,
     Job,
     OwnDeletions,
+    Rejection,
     Settings,
 )
 from tests.cluster.bench import Bench, now
@@ -152,6 +153,67 @@ async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Ben
         "end, or "
         "have the ResourceQuota raised"
     )
+
+
+def looking_for_secrets(bench: Bench) -> Applier:
+    return Applier(bench.api, bench.cache, bench.recorder, now=now, read_secrets=True)
+
+
+async def check(bench: Bench, applier: Applier, job: Job) -> Rejection | None:
+    pod = PodFactory(job, Settings()).pod(0, worker(0, 0))
+    await applier.apply(Plan(job.status, (Check((pod, service(job))),)), job)
+    return bench.now().rejection
+
+
+async def test_a_secret_that_nobody_has_created_is_missed_before_there_are_pods(
+    bench: Bench, kubectl: Kubectl
+) -> None:  # B-24
+    applier, job = looking_for_secrets(bench), await bench.job(hosts=1, envFrom=[{"secretRef": {"name": "keys"}}])
+    refused = await check(bench, applier, job)
+    assert refused is not None
+    assert (refused.reason, refused.message) == (
+        "MissingObjects",
+        "Secret keys is missing; create it in the namespace of the job",
+    )
+    assert not bench.now().checked
+    kubectl("create", "secret", "generic", "keys", "--from-literal=token=s3cr3t")
+    await check(bench, applier, job)
+    assert bench.now().checked
+
+
+async def test_no_data_of_a_secret_leaves_the_api_server(
+    bench: Bench, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once, answers = bench.api._once, []
+
+    async def listen(request: Any) -> bytes:
+        answers.append(await once(request))
+        return answers[-1]
+
+    monkeypatch.setattr(bench.api, "_once", listen)
+    kubectl("create", "secret", "generic", "keys", "--from-literal=token=s3cr3t")
+    job = await bench.job(hosts=1, envFrom=[{"secretRef": {"name": "keys"}}])
+    await check(bench, looking_for_secrets(bench), job)
+    [secret] = [one for one in answers if b'"name":"keys"' in one and b"PartialObjectMetadata" in one]
+    assert b"czNjcjN0" not in b"".join(answers)
+    assert b'"data"' not in secret
+
+
+async def test_a_role_that_may_not_get_secrets_keeps_no_job_from_its_pods(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    get = bench.api.get
+
+    async def forbidden(path: str, kind: Any, **more: Any) -> Any:
+        if "/secrets/" in path:
+            raise Forbidden(403, "Forbidden", "secrets is forbidden")
+        return await get(path, kind, **more)
+
+    monkeypatch.setattr(bench.api, "get", forbidden)
+    job = await bench.job(hosts=1, envFrom=[{"secretRef": {"name": "keys"}}])
+    assert await check(bench, looking_for_secrets(bench), job) is None
+    assert bench.now().checked
+    assert "Secrets are not looked for" in caplog.text
 
 
 async def test_a_good_pod_passes_the_check_and_nothing_is_made(bench: Bench) -> None:

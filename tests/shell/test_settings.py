@@ -27,6 +27,10 @@ def test_the_bound_on_pods_reaches_the_planner() -> None:
     assert (read().planner.max_pods, read(SLIPWAY_MAX_PODS="500").planner.max_pods) == (16384, 500)
 
 
+def test_secrets_are_looked_for_on_request() -> None:
+    assert (read().read_secrets, read(SLIPWAY_READ_SECRETS="true").read_secrets) == (False, True)
+
+
 def test_namespaces_are_separated_by_commas() -> None:
     assert read(SLIPWAY_NAMESPACES="a, b,").namespaces == ("a", "b")
 
@@ -56,6 +60,7 @@ REFUSED = [
     ("SLIPWAY_NAMESPACES", "a,B", "SLIPWAY_NAMESPACES 'B' is not a Kubernetes name"),
     ("SLIPWAY_LEASE_NAME", "a/b", "SLIPWAY_LEASE_NAME 'a/b' is not a Kubernetes name"),
     ("SLIPWAY_MAX_PODS", "0", "SLIPWAY_MAX_PODS '0' is not a number of pods: a whole number from 1 to 9999999"),
+    ("SLIPWAY_READ_SECRETS", "yes", "SLIPWAY_READ_SECRETS 'yes' is neither true nor false"),
     ("SLIPWAY_MAX_PODS", "many", "SLIPWAY_MAX_PODS 'many' is not a number of pods"),
     ("SLIPWAY_TOPOLOGY_KEY", "a b", "SLIPWAY_TOPOLOGY_KEY 'a b' is not a label key"),
 ]

@@ -39,6 +39,7 @@ from slipway.cluster.history import History
 from slipway.cluster.jobs import read_job
 from slipway.cluster.owned import NameTaken, ensure, name_taken
 from slipway.cluster.removal import PodDeleter
+from slipway.cluster.secret_check import missing_secrets
 from slipway.cluster.status_patch import status_patch
 from slipway.cluster.store import ASKED_SECONDS, Key
 from slipway.cluster.tenants import Visitor, visitors
@@ -58,6 +59,7 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
+from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
@@ -92,13 +94,20 @@ class Applier:
     """Writes what the planner decided. One serves all jobs; writes are bounded, and fair between jobs."""
 
     def __init__(
-        self, api: ApiConnection, cache: Cache, recorder: EventRecorder, *, now: Callable[[], datetime]
+        self,
+        api: ApiConnection,
+        cache: Cache,
+        recorder: EventRecorder,
+        *,
+        now: Callable[[], datetime],
+        read_secrets: bool = False,
     ) -> None:
-        """`now` is the wall clock in UTC."""
+        """`now` is the wall clock in UTC; `read_secrets` says whether to look for the Secrets that pods name."""
         self._api = api
         self._cache = cache
         self._recorder = recorder
         self._now = now
+        self._read_secrets = read_secrets
         self._executor = BoundedExecutor(MAX_IN_FLIGHT)
         self._history = History(api, recorder)
         self.remover = PodDeleter(api, cache)
@@ -243,6 +252,10 @@ class Applier:
     async def _check(self, action: Check, job: Job) -> float:
         with self._refusals(job):
             await self._executor.run(action.bodies, lambda body: ensure(self._api, body, job, check=True))
+        if self._read_secrets and (missing := await missing_secrets(self._api, job, action.bodies)):
+            what = f"Secret {missing[0]} is" if len(missing) == 1 else f"the Secrets {', '.join(missing)} are"
+            self._reject(job, MISSING_OBJECTS, f"{what} missing; create it in the namespace of the job")
+            return NOW
         self._cache.accepted(job)
         return NOW
 

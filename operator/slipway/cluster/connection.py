@@ -99,9 +99,9 @@ class ApiConnection:
         """A session for watches and streams with the same credentials; the caller closes it."""
         return self._sessions.new()
 
-    async def get(self, path: str, kind: type[T]) -> T:
+    async def get(self, path: str, kind: type[T], *, accept: str = "application/json") -> T:
         """One object."""
-        answer: T = decode(kind, await self._send("GET", path, seconds=READ_SECONDS))
+        answer: T = decode(kind, await self._send("GET", path, seconds=READ_SECONDS, accept=accept))
         return answer
 
     async def pages(
@@ -260,10 +260,11 @@ class ApiConnection:
         body: Mapping[str, Any] | None = None,
         write: bool = False,
         content_type: str = "application/json",
+        accept: str = "application/json",
         on_retry: Callable[[], None] = _nothing,
     ) -> bytes:
         data = None if body is None else msgspec.json.encode(body)
-        headers = {} if body is None else {"Content-Type": content_type}
+        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": content_type})
 
         async def once() -> bytes:
             left = self.guard() if write else inf

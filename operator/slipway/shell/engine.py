@@ -63,7 +63,7 @@ class Engine:
         recorder = EventRecorder(api, settings.identity, now=clock.now, clock=clock.monotonic)
         self._recorder = recorder
         self._decisions = Recorder(settings.record)
-        self._applier = Applier(api, self.cache, recorder, now=clock.now)
+        self._applier = Applier(api, self.cache, recorder, now=clock.now, read_secrets=settings.read_secrets)
         self._job_lists = JobLists(
             api, self.cache, self._namespaces, seen=lambda body: self.observe(None, body), gone=self._gone
         )

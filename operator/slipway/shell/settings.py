@@ -52,6 +52,8 @@ class OperatorSettings:
     """Kubeconfig to use; otherwise as kubectl would."""
     context: str | None = None
     """Context of the kubeconfig; its current one otherwise."""
+    read_secrets: bool = False
+    """Whether to look for the Secrets that a job names before its pods are created; the role must allow it."""
     record: Path | None = None
     """Directory for a record of what each decision was made from, without secrets; none by default."""
     identity: str = field(default_factory=_identity)
@@ -85,6 +87,7 @@ class Flags:
     lease_namespace: str | None = None
     log_level: str | None = None
     health_port: str | None = None
+    read_secrets: str | None = None
     kubeconfig: str | None = None
     context: str | None = None
 
@@ -118,6 +121,7 @@ def read_settings(
         lease_namespace=_name(*text(flags.lease_namespace, "SLIPWAY_LEASE_NAMESPACE", home)),
         log_level=level[1].lower(),
         health_port=_port(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), lowest=0),
+        read_secrets=_yes_or_no(*text(flags.read_secrets, "SLIPWAY_READ_SECRETS", "false")),
         kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
         context=flags.context,
         record=Path(environment["SLIPWAY_RECORD"]) if environment.get("SLIPWAY_RECORD") else None,
@@ -128,6 +132,12 @@ def _port(name: str, value: str, *, lowest: int) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= 5 and lowest <= int(value) <= 65535):
         raise SettingsError(f"{name} {value!r} is not a port: a whole number from {lowest} to 65535 is needed")
     return int(value)
+
+
+def _yes_or_no(name: str, value: str) -> bool:
+    if value not in ("true", "false"):
+        raise SettingsError(f"{name} {value!r} is neither true nor false")
+    return value == "true"
 
 
 def _count(name: str, value: str) -> int:
