@@ -483,6 +483,21 @@ async def test_a_pod_that_somebody_else_has_deleted_is_known_as_such_from_the_an
     kubectl("patch", "pod", "train-0-0-0", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
 
 
+async def test_how_a_container_terminated_is_known_from_the_answer_to_the_deletion(
+    bench: Bench, kubectl: Kubectl
+) -> None:
+    """The watch may be cut before it shows that, and the kubelet removes the pod a moment later."""
+    job = await bench.job(hosts=1)
+    await bench.act(job, CreatePods(0, (worker(0, 0),)))
+    ended = {"name": "worker", "image": "busybox:1", "imageID": "", "ready": False, "restartCount": 0}
+    ended |= {"state": {"terminated": {"exitCode": 7, "reason": "Error"}}}
+    status = {"status": {"containerStatuses": [ended]}}
+    await bench.api.patch_status(f"{paths.pods(bench.namespace)}/train-0-0-0", status, JsonObject)
+    await bench.act(job, DeletePods(0, (0,), 5))
+    known = [*bench.now().pods, *(one.pod for one in bench.now().vanished)]
+    assert [pod.worker.terminated.exit_code for pod in known if pod.worker and pod.worker.terminated] == [7]
+
+
 async def test_a_deletion_that_was_sent_twice_may_have_been_carried_out_at_once(
     bench: Bench, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,8 +80,8 @@ class PodDeleter:
                 unanswered()
                 raise
             for pod in gone:
-                if pod.terminating:
-                    # Somebody else deleted it, and the watch may not show that before it is gone.
+                if pod.terminating or not pod.undisturbed:
+                    # Somebody else deleted it, or it has terminated: the watch may not show that before it is gone.
                     self._cache.pods.applied(pod)
             self._cache.pods.expect_deletion(pod.metadata.uid for pod in gone)
             self._cache.deleted(job, action.attempt, (pod.metadata.uid for pod in gone if not pod.terminating))
