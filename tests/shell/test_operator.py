@@ -103,15 +103,18 @@ async def test_a_second_operator_stands_by_until_the_first_one_goes(
     async with operating(settings(control_plane, kubectl)):
         first = await until(lambda: holder(kubectl), "a leader")
         second = await started(str(control_plane.kubeconfig), kubectl.namespace)
-        await asyncio.sleep(3)
+        assert second.stderr is not None
+        async with asyncio.timeout(30):
+            while f"standing by for {first}" not in (await second.stderr.readline()).decode():
+                continue
+        await asyncio.sleep(1)
         assert await asyncio.to_thread(holder, kubectl) == first
     await until(lambda: holder(kubectl) not in ("", first), "another leader", 12)
     await asyncio.to_thread(kubectl.apply, job())
     await until(lambda: len(pods(kubectl)) == 2, "two pods")
     second.terminate()
-    _, said = await second.communicate()
+    await second.communicate()
     assert second.returncode == EXIT_OK
-    assert f"standing by for {first}" in said.decode()
 
 
 async def test_a_second_operator_leads_within_ten_seconds_of_the_first_ones_sudden_death(
