@@ -38,8 +38,7 @@ check: $(READY)  ## Style, types, layers, generated files
 	$(PYTHON) -m pytest -q -k generated tests/api tests/chart tests/docs
 
 generate: $(READY)  ## Write again what is generated from the models and the planner's tables
-	$(PYTHON) -m slipway.api.crd > crds/slipway.dev_slicejobs.yaml
-	cp crds/slipway.dev_slicejobs.yaml charts/slipway/files/
+	$(PYTHON) -m slipway.api.crd crds charts/slipway/files
 	$(PYTHON) -m docs.generate
 
 MISTAKES := $(VENV)/mistakes.jsonl

@@ -1,11 +1,16 @@
-"""Writes the parts of the pages that follow from the planner's tables: `make generate`."""
+"""Writes what follows from the models and the planner's tables: `make generate`.
 
+That is parts of the pages, and in the schema of the chart's values the part about profiles.
+"""
+
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from slipway.api.profile import ProfileSpec
 from slipway.api.status import FINAL_PHASES, Cause, Phase
 from slipway.planner import unscheduled
 from slipway.planner.causes import RULES
@@ -15,6 +20,7 @@ from slipway.planner.rejections import ROWS, Row
 from slipway.planner.variables import VARIABLES
 
 DOCS: Final = Path(__file__).parent
+VALUES_SCHEMA: Final = DOCS.parent / "charts/slipway/values.schema.json"
 _NAMED: Final = re.compile(r"\{(\w+)\}")
 MARKED: Final = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -171,6 +177,26 @@ def generated(page: str) -> str:
     )
 
 
+def values_schema() -> str:
+    """The schema of the chart's values, in which the definitions of a profile are those of its models."""
+    schema = json.loads(VALUES_SCHEMA.read_text())
+    profile = ProfileSpec.model_json_schema(by_alias=True)
+    definitions = profile.pop("$defs") | {"ProfileSpec": profile}
+    schema["$defs"] = {"quantities": schema["$defs"]["quantities"]} | _of_json_schema(definitions)
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _of_json_schema(node: Any) -> Any:
+    """A schema without what only a CRD can have."""
+    if isinstance(node, list):
+        return [_of_json_schema(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {name: value for name, value in node.items() if value is not None and not name.startswith("x-kubernetes")}
+    return {name: _of_json_schema(value) for name, value in kept.items() if name != "default"}
+
+
 if __name__ == "__main__":
     for name in PAGES:
         (DOCS / name).write_text(generated(name))
+    VALUES_SCHEMA.write_text(values_schema())

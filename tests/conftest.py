@@ -29,6 +29,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 CRD = ROOT / "crds/slipway.dev_slicejobs.yaml"
+CRDS = (CRD, ROOT / "crds/slipway.dev_slicejobprofiles.yaml")
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ class Kubectl:
         return json.loads(self("get", *arguments, "-o", "json").stdout)
 
     def until_established(self) -> None:
-        """Wait for the CRD; kubectl itself fails while the CRD has no conditions at all yet."""
+        """Wait for the CRDs; kubectl itself fails while a CRD has no conditions at all yet."""
         for _ in range(50):
-            if self("get", "slicejobs", check=False).returncode == 0:
+            if self("get", "slicejobs,slicejobprofiles", check=False).returncode == 0:
                 return
             time.sleep(0.1)
         raise AssertionError("the API server does not serve SliceJobs")
@@ -97,7 +98,8 @@ def cluster_of(name: str, pools: list[Pool], images: list[Path] | None = None) -
     provider, unique = NativeProvider(), f"{name}-{os.getpid()}"
     try:
         cluster = provider.up(ClusterSpec(name=unique, pools=pools, images=images or []))
-        kubectl_for(cluster, "default").apply(yaml.safe_load(CRD.read_text()))
+        for crd in CRDS:
+            kubectl_for(cluster, "default").apply(yaml.safe_load(crd.read_text()))
         kubectl_for(cluster, "default").until_established()
         yield cluster
     finally:

@@ -1,5 +1,7 @@
 """A running operator and the jobs it looks after, as tests see them."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +23,8 @@ class Operator:
     namespace: str
     whole_cluster: bool = False
     """Whether it serves all namespaces, and not only its own."""
+    site: dict[str, Any] = field(default_factory=lambda: {"limits": {"hostPaths": ["/"], "serviceAccounts": ["*"]}})
+    """Defaults and limits of all jobs."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     def start(self) -> "Operator":
@@ -28,8 +32,11 @@ class Operator:
         # A Lease of the test's own: an operator that was killed keeps its Lease for a while.
         lease = ["--lease-namespace", self.namespace, "--health-port", "0"]
         served = [] if self.whole_cluster else ["--namespaces", self.namespace]
+        environment = os.environ | {"SLIPWAY_SITE": json.dumps(self.site)}
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen([*command, *lease, *served], stdout=output, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                [*command, *lease, *served], stdout=output, stderr=subprocess.STDOUT, env=environment
+            )
         return self
 
     def kill(self) -> None:
@@ -61,7 +68,9 @@ class Jobs:
         self.kubectl, self.operator = kubectl, operator
 
     def apply(self, name: str = "train", **spec: Any) -> str:
-        spec.setdefault("image", "slipway.local/busybox:1")
+        spec = {"image": "slipway.local/busybox:1"} | spec
+        if spec["image"] is None:
+            del spec["image"]
         body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": name}, "spec": spec}
         self.kubectl.apply(body)
         return name

@@ -4,12 +4,16 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from slipway.api import crd
-from tests.conftest import CRD, ROOT
+from tests.conftest import ROOT
 
 
-def test_the_generated_crd_is_up_to_date() -> None:
-    assert CRD.read_text() == crd.to_yaml(), "run `make generate`"
+@pytest.mark.parametrize("plural", crd.custom_resource_definitions())
+@pytest.mark.parametrize("folder", ["crds", "charts/slipway/files"])
+def test_the_generated_crds_are_up_to_date(folder: str, plural: str) -> None:
+    assert (ROOT / folder / f"slipway.dev_{plural}.yaml").read_text() == crd.to_yaml(plural), "run `make generate`"
 
 
 def test_no_default_is_null_and_every_field_is_described() -> None:
@@ -21,6 +25,7 @@ def test_no_default_is_null_and_every_field_is_described() -> None:
 
     for part in ("spec", "status"):
         walk(part, crd.openapi_schema()["properties"][part])
+    walk("profile", crd.profile_schema()["properties"]["spec"])
 
 
 CHANGE = r"(Immutable|Can change (at any time|while suspend is true|to true only))\."

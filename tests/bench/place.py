@@ -18,7 +18,7 @@ from slipway.cluster.errors import SlipwayClusterError
 from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool, pki
 from slipway.local_cluster.kubeapi import KubeApi
 from slipway.local_cluster.state import cluster_dir
-from tests.conftest import CRD
+from tests.conftest import CRDS
 
 HERE = Path(__file__).parent
 HOME = "bench-system"
@@ -101,7 +101,8 @@ async def place(pools: Sequence[Pool], profile: Profile, folder: Path) -> AsyncI
         cluster.api().create("/api/v1/namespaces", {"metadata": {"name": HOME}})
         async with ApiConnection(await load_access(cluster.kubeconfig)) as api:
             made = Place(cluster, api, folder, profile)
-            made.apply(yaml.safe_load(CRD.read_text()))
+            for crd in CRDS:
+                made.apply(yaml.safe_load(crd.read_text()))
             await made.served("/apis/slipway.dev/v1alpha1/slicejobs")
             yield made
     finally:

@@ -1,9 +1,11 @@
 """The chart renders what a real API server takes, refuses values it does not know, and grants what is needed only."""
 
 import json
+import re
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -13,11 +15,12 @@ import yaml
 
 from slipway.api.names import MAX_PODS
 from slipway.local_cluster import NativeCluster
-from slipway.shell.settings import OperatorSettings
+from slipway.shell.settings import OperatorSettings, read_settings
 from slipway.version import VERSION
 from tests.chart.conftest import CHART, Helm
-from tests.conftest import CRD, ROOT, Kubectl
+from tests.conftest import CRD, CRDS, ROOT, Kubectl
 from tests.planner.test_refusals import FREE, SOCKETS
+from tests.planner.test_site import LENT_BY_DEFAULT, LIMITED, OPEN
 from tests.sdk import caller
 
 # The first one may have to build Helm: six minutes on two processors with nothing cached.
@@ -32,6 +35,8 @@ EVERYTHING: dict[str, Any] = {
     "topologyKey": "example.com/slice",
     "maxPods": 500,
     "readSecrets": True,
+    "site": {"defaults": {"image": "train:1", "shmSize": "1Gi"}, "limits": {"maxSlices": 4, "hostPaths": ["/data"]}},
+    "limitsPolicy": {"namespaceSelector": {}},
     "global": {"anything": True},
 }
 
@@ -65,6 +70,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two slashes in a label": ({"topologyKey": "a/b/c"}, "/topologyKey"),
     "readSecrets is text": ({"readSecrets": "true"}, "/readSecrets"),
     "maxPods 0": ({"maxPods": 0}, "/maxPods"),
+    "unknown default": ({"site": {"defaults": {"command": ["sh"]}}}, "'command' not allowed"),
+    "a limit that is no limit": ({"site": {"limits": {"maxSlice": 4}}}, "'maxSlice' not allowed"),
+    "no slices at all": ({"site": {"limits": {"maxSlices": 0}}}, "/site/limits/maxSlices"),
+    "a relative hostPath": ({"site": {"limits": {"hostPaths": ["data"]}}}, "/site/limits/hostPaths"),
+    "no size": ({"site": {"defaults": {"shmSize": "-1"}}}, "/site/defaults/shmSize"),
     "install maybe": ({"crds": {"install": "maybe"}}, "/crds/install"),
 }
 
@@ -72,10 +82,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def one(objects: Sequence[Any], kind: str) -> Any:
     (found,) = [body for body in objects if body["kind"] == kind]
     return found
-
-
-def test_generated_crd_is_the_same_in_the_chart() -> None:
-    assert (CHART / "files" / CRD.name).read_bytes() == CRD.read_bytes(), "run `make generate`"
 
 
 def test_the_bound_on_pods_is_the_only_such_number_in_the_crd() -> None:
@@ -144,13 +150,16 @@ def test_every_value_arrives(helm: Helm) -> None:
     (container,) = pod["containers"]
     assert container["image"] == "localhost:5000/acme/slipway:1.2.3"
     assert container["resources"]["limits"] == {"cpu": 1.5, "memory": "1.5Gi"}
-    assert container["env"] == [{"name": "COORD_PORT", "value": "9000"}]
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    assert environment["COORD_PORT"] == "9000"
+    site = read_settings(environment=environment).site
+    assert (site.defaults.image, site.limits.max_slices, site.limits.host_paths) == ("train:1", 4, ("/data",))
     assert "--topology-key=example.com/slice" in container["args"]
     assert "--read-secrets=true" in container["args"]
     role = next(body for body in objects if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "slipway")
     assert {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]} in role["rules"]
     assert "--max-pods=500" in container["args"]
-    assert "<= 500" in json.dumps(one(objects, "CustomResourceDefinition"))
+    assert any("<= 500" in json.dumps(body) for body in objects if body["kind"] == "CustomResourceDefinition")
     assert pod["priorityClassName"] == "system-cluster-critical"
     assert one(objects, "Deployment")["spec"]["replicas"] == 2
     budget = one(objects, "PodDisruptionBudget")["spec"]
@@ -158,10 +167,12 @@ def test_every_value_arrives(helm: Helm) -> None:
 
 
 def test_crd_is_kept_and_otherwise_untouched(helm: Helm) -> None:
-    rendered = one(helm.template(), "CustomResourceDefinition")
-    assert rendered["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
-    del rendered["metadata"]["labels"]
-    assert rendered == yaml.safe_load(CRD.read_text())
+    rendered = [body for body in helm.template() if body["kind"] == "CustomResourceDefinition"]
+    for crd in rendered:
+        assert crd["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+        del crd["metadata"]["labels"]
+    rendered.sort(key=lambda crd: [known.stem for known in CRDS].index(f"slipway.dev_{crd['spec']['names']['plural']}"))
+    assert rendered == [yaml.safe_load(crd.read_text()) for crd in CRDS]
 
 
 def test_crd_can_be_left_out(helm: Helm) -> None:
@@ -182,6 +193,7 @@ Needs = dict[str, tuple[str, ...]]
 # What the operator does, by what it does it to. `own` is the operator's namespace, `any` another one.
 NEEDED: Needs = {
     "any slipway.dev/slicejobs": ("get", "list", "watch", "delete"),
+    "any slipway.dev/slicejobprofiles": ("list", "watch"),
     "any slipway.dev/slicejobs/status": ("patch",),
     "any slipway.dev/slicejobs/finalizers": ("update",),
     "any /pods": ("get", "list", "watch", "create", "delete", "deletecollection"),
@@ -202,6 +214,7 @@ NOT_NEEDED: Needs = {
     "any networking.k8s.io/networkpolicies": ("list", "update", "patch", "deletecollection"),
     "own /secrets": ("get", "list"),
     "any slipway.dev/slicejobs": ("create", "update", "patch", "deletecollection"),
+    "any slipway.dev/slicejobprofiles": ("create", "update", "patch", "delete"),
     "any slipway.dev/slicejobs/status": ("update",),
     "any /pods": ("update", "patch"),
     "any /pods/exec": ("get", "create"),
@@ -347,6 +360,74 @@ def test_the_api_server_refuses_sockets_of_engines_where_the_operator_does(relea
         assert [path for path in FREE.values() if isinstance(path, str) and refusal(path, template=template)] == []
 
 
+def limited(kubectl: Kubectl, name: str, fields: dict[str, Any]) -> str:
+    """What the API server says when a job of these fields is created."""
+    spec = {"image": "busybox:1", "profile": name} | fields
+    body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": spec}
+    return kubectl("create", "--dry-run=server", "-f", "-", stdin=body, check=False).stderr
+
+
+ONLY_THE_OPERATOR_KNOWS = {"types", "hostPath that leads elsewhere"}
+"""Other spellings of a type, and what a path comes to; Kubernetes itself refuses pods with `..`."""
+
+
+def profile(name: str, limits: dict[str, Any]) -> dict[str, Any]:
+    spec = {"limits": limits}
+    return {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJobProfile", "metadata": {"name": name}, "spec": spec}
+
+
+def test_the_api_server_refuses_what_the_limits_of_a_profile_refuse(helm: Helm, kubectl: Kubectl) -> None:
+    rows = {re.sub("[^a-z0-9]+", "-", name.lower()): row for name, row in LIMITED.items()}
+    kubectl.apply(*(profile(name, limits) for name, (limits, *_) in rows.items()))
+    with enforced(helm, kubectl, {"site": {"limits": OPEN}}):
+        settles(lambda: "maxSlices" in limited(kubectl, "slices", {"slices": 3}), True)
+        for name, (_, allowed, refused, said) in rows.items():
+            assert "is not allowed here" not in limited(kubectl, name, allowed), name
+            words = limited(kubectl, name, refused)
+            if name not in {re.sub("[^a-z0-9]+", "-", one) for one in map(str.lower, ONLY_THE_OPERATOR_KNOWS)}:
+                assert f"is not allowed here (SliceJobProfile {name}, limits." in words, (name, said, words)
+
+
+def test_the_api_server_refuses_what_no_job_gets_unless_the_chart_allows_it(helm: Helm, kubectl: Kubectl) -> None:
+    with enforced(helm, kubectl, {}):
+        settles(lambda: "site.limits.hostPaths" in limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"]), True)
+        silent = [name for name, job in LENT_BY_DEFAULT.items() if "(site.limits." not in limited(kubectl, "a", job)]
+        assert silent == []
+        # Where the operator alone refuses, in a namespace that has not chosen this.
+        kubectl("label", "namespace", kubectl.namespace, "slipway.dev/limits-")
+        settles(lambda: limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"]), "")
+
+
+def test_a_job_beyond_its_limits_can_still_be_stopped(helm: Helm, kubectl: Kubectl) -> None:
+    kubectl.apply(job_of("train", {"slices": 3}))
+    kubectl.apply(profile("default", {"maxSlices": 2}))
+    with enforced(helm, kubectl, {}):
+        settles(lambda: "maxSlices" in limited(kubectl, "default", {"slices": 3}), True)
+        for change in ({"suspend": True}, {"cancel": True}):
+            kubectl("patch", "sj", "train", "--type=merge", "-p", json.dumps({"spec": change}))
+
+
+def job_of(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    spec = {"image": "busybox:1"} | fields
+    return {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": name}, "spec": spec}
+
+
+@contextmanager
+def enforced(helm: Helm, kubectl: Kubectl, values: dict[str, Any]) -> Iterator[None]:
+    """The policies of the chart, in force in the namespace of `kubectl`."""
+    kubectl("label", "namespace", kubectl.namespace, "slipway.dev/limits=enforced")
+    objects = helm.template(values, name=f"slipway-{uuid4().hex[:8]}")
+    policies = [
+        one for one in objects if "AdmissionPolicy" in one["kind"] and one["metadata"]["name"].endswith("limits")
+    ]
+    kubectl.apply(*policies)
+    try:
+        yield
+    finally:
+        for one in policies:
+            kubectl("delete", one["kind"], one["metadata"]["name"])
+
+
 def test_callers_may_call_and_nothing_else(helm: Helm, release: Release) -> None:
     [role] = [body for body in helm.template() if body["metadata"]["name"] == "slipway-caller"]
     assert role["rules"] == caller.RULES
@@ -373,8 +454,13 @@ def test_kubernetes_own_roles_know_slicejobs(release: Release) -> None:
     for role in PEOPLE:
         release.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}-user")
     resource, status = "own slipway.dev/slicejobs", "own slipway.dev/slicejobs/status"
-    asked = {resource: tuple(sorted(READ | WRITE)), status: ("patch", "update")}
-    wanted = {role: {f"{verb} {resource}" for verb in verbs} for role, verbs in PEOPLE.items()}
+    profiles = "own slipway.dev/slicejobprofiles"
+    asked = {resource: tuple(sorted(READ | WRITE)), status: ("patch", "update"), profiles: tuple(sorted(READ | WRITE))}
+    # Nobody who may only edit a namespace may write the limits of its jobs.
+    wanted = {
+        role: {f"{verb} {resource}" for verb in verbs} | {f"{verb} {profiles}" for verb in READ}
+        for role, verbs in PEOPLE.items()
+    }
     # Whoever may edit may also call: the rest of what a call needs is in Kubernetes' own role.
     calls = {f"{verb} {what}" for what, verbs in CALLED.items() for verb in verbs}
 

@@ -375,8 +375,8 @@ def test_the_client_submits_watches_and_cancels(jobs: Jobs, client: Client) -> N
 
 
 def test_the_client_tells_refusals_apart(jobs: Jobs, client: Client) -> None:
-    with pytest.raises(errors.Refused, match="no image"):
-        client.submit(manifest("train", {"slices": 1}))
+    with pytest.raises(errors.Refused, match="image is empty"):
+        client.submit(manifest("train", {"image": " "}))
     with pytest.raises(errors.NotFound):
         client.submit(manifest("train", {"image": "a:1"}, "nowhere"))
 

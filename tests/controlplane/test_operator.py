@@ -177,6 +177,7 @@ def test_a_job_waits_for_capacity_and_says_which_nodes_there_are(jobs: Jobs) -> 
 
 
 INVALID = {
+    "B-01 no image": ({"image": None}, "no image: set spec.image"),
     "B-10 unknown type": ({"accelerator": {"type": "v9-8"}}, "v9-8"),
     "B-10 impossible number": ({"accelerator": {"type": "v4-7"}}, "v4-8"),
     "B-10 ambiguous": ({"accelerator": {"type": "v5litepod-8"}}, "chipsPerHost"),
@@ -193,6 +194,15 @@ INVALID = {
         {"volumes": [{"name": "run", "hostPath": {"path": "/var/run/"}}]},
         "spec.volumes[0].hostPath.path '/var/run/' gives the pods the socket",
     ),
+    "B-21 hostPID": (
+        {"podTemplate": {"spec": {"hostPID": True}}},
+        "spec.podTemplate.spec.hostPID true is not allowed here (the chart's values, site.limits.hostProcesses)",
+    ),
+    "B-21 privileged": (
+        {"securityContext": {"privileged": True}},
+        "spec.securityContext.privileged true is not allowed here",
+    ),
+    "a profile that is not there": ({"profile": "gpu"}, "has no SliceJobProfile of that name"),
     "a template the API server refuses": ({"podTemplate": {"spec": {"dnsPolicy": "Sometimes"}}}, "Sometimes"),
     "a malformed template": ({"podTemplate": {"spec": {"initContainers": "x"}}}, 'initContainers "x"'),
     "an unknown field in the template": ({"podTemplate": {"spec": {"dnsPolicies": "x"}}}, "dnsPolicies"),
@@ -200,7 +210,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("mistake", INVALID)
-@pytest.mark.row("B-10", "B-15", "B-20", "B-25")
+@pytest.mark.row("B-01", "B-10", "B-15", "B-20", "B-21", "B-25")
 def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, mistake: str) -> None:
     spec, named = INVALID[mistake]
     jobs.apply(**spec)

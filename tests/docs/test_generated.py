@@ -2,13 +2,17 @@
 
 import pytest
 
-from docs.generate import DOCS, MARKED, PAGES, PARTS, generated
+from docs.generate import DOCS, MARKED, PAGES, PARTS, VALUES_SCHEMA, generated, values_schema
 from slipway.planner.endings import ENDINGS
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_generated_parts_are_up_to_date(page: str) -> None:
     assert (DOCS / page).read_text() == generated(page), "run `make generate`"
+
+
+def test_the_generated_part_of_the_chart_s_values_is_up_to_date() -> None:
+    assert VALUES_SCHEMA.read_text() == values_schema(), "run `make generate`"
 
 
 def test_every_generated_part_is_on_a_page() -> None:

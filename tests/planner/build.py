@@ -44,6 +44,7 @@ from slipway.planner.objects import (
     Waiting,
 )
 from slipway.planner.plan import plan
+from slipway.planner.site import Site
 from slipway.planner.snapshot import (
     Job,
     KubeletLease,
@@ -57,6 +58,8 @@ from slipway.planner.snapshot import (
 )
 
 START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+UNLIMITED = Site(limits=())
+"""The site of jobs in tests that are about no limits."""
 UID = "11111111-2222-3333-4444-555555555555"
 
 
@@ -185,12 +188,18 @@ class World:
         self.nodes_watched = True
         self.told: list[str] = []
         self.queue: str | None = None
+        self.sited: Callable[[SliceJobSpec, SliceJobStatus], tuple[SliceJobSpec, Site]] = lambda spec, _: (
+            spec,
+            UNLIMITED,
+        )
+        """What the site makes of the spec."""
         self.free_pools: dict[int, str] = {}
         """Node pools that slices are pinned to where the planner leaves it open."""
 
     @property
     def job(self) -> Job:
         given, problem = self.read or (spec(**self.fields), "")
+        sited, site = self.sited(given, self.status) if given is not None else (None, UNLIMITED)
         return Job(
             namespace="ml",
             name="train",
@@ -198,11 +207,13 @@ class World:
             generation=1,
             resource_version="1",
             created=START,
-            spec=given,
+            spec=sited,
+            given=given,
             status=self.status,
             problem=problem,
             queue=self.queue,
             deleting=self.deleting,
+            site=site,
         )
 
     @property

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from slipway.api.profile import ProfileSpec
 from slipway.shell.settings import Flags, OperatorSettings, SettingsError, read_settings
 
 NOWHERE = Path("/nonexistent")
@@ -9,6 +10,12 @@ NOWHERE = Path("/nonexistent")
 
 def read(flags: Flags | None = None, **environment: str) -> OperatorSettings:
     return read_settings(flags, environment, NOWHERE)
+
+
+def test_the_site_is_read_as_json() -> None:
+    site = read(SLIPWAY_SITE='{"defaults": {"image": "train:1"}, "limits": {"hostPaths": ["/data"]}}').site
+    assert (site.defaults.image, site.limits.host_paths) == ("train:1", ("/data",))
+    assert read().site == ProfileSpec()
 
 
 def test_without_anything_the_defaults_hold() -> None:
@@ -60,6 +67,10 @@ REFUSED = [
     ("SLIPWAY_NAMESPACES", "a,B", "SLIPWAY_NAMESPACES 'B' is not a Kubernetes name"),
     ("SLIPWAY_LEASE_NAME", "a/b", "SLIPWAY_LEASE_NAME 'a/b' is not a Kubernetes name"),
     ("SLIPWAY_MAX_PODS", "0", "SLIPWAY_MAX_PODS '0' is not a number of pods: a whole number from 1 to 9999999"),
+    ("SLIPWAY_SITE", "hostPaths: [/]", "SLIPWAY_SITE is not JSON"),
+    ("SLIPWAY_SITE", "[]", "SLIPWAY_SITE is not a JSON object with defaults and limits"),
+    ("SLIPWAY_SITE", '{"limits": {"maxSlices": 0}}', "SLIPWAY_SITE: site.limits.maxSlices 0: input should be greater"),
+    ("SLIPWAY_SITE", '{"default": {}}', "SLIPWAY_SITE: site.default is not a known field of this version of Slipway"),
     ("SLIPWAY_READ_SECRETS", "yes", "SLIPWAY_READ_SECRETS 'yes' is neither true nor false"),
     ("SLIPWAY_MAX_PODS", "many", "SLIPWAY_MAX_PODS 'many' is not a number of pods"),
     ("SLIPWAY_TOPOLOGY_KEY", "a b", "SLIPWAY_TOPOLOGY_KEY 'a b' is not a label key"),

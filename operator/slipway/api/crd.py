@@ -1,4 +1,4 @@
-"""Generates the CustomResourceDefinition from the models: `python -m slipway.api.crd > crds/...`.
+"""Generates the CustomResourceDefinitions from the models: `python -m slipway.api.crd | kubectl apply -f -`.
 
 The models are the one source. This module only translates: JSON Schema as pydantic writes it into the
 structural schema Kubernetes wants, with the rules about change that no single field can hold.
@@ -6,13 +6,15 @@ structural schema Kubernetes wants, with the rules about change that no single f
 
 import json
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from slipway.api.base import rule
+from slipway.api.base import Model, rule
 from slipway.api.names import GROUP, KIND, PLURAL, VERSION
-from slipway.api.slicejob import CHANGEABLE, CHANGEABLE_WHILE_SUSPENDED, NAME_RULE, SliceJobSpec
+from slipway.api.profile import PROFILE_KIND, PROFILE_PLURAL, ProfileSpec
+from slipway.api.slicejob import CHANGEABLE, CHANGEABLE_WHILE_SUSPENDED, DEFAULTABLE, NAME_RULE, SliceJobSpec
 from slipway.api.status import UNSEEN, SliceJobStatus
 
 _NEVER_BEGAN: Final = (
@@ -32,6 +34,11 @@ PRINTER_COLUMNS: Final = (
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     {"name": "Started", "type": "date", "jsonPath": ".status.startTime", "priority": 1},
     {"name": "Completed", "type": "date", "jsonPath": ".status.completionTime", "priority": 1},
+)
+PROFILE_COLUMNS: Final = (
+    {"name": "Image", "type": "string", "jsonPath": ".spec.defaults.image"},
+    {"name": "Max-Slices", "type": "integer", "jsonPath": ".spec.limits.maxSlices"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )
 SELECTABLE_FIELDS: Final = (".status.phase", ".spec.accelerator.type")
 """Fields by which the API server can select, from Kubernetes 1.31 on."""
@@ -112,7 +119,7 @@ def _place_default(node: dict[str, Any]) -> None:
         node["default"] = default
 
 
-def _schema_of(model: type[SliceJobSpec] | type[SliceJobStatus]) -> dict[str, Any]:
+def _schema_of(model: type[Model]) -> dict[str, Any]:
     schema = model.model_json_schema(by_alias=True)
     return structural(schema, schema.pop("$defs", {}))
 
@@ -121,6 +128,9 @@ def _spec() -> dict[str, Any]:
     schema = _schema_of(SliceJobSpec)
     for name, node in schema["properties"].items():
         _say(node, _change(name))
+        if name in DEFAULTABLE:
+            # Set by the API server, it would hide whether the SliceJob says anything about the field.
+            node.pop("default", None)
     return schema
 
 
@@ -172,32 +182,51 @@ def openapi_schema() -> dict[str, Any]:
     }
 
 
-def custom_resource_definition() -> dict[str, Any]:
-    """The whole CRD, ready for `kubectl apply --server-side`."""
-    version = {
-        "name": VERSION,
-        "served": True,
-        "storage": True,
+def profile_schema() -> dict[str, Any]:
+    """The structural schema of a SliceJobProfile; of what it gives defaults for, SliceJobs have the rules."""
+    spec = _without_defaults(_schema_of(ProfileSpec))
+    return {
+        "description": "A SliceJobProfile holds defaults and limits of the SliceJobs of a namespace. SliceJobs name "
+        "one in spec.profile, or have the one named default.",
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+        },
+    }
+
+
+def custom_resource_definitions() -> dict[str, dict[str, Any]]:
+    """The CRDs by plural, ready for `kubectl apply --server-side`."""
+    job = {
         "subresources": {"status": {}},
         "additionalPrinterColumns": [dict(column) for column in PRINTER_COLUMNS],
         "selectableFields": [{"jsonPath": path} for path in SELECTABLE_FIELDS],
         "schema": {"openAPIV3Schema": openapi_schema()},
     }
+    profile = {
+        "additionalPrinterColumns": [dict(column) for column in PROFILE_COLUMNS],
+        "schema": {"openAPIV3Schema": profile_schema()},
+    }
+    return {
+        PLURAL: _definition(KIND, PLURAL, "sj", {"categories": ["all"]}, job),
+        PROFILE_PLURAL: _definition(PROFILE_KIND, PROFILE_PLURAL, "sjp", {}, profile),
+    }
+
+
+def _definition(kind: str, plural: str, short: str, names: dict[str, Any], version: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {"name": f"{plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
             "scope": "Namespaced",
-            "names": {
-                "kind": KIND,
-                "plural": PLURAL,
-                "singular": "slicejob",
-                "shortNames": ["sj"],
-                "categories": ["all"],
-            },
-            "versions": [version],
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "shortNames": [short]} | names,
+            "versions": [{"name": VERSION, "served": True, "storage": True} | version],
         },
     }
 
@@ -207,11 +236,17 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def to_yaml() -> str:
-    """The CRD as it stands in `crds/`."""
+def to_yaml(plural: str) -> str:
+    """A CRD as it stands in `crds/`."""
     header = "# Generated by `make generate` from slipway.api; do not edit.\n"
-    return header + yaml.dump(custom_resource_definition(), Dumper=_Dumper, sort_keys=False, width=110)
+    content = custom_resource_definitions()[plural]
+    return header + yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=110)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(to_yaml())
+    # Into files of the folders that are named, or as one stream.
+    for folder in sys.argv[1:]:
+        for name in custom_resource_definitions():
+            (Path(folder) / f"{GROUP}_{name}.yaml").write_text(to_yaml(name))
+    if not sys.argv[1:]:
+        sys.stdout.write("---\n".join(map(to_yaml, custom_resource_definitions())))

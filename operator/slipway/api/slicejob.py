@@ -31,6 +31,17 @@ CHANGEABLE: Final = frozenset(
 CHANGEABLE_WHILE_SUSPENDED: Final = frozenset({"nodeSelector", "tolerations", "podTemplate"})
 """Fields of the spec that queues may fill in while the job is suspended."""
 
+DEFAULTABLE: Final = frozenset(
+    {
+        *("accelerator", "image", "imagePullPolicy", "imagePullSecrets", "env", "envFrom", "workingDir", "resources"),
+        *("volumes", "volumeMounts", "shmSize", "securityContext", "podSecurityContext", "hostNetwork"),
+        *("serviceAccountName", "nodeSelector", "tolerations", "priorityClassName", "terminationGracePeriodSeconds"),
+        *("cancelGracePeriodSeconds", "coordinator", "retries", "timeouts", "activeDeadlineSeconds"),
+        "ttlSecondsAfterFinished",
+    }
+)
+"""Fields of the spec that a SliceJobProfile may give a default."""
+
 _HOSTS: Final = "(has(self.hosts) ? self.hosts : 1)"
 _MOST_SLICES: Final = "(has(self.acceptableSlices) ? self.acceptableSlices.max() : self.slices)"
 
@@ -173,7 +184,6 @@ class SliceJobSpec(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            rule("has(self.image) && self.image != ''", "no image: set spec.image to the container image to run"),
             rule(
                 "!has(self.hosts) || !has(self.accelerator)",
                 "hosts is for CPU jobs only: the accelerator's shape decides how many hosts a slice has",
@@ -204,6 +214,8 @@ class SliceJobSpec(Model):
         )
     )
 
+    profile: str | None = Field(default=None, min_length=1, max_length=253)
+    """SliceJobProfile of this namespace with defaults and limits of the job. Default: the one named default, if any."""
     accelerator: Accelerator | None = None
     """TPU type of each slice. Without it the job runs on CPU nodes."""
     hosts: int | None = Field(default=None, ge=1, le=4096)
@@ -233,7 +245,7 @@ class SliceJobSpec(Model):
             ),
         ),
     )
-    """Container image. Required."""
+    """Container image. Required, unless the profile has one."""
     image_pull_policy: str | None = Field(default=None, json_schema_extra={"enum": ["Always", "IfNotPresent", "Never"]})
     """When the kubelet pulls the image: Always, IfNotPresent or Never. Default as in any pod."""
     image_pull_secrets: tuple[LocalObjectReference, ...] = Field(
@@ -266,6 +278,8 @@ class SliceJobSpec(Model):
     """Size of /dev/shm, a Memory emptyDir, such as 16Gi."""
     security_context: Passthrough | None = None
     """Security context of the worker container."""
+    pod_security_context: Passthrough | None = None
+    """Security context of the pods: runAsUser, runAsGroup, fsGroup, supplementalGroups and others."""
     host_network: bool | None = None
     """Whether the pods use the node's network. Default false."""
     service_account_name: str | None = Field(default=None, max_length=253)

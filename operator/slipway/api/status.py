@@ -155,6 +155,17 @@ class Root(Part):
     """Last log lines of the container, at most 2 KiB. Secrets are redacted."""
 
 
+class AppliedDefaults(Part):
+    """The defaults of the site with which an attempt began."""
+
+    profile: str | None = None
+    """Name of the SliceJobProfile. Absent where only the operator's chart has defaults."""
+    generation: int | None = None
+    """Generation of the SliceJobProfile."""
+    hash: str
+    """Hash of the defaults."""
+
+
 class Attempt(Part):
     """One attempt to run the whole job."""
 
@@ -179,6 +190,8 @@ class Attempt(Part):
     """When pods with nodes were first seen that wait for an image or for objects that are missing."""
     unheld_time: Time | None = None
     """When no pod waited for that any more. timeouts.startSeconds counts from here."""
+    defaults: AppliedDefaults | None = None
+    """Defaults of the site with which the attempt began. Absent where the site has none."""
 
 
 class SliceCounts(Part):
@@ -227,6 +240,17 @@ class RayState(Part):
     """Secret with the cluster's authentication token in its key `token`."""
 
 
+class DefaultValue(Part):
+    """A field of the spec that has a default of the site."""
+
+    field: str
+    """Field of the SliceJob."""
+    value: str | None = None
+    """Its value. Absent for variables of the environment; for volumes their names."""
+    source: str
+    """The SliceJobProfile, or the chart's values."""
+
+
 class Resolved(Part):
     """Effective values after defaults were applied."""
 
@@ -250,6 +274,8 @@ class Resolved(Part):
     """Effective terminationGracePeriodSeconds."""
     template_hash: str
     """Hash of the spec without the fields that can change at any time."""
+    defaults: tuple[DefaultValue, ...] | None = Field(default=None, max_length=512)
+    """Fields of the spec that have a default of the site."""
 
 
 class Result(Part):

@@ -8,13 +8,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 from rich.table import Table
 from rich.text import Text
 
+from slipway.api.names import KIND
+from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
 from slipway.client.asynchronous import AsyncClient, Submitted
 from slipway.client.errors import SlipwayError
@@ -23,6 +26,7 @@ from slipway.client.manifest import (
     InvalidManifest,
     Manifest,
     check,
+    check_profile,
     documents,
     environment,
     last_word,
@@ -34,7 +38,9 @@ from slipway.client.pictures.output import console
 from slipway.client.provenance import Sources, Value, values
 from slipway.client.target import Target
 from slipway.cluster.errors import SlipwayClusterError
+from slipway.planner.site import Profile
 
+T = TypeVar("T")
 Command = Callable[..., Any]
 _STDIN: Final = "-"
 
@@ -74,33 +80,54 @@ def manifests(target: Target, files: Sequence[str], given: dict[str, Any]) -> li
     Raises:
         Failure: with exit code 2, naming the file and the field.
     """
-    return [body for body, _ in _with_sources(target, files, given)]
+    return [body for body, *_ in _described(target, files, given)[0]]
 
 
-def _with_sources(target: Target, files: Sequence[str], given: dict[str, Any]) -> list[tuple[Manifest, Sources]]:
-    """The jobs, each with who says what of it, by the beginnings of paths."""
+Described = tuple[Manifest, Sources, Profile | None]
+"""A job, who says what of it by the beginnings of paths, and its profile where that is among the files."""
+
+
+def _described(
+    target: Target, files: Sequence[str], given: dict[str, Any], kinds: Sequence[str] = (KIND,)
+) -> tuple[list[Described], list[Manifest]]:
+    """The jobs, and the profiles that stand beside them in the files."""
     try:
         if files:
             if extra := sorted(name for name, value in given.items() if value):
                 raise InvalidManifest(f"-f and {', '.join(extra)} contradict each other: the manifest says it")
-            found = [(one, Sources({(): name})) for name in files for one in documents(_text(name), name)]
+            found = [(one, Sources({(): name})) for name in files for one in documents(_text(name), name, kinds)]
         else:
             found = [(_from_flags(given), _options(given))]
         for body, sources in found:
             if "namespace" not in body["metadata"]:
                 body["metadata"]["namespace"] = target.resolved_namespace
                 sources["metadata", "namespace"] = "--namespace" if target.namespace else "the context"
-            _check(body)
+        profiles = {_key(body): (body, _of(body, check_profile)) for body, _ in found if body["kind"] == PROFILE_KIND}
+        jobs = [(body, sources, _profile_of(body, profiles)) for body, sources in found if body["kind"] == KIND]
+        for body, _, profile in jobs:
+            _of(body, partial(check, profile=profile))
     except ValueError as error:
         raise Failure(str(error), USAGE) from error
-    return found
+    return jobs, [body for body, _ in profiles.values()]
 
 
-def _check(body: Manifest) -> None:
+def _key(body: Manifest) -> tuple[str, str]:
+    return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+def _profile_of(job: Manifest, profiles: dict[tuple[str, str], tuple[Manifest, Profile]]) -> Profile | None:
+    spec = job.get("spec")
+    name = spec.get("profile") if isinstance(spec, dict) else None
+    _, profile = profiles.get((job["metadata"]["namespace"], str(name or DEFAULT_PROFILE)), (None, None))
+    return profile
+
+
+def _of(body: Manifest, checked: Callable[[Manifest], T]) -> T:
+    """What a check finds; what it refuses with the name of the object."""
     try:
-        check(body)
+        return checked(body)
     except InvalidManifest as error:
-        raise InvalidManifest(f"SliceJob {body['metadata']['name']}: {error}") from error
+        raise InvalidManifest(f"{body['kind']} {body['metadata']['name']}: {error}") from error
 
 
 def _text(name: str) -> str:
@@ -240,12 +267,14 @@ def _tell(bodies: Sequence[Manifest], results: Sequence[Any], output: str | None
 def render(target: Target, files: tuple[str, ...], explain: bool, output: str | None, **given: Any) -> None:
     """Print the manifest that `submit` with the same options would send, for GitOps. Nothing is sent.
 
-    --explain prints its values instead, and those that the API server and the operator add.
+    --explain prints its values instead, and those that the API server and the operator add; and those of its
+    SliceJobProfile, where that is among the files.
     """
     import yaml
 
     if explain:
-        _explain([values(body, sources) for body, sources in _with_sources(target, files, given)], output)
+        jobs, _ = _described(target, files, given, (KIND, PROFILE_KIND))
+        _explain([values(*job) for job in jobs], output)
         return
     bodies = manifests(target, files, given)
     if output == "json":
@@ -284,10 +313,13 @@ def explanation(job: Sequence[Value]) -> Table:
 def validate(target: Target, files: tuple[str, ...], server: bool) -> None:
     """Check manifests as the operator would; with --server also as the API server does. Nothing is stored.
 
+    SliceJobs are checked with the SliceJobProfiles that are among the files.
+
     Exit codes: 0 all are valid, 2 one is not.
     """
     given = dict.fromkeys(("image",))
-    bodies = manifests(target, files, given)
+    jobs, profiles = _described(target, files, given, (KIND, PROFILE_KIND))
+    bodies = [body for body, *_ in jobs]
     if server:
 
         async def work() -> None:
@@ -296,5 +328,5 @@ def validate(target: Target, files: tuple[str, ...], server: bool) -> None:
                     await client.submit(body, dry_run=True)
 
         run(work())
-    for body in bodies:
-        click.echo(f"slicejob {body['metadata']['name']} is valid")
+    for body in (*profiles, *bodies):
+        click.echo(f"{body['kind'].lower()} {body['metadata']['name']} is valid")

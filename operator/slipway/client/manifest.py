@@ -3,7 +3,7 @@
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Final
@@ -12,13 +12,15 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from slipway.api import names
+from slipway.api.profile import Defaults, ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client.mounts import mounts
 from slipway.cluster.jobs import read_job
 from slipway.planner.acceptance import InvalidSpec, accept
-from slipway.planner.snapshot import Settings
+from slipway.planner.site import NO_CHART, Choice, Profile, site_of
+from slipway.planner.snapshot import Job, Settings
 
 Manifest = dict[str, Any]
 _SUFFIX_BYTES: Final = 3
@@ -103,11 +105,12 @@ def last_word(image: str) -> str:
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
-def documents(text: str, source: str) -> list[Manifest]:
+def documents(text: str, source: str, kinds: Sequence[str] = (names.KIND,)) -> list[Manifest]:
     """The SliceJobs of a file of YAML or JSON documents.
 
     Args:
         source: name of the file, for messages.
+        kinds: what it may hold besides.
 
     Raises:
         InvalidManifest: when it cannot be read, holds none, or holds something else.
@@ -121,8 +124,8 @@ def documents(text: str, source: str) -> list[Manifest]:
     for number, one in enumerate(found):
         where = f"{source}, document {number + 1}" if len(found) > 1 else source
         kind = one.get("kind") if isinstance(one, Mapping) else type(one).__name__
-        if kind != names.KIND:
-            raise InvalidManifest(f"{where} is a {kind}: only documents of kind {names.KIND} are submitted")
+        if kind not in kinds:
+            raise InvalidManifest(f"{where} is a {kind}: only documents of kind {' or '.join(kinds)} are taken")
         if one.get("apiVersion") != names.API_VERSION:
             version = one.get("apiVersion")
             raise InvalidManifest(f"{where}: apiVersion {version!r} is not known: write {names.API_VERSION}")
@@ -131,13 +134,30 @@ def documents(text: str, source: str) -> list[Manifest]:
     return found
 
 
-def check(body: Manifest, settings: Settings | None = None) -> Resolved:
+def check_profile(body: Manifest) -> Profile:
+    """Refuse a SliceJobProfile that could not be applied, as the operator would; only the API server checks CEL rules.
+
+    Raises:
+        InvalidManifest: naming the field, its value and what is allowed.
+    """
+    spec = body.get("spec")
+    if not isinstance(spec, Mapping):
+        raise InvalidManifest("spec is missing: a SliceJobProfile has defaults, limits, or both")
+    try:
+        return Profile(str(body["metadata"]["name"]), spec=ProfileSpec.model_validate(spec))
+    except ValidationError as error:
+        near = next(_nearest(error, ProfileSpec), "")
+        raise InvalidManifest(describe(error, "spec", spec) + near) from error
+
+
+def check(body: Manifest, settings: Settings | None = None, profile: Profile | None = None) -> Resolved:
     """Refuse what can never run, as the operator would, and return what it comes to.
 
     Only the API server checks the CEL rules.
 
     Args:
         settings: of the operator; the built-in ones if not given.
+        profile: that of the job. Without it no limits are known, and an image may be that of the profile it names.
 
     Raises:
         InvalidManifest: naming the field, its value and what is allowed.
@@ -151,9 +171,18 @@ def check(body: Manifest, settings: Settings | None = None) -> Resolved:
         near = next(_nearest(error), "")
         raise InvalidManifest(describe(error, "spec", spec) + near) from error
     try:
-        return accept(read_job(_stored(body)), settings or Settings()).resolved
+        return accept(_sited(read_job(_stored(body)), profile), settings or Settings()).resolved
     except InvalidSpec as error:
         raise InvalidManifest(error.message) from error
+
+
+def _sited(job: Job, profile: Profile | None) -> Job:
+    """The job as its profile makes it; what the chart says only the operator knows."""
+    assert job.spec is not None
+    if profile is None and job.spec.profile and job.spec.image is None:
+        profile = Profile(job.spec.profile, spec=ProfileSpec(defaults=Defaults(image="of-the-profile")))
+    spec, site = site_of(job.spec, NO_CHART, Choice(profile))
+    return replace(job, spec=spec, given=job.spec, site=replace(site, limits=site.limits[:-1]))
 
 
 def _stored(body: Manifest) -> Manifest:
@@ -163,21 +192,20 @@ def _stored(body: Manifest) -> Manifest:
     return body | {"metadata": own | dict(body["metadata"])}
 
 
-def _nearest(error: ValidationError) -> Iterator[str]:
+def _nearest(error: ValidationError, root: type[BaseModel] = SliceJobSpec) -> Iterator[str]:
     """The field that was meant where one is not known (B-07)."""
     first = error.errors()[0]
     if first["type"] == "extra_forbidden":
         *parents, unknown = [one for one in first["loc"] if isinstance(one, str)]
-        known = _fields(parents)
+        known = _fields(parents, root)
         camel = str(unknown).replace("_", "").lower()
         folded = {name.lower(): name for name in known}
         near = get_close_matches(camel, folded, 1, cutoff=0.7)
         yield f": did you mean {folded[near[0]]}?" if near else f": it may be {', '.join(sorted(known))}"
 
 
-def _fields(path: Sequence[str]) -> set[str]:
-    """The fields of the model at a path below the spec."""
-    model: type[BaseModel] = SliceJobSpec
+def _fields(path: Sequence[str], model: type[BaseModel]) -> set[str]:
+    """The fields of the model at a path below another."""
     for name in path:
         field = next((one for one in model.model_fields.values() if one.alias == name), None)
         inner = _model_of(field.annotation) if field is not None else None

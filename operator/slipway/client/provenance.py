@@ -10,6 +10,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client.manifest import Manifest, check
 from slipway.planner.redact import HIDDEN, foreign, has_secret_name
+from slipway.planner.site import Profile
 
 SERVER: Final = "API server"
 OPERATOR: Final = "operator"
@@ -33,16 +34,17 @@ class Value:
     """Who says so."""
 
 
-def values(body: Manifest, sources: Sources) -> tuple[Value, ...]:
+def values(body: Manifest, sources: Sources, profile: Profile | None = None) -> tuple[Value, ...]:
     """Every value of a job: those that are sent, those that the API server adds, and what the operator makes of them.
 
     Args:
         sources: who gave what is sent, by its path or the beginning of it; the longest one counts.
+        profile: the profile of the job.
 
     Raises:
         InvalidManifest: when the job could never run.
     """
-    resolved = check(body)
+    resolved = check(body, profile=profile)
     spec = SliceJobSpec.model_validate(body["spec"])
     added = _missing(openapi_schema()["properties"]["spec"], body["spec"])
     given = _leaves({part: body[part] for part in ("metadata", "spec")})
@@ -52,7 +54,9 @@ def values(body: Manifest, sources: Sources) -> tuple[Value, ...]:
         *((("spec", *path), value, SERVER) for path, value in added),
         *((("status", "resolved", name), value, origin) for name, value, origin in made),
     ]
-    return tuple(Value(_written(path), _shown(path, value, spec), origin) for path, value, origin in found)
+    # Of variables the name is shown and never the value.
+    site = (Value(one.field, HIDDEN if one.value is None else one.value, one.source) for one in resolved.defaults or ())
+    return (*(Value(_written(path), _shown(path, value, spec), origin) for path, value, origin in found), *site)
 
 
 def _source(path: Path, sources: Sources) -> str:

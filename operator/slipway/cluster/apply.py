@@ -36,7 +36,6 @@ from slipway.cluster.errors import (
 from slipway.cluster.events import EventRecorder, read_pod_events
 from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.history import History
-from slipway.cluster.jobs import read_job
 from slipway.cluster.owned import NameTaken, ensure, name_taken
 from slipway.cluster.removal import PodDeleter
 from slipway.cluster.secret_check import missing_secrets
@@ -172,7 +171,7 @@ class Applier:
         self._cache.status_written(job, self._now())
         self._cache.jobs.upsert(written)
         # Not what the cache holds by now, which may be of a later generation than the plan.
-        return read_job(written, job)
+        return self._cache.jobs.read(written, job)
 
     async def _fetch(self, key: Key) -> None:
         try:

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
+from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
 from slipway.cluster.claims import Claims
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
+from slipway.cluster.profiles import ProfileStore
 from slipway.cluster.store import Key, PodStore
 from slipway.cluster.tenants import WatchedTenants
 from slipway.planner.actions import EventRecord
@@ -20,6 +22,8 @@ from slipway.planner.snapshot import Job, KubeletLease, OwnDeletions, PodEvents,
 from slipway.planner.tenants import Visitors
 
 T = TypeVar("T")
+
+NO_PROFILE: Final = ProfileSpec()
 
 MAX_READ: Final = 10_000
 """Nodes of which is remembered when they were read; an older one is read again."""
@@ -61,10 +65,20 @@ class _Memory:
 class Cache:
     """Jobs, pods, nodes, and what the API server said to our own requests."""
 
-    def __init__(self, settings: Settings, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
-        """`now` is the wall clock in UTC; `clock` is monotonic, in seconds."""
+    def __init__(
+        self,
+        settings: Settings,
+        now: Callable[[], datetime],
+        clock: Callable[[], float],
+        chart: ProfileSpec = NO_PROFILE,
+    ) -> None:
+        """`now` is the wall clock in UTC; `clock` is monotonic, in seconds.
+
+        `chart` has the defaults and limits of the chart's values.
+        """
         self.settings = settings
-        self.jobs = JobStore(clock, lambda key: self.pods.forget_unneeded(key))
+        self.profiles = ProfileStore(clock, chart)
+        self.jobs = JobStore(clock, lambda key: self.pods.forget_unneeded(key), self.profiles)
         self.pods = PodStore(now, clock, self.jobs.needs)
         self.nodes = NodeStore(now, clock, settings.topology_key)
         self.claims = Claims()
@@ -112,6 +126,14 @@ class Cache:
             status_written=memory.status_written,
             settings=self.settings,
         )
+
+    def profile_changed(self, namespace: str, profile: str | None = None) -> list[Key]:
+        """A profile has changed, or whether profiles can be read; returns the jobs for which that is news."""
+        keys = self.jobs.profile_changed(namespace, profile)
+        for key in keys:
+            if (memory := self._memories.get(key)) is not None:
+                memory.checked, memory.rejection = False, None
+        return keys
 
     def node_pools(self, job: Job) -> NodePools:
         """The node pools as a job may choose among them."""

@@ -1,6 +1,7 @@
 """What is known of the SliceJobs: read once for each generation, never put back to an older version."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from heapq import nsmallest
 from typing import Any, Final
@@ -11,10 +12,12 @@ from slipway.api.names import QUEUE_LABEL
 from slipway.api.reading import describe, read_spec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import UNSEEN, ConditionType, SliceJobStatus
+from slipway.cluster.profiles import ProfileStore
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key, Owner, owner_of
 from slipway.planner.objects import Pod
 from slipway.planner.rivals import QUOTA, gives_way, waits_for
+from slipway.planner.site import profile_name
 from slipway.planner.snapshot import Job
 
 NEVER_WRITTEN: Final = {"observedGeneration": UNSEEN}
@@ -29,10 +32,19 @@ MOST_RIVALS: Final = 8
 class JobStore(Reflector[Job, Key]):
     """SliceJobs by namespace and name."""
 
-    def __init__(self, clock: Callable[[], float], changed: Callable[[Key], None] = lambda _: None) -> None:
-        """`clock` is monotonic, in seconds; `changed` is called with the key of a job that is new, newer or gone."""
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        changed: Callable[[Key], None] = lambda _: None,
+        profiles: ProfileStore | None = None,
+    ) -> None:
+        """`clock` is monotonic, in seconds.
+
+        `changed` is called with the key of a job that is new, newer or gone; `profiles` are those of the jobs.
+        """
         super().__init__(clock)
         self._on_change = changed
+        self._profiles = profiles
         self._waiting: dict[_Awaited, dict[Key, Job]] = {}
 
     def attempt_ended(self, key: Key) -> bool:
@@ -70,8 +82,26 @@ class JobStore(Reflector[Job, Key]):
         key = (str(metadata["namespace"]), str(metadata["name"]))
         if not self._is_newer(_listed(key, metadata["uid"], metadata["resourceVersion"])):
             return None
-        self.applied(read_job(body, self.get(key)))
+        self.applied(self.read(body, self.get(key)))
         return key
+
+    def read(self, body: Mapping[str, Any], known: Job | None) -> Job:
+        """Read a SliceJob and what its site says of it; what was read of a `known` one is not read again."""
+        return self._sited(read_job(body, known), known)
+
+    def profile_changed(self, namespace: str, profile: str | None = None) -> list[Key]:
+        """Look again what the site says of the jobs of a profile, or of all; returns those for which it is new."""
+        found: list[Key] = []
+        for job in tuple(self._objects.values()):
+            written = job.written
+            if written is None or namespace not in ("", job.namespace):
+                continue
+            if profile is not None and profile_name(written) != profile:
+                continue
+            if (now := self._sited(job, job)) is not job:
+                self._objects[job.namespace, job.name] = now
+                found += self._changed(job, now)
+        return found
 
     def remove(self, key: Key, uid: str | None = None) -> Job | None:
         """Drop a job, if it is that one; returns what was known of it."""
@@ -89,6 +119,19 @@ class JobStore(Reflector[Job, Key]):
             return ()
         waiting = (other for what in _contested(job) for other in self._waiting.get(what, {}).values())
         return tuple(nsmallest(MOST_RIVALS, (other for other in waiting if _age(other) < _age(job)), key=_age))
+
+    def _sited(self, job: Job, known: Job | None) -> Job:
+        """A job with the defaults of its site; with what was made of them before, where they are the same."""
+        written = job.written
+        if self._profiles is None or written is None:
+            return job
+        choice = self._profiles.choose(job.namespace, written, job.status)
+        if known is not None and known.given is written and known.site.choice == choice:
+            if job is known:
+                return job
+            return replace(job, spec=known.spec, given=written, site=known.site, accepted=known.accepted)
+        spec, site = self._profiles.site(written, choice)
+        return replace(job, spec=spec, given=written, site=site, accepted={})
 
     def _identity(self, one: Job) -> Identity:
         return _listed((one.namespace, one.name), one.uid, one.resource_version)
@@ -148,8 +191,8 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
     uid, generation = str(metadata["uid"]), int(metadata.get("generation", 0))
     stored = body.get("status") or {}
     status, status_problem = read_status(stored)
-    if known is not None and (known.uid, known.generation) == (uid, generation) and known.spec is not None:
-        spec: SliceJobSpec | None = known.spec
+    if known is not None and (known.uid, known.generation) == (uid, generation) and known.written is not None:
+        spec: SliceJobSpec | None = known.written
         problem, accepted = known.problem, known.accepted
     else:
         (spec, problem), accepted = read_spec(body.get("spec") or {}), {}

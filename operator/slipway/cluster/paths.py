@@ -1,6 +1,7 @@
 """Where things are in the API."""
 
 from slipway.api import names
+from slipway.api.profile import PROFILE_PLURAL
 
 NODES = "/api/v1/nodes"
 
@@ -48,6 +49,12 @@ def jobs(namespace: str = "") -> str:
 def job(namespace: str, name: str) -> str:
     """One SliceJob."""
     return f"{jobs(namespace)}/{name}"
+
+
+def profiles(namespace: str = "") -> str:
+    """SliceJobProfiles of a namespace, or of all."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{names.API_VERSION}{scope}/{PROFILE_PLURAL}"
 
 
 def events(namespace: str) -> str:

@@ -55,11 +55,14 @@ def manifest(checkpoints: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def operator_process(kubeconfig: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The operator as a process on this machine, stopped at the end."""
+def operator_process(kubeconfig: Path, log: Path, host_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The operator as a process on this machine, stopped at the end; jobs may mount that folder of the nodes."""
     command = [sys.executable, "-m", "slipway.cli.main", "operator", "--kubeconfig", str(kubeconfig)]
+    environment = os.environ | {"SLIPWAY_SITE": json.dumps({"limits": {"hostPaths": [str(host_path)]}})}
     with log.open("wb") as output:
-        process = subprocess.Popen([*command, "--health-port", "0"], stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            [*command, "--health-port", "0"], stdout=output, stderr=subprocess.STDOUT, env=environment
+        )
         try:
             yield process
         finally:
@@ -98,7 +101,9 @@ class Demo:
         """
         with ExitStack() as stack:
             self._apply("crds", shipped("crds"))
-            operator = stack.enter_context(operator_process(self._cluster.kubeconfig, self._work / "operator.log"))
+            operator = stack.enter_context(
+                operator_process(self._cluster.kubeconfig, self._work / "operator.log", self._checkpoints)
+            )
             self._operator = operator
             seen = stack.enter_context(Follower(self._kubectl, self._name, self._changed.set))
             stack.enter_context(self._view.open())

@@ -22,6 +22,7 @@ from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJ
 from slipway.api.status import Phase, Resolved
 from slipway.planner.actions import Body
 from slipway.planner.effective import Effective, effective, runtime_of
+from slipway.planner.limits import FORBIDDEN, forbidden
 from slipway.planner.merge import malformed, without_nulls
 from slipway.planner.redact import printable
 from slipway.planner.refusals import refusals
@@ -35,7 +36,9 @@ _SLIPWAYS: Final = ("restartPolicy", "hostname", "subdomain", "nodeName")
 HASH_VERSION: Final = "v2:"
 """Of what the template hash is made; goes up whenever another Slipway would make another hash of the same spec."""
 
-OPAQUE: Final = {"env", "env_from", "pod_template", "ray", "resources", "security_context", "volumes"}
+OPAQUE: Final = {
+    *("env", "env_from", "pod_security_context", "pod_template", "ray", "resources", "security_context", "volumes")
+}
 """Fields with parts that no CEL rule can compare."""
 
 _LATE: Final = {name for name, field in SliceJobSpec.model_fields.items() if field.alias in CHANGEABLE_WHILE_SUSPENDED}
@@ -65,21 +68,31 @@ def accept(job: Job, settings: Settings) -> Effective:
             f"metadata.labels[{QUEUE_LABEL}] {printable(job.queue)!r}: Slipway does not wait for a queue to admit a "
             "SliceJob: remove the label",
         )
+    if job.site.choice.problem is not None and not job.in_attempt:
+        raise InvalidSpec(*job.site.choice.problem)
     known: Effective | None = job.accepted.get(settings)
     if known is None:
-        known = job.accepted[settings] = effective(job.spec, _resolved(job, job.spec, settings))
+        resolved = _resolved(job, job.spec, settings)
+        refused = forbidden(job.spec, template_spec(job.spec), job.site, resolved.type, resolved.hosts)
+        known = job.accepted[settings] = effective(job.spec, resolved, refused)
+    if known.forbidden is not None and not job.in_attempt:
+        raise InvalidSpec(FORBIDDEN, known.forbidden)
     return known
 
 
 def _resolved(job: Job, spec: SliceJobSpec, settings: Settings) -> Resolved:
     """The effective values; what an older version accepted is not refused between two attempts of a job."""
+    written, values = job.written or spec, job.site.values or None
     try:
-        return resolve(spec, settings)
+        resolved = resolve(spec, settings)
     except InvalidSpec:
         accepted = job.status.resolved
-        if accepted is None or job.status.attempt is None or accepted.template_hash != template_hash(spec):
+        if accepted is None or job.status.attempt is None or accepted.template_hash != template_hash(written):
             raise
         return accepted
+    if spec is written:
+        return resolved
+    return resolved.model_copy(update={"template_hash": template_hash(written), "defaults": values})
 
 
 def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
@@ -88,6 +101,12 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
     Raises:
         InvalidSpec: naming the field, its value and what is allowed.
     """
+    if not spec.image:
+        raise InvalidSpec(
+            "InvalidSpec",
+            "no image: set spec.image to the container image to run, or defaults.image of a SliceJobProfile, or the "
+            "chart value site.defaults.image",
+        )
     shape = shape_of(spec.accelerator) if spec.accelerator is not None else None
     port = (spec.coordinator.port if spec.coordinator else None) or settings.coordinator_port
     hosts = shape.hosts if shape else spec.hosts or 1

@@ -288,6 +288,10 @@ def begin_when_possible(draft: Draft) -> None:
         return
     if draft.attempt is not None and not _is_seen_whole(draft):
         return
+    if draft.job.in_attempt and (draft.job.site.choice.superseded or draft.effective.forbidden is not None):
+        # The attempt that ends just now was not touched by what its site has said since; the next one is.
+        draft.wake(draft.now)
+        return
     older = goes_first(draft) if ending_of(draft.attempt) is CAPACITY_RELEASED else None
     contested = older is not None
     not_before = budgets.next_try(draft.status, draft.spec, contested=contested)
@@ -324,7 +328,10 @@ def _begin(draft: Draft, slices: int) -> None:
         draft.before = (KeepHistory(leaving),)
     draft.update(
         attempt=number,
-        attempts=(Attempt(number=number, start_time=draft.now), *earlier[: MAX_ATTEMPTS - 1]),
+        attempts=(
+            Attempt(number=number, start_time=draft.now, defaults=draft.job.site.applied),
+            *earlier[: MAX_ATTEMPTS - 1],
+        ),
         waiting_since=(draft.status.waiting_since if waits_on else None) or draft.now,
         image_wait_since=draft.status.image_wait_since if before.held else None,
         succeeded_hosts=(),

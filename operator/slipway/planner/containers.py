@@ -24,7 +24,7 @@ def containers(spec: SliceJobSpec, template: Body) -> Iterator[Container]:
 
     The template has the lists that a PodSpec has.
     """
-    own = spec.model_dump(by_alias=True, exclude_none=True, include={"image", "env", "resources"})
+    own = spec.model_dump(by_alias=True, exclude_none=True, include={"image", "env", "resources", "security_context"})
     yield Container("spec", own, is_worker=True)
     if spec.ray is not None:
         head = spec.ray.head.model_dump(by_alias=True, exclude_none=True, include={"env"})

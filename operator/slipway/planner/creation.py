@@ -5,8 +5,9 @@ from typing import Final
 
 from slipway.api.status import Attempt
 from slipway.planner.actions import Action, CreatePods, CreateServices
+from slipway.planner.attempts import end_uncharged
 from slipway.planner.draft import Draft
-from slipway.planner.endings import ending_of
+from slipway.planner.endings import DEFAULTS_CHANGED, ending_of
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import Step
 from slipway.planner.node_pools import choose
@@ -54,6 +55,10 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         return ()
     if draft.problem is not None:
         draft.blocked = (draft.problem.reason, draft.problem.message)
+        return ()
+    if attempt.defaults != draft.job.site.applied:
+        end_uncharged(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")
+        draft.wake(draft.now)
         return ()
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
         return ()

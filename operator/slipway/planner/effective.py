@@ -17,11 +17,13 @@ class Effective:
     """Its values after defaults; those of the accepted spec where the present one cannot be accepted."""
     hardware: Hardware
     runtime: Runtime
+    forbidden: str | None = None
+    """What the limits of the site refuse in it, in a sentence. An attempt that has begun is not touched by that."""
 
 
-def effective(spec: SliceJobSpec, resolved: Resolved) -> Effective:
-    """Put a spec together with its values."""
-    return Effective(spec, resolved, _hardware(spec, resolved), runtime_of(spec))
+def effective(spec: SliceJobSpec, resolved: Resolved, forbidden: str | None = None) -> Effective:
+    """Put a spec together with its values, and with what the limits of the site refuse in it."""
+    return Effective(spec, resolved, _hardware(spec, resolved), runtime_of(spec), forbidden)
 
 
 def runtime_of(spec: SliceJobSpec) -> Runtime:

@@ -104,6 +104,15 @@ UNWITNESSED: Final = Ending(
     Cause.UNCHARGED,
     Delay.NONE,
 )
+DEFAULTS_CHANGED: Final = Ending(
+    "DefaultsChanged",
+    "a SliceJobProfile changed while the pods of the attempt were created, and the operator that took over does not "
+    "know its earlier version",
+    Cause.UNCHARGED,
+    Delay.NONE,
+    a_try=False,
+    keeps_slices=True,
+)
 SUSPENDED: Final = Ending(
     "Suspended", "`spec.suspend` was set to true", Cause.UNCHARGED, Delay.NONE, pods_own_grace=True
 )
@@ -220,8 +229,8 @@ _ALL: Final = (
     START_TIMEOUT, OOM_KILLED, DISRUPTED, PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ENDED_BY_NODE, EVICTED_FOR_OWN_USAGE,
     REFUSED_BY_NODE, NODE_LOST, POD_DELETED, CANNOT_START, TPU_UNAVAILABLE, RAY_NODE_LOST, FINAL_EXIT_CODE,
     PREEMPTION_EXIT_CODE, IGNORED_EXIT_CODE, EXIT_CODE, UNEXPECTED_OUTCOME, CAPACITY_RELEASED, POOL_TAKEN,
-    FEWER_SLICES, IMAGE_UNAVAILABLE, MISSING_OBJECTS, UNWITNESSED, SUSPENDED, CANCELLED, DEADLINE_EXCEEDED,
-    SCHEDULE_TIMEOUT,
+    FEWER_SLICES, IMAGE_UNAVAILABLE, MISSING_OBJECTS, UNWITNESSED, DEFAULTS_CHANGED, SUSPENDED, CANCELLED,
+    DEADLINE_EXCEEDED, SCHEDULE_TIMEOUT,
 )  # fmt: skip
 ENDINGS: Final = {ending.reason: ending for ending in _ALL}
 """Every ending by its reason."""

@@ -12,6 +12,7 @@ from slipway.planner import environment, placement
 from slipway.planner.acceptance import accept, template_spec
 from slipway.planner.actions import Body
 from slipway.planner.hardware import Hardware
+from slipway.planner.limits import mirrored
 from slipway.planner.merge import merged
 from slipway.planner.metadata import metadata
 from slipway.planner.nodes import Node
@@ -140,6 +141,7 @@ class PodFactory:
         if slice_index in self._pools:
             labels[names.LABEL_NODE_POOL] = self._pools[slice_index]
         spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
+        spec = _pulled(spec, self._job.site.mirrors)
         spec["containers"] = self._with_variables(spec["containers"], attempt, slice_index)
         return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": self._job.name}
 
@@ -149,6 +151,7 @@ class PodFactory:
         template = {key: value for key, value in template_spec(self._spec).items() if key not in _WORKERS_ONLY}
         common, container = merged(_without_empty(common), template), self._common_container()
         spec = self._runtime.head(self._job, attempt, self._hardware, common, container)
+        spec = _pulled(spec, self._job.site.mirrors)
         head = self._metadata(labels) | {"name": pod_name(self._job.name, attempt, HEAD)}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": _without_empty(spec)}
 
@@ -194,6 +197,7 @@ class PodFactory:
             "terminationGracePeriodSeconds": self._resolved.grace_period_seconds,
             "serviceAccountName": spec.service_account_name,
             "priorityClassName": spec.priority_class_name,
+            "securityContext": _dumped(spec.pod_security_context),
             "imagePullSecrets": [one.model_dump() for one in spec.image_pull_secrets],
             "volumes": _volumes(spec, self._runtime) + self._runtime.volumes(self._job),
         }
@@ -246,6 +250,18 @@ class PodFactory:
 
 def _index_of_worker(containers: list[Body]) -> int:
     return next(index for index, one in enumerate(containers) if one["name"] == names.WORKER_CONTAINER)
+
+
+def _pulled(spec: Body, mirrors: Mapping[str, str]) -> Body:
+    """A PodSpec whose images are named as the mirrors of the site have them."""
+    if not mirrors:
+        return spec
+    kinds = [kind for kind in ("containers", "initContainers") if kind in spec]
+    return spec | {kind: [one | _image(one, mirrors) for one in spec[kind]] for kind in kinds}
+
+
+def _image(container: Body, mirrors: Mapping[str, str]) -> Body:
+    return {"image": mirrored(container["image"], mirrors)} if isinstance(container.get("image"), str) else {}
 
 
 def _without_empty(body: Body) -> Body:

@@ -13,6 +13,7 @@ from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
+from slipway.planner.site import NO_SITE, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Job:
     resource_version: str
     created: datetime
     spec: SliceJobSpec | None
-    """None when the spec cannot be read; `problem` says why."""
+    """With the defaults of the site; None when the spec cannot be read, and `problem` says why."""
     status: SliceJobStatus
     problem: str = ""
     queue: str | None = None
@@ -147,12 +148,26 @@ class Job:
     stored_status: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The status as it is stored, with what only another version can read."""
     accepted: dict["Settings", Any] = field(default_factory=dict, compare=False, repr=False)
-    """What was made of the spec under these settings; all versions of the job in one generation share it."""
+    """What was made of the spec under these settings; all versions of the job with one spec and site share it."""
+    given: SliceJobSpec | None = None
+    """The spec as its author wrote it, where the site has added defaults to it."""
+    site: Site = NO_SITE
+    """What the site says of the job."""
+
+    @property
+    def written(self) -> SliceJobSpec | None:
+        """The spec as its author wrote it."""
+        return self.given or self.spec
 
     @property
     def attempt_ended(self) -> bool:
         """Whether the last attempt has ended, so that its pods only have to go."""
         return self.status.attempt_ended
+
+    @property
+    def in_attempt(self) -> bool:
+        """Whether an attempt has begun and not ended."""
+        return self.status.attempt is not None and not self.attempt_ended
 
     @property
     def granted(self) -> int:

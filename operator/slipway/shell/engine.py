@@ -19,6 +19,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden, NotFound, SlipwayClusterError
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.lease import Lease, LostLeadership
+from slipway.cluster.profiles import ProfileObject
 from slipway.cluster.store import Key, key_of
 from slipway.cluster.watch import Applied, Event, InitDone, Watcher
 from slipway.cluster.workqueue import WorkQueue
@@ -58,7 +59,7 @@ class Engine:
         self._lease = lease
         self._clock = clock
         self._namespaces = settings.namespaces or ("",)
-        self.cache = Cache(settings.planner, clock.now, clock.monotonic)
+        self.cache = Cache(settings.planner, clock.now, clock.monotonic, settings.site)
         self.queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         recorder = EventRecorder(api, settings.identity, now=clock.now, clock=clock.monotonic)
         self._recorder = recorder
@@ -72,7 +73,12 @@ class Engine:
             one: Watcher(api, paths.pods(one), Pod, label_selector=has_uid) for one in self._namespaces
         }
         self._node_watcher = Watcher(api, paths.NODES, Node)
-        self._unsynced = {"jobs", "nodes", *(f"pods {one}" for one in self._namespaces)}
+        self._profile_watchers = {one: Watcher(api, paths.profiles(one), ProfileObject) for one in self._namespaces}
+        self._unsynced = {
+            "jobs",
+            "nodes",
+            *(f"{kind} {one}" for kind in ("pods", "profiles") for one in self._namespaces),
+        }
         self._acquired = asyncio.Event()
         self._ready = asyncio.Event()
         self._led = 0.0
@@ -88,6 +94,7 @@ class Engine:
             self._lead(),
             *(self._follow_pods(scope, watcher) for scope, watcher in self._pod_watchers.items()),
             self._follow_nodes(),
+            *(self._follow_profiles(scope, watcher) for scope, watcher in self._profile_watchers.items()),
             self._list_jobs(),
             self._resync(),
             self._recorder.run(),
@@ -201,6 +208,30 @@ class Engine:
                 log.info("nodes are watched from now on")
             self.cache.nodes.watched = True
             self._synced("nodes")
+
+    async def _follow_profiles(self, scope: str, watcher: Watcher[ProfileObject]) -> None:
+        """Follow SliceJobProfiles; without their CRD there are none, and unless they can be read no attempt begins."""
+        pause, longest = FORBIDDEN_SECONDS
+        profiles = self.cache.profiles
+        while True:
+            try:
+                async with aclosing(watcher.events()) as events:
+                    async for event in events:
+                        for namespace, name in profiles.observe(event, scope):
+                            self._wake(self.cache.profile_changed(namespace, name))
+                        if isinstance(event, InitDone):
+                            self._profiles_readable(scope, "")
+            except (Forbidden, NotFound) as error:
+                self._profiles_readable(scope, str(error) if isinstance(error, Forbidden) else "")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def _profiles_readable(self, scope: str, problem: str) -> None:
+        if self.cache.profiles.unreadable.get(scope, "") != problem:
+            log.warning("SliceJobProfiles: %s", problem or "readable from now on")
+            self.cache.profiles.unreadable[scope] = problem
+            self._wake(self.cache.profile_changed(scope))
+        self._synced(f"profiles {scope}")
 
     def _wake(self, keys: Collection[Key], *, calm: bool = False) -> None:
         """Have jobs looked at. Before this process leads that is put off: then every job is, and no key outlives it."""

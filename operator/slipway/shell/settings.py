@@ -1,5 +1,6 @@
 """What the operator is started with."""
 
+import json
 import logging
 import os
 import re
@@ -10,10 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pydantic import ValidationError
+
 from slipway.api import names
+from slipway.api.profile import ProfileSpec
+from slipway.api.reading import describe
 from slipway.planner.snapshot import Settings as PlannerSettings
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+NO_PROFILE: Final = ProfileSpec()
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -54,6 +60,8 @@ class OperatorSettings:
     """Context of the kubeconfig; its current one otherwise."""
     read_secrets: bool = False
     """Whether to look for the Secrets that a job names before its pods are created; the role must allow it."""
+    site: ProfileSpec = NO_PROFILE
+    """Defaults and limits of all jobs, below those of their SliceJobProfiles."""
     record: Path | None = None
     """Directory for a record of what each decision was made from, without secrets; none by default."""
     identity: str = field(default_factory=_identity)
@@ -122,10 +130,24 @@ def read_settings(
         log_level=level[1].lower(),
         health_port=_port(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), lowest=0),
         read_secrets=_yes_or_no(*text(flags.read_secrets, "SLIPWAY_READ_SECRETS", "false")),
+        site=_site("SLIPWAY_SITE", environment.get("SLIPWAY_SITE") or "{}"),
         kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
         context=flags.context,
         record=Path(environment["SLIPWAY_RECORD"]) if environment.get("SLIPWAY_RECORD") else None,
     )
+
+
+def _site(name: str, text: str) -> ProfileSpec:
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"{name} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise SettingsError(f"{name} is not a JSON object with defaults and limits")
+    try:
+        return ProfileSpec.model_validate(content)
+    except ValidationError as error:
+        raise SettingsError(f"{name}: {describe(error, 'site')}") from error
 
 
 def _port(name: str, value: str, *, lowest: int) -> int:

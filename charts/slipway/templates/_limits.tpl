@@ -1,0 +1,125 @@
+{{/*
+CEL about the limits of a site, for ValidatingAdmissionPolicies. The operator refuses the same by
+slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirrored images only it can tell.
+*/}}
+
+{{/* What a SliceJob asks for. */}}
+{{- define "slipway.limitVariables" -}}
+- name: template
+  expression: object.spec.?podTemplate.?spec.orValue({})
+- name: slices
+  expression: >-
+    size(object.spec.?acceptableSlices.orValue([])) > 0 ? object.spec.acceptableSlices.max()
+    : object.spec.?slices.orValue(1)
+- name: hosts
+  expression: "has(object.spec.accelerator) ? 0 : object.spec.?hosts.orValue(1)"
+- name: paths
+  expression: >-
+    (dyn(object.spec.?volumes.orValue([])) + dyn(variables.template.?volumes.orValue([])))
+    .filter(one, has(one.hostPath)).map(one, one.hostPath.path)
+- name: containers
+  expression: >-
+    dyn(variables.template.?containers.orValue([])) + dyn(variables.template.?initContainers.orValue([]))
+- name: contexts
+  expression: >-
+    [object.spec.?securityContext.orValue({}), object.spec.?podSecurityContext.orValue({}),
+    variables.template.?securityContext.orValue({})] + variables.containers.map(one, one.?securityContext.orValue({}))
+- name: images
+  expression: >-
+    ([object.spec.?image.orValue("")] + variables.containers.map(one, one.?image.orValue(""))).filter(one, one != "")
+    .map(one, one.contains("/") && one.split("/")[0].matches("[.:]|^localhost$") ? one
+    : "docker.io/" + (one.contains("/") ? one : "library/" + one))
+- name: accounts
+  expression: >-
+    [object.spec.?serviceAccountName.orValue(""), variables.template.?serviceAccountName.orValue(""),
+    variables.template.?serviceAccount.orValue("")].filter(one, one != "")
+- name: classes
+  expression: >-
+    [object.spec.?priorityClassName.orValue(""), variables.template.?priorityClassName.orValue("")]
+    .filter(one, one != "")
+{{- end -}}
+
+{{/* Whether a container of the job has what Pod Security's baseline refuses. */}}
+{{- define "slipway.beyondBaseline" -}}
+variables.contexts.exists(one, one.?privileged.orValue(false)
+|| one.?capabilities.?add.orValue([]).exists(capability, !(capability in ["AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE",
+"FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"]))
+|| one.?procMount.orValue("Default") != "Default"
+|| one.?seccompProfile.?type.orValue("") == "Unconfined" || one.?appArmorProfile.?type.orValue("") == "Unconfined"
+|| one.?windowsOptions.?hostProcess.orValue(false)
+|| one.?sysctls.orValue([]).exists(sysctl, !(sysctl.name in ["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range",
+"net.ipv4.ip_unprivileged_port_start", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
+"net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout",
+"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"])))
+{{- end -}}
+
+{{/*
+The rules. `on` is a dictionary of CEL by limit: where to apply the rule; `to` of CEL that yields the limit; `by` is CEL
+that yields the words for who limits. A limit that is not in `on` has no rule.
+*/}}
+{{- define "slipway.limitRules" -}}
+{{- $listed := "allowed.exists(one, one.endsWith('*') ? name.startsWith(one.substring(0, size(one) - 1)) : name == one)" }}
+{{- with index .on "maxSlices" }}
+- expression: "!({{ . }}) || variables.slices <= {{ $.to.maxSlices }}"
+  messageExpression: >-
+    "spec.slices " + string(variables.slices) + " is not allowed here (" + {{ $.by }} + ".maxSlices): at most "
+    + string({{ $.to.maxSlices }})
+{{- end }}
+{{- with index .on "maxHosts" }}
+- expression: "!({{ . }}) || variables.slices * variables.hosts <= {{ $.to.maxHosts }}"
+  messageExpression: >-
+    "spec.slices " + string(variables.slices) + " x " + string(variables.hosts) + " hosts is not allowed here ("
+    + {{ $.by }} + ".maxHosts): at most " + string({{ $.to.maxHosts }}) + " hosts"
+{{- end }}
+{{- with index .on "hostPaths" }}
+- expression: >-
+    !({{ . }}) || variables.paths.all(path, !path.contains("..") && {{ $.to.hostPaths }}.exists(one, path == one
+    || path.startsWith(one.endsWith("/") ? one : one + "/")))
+  messageExpression: >-
+    "hostPath.path " + variables.paths.map(path, string(path)).join(", ") + " is not allowed here (" + {{ $.by }}
+    + ".hostPaths): allowed: " + (size({{ $.to.hostPaths }}) > 0 ? {{ $.to.hostPaths }}.join(", ")
+    : "no folder of a node")
+{{- end }}
+{{- with index .on "hostNetwork" }}
+- expression: >-
+    !({{ . }}) || {{ $.to.hostNetwork }} || !(object.spec.?hostNetwork.orValue(false)
+    || variables.template.?hostNetwork.orValue(false))
+  messageExpression: '"hostNetwork true is not allowed here (" + {{ $.by }} + ".hostNetwork): remove it"'
+{{- end }}
+{{- with index .on "hostProcesses" }}
+- expression: >-
+    !({{ . }}) || {{ $.to.hostProcesses }} || !(variables.template.?hostPID.orValue(false)
+    || variables.template.?hostIPC.orValue(false))
+  messageExpression: >-
+    "podTemplate.spec.hostPID or hostIPC true is not allowed here (" + {{ $.by }} + ".hostProcesses): remove it"
+{{- end }}
+{{- with index .on "privileged" }}
+- expression: >-
+    !({{ . }}) || {{ $.to.privileged }} || !({{ include "slipway.beyondBaseline" $ | nindent 4 | trim }})
+  messageExpression: >-
+    "a securityContext is not allowed here (" + {{ $.by }}
+    + ".privileged): at most what Pod Security calls baseline"
+{{- end }}
+{{- with index .on "serviceAccounts" }}
+- expression: >-
+    !({{ . }}) || [{{ $.to.serviceAccounts }}].all(allowed, variables.accounts.all(name, {{ $listed }}))
+  messageExpression: >-
+    "serviceAccountName " + variables.accounts.join(", ") + " is not allowed here (" + {{ $.by }}
+    + ".serviceAccounts): allowed: " + {{ $.to.serviceAccounts }}.join(", ")
+{{- end }}
+{{- with index .on "priorityClasses" }}
+- expression: >-
+    !({{ . }}) || [{{ $.to.priorityClasses }}].all(allowed, variables.classes.all(name, {{ $listed }}))
+  messageExpression: >-
+    "priorityClassName " + variables.classes.join(", ") + " is not allowed here (" + {{ $.by }}
+    + ".priorityClasses): allowed: " + {{ $.to.priorityClasses }}.join(", ")
+{{- end }}
+{{- with index .on "registries" }}
+- expression: >-
+    !({{ . }}) || variables.images.all(image, {{ $.to.registries }}.exists(one, image == one || image.startsWith(one + "/")
+    || image.startsWith(one + ":") || image.startsWith(one + "@")))
+  messageExpression: >-
+    "image " + variables.images.join(", ") + " is not allowed here (" + {{ $.by }} + ".registries): allowed: "
+    + {{ $.to.registries }}.join(", ")
+{{- end }}
+{{- end -}}

@@ -1,0 +1,105 @@
+"""A SliceJobProfile: what a site sets once for the SliceJobs of a namespace, and what it does not let them have.
+
+The defaults are fields of a SliceJob's spec with their types and bounds, so they are written in the same words.
+"""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints, create_model
+
+from slipway.api.base import Model
+from slipway.api.pod_parts import EnvVar, list_map
+from slipway.api.resources import NonEmpty
+from slipway.api.slicejob import DEFAULTABLE, ObjectMeta, SliceJobSpec
+
+PROFILE_KIND: Final = "SliceJobProfile"
+PROFILE_PLURAL: Final = "slicejobprofiles"
+DEFAULT_PROFILE: Final = "default"
+"""The profile of jobs that name none."""
+
+_SET: Final[dict[str, Any]] = {"x-kubernetes-list-type": "set"}
+
+Names = tuple[NonEmpty, ...]
+Prefix = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Folder = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern="^/")]
+
+
+class DefaultEnvVar(EnvVar):
+    """One environment variable of every job. One that Slipway sets itself has no effect."""
+
+    name: str = Field(max_length=256, pattern="^[A-Za-z_][A-Za-z0-9_]*$")
+    """Variable name."""
+
+
+_FIELDS: Final[dict[str, Any]] = {
+    name: (field.annotation, field) for name, field in SliceJobSpec.model_fields.items() if field.alias in DEFAULTABLE
+}
+_SpecFields: Any = create_model("_SpecFields", __base__=Model, **_FIELDS)
+
+
+class Defaults(_SpecFields):  # type: ignore[misc]
+    """Values of fields that a SliceJob leaves out.
+
+    A field that the SliceJob has replaces the default as a whole; env is merged by the names of the variables.
+    """
+
+    env: tuple[DefaultEnvVar, ...] = Field(default=(), max_length=256, json_schema_extra=list_map("name"))
+    """Environment variables of the worker container. A variable of the SliceJob replaces the one of its name."""
+    registry_mirrors: dict[NonEmpty, Prefix] = Field(default={}, json_schema_extra={"maxProperties": 16})
+    """Where images of a registry are pulled from instead, such as docker.io: mirror.example.com/hub."""
+
+
+class Limits(Model):
+    """What SliceJobs may not have. A limit that is absent here limits nothing here.
+
+    Limits of the chart and of the profile both hold. Neither a SliceJob nor a profile can widen those of the chart.
+    """
+
+    accelerator_types: Names | None = Field(default=None, max_length=64, json_schema_extra=_SET)
+    """Accelerator types that jobs may request, such as v5litepod-16. A final * stands for any ending."""
+    max_slices: int | None = Field(default=None, ge=1, le=1024)
+    """Most slices of a job."""
+    max_hosts: int | None = Field(default=None, ge=1)
+    """Most hosts of a job, those of all slices together."""
+    host_paths: tuple[Folder, ...] | None = Field(default=None, max_length=64, json_schema_extra=_SET)
+    """Folders of nodes that hostPath volumes may show, and all below them. The chart allows none by default."""
+    host_network: bool | None = None
+    """Whether pods may use the network of their node. The chart allows it by default."""
+    host_processes: bool | None = Field(default=None)
+    """Whether pods may have hostPID or hostIPC. The chart forbids it by default."""
+    privileged: bool | None = None
+    """Whether containers may exceed what Pod Security calls baseline: privileged, added capabilities, an unmasked
+    /proc, no seccomp or AppArmor profile, unsafe sysctls, Windows host processes. The chart forbids it by default."""
+    service_accounts: Names | None = Field(default=None, max_length=64, json_schema_extra=_SET)
+    """Service accounts that pods may have. A final * stands for any ending. The chart allows default by default."""
+    priority_classes: Names | None = Field(default=None, max_length=64, json_schema_extra=_SET)
+    """Priority classes that pods may have. A final * stands for any ending.
+    The chart allows all by default whose names do not begin with system-."""
+    registries: tuple[Prefix, ...] | None = Field(default=None, max_length=64, json_schema_extra=_SET)
+    """Registries, or repositories and what is below them, that images may be pulled from: docker.io,
+    us-docker.pkg.dev/acme. Mirrored images are pulled from the mirror."""
+
+
+class ProfileSpec(Model):
+    """Defaults and limits of SliceJobs."""
+
+    defaults: Defaults = Defaults()
+    """Values of fields that a SliceJob leaves out."""
+    limits: Limits = Limits()
+    """What SliceJobs may not have."""
+
+
+class SliceJobProfile(Model):
+    """Defaults and limits of the SliceJobs of a namespace.
+
+    spec.profile of a SliceJob names one. SliceJobs that name none have the profile named default, if there is one.
+    """
+
+    api_version: str = "slipway.dev/v1alpha1"
+    """slipway.dev/v1alpha1."""
+    kind: str = PROFILE_KIND
+    """SliceJobProfile."""
+    metadata: ObjectMeta
+    """Standard object metadata."""
+    spec: ProfileSpec
+    """Defaults and limits of SliceJobs."""

@@ -1,0 +1,106 @@
+"""SliceJobProfiles as the watch shows them, and the versions of them with which attempts have begun."""
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+import msgspec
+from pydantic import ValidationError
+
+from slipway.api.profile import PROFILE_KIND, ProfileSpec
+from slipway.api.reading import describe
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import AppliedDefaults, SliceJobStatus
+from slipway.cluster.reflector import Reflector
+from slipway.cluster.store import Key
+from slipway.planner.site import CHART, Choice, Profile, Site, applied, missing_profile, profile_name, site_of
+
+MAX_EARLIER: Final = 16
+"""Earlier versions of a profile that are remembered for attempts that have begun with them."""
+
+
+class ProfileMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """Identity of a SliceJobProfile."""
+
+    name: str
+    namespace: str
+    uid: str
+    resource_version: str
+    generation: int = 0
+
+
+class ProfileObject(msgspec.Struct, frozen=True):
+    """A SliceJobProfile as the API server shows it."""
+
+    metadata: ProfileMeta
+    spec: dict[str, Any] = {}
+
+
+class ProfileStore(Reflector[ProfileObject, Key]):
+    """SliceJobProfiles by namespace and name."""
+
+    def __init__(self, clock: Callable[[], float], chart: ProfileSpec) -> None:
+        """`clock` is monotonic, in seconds; `chart` has the defaults and limits of the chart's values."""
+        super().__init__(clock)
+        self.chart = Profile(CHART, spec=chart)
+        self._read: dict[Key, Profile] = {}
+        self._earlier: dict[Key, dict[AppliedDefaults, Profile]] = {}
+        self.unreadable: dict[str, str] = {}
+        """Why the API server does not show the profiles of a namespace, or of all, where it does not."""
+
+    def choose(self, namespace: str, given: SliceJobSpec, status: SliceJobStatus) -> Choice:
+        """The profile of a job. An attempt that has begun keeps the one it began with, if this process knows that."""
+        key = (namespace, profile_name(given))
+        profile, problem = self._read.get(key), None
+        if denied := self.unreadable.get(namespace) or self.unreadable.get(""):
+            problem = ("ProfileUnreadable", f"{PROFILE_KIND}s of namespace {namespace} cannot be read: {denied}")
+        elif profile is None and given.profile is not None:
+            problem = missing_profile(given.profile, namespace, self._names(namespace))
+        elif profile is not None and profile.problem:
+            problem = ("ProfileInvalid", f"{PROFILE_KIND} {profile.name} cannot be applied: {profile.problem}")
+        began = status.attempts[0] if status.attempts and status.attempts[0].end_time is None else None
+        if began is None or began.defaults == applied(self.chart, profile):
+            return Choice(profile, problem)
+        if began.defaults is None or began.defaults.profile is None:
+            return Choice(None, superseded=True)
+        earlier = self._earlier.get(key, {}).get(began.defaults)
+        # Where another process knew it, what runs goes on, and nothing is created beside it.
+        return Choice(earlier, superseded=True) if earlier is not None else Choice(profile, problem)
+
+    def site(self, given: SliceJobSpec, choice: Choice) -> tuple[SliceJobSpec, Site]:
+        """The spec of a job with the defaults of its site, and what the site says beside these."""
+        return site_of(given, self.chart, choice)
+
+    def _names(self, namespace: str) -> tuple[str, ...]:
+        return tuple(sorted(name for space, name in self._read if space == namespace))
+
+    def _changed(self, before: ProfileObject | None, after: ProfileObject) -> Collection[Key]:
+        key, profile = self._key(after), read_profile(after)
+        self._remember(key)
+        self._read[key] = profile
+        return (key,)
+
+    def _gone(self, known: ProfileObject, last: ProfileObject, event: ProfileObject | None) -> Collection[Key]:
+        key = self._key(known)
+        self._remember(key)
+        self._read.pop(key, None)
+        return (key,)
+
+    def _key(self, one: ProfileObject) -> Key:
+        return one.metadata.namespace, one.metadata.name
+
+    def _remember(self, key: Key) -> None:
+        if (known := self._read.get(key)) is None or (name := applied(self.chart, known)) is None:
+            return
+        earlier = self._earlier.setdefault(key, {})
+        earlier[name] = known
+        while len(earlier) > MAX_EARLIER:
+            del earlier[next(iter(earlier))]
+
+
+def read_profile(seen: ProfileObject) -> Profile:
+    """Read a SliceJobProfile; of one that cannot be read only the fault is known."""
+    name, generation = seen.metadata.name, seen.metadata.generation
+    try:
+        return Profile(name, generation, ProfileSpec.model_validate(seen.spec))
+    except ValidationError as error:
+        return Profile(name, generation, problem=describe(error, "spec"))

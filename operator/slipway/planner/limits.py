@@ -1,0 +1,208 @@
+"""What the limits of a site refuse in a job, however its pods come to it: by the spec or by the pod template.
+
+Each check yields where it stands, what stands there, and the limit that refuses it.
+"""
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from slipway.api.profile import Limits
+from slipway.api.slicejob import SliceJobSpec
+from slipway.planner.actions import Body
+from slipway.planner.containers import Container, containers
+from slipway.planner.redact import printable
+from slipway.planner.site import CHART, LimitsOf, Site
+
+FORBIDDEN: Final = "ForbiddenBySite"
+_BASELINE_CAPABILITIES: Final = frozenset(
+    {
+        *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP"),
+        *("SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+    }
+)
+"""What Pod Security's baseline lets a container add."""
+_SAFE_SYSCTLS: Final = frozenset(
+    {
+        *("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start"),
+        *("net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports"),
+        *("net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl"),
+        *("net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"),
+    }
+)
+_SYSTEM: Final = "system-"
+_MAX_SHOWN: Final = 80
+
+
+class Excess(NamedTuple):
+    """Something that a limit does not allow."""
+
+    field: str
+    """Where it stands in the SliceJob."""
+    value: object
+    limit: str
+    """The field of the limits."""
+    allowed: str
+    """What is allowed, in words."""
+
+
+def forbidden(spec: SliceJobSpec, template: Body, site: Site, accelerator: str | None, hosts: int) -> str | None:
+    """One sentence on the first thing that the limits of a site refuse; None when they refuse nothing.
+
+    Args:
+        spec: the spec with the defaults of the site.
+        template: the PodSpec of its pod template, which has the lists that a PodSpec has.
+        site: who limits what.
+        accelerator: the canonical accelerator type; None for CPU jobs.
+        hosts: the hosts of a slice.
+    """
+    for one in site.limits:
+        excess = next(_excesses(spec, template, one, site.mirrors, accelerator, hosts), None)
+        if excess is not None:
+            return _sentence(excess, one)
+    return None
+
+
+def _sentence(excess: Excess, by: LimitsOf) -> str:
+    shown = printable(str(excess.value))
+    shown = shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + "…"
+    where = f"{by.source}, site.limits.{excess.limit}" if by.source == CHART else f"{by.source}, limits.{excess.limit}"
+    return f"{excess.field} {shown} is not allowed here ({where}): {excess.allowed}"
+
+
+def _excesses(
+    spec: SliceJobSpec, template: Body, by: LimitsOf, mirrors: Mapping[str, str], accelerator: str | None, hosts: int
+) -> Iterator[Excess]:
+    limits, given = by.limits, tuple(containers(spec, template))
+    yield from _size(spec, limits, accelerator, hosts)
+    yield from _of_the_node(spec, template, limits)
+    if limits.privileged is False:
+        yield from _beyond_baseline(spec, template, given)
+    yield from _names(spec, template, limits, of_chart=by.source == CHART)
+    if limits.registries is not None:
+        yield from _images(given, limits.registries, mirrors)
+
+
+def _size(spec: SliceJobSpec, limits: Limits, accelerator: str | None, hosts: int) -> Iterator[Excess]:
+    types, slices = limits.accelerator_types, spec.most_slices
+    if types is not None and accelerator is not None and not _listed(accelerator, types):
+        yield Excess("spec.accelerator", accelerator, "acceleratorTypes", _of(types))
+    if limits.max_slices is not None and slices > limits.max_slices:
+        field = "spec.acceptableSlices" if spec.acceptable_slices else "spec.slices"
+        yield Excess(field, slices, "maxSlices", f"at most {limits.max_slices}")
+    if limits.max_hosts is not None and slices * hosts > limits.max_hosts:
+        yield Excess("spec.slices", f"{slices} x {hosts} hosts", "maxHosts", f"at most {limits.max_hosts} hosts")
+
+
+def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits) -> Iterator[Excess]:
+    if limits.host_network is False:
+        for field, value in ("spec", spec.host_network), ("spec.podTemplate.spec", template.get("hostNetwork")):
+            if value:
+                yield Excess(f"{field}.hostNetwork", "true", "hostNetwork", "remove it")
+    if limits.host_processes is False:
+        for word in ("hostPID", "hostIPC"):
+            if template.get(word):
+                yield Excess(f"spec.podTemplate.spec.{word}", "true", "hostProcesses", "remove it")
+    if limits.host_paths is not None:
+        own = [one.model_dump(by_alias=True) for one in spec.volumes]
+        for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
+            for index, volume in enumerate(volumes):
+                yield from _host_path(
+                    f"{path}.volumes[{index}].hostPath.path", volume.get("hostPath"), limits.host_paths
+                )
+
+
+def _host_path(field: str, source: Any, allowed: tuple[str, ...]) -> Iterator[Excess]:
+    if not isinstance(source, dict):
+        return
+    path = posixpath.normpath("/" + str(source.get("path", "")).lstrip("/"))
+    roots = (posixpath.normpath(one) for one in allowed)
+    if not any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots):
+        yield Excess(field, source.get("path"), "hostPaths", _of(allowed, "no folder of a node"))
+
+
+def _beyond_baseline(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]) -> Iterator[Excess]:
+    own = spec.pod_security_context.model_dump(by_alias=True) if spec.pod_security_context else None
+    for field, context in (
+        ("spec.podSecurityContext", own),
+        ("spec.podTemplate.spec.securityContext", template.get("securityContext")),
+        *((f"{one.path}.securityContext", one.fields.get("securityContext")) for one in given),
+    ):
+        if isinstance(context, dict):
+            for word, value in _unsafe(context):
+                yield Excess(f"{field}.{word}", value, "privileged", "at most what Pod Security calls baseline")
+
+
+def _unsafe(context: Body) -> Iterator[tuple[str, object]]:
+    """Fields of a security context beyond Pod Security's baseline, each with its value."""
+    if context.get("privileged"):
+        yield "privileged", "true"
+    for capability in _part(context, "capabilities").get("add") or ():
+        if capability not in _BASELINE_CAPABILITIES:
+            yield "capabilities.add", capability
+    if context.get("procMount") not in (None, "Default"):
+        yield "procMount", context["procMount"]
+    for word in ("seccompProfile", "appArmorProfile"):
+        if _part(context, word).get("type") == "Unconfined":
+            yield f"{word}.type", "Unconfined"
+    if _part(context, "windowsOptions").get("hostProcess"):
+        yield "windowsOptions.hostProcess", "true"
+    for sysctl in context.get("sysctls") or ():
+        if not isinstance(sysctl, dict) or sysctl.get("name") not in _SAFE_SYSCTLS:
+            yield "sysctls", sysctl.get("name") if isinstance(sysctl, dict) else sysctl
+
+
+def _part(context: Body, word: str) -> Body:
+    part = context.get(word)
+    return part if isinstance(part, dict) else {}
+
+
+def _names(spec: SliceJobSpec, template: Body, limits: Limits, *, of_chart: bool) -> Iterator[Excess]:
+    accounts, classes = limits.service_accounts, limits.priority_classes
+    for field, name in (
+        ("spec.serviceAccountName", spec.service_account_name),
+        ("spec.podTemplate.spec.serviceAccountName", template.get("serviceAccountName")),
+        ("spec.podTemplate.spec.serviceAccount", template.get("serviceAccount")),
+    ):
+        if accounts is not None and name and not _listed(str(name), accounts):
+            yield Excess(field, name, "serviceAccounts", _of(accounts))
+    for field, name in (
+        ("spec.priorityClassName", spec.priority_class_name),
+        ("spec.podTemplate.spec.priorityClassName", template.get("priorityClassName")),
+    ):
+        if classes is not None and name and not _listed(str(name), classes):
+            yield Excess(field, name, "priorityClasses", _of(classes))
+        if classes is None and of_chart and name and str(name).startswith(_SYSTEM):
+            yield Excess(field, name, "priorityClasses", f"any that does not begin with {_SYSTEM}")
+
+
+def _images(given: tuple[Container, ...], allowed: tuple[str, ...], mirrors: Mapping[str, str]) -> Iterator[Excess]:
+    for one in given:
+        image = one.fields.get("image")
+        if isinstance(image, str) and not _comes_from(pulled(image, mirrors), allowed):
+            yield Excess(f"{one.path}.image", image, "registries", _of(allowed))
+
+
+def pulled(image: str, mirrors: Mapping[str, str]) -> str:
+    """The reference by which an image is pulled: with its registry, and by the mirror of that, if there is one."""
+    registry, _, rest = image.partition("/")
+    if not rest or not ("." in registry or ":" in registry or registry == "localhost"):
+        registry, rest = "docker.io", image if "/" in image else f"library/{image}"
+    return f"{mirrors.get(registry, registry)}/{rest}"
+
+
+def mirrored(image: str, mirrors: Mapping[str, str]) -> str:
+    """The image as a pod names it: as it was written, where its registry has no mirror."""
+    return found if mirrors and (found := pulled(image, mirrors)) != pulled(image, {}) else image
+
+
+def _comes_from(image: str, allowed: tuple[str, ...]) -> bool:
+    return any(image == one or image.startswith(tuple(one.rstrip("/") + end for end in "/:@")) for one in allowed)
+
+
+def _listed(name: str, allowed: tuple[str, ...]) -> bool:
+    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in allowed)
+
+
+def _of(allowed: tuple[str, ...], none: str = "none") -> str:
+    return f"allowed: {', '.join(allowed) or none}"

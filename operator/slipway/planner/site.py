@@ -1,0 +1,185 @@
+"""What a site says of a job: the defaults of its SliceJobProfile and of the chart, and the limits of both."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from slipway.api.names import RESERVED_ENV
+from slipway.api.pod_parts import EnvVar
+from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND, Defaults, Limits, ProfileSpec
+from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
+from slipway.api.status import AppliedDefaults, DefaultValue
+
+CHART: Final = "the chart's values"
+BUILT_IN: Final = Limits(
+    host_paths=(), host_network=True, host_processes=False, privileged=False, service_accounts=("default",)
+)
+"""The chart's limits where its values say nothing."""
+_MAX_SHOWN: Final = 256
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A SliceJobProfile as it was last read, or the chart's values, which have the same parts."""
+
+    name: str
+    generation: int = 0
+    spec: ProfileSpec = field(default_factory=ProfileSpec)
+    problem: str = ""
+    """Field, value and fault of what cannot be read in it."""
+
+    @cached_property
+    def digest(self) -> str:
+        """One word that is the same for the same defaults; empty where there are none."""
+        content = self.spec.defaults.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        if not content:
+            return ""
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    @cached_property
+    def source(self) -> str:
+        """In which words to name it."""
+        return CHART if self.name == CHART else f"{PROFILE_KIND} {self.name}"
+
+    @cached_property
+    def limits(self) -> "LimitsOf":
+        """Its limits. Where the chart says nothing, the built-in ones hold."""
+        given = self.spec.limits
+        if self.name != CHART:
+            return LimitsOf(self.source, given)
+        said = {name for name in given.model_fields_set if getattr(given, name) is not None}
+        return LimitsOf(CHART, BUILT_IN.model_copy(update={name: getattr(given, name) for name in said}))
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsOf:
+    """Limits, and in which words to name who set them."""
+
+    source: str
+    limits: Limits
+
+
+class Choice(NamedTuple):
+    """Under which profile a job is."""
+
+    profile: Profile | None = None
+    problem: tuple[str, str] | None = None
+    """Reason and message of why no attempt may begin under it."""
+    superseded: bool = False
+    """Whether the profile has changed since the attempt began whose profile this is."""
+
+
+NO_CHOICE: Final = Choice()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a site says of one job."""
+
+    choice: Choice = NO_CHOICE
+    applied: AppliedDefaults | None = None
+    """Which defaults are in the job's spec; None where the site has none."""
+    values: tuple[DefaultValue, ...] = ()
+    """The fields of the job's spec that it has from the site."""
+    limits: tuple[LimitsOf, ...] = (LimitsOf(CHART, BUILT_IN),)
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+    """Where images of a registry are pulled from instead."""
+
+
+NO_CHART: Final = Profile(CHART)
+"""Values of a chart that say nothing about the site."""
+NO_SITE: Final = Site()
+"""A site without defaults whose chart says nothing."""
+
+
+def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> tuple[SliceJobSpec, Site]:
+    """The spec of a job with the defaults of its site, and what the site says beside these.
+
+    Args:
+        given: the spec as its author wrote it.
+        chart: the defaults and limits of the chart's values.
+        choice: the profile of the job, if it has one.
+    """
+    profile = choice.profile
+    layers = [chart] if profile is None else [profile, chart]
+    spec, values = with_defaults(given, layers)
+    mirrors = next((one.spec.defaults.registry_mirrors for one in layers if one.spec.defaults.registry_mirrors), {})
+    limits = tuple(one.limits for one in layers)
+    return spec, Site(choice, applied(chart, profile), values, limits, mirrors)
+
+
+def applied(chart: Profile, profile: Profile | None) -> AppliedDefaults | None:
+    """Which defaults a job has under these values of the chart and this profile."""
+    if profile is None:
+        return AppliedDefaults(hash=chart.digest) if chart.digest else None
+    digests = [one for one in (profile.digest, chart.digest) if one]
+    return AppliedDefaults(profile=profile.name, generation=profile.generation, hash="-".join(digests))
+
+
+def missing_profile(name: str, namespace: str, there: tuple[str, ...]) -> tuple[str, str]:
+    """Reason and message of a job that names a profile that does not exist."""
+    known = ", ".join(there) if there else "none"
+    return (
+        "ProfileNotFound",
+        f"spec.profile {name!r}: namespace {namespace} has no {PROFILE_KIND} of that name (there: {known}); create "
+        "it, or name another",
+    )
+
+
+def with_defaults(given: SliceJobSpec, layers: list[Profile]) -> tuple[SliceJobSpec, tuple[DefaultValue, ...]]:
+    """A spec with the defaults of several layers, the strongest first, and which values came from which."""
+    layers = [one for one in layers if one.digest]
+    if not layers:
+        return given, ()
+    changes: dict[str, Any] = {}
+    values: list[DefaultValue] = []
+    for name, info in SliceJobSpec.model_fields.items():
+        if info.alias not in DEFAULTABLE or name == "env" or _is_given(given, name):
+            continue
+        layer = next((one for one in layers if _is_given(one.spec.defaults, name)), None)
+        if layer is not None:
+            changes[name] = value = getattr(layer.spec.defaults, name)
+            shown = _shown(layer.spec.defaults, name, value)
+            values.append(DefaultValue(field=f"spec.{info.alias}", value=shown, source=layer.source))
+    env, variables = _environment(given, layers)
+    if variables:
+        changes["env"] = env
+    return (given.model_copy(update=changes) if changes else given), (*values, *variables)
+
+
+def _is_given(fields: SliceJobSpec | Defaults, name: str) -> bool:
+    return name in fields.model_fields_set and getattr(fields, name) is not None
+
+
+def _environment(given: SliceJobSpec, layers: list[Profile]) -> tuple[tuple[EnvVar, ...], tuple[DefaultValue, ...]]:
+    """The variables of the site before those of the job, which may refer to them."""
+    taken = {one.name for one in given.env} | set(RESERVED_ENV)
+    found: list[EnvVar] = []
+    values: list[DefaultValue] = []
+    for layer in layers:
+        new = [one for one in layer.spec.defaults.env if one.name not in taken]
+        taken |= {one.name for one in new}
+        found[:0] = new
+        values += [DefaultValue(field=f"spec.env[{one.name}]", source=layer.source) for one in new]
+    return (*found, *given.env), tuple(values)
+
+
+def _shown(defaults: Defaults, name: str, value: Any) -> str:
+    """A value in few words; of volumes and sources of the environment the names only."""
+    if isinstance(value, str | int):
+        return str(value)
+    content = defaults.model_dump(mode="json", by_alias=True, exclude_unset=True, include={name})
+    (found,) = content.values()
+    if isinstance(found, list) and all(isinstance(one, dict) and "name" in one for one in found):
+        text = ", ".join(one["name"] for one in found)
+    else:
+        text = json.dumps(found)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+
+
+def profile_name(spec: SliceJobSpec) -> str:
+    """The profile that a job has, if there is one of that name."""
+    return spec.profile or DEFAULT_PROFILE

@@ -1,0 +1,177 @@
+"""What a changed profile does to jobs: nothing to an attempt that has begun, everything to the next one."""
+
+from typing import Any
+
+import pytest
+
+from slipway.api.profile import ProfileSpec
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import SliceJobStatus
+from slipway.cluster.profiles import ProfileMeta, ProfileObject, ProfileStore
+from slipway.cluster.reflector import number
+from slipway.cluster.watch import Applied, Deleted
+from slipway.planner.actions import CreatePods
+from slipway.planner.site import Site as SiteOfJob
+from tests.planner.build import World
+
+NAMESPACE = "ml"
+
+
+class Site:
+    """The profiles of a namespace, as a process knows them."""
+
+    def __init__(self, chart: dict[str, Any] | None = None) -> None:
+        self.store = ProfileStore(lambda: 0.0, ProfileSpec.model_validate(chart or {}))
+        self._version = 0
+
+    def profile(self, name: str = "default", limits: dict[str, Any] | None = None, **defaults: Any) -> "Site":
+        self.store.observe(Applied(self._seen(name, {"defaults": defaults, "limits": limits or {}})))
+        return self
+
+    def of(self, given: SliceJobSpec, status: SliceJobStatus) -> tuple[SliceJobSpec, SiteOfJob]:
+        return self.store.site(given, self.store.choose(NAMESPACE, given, status))
+
+    def gone(self, name: str = "default") -> "Site":
+        self.store.observe(Deleted(self._seen(name, {})))
+        return self
+
+    def _seen(self, name: str, spec: dict[str, Any]) -> ProfileObject:
+        self._version += 1
+        meta = ProfileMeta(name, NAMESPACE, f"uid-{name}", str(self._version), generation=self._version)
+        return ProfileObject(meta, spec)
+
+
+def a_world(site: Site, **fields: Any) -> World:
+    world = World(hosts=2, **{"image": None} | fields)
+    world.sited = site.of
+    return world
+
+
+def condition(world: World, kind: str = "Accepted") -> tuple[str, str]:
+    (found,) = [one for one in world.status.conditions if one.type == kind]
+    return found.reason, found.message
+
+
+def test_the_profile_named_default_is_that_of_jobs_that_name_none() -> None:
+    world = a_world(Site().profile(image="train:1")).run()
+    assert world.job.spec is not None
+    assert world.job.spec.image == "train:1"
+    assert world.status.attempts[0].defaults is not None
+    assert world.status.attempts[0].defaults.profile == "default"
+
+
+def test_a_job_may_name_another_profile() -> None:
+    world = a_world(Site().profile(image="train:1").profile("gpu", image="train:2"), profile="gpu")
+    assert world.job.spec is not None
+    assert world.job.spec.image == "train:2"
+
+
+def test_a_profile_that_is_missing_starts_nothing_until_it_is_there() -> None:
+    site = Site().profile("other", image="train:1")
+    world = a_world(site, profile="gpu")
+    assert not world.step().actions
+    reason, message = condition(world)
+    assert reason == "ProfileNotFound"
+    assert message.startswith("spec.profile 'gpu': namespace ml has no SliceJobProfile of that name (there: other)")
+    site.profile("gpu", image="train:2")
+    world.run()
+    assert world.status.phase == "Running"
+
+
+def test_a_profile_that_cannot_be_read_starts_nothing() -> None:
+    site = Site()
+    seen = site._seen("default", {"defaults": {"imagePolicy": "Always"}})
+    site.store.observe(Applied(seen))
+    world = a_world(site, image="train:1")
+    assert not world.step().actions
+    reason, message = condition(world)
+    assert reason == "ProfileInvalid"
+    assert "SliceJobProfile default cannot be applied: spec.defaults.imagePolicy is not a known field" in message
+
+
+@pytest.mark.parametrize("scope", ["", NAMESPACE])
+def test_profiles_that_may_not_be_listed_start_nothing(scope: str) -> None:
+    site = Site()
+    site.store.unreadable[scope] = "forbidden"
+    world = a_world(site, image="train:1")
+    assert not world.step().actions
+    assert condition(world) == ("ProfileUnreadable", "SliceJobProfiles of namespace ml cannot be read: forbidden")
+
+
+def test_a_changed_profile_touches_no_running_attempt_and_the_next_one_takes_it() -> None:
+    site = Site().profile(image="train:1")
+    world = a_world(site).run()
+    before = world.status
+    site.profile(image="train:2")
+    world.step()
+    assert world.status == before
+    assert world.job.spec is not None
+    assert world.job.spec.image == "train:1"
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.job.spec.image == "train:2"
+    defaults = [one.defaults for one in world.status.attempts]
+    assert [one and one.generation for one in defaults] == [2, 1]
+
+
+def test_an_attempt_that_is_being_created_keeps_the_profile_it_began_with() -> None:
+    site = Site().profile(image="train:1")
+    world = a_world(site)
+    world.begin()
+    world.pods.pop((0, 0, 1))
+    site.profile(image="train:2").gone()
+    assert world.job.spec is not None
+    assert world.job.spec.image == "train:1"
+    assert [one for one in world.plan().actions if isinstance(one, CreatePods)]
+
+
+def test_a_process_that_does_not_know_the_profile_of_an_attempt_makes_no_pod_of_another_beside_it() -> None:
+    world = a_world(Site().profile(image="train:1"))
+    world.begin()
+    world.pods.pop((0, 0, 1))
+    later = Site().profile(image="train:1")
+    later.profile(image="train:2")
+    later.store._earlier.clear()
+    world.sited = later.of
+    plan = world.step()
+    assert not [one for one in plan.actions if isinstance(one, CreatePods)]
+    ended = world.status.attempts[0]
+    assert (ended.reason, ended.cause) == ("DefaultsChanged", "uncharged")
+    assert (world.status.failures, world.status.preemptions) == (0, 0)
+
+
+def test_a_process_that_does_not_know_the_profile_of_an_attempt_leaves_one_that_runs_alone() -> None:
+    world = a_world(Site().profile(image="train:1")).run()
+    before, later = world.status, Site().profile(image="train:2")
+    world.sited = later.of
+    assert not world.step().actions
+    assert world.status.attempts == before.attempts
+
+
+def test_a_limit_that_comes_later_touches_no_running_attempt_and_starts_no_other() -> None:
+    site = Site().profile(image="train:1")
+    world = a_world(site, slices=2).run()
+    site.profile(image="train:1", limits={"maxSlices": 1})
+    assert not world.step().actions
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.status.attempt == 0
+    assert "spec.slices 2 is not allowed here (SliceJobProfile default, limits.maxSlices)" in condition(world)[1]
+    site.profile(image="train:1", limits={"maxSlices": 2})
+    world.settle()
+    assert world.status.attempt == 1
+
+
+def test_only_so_many_earlier_versions_are_remembered() -> None:
+    site = Site()
+    for count in range(100):
+        site.profile(image=f"train:{count}")
+    (earlier,) = site.store._earlier.values()
+    assert len(earlier) == 16
+
+
+def test_an_older_version_of_a_profile_is_not_put_back() -> None:
+    site = Site().profile(image="train:1").profile(image="train:2")
+    late = ProfileObject(ProfileMeta("default", NAMESPACE, "uid-default", "1"), {"defaults": {"image": "train:1"}})
+    assert site.store.observe(Applied(late)) == ()
+    assert number("1") < number(str(site._version))

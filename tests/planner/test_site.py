@@ -1,0 +1,367 @@
+"""What a site sets: defaults by job > profile > chart > built in, and limits that nobody widens."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from slipway.api.places import FIRST
+from slipway.api.profile import Defaults, ProfileSpec
+from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
+from slipway.api.status import AppliedDefaults, DefaultValue
+from slipway.planner.acceptance import InvalidSpec, accept, changed_since
+from slipway.planner.limits import forbidden, mirrored, pulled
+from slipway.planner.pods import PodFactory
+from slipway.planner.site import CHART, NO_CHART, Choice, Profile, Site, site_of
+from slipway.planner.snapshot import Settings
+from tests.planner.build import World, spec
+
+BY_PROFILE = "SliceJobProfile team"
+
+
+def profile_spec(defaults: dict[str, Any] | None = None, limits: dict[str, Any] | None = None) -> ProfileSpec:
+    return ProfileSpec.model_validate({"defaults": defaults or {}, "limits": limits or {}})
+
+
+def sited(
+    job: dict[str, Any], profile: ProfileSpec | None = None, chart: ProfileSpec | None = None
+) -> tuple[SliceJobSpec, Site]:
+    known = Profile("team", 3, profile) if profile is not None else None
+    return site_of(SliceJobSpec.model_validate(job), Profile(CHART, spec=chart or ProfileSpec()), Choice(known))
+
+
+VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "accelerator": ({"type": "v5p-8"}, {"type": "v5p-16"}, {"type": "v5p-32"}),
+    "image": ("job:1", "profile:1", "chart:1"),
+    "imagePullPolicy": ("Always", "Never", "IfNotPresent"),
+    "imagePullSecrets": ([{"name": "job"}], [{"name": "profile"}], [{"name": "chart"}]),
+    "envFrom": ([{"prefix": "a"}], [{"prefix": "b"}], [{"prefix": "c"}]),
+    "workingDir": ("/job", "/profile", "/chart"),
+    "resources": ({"limits": {"cpu": 1}}, {"limits": {"memory": 2}}, {"requests": {"cpu": 3}}),
+    "volumes": ([{"name": "job"}], [{"name": "profile"}], [{"name": "chart"}]),
+    "volumeMounts": (
+        [{"name": "a", "mountPath": "/a"}],
+        [{"name": "b", "mountPath": "/b"}],
+        [{"name": "c", "mountPath": "/c"}],
+    ),
+    "shmSize": ("1Gi", "2Gi", 3),
+    "securityContext": ({"runAsUser": 1}, {"runAsGroup": 2}, {"runAsNonRoot": True}),
+    "podSecurityContext": ({"fsGroup": 1}, {"runAsUser": 2}, {"runAsUser": 3}),
+    "hostNetwork": (True, False, True),
+    "serviceAccountName": ("job", "profile", "chart"),
+    "nodeSelector": ({"a": "job"}, {"b": "profile"}, {"c": "chart"}),
+    "tolerations": ([{"key": "job"}], [{"key": "profile"}], []),
+    "priorityClassName": ("job", "profile", "chart"),
+    "terminationGracePeriodSeconds": (1, 2, 3),
+    "cancelGracePeriodSeconds": (1, 2, 3),
+    "coordinator": ({"port": 1}, {"port": 2}, {"port": 3}),
+    "retries": ({"maxFailures": 1}, {"maxPreemptions": 2}, {"enabled": False}),
+    "timeouts": ({"startSeconds": 0}, {"scheduleSeconds": 2}, {"startSeconds": 3}),
+    "activeDeadlineSeconds": (1, 2, 3),
+    "ttlSecondsAfterFinished": (0, 2, 3),
+}
+"""Of each field that a profile may default: a value of the job, of the profile and of the chart."""
+
+
+def test_every_defaultable_field_is_tried() -> None:
+    assert VALUES.keys() | {"env"} == DEFAULTABLE
+
+
+@pytest.mark.parametrize("field", VALUES)
+@given(said=some.tuples(some.booleans(), some.booleans(), some.booleans()))
+def test_the_strongest_level_that_says_anything_wins_as_a_whole(field: str, said: tuple[bool, bool, bool]) -> None:
+    # F-50: all combinations of job > profile > chart > built in.
+    by_job, by_profile, by_chart = (
+        {field: value} if says else {} for value, says in zip(VALUES[field], said, strict=True)
+    )
+    found, site = sited(by_job, profile_spec(by_profile), profile_spec(by_chart))
+    winner = next((one for one in (by_job, by_profile, by_chart) if one), {})
+    expected = SliceJobSpec.model_validate(winner)
+    assert found.model_dump() == expected.model_dump()
+    source = None if by_job else BY_PROFILE if by_profile else CHART if by_chart else None
+    assert [one.source for one in site.values] == ([source] if source else [])
+
+
+NAMES = some.lists(some.sampled_from(["A", "B", "C", "TPU_WORKER_ID"]), unique=True)
+
+
+@given(NAMES, NAMES, NAMES)
+def test_variables_are_merged_by_name_and_those_that_slipway_sets_lose(
+    job: list[str], profile: list[str], chart: list[str]
+) -> None:
+    # F-10, F-47, K-04
+    job = [name for name in job if name != "TPU_WORKER_ID"]
+    found, site = sited(
+        {"env": [{"name": name, "value": "job"} for name in job]},
+        profile_spec({"env": [{"name": name, "value": "profile"} for name in profile]}),
+        profile_spec({"env": [{"name": name, "value": "chart"} for name in chart]}),
+    )
+    levels = {"chart": chart, "profile": profile, "job": job}
+    expected = {name: level for level, names in levels.items() for name in names if name != "TPU_WORKER_ID"}
+    assert {one.name: one.value for one in found.env} == expected
+    # What is stronger comes later, because $(NAME) can only refer to variables before it.
+    order = [list(levels).index(one.value or "") for one in found.env]
+    assert order == sorted(order)
+    assert all(one.value is None for one in site.values), "the status names variables and never shows them"
+
+
+def test_where_the_values_come_from_is_told() -> None:  # E1-20
+    defaults = {
+        "image": "train:1",
+        "env": [{"name": "TOKEN", "value": "s3cret"}],
+        "volumes": [{"name": "scratch", "csi": {"driver": "d", "volumeAttributes": {"password": "s3cret"}}}],
+        "nodeSelector": {"pool": "a"},
+    }
+    _, site = sited({}, profile_spec(defaults), profile_spec({"priorityClassName": "batch"}))
+    assert set(site.values) == {
+        DefaultValue(field="spec.image", value="train:1", source=BY_PROFILE),
+        DefaultValue(field="spec.env[TOKEN]", source=BY_PROFILE),
+        DefaultValue(field="spec.volumes", value="scratch", source=BY_PROFILE),
+        DefaultValue(field="spec.nodeSelector", value='{"pool": "a"}', source=BY_PROFILE),
+        DefaultValue(field="spec.priorityClassName", value="batch", source=CHART),
+    }
+
+
+def test_without_a_site_nothing_is_added() -> None:
+    given_spec = spec(slices=2)
+    found, site = site_of(given_spec, NO_CHART)
+    assert found is given_spec
+    assert (site.applied, site.values) == (None, ())
+
+
+def test_the_same_defaults_have_the_same_hash_whatever_the_limits() -> None:
+    one = sited({}, profile_spec({"image": "a"}, {"maxSlices": 2}))[1].applied
+    two = sited({}, profile_spec({"image": "a"}))[1].applied
+    other = sited({}, profile_spec({"image": "b"}))[1].applied
+    assert one is not None
+    assert one == two == AppliedDefaults(profile="team", generation=3, hash=one.hash)
+    assert other is not None
+    assert other.hash != one.hash
+
+
+def test_a_changed_default_is_no_change_of_the_spec() -> None:
+    world = World(image=None)
+    one, two = (profile_spec({"env": [{"name": name}], "image": "a"}) for name in "AB")
+    world.sited = lambda given, _: site_of(given, NO_CHART, Choice(Profile("team", 1, one)))
+    resolved = accept(world.job, Settings()).resolved
+    world.status = world.status.model_copy(update={"resolved": resolved})
+    world.sited = lambda given, _: site_of(given, NO_CHART, Choice(Profile("team", 2, two)))
+    assert not changed_since(world.job, accept(world.job, Settings()).resolved)
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    {
+        "python:3": "docker.io/library/python:3",
+        "acme/train": "docker.io/acme/train",
+        "docker.io/acme/train@sha256:1": "docker.io/acme/train@sha256:1",
+        "localhost/a": "localhost/a",
+        "registry:5000/a/b:1": "registry:5000/a/b:1",
+    }.items(),
+)
+def test_an_image_without_a_registry_is_pulled_from_docker_hub(image: str, expected: str) -> None:
+    assert pulled(image, {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    {
+        "python:3": "mirror.example.com/hub/library/python:3",
+        "ghcr.io/acme/train": "ghcr.io/acme/train",
+    }.items(),
+)
+def test_images_of_a_mirrored_registry_are_pulled_from_the_mirror(image: str, expected: str) -> None:
+    assert mirrored(image, {"docker.io": "mirror.example.com/hub"}) == expected
+
+
+def test_all_containers_of_the_pods_are_pulled_from_the_mirror() -> None:
+    world = World(podTemplate={"spec": {"initContainers": [{"name": "fetch", "image": "curl:1"}]}})
+    mirrors = profile_spec({"registryMirrors": {"docker.io": "mirror.example.com"}})
+    world.sited = lambda given, _: site_of(given, NO_CHART, Choice(Profile("team", 1, mirrors)))
+    found = PodFactory(world.job, Settings()).pod(0, FIRST)["spec"]
+    images = [one["image"] for kind in ("initContainers", "containers") for one in found[kind]]
+    assert images == ["mirror.example.com/library/curl:1", "mirror.example.com/library/busybox:1"]
+
+
+def template(**fields: Any) -> dict[str, Any]:
+    return {"podTemplate": {"spec": fields}}
+
+
+def container(**context: Any) -> dict[str, Any]:
+    return template(containers=[{"name": "side", "image": "side:1", "securityContext": context}])
+
+
+NODE = {"name": "node", "hostPath": {"path": "/data/sets"}}
+# Each: limits, a job that they allow, a job that they refuse, and the beginning of what is said.
+LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
+    "types": (
+        {"acceleratorTypes": ["v5litepod-*", "v5p-8"]},
+        {"accelerator": {"type": "v5e-16"}},
+        {"accelerator": {"type": "v5p-16"}},
+        "spec.accelerator v5p-16 is not allowed here",
+    ),
+    "slices": ({"maxSlices": 2}, {"slices": 2}, {"slices": 3}, "spec.slices 3"),
+    "the most slices": (
+        {"maxSlices": 2}, {"acceptableSlices": [1, 2]}, {"acceptableSlices": [1, 4]}, "spec.acceptableSlices 4",
+    ),
+    "hosts": ({"maxHosts": 4}, {"slices": 2, "hosts": 2}, {"slices": 2, "hosts": 3}, "spec.slices 2 x 3 hosts"),
+    "E1-06 hostPath": (
+        {"hostPaths": ["/data/"]}, {"volumes": [NODE]}, {"volumes": [{"name": "a", "hostPath": {"path": "/database"}}]},
+        "spec.volumes[0].hostPath.path /database",
+    ),
+    "hostPath that leads elsewhere": (
+        {"hostPaths": ["/data"]}, {"volumes": [NODE]},
+        {"volumes": [{"name": "a", "hostPath": {"path": "/data/../etc"}}]},
+        "spec.volumes[0].hostPath.path /data/../etc",
+    ),
+    "B-21 hostPath in the template": (
+        {"hostPaths": []}, {}, template(volumes=[NODE]), "spec.podTemplate.spec.volumes[0].hostPath.path /data/sets",
+    ),
+    "hostNetwork": ({"hostNetwork": False}, {"hostNetwork": False}, {"hostNetwork": True}, "spec.hostNetwork true"),
+    "hostNetwork in the template": (
+        {"hostNetwork": False}, {}, template(hostNetwork=True), "spec.podTemplate.spec.hostNetwork true",
+    ),
+    "hostPID": ({"hostProcesses": False}, {}, template(hostPID=True), "spec.podTemplate.spec.hostPID true"),
+    "hostIPC": ({"hostProcesses": False}, {}, template(hostIPC=True), "spec.podTemplate.spec.hostIPC true"),
+    "privileged": (
+        {"privileged": False}, {"securityContext": {"privileged": False, "capabilities": {"add": ["CHOWN"]}}},
+        {"securityContext": {"privileged": True}}, "spec.securityContext.privileged true",
+    ),
+    "privileged sidecar": (
+        {"privileged": False}, container(runAsUser=1), container(privileged=True),
+        "spec.podTemplate.spec.containers[0].securityContext.privileged true",
+    ),
+    "capabilities": (
+        {"privileged": False}, {}, container(capabilities={"add": ["CHOWN", "SYS_ADMIN"]}),
+        "spec.podTemplate.spec.containers[0].securityContext.capabilities.add SYS_ADMIN",
+    ),
+    "unmasked /proc": (
+        {"privileged": False}, {}, container(procMount="Unmasked"),
+        "spec.podTemplate.spec.containers[0].securityContext.procMount Unmasked",
+    ),
+    "no seccomp profile": (
+        {"privileged": False}, {}, {"podSecurityContext": {"seccompProfile": {"type": "Unconfined"}}},
+        "spec.podSecurityContext.seccompProfile.type Unconfined",
+    ),
+    "unsafe sysctl": (
+        {"privileged": False}, {"podSecurityContext": {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]}},
+        template(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}),
+        "spec.podTemplate.spec.securityContext.sysctls kernel.msgmax",
+    ),
+    "Windows host process": (
+        {"privileged": False}, {}, {"podSecurityContext": {"windowsOptions": {"hostProcess": True}}},
+        "spec.podSecurityContext.windowsOptions.hostProcess true",
+    ),
+    "service account": (
+        {"serviceAccounts": ["default", "train-*"]}, {"serviceAccountName": "train-a"}, {"serviceAccountName": "admin"},
+        "spec.serviceAccountName admin",
+    ),
+    "service account in the template": (
+        {"serviceAccounts": ["default"]}, {}, template(serviceAccount="admin"),
+        "spec.podTemplate.spec.serviceAccount admin",
+    ),
+    "priority class": (
+        {"priorityClasses": ["batch"]}, {"priorityClassName": "batch"}, {"priorityClassName": "urgent"},
+        "spec.priorityClassName urgent",
+    ),
+    "registry": (
+        {"registries": ["docker.io/library", "ghcr.io/acme/"]}, {"image": "ghcr.io/acme/a:1"},
+        {"image": "ghcr.io/acmes/a:1"}, "spec.image ghcr.io/acmes/a:1",
+    ),
+    "registry of a sidecar": (
+        {"registries": ["docker.io/library/busybox"]}, {}, container(runAsUser=1),
+        "spec.podTemplate.spec.containers[0].image side:1",
+    ),
+}  # fmt: skip
+
+
+def refusal(job: dict[str, Any], site: Site) -> str | None:
+    world = World(**job | ({"hosts": None} if "accelerator" in job else {}))
+    world.sited = lambda given, _: (given, site)
+    try:
+        accept(world.job, Settings())
+    except InvalidSpec as problem:
+        return problem.message if problem.reason == "ForbiddenBySite" else None
+    return None
+
+
+OPEN = {
+    "hostPaths": ["/"],
+    "hostProcesses": True,
+    "privileged": True,
+    "serviceAccounts": ["*"],
+    "priorityClasses": ["*"],
+}
+
+
+@pytest.mark.parametrize("by", ["chart", "profile"])
+@pytest.mark.parametrize(("limits", "allowed", "refused", "said"), LIMITED.values(), ids=LIMITED)
+def test_what_a_limit_allows_and_refuses(
+    by: str, limits: dict[str, Any], allowed: dict[str, Any], refused: dict[str, Any], said: str
+) -> None:
+    chart = profile_spec(limits=OPEN | (limits if by == "chart" else {}))
+    profile = profile_spec(limits=limits if by == "profile" else {})
+    _, site = sited({}, profile, chart)
+    assert refusal(allowed, site) is None
+    words = refusal(refused, site) or "nothing"
+    assert words.startswith(said)
+    assert f"({CHART}, site.limits." in words if by == "chart" else f"({BY_PROFILE}, limits." in words
+
+
+LENT_BY_DEFAULT = {
+    "hostPath": {"volumes": [NODE]},
+    "hostPID": template(hostPID=True),
+    "hostIPC": template(hostIPC=True),
+    "privileged": {"securityContext": {"privileged": True}},
+    "service account": {"serviceAccountName": "admin"},
+    "system priority": {"priorityClassName": "system-cluster-critical"},
+}
+
+
+@pytest.mark.parametrize("job", LENT_BY_DEFAULT.values(), ids=LENT_BY_DEFAULT)
+def test_what_no_job_gets_unless_the_site_allows_it(job: dict[str, Any]) -> None:
+    _, closed = sited({})
+    assert "is not allowed here" in (refusal(job, closed) or "")
+    # A profile cannot allow what the chart does not.
+    _, widened = sited({}, profile_spec(limits=OPEN))
+    assert refusal(job, widened) == refusal(job, closed)
+    _, opened = sited({}, None, profile_spec(limits=OPEN))
+    assert refusal(job, opened) is None
+
+
+@pytest.mark.parametrize(
+    "job", [{"hostNetwork": True}, {"serviceAccountName": "default"}, {"priorityClassName": "batch"}]
+)
+def test_what_every_job_gets_unless_the_site_forbids_it(job: dict[str, Any]) -> None:
+    assert refusal(job, sited({})[1]) is None
+
+
+@given(some.sampled_from(sorted(LIMITED)), some.booleans(), some.booleans())
+def test_limits_of_chart_and_profile_intersect(name: str, in_chart: bool, in_profile: bool) -> None:
+    limits, _, refused, _ = LIMITED[name]
+    chart, profile = (limits if said else {} for said in (in_chart, in_profile))
+    _, site = sited({}, profile_spec(limits=profile), profile_spec(limits=OPEN | chart))
+    assert (refusal(refused, site) is not None) == (in_chart or in_profile)
+
+
+def test_a_default_of_the_profile_is_held_to_the_limits_too() -> None:
+    found, site = sited({}, profile_spec({"serviceAccountName": "admin"}))
+    assert "spec.serviceAccountName admin" in (forbidden(found, {}, site, None, 1) or "")
+
+
+def test_without_an_image_anywhere_the_places_to_set_it_are_named() -> None:  # F-22
+    world = World(image=None)
+    with pytest.raises(
+        InvalidSpec, match=r"spec\.image .* defaults\.image of a SliceJobProfile, or the chart value site"
+    ):
+        accept(world.job, Settings())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("image", 1), ("env", "A=1"), ("registryMirrors", {"docker.io": ""}), ("shmSize", "2x"), ("command", ["sh"])],
+)
+def test_a_default_that_could_never_be_used_is_refused(field: str, value: Any) -> None:  # F-05, F-07, B-33
+    with pytest.raises(ValueError, match=field):
+        Defaults.model_validate({field: value})
