@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"slices": 3, "acceptableSlices": [2, 4]},
         "is not among acceptableSlices",
     ),
-    "hosts beside an accelerator": ({"hosts": 2}, "hosts is for CPU jobs only"),
+    "hosts beside an accelerator": ({"hosts": 2}, "hosts is for CPU and GPU jobs only"),
     "B-12 maxFailures -1": ({"retries": {"maxFailures": -1}}, "spec.retries.maxFailures"),
     "B-12 maxFailures ten": ({"retries": {"maxFailures": "ten"}}, "spec.retries.maxFailures"),
     "B-12 maxPreemptions as text": ({"retries": {"maxPreemptions": "1000000"}}, "spec.retries.maxPreemptions"),

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from slipway.api.gpus import ANY_SITE, GpuSite
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.planner.hardware import Hardware, Tpu
+from slipway.planner.hardware import Gpu, Hardware, Tpu
 from slipway.planner.runtime import RayCluster, Runtime
 
 
@@ -19,9 +20,9 @@ class Effective:
     runtime: Runtime
 
 
-def effective(spec: SliceJobSpec, resolved: Resolved) -> Effective:
-    """Put a spec together with its values."""
-    return Effective(spec, resolved, _hardware(spec, resolved), runtime_of(spec))
+def effective(spec: SliceJobSpec, resolved: Resolved, *, site: GpuSite = ANY_SITE) -> Effective:
+    """Put a spec together with its values, and with what is said of the GPUs of the nodes."""
+    return Effective(spec, resolved, hardware_of(spec, resolved, site), runtime_of(spec))
 
 
 def runtime_of(spec: SliceJobSpec) -> Runtime:
@@ -29,5 +30,11 @@ def runtime_of(spec: SliceJobSpec) -> Runtime:
     return RayCluster(spec.ray) if spec.ray is not None else Runtime()
 
 
-def _hardware(spec: SliceJobSpec, resolved: Resolved) -> Hardware:
-    return Tpu(spec.accelerator, resolved) if spec.accelerator is not None else Hardware(resolved)
+def hardware_of(spec: SliceJobSpec, resolved: Resolved, site: GpuSite = ANY_SITE) -> Hardware:
+    """The hardware that a spec asks for, with the values that it comes to."""
+    asked = spec.accelerator
+    if asked is not None and asked.gpu is None:
+        return Tpu(asked, resolved)
+    if asked is not None and resolved.gpus_per_host:
+        return Gpu(asked, resolved, site)
+    return Hardware(resolved, asked)

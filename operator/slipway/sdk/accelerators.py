@@ -120,7 +120,7 @@ def checked(fields: dict[str, Any]) -> dict[str, Any]:
         ValueError: when a field does not fit the schema, or no TPU slice has such a type or topology.
     """
     asked = SliceJobSpec.model_validate(fields).accelerator
-    if asked is not None:
+    if asked is not None and asked.gpu is None:
         shape_of(asked)
     return fields
 
@@ -138,9 +138,10 @@ def _image_and_shape(spec: Mapping[str, Any]) -> dict[str, Any]:
     found["gpus"] = str(spec.get("resources", {}).get("limits", {}).get(GPU_RESOURCE, 0))
     found["gpu type"] = spec.get("nodeSelector", {}).get(_GPU_LABEL)
     if (given := spec.get("accelerator")) is not None:
-        shape = shape_of(Accelerator.model_validate(given))
-        found |= {"type": shape.type, "topology": shape.topology, "chipsPerHost": shape.chips_per_host}
-        found["spot"] = bool(given.get("spot"))
+        found |= {"spot": bool(given.get("spot")), "gpu": given.get("gpu")}
+        if given.get("gpu") is None:
+            shape = shape_of(Accelerator.model_validate(given))
+            found |= {"type": shape.type, "topology": shape.topology, "chipsPerHost": shape.chips_per_host}
     return found
 
 
