@@ -38,7 +38,6 @@ GPU_FLAGS: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize(("given", "accelerator"), GPU_FLAGS.values(), ids=GPU_FLAGS)
-@pytest.mark.row("B-28")
 def test_flags_of_gpus_become_an_accelerator(given: dict[str, Any], accelerator: Any) -> None:  # E1-11
     spec = Flags("busybox:1", hosts=2, **given).spec()
     assert (spec.get("accelerator"), spec["hosts"]) == (accelerator, 2)

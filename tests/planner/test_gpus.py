@@ -244,7 +244,7 @@ TWICE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("accelerator", "resources", "said"), TWICE.values(), ids=TWICE)
-@pytest.mark.row("B-27", "B-28")
+@pytest.mark.row("B-27")
 def test_a_number_of_gpus_is_said_once_or_twice_the_same(
     accelerator: dict[str, Any], resources: dict[str, Any], said: str
 ) -> None:  # F-51, F-53, K-13
