@@ -176,6 +176,10 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
         "contradicts spec.accelerator, which selects 'mine'",
     ),
     "TPU chips": (gpu(**NVIDIA) | on("google.com/tpu", 4), "the hosts of spec.accelerator.gpu have nvidia.com/gpu"),
+    "hosts of TPUs": (
+        {"accelerator": {"type": "v5p-8"}, "hosts": 2},
+        "spec.hosts 2: hosts is for CPU and GPU jobs only: the accelerator's shape decides how many hosts a TPU slice",
+    ),
     "one host a node on TPUs": (
         {"accelerator": {"type": "v5p-8"}, "oneHostPerNode": True},
         "spec.oneHostPerNode: oneHostPerNode is for CPU and GPU jobs only: a host of a TPU slice always has its node",

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field, StringConstraints
 
 from slipway.api.base import Model, Passthrough, rule, rules
-from slipway.api.gpus import Gpu, cel_is_gpu
+from slipway.api.gpus import DEFAULT_RESOURCES, Gpu, cel_is_gpu
 from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS
 from slipway.api.pod_parts import EnvVar, LocalObjectReference, PodTemplate, Toleration, Volume, VolumeMount, list_map
 from slipway.api.ray import SPEC_RULES as RAY_RULES
@@ -57,13 +57,18 @@ def _gpus(kind: str) -> str:
 
 
 def _as_many_gpus(kind: str) -> str:
-    """In CEL, whether the GPUs among the limits or requests are as many as `count`, where it is a plain number."""
+    """In CEL, whether the GPUs among the limits or requests are as many as `count`, where it is a plain number.
+
+    Over all names of resources the API server takes the rule for too costly.
+    """
     given, count = f"self.resources.{kind}", "self.accelerator.gpu.count"
+    found = ((f"'{name}' in {given}", f"{given}['{name}']") for name in DEFAULT_RESOURCES.values())
     same = (
-        f"(type({given}[name]) == int ? {given}[name] == {count} : "
-        f"!{given}[name].matches('^[0-9]+$') || {given}[name] == string({count}))"
+        f"(!({there}) || (type({value}) == int ? {value} == {count} : "
+        f"!{value}.matches('^[0-9]+$') || {value} == string({count})))"
+        for there, value in found
     )
-    return f"(!has({given}) || {given}.all(name, !({cel_is_gpu('name')}) || {same}))"
+    return f"(!has({given}) || ({' && '.join(same)}))"
 
 
 class Accelerator(Model):

@@ -130,6 +130,8 @@ def _devices(spec: SliceJobSpec, site: GpuSite) -> tuple[accelerators.Shape | No
         raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.reservation: {slicejob.NO_SPOT_RESERVATION}")
     if asked.gpu is not None:
         return None, _gpus_of(asked, asked.gpu, site)
+    if spec.hosts is not None:
+        raise InvalidSpec("InvalidSpec", f"spec.hosts {spec.hosts}: {slicejob.HOSTS_OF_TPUS}")
     if spec.one_host_per_node is not None:
         raise InvalidSpec("InvalidSpec", f"spec.oneHostPerNode: {slicejob.ALWAYS_ALONE}")
     return shape_of(asked), None
