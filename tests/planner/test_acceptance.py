@@ -229,12 +229,21 @@ TEMPLATE = st.fixed_dictionaries(
 )
 
 
-@given(template=TEMPLATE, ray=st.booleans(), tpu=st.booleans(), kind=st.text(min_size=2, max_size=8))
+GPUS = st.fixed_dictionaries(
+    {},
+    optional={"vendor": st.sampled_from(["amd", "auto", "nvidia"]), "count": st.integers(0, 64), "model": st.just("a")},
+)
+
+
+@given(
+    template=TEMPLATE, ray=st.booleans(), tpu=st.booleans(), gpu=st.none() | GPUS, kind=st.text(min_size=2, max_size=8)
+)
 def test_whatever_the_api_server_stores_leads_to_a_status_and_can_be_stopped(
-    template: dict[str, Any], ray: bool, tpu: bool, kind: str
+    template: dict[str, Any], ray: bool, tpu: bool, gpu: dict[str, Any] | None, kind: str
 ) -> None:
     fields: dict[str, Any] = {"ray": {"entrypoint": "a"}} if ray else {}
     fields |= {"accelerator": {"type": f"v5p-{kind}" if ray else "v5p-16"}} if tpu else {}
+    fields |= {"accelerator": {"gpu": gpu}, "oneHostPerNode": True} if gpu is not None else {}
     world = stored(template, **fields)
     world.checked = False
     decision = world.plan()
