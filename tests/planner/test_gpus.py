@@ -1,6 +1,8 @@
 """GPU jobs and CPU jobs with an accelerator: what a job may ask for, and what its pods look like."""
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, Gpu, GpuError, GpuSite
 from slipway.api.gpus import resolve as resolve_gpus
 from slipway.api.places import HEAD, worker
 from slipway.planner.acceptance import InvalidSpec, resolve
+from slipway.planner.actions import DeletePods
 from slipway.planner.effective import effective, hardware_of
 from slipway.planner.hardware import Hardware, Tpu
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
@@ -21,7 +24,7 @@ from slipway.planner.snapshot import Settings
 from slipway.planner.tenants import NOBODY
 from slipway.planner.unscheduled import View, explain_unscheduled
 
-from .build import START, UID, World, spec
+from .build import START, UID, World, actions_of, spec
 
 NVIDIA = {"vendor": "nvidia", "count": 2}
 MODEL_LABEL = "cloud.google.com/gke-accelerator"
@@ -494,3 +497,37 @@ def test_a_node_without_gpus_is_of_no_use_to_a_gpu_job() -> None:
     suits = PodFactory(World(**gpu(**NVIDIA)).job, Settings()).suits
     assert [suits(one) for one in (CPU_NODE, GPU_NODE, node("none", "0"))] == [False, True, False]
     assert PodFactory(World().job, Settings()).suits(CPU_NODE)
+
+
+def contested(gpus_held: str | None, older_asks: dict[str, Any]) -> World:
+    """A job of two slices, of which one runs on nodes with so many GPUs, and an older job that waits for nodes."""
+    mine = gpu(**NVIDIA) if gpus_held is not None else {}
+    world = World(slices=2, hosts=2, **mine).begin()
+    for handle in world.all_pods():
+        handle.runs() if handle.key[1] == 0 else handle.unschedulable()
+    world.step(seconds=6)
+    for name in list(world.nodes):
+        world.nodes[name] = node(name, gpus_held)
+    asked = spec(**({"slices": 1, "hosts": 1} | older_asks))
+    older = replace(world.job, name="older", uid="older", created=START - timedelta(hours=1), spec=asked, accepted={})
+    world.rivals = (older,)
+    return world
+
+
+RIVALS: dict[str, tuple[str | None, dict[str, Any], bool]] = {
+    "two GPU jobs": ("2", gpu(**NVIDIA), True),
+    "the older needs more GPUs than a node has": ("2", gpu(vendor="nvidia", count=8), False),
+    "the older needs GPUs of another vendor": ("2", gpu(vendor="amd", count=1), False),
+    "the older needs GPUs, and the younger has CPU nodes": (None, gpu(**NVIDIA), False),
+    "two CPU jobs": (None, {}, True),
+    "the older needs a node for each host, and there are as many": (None, {"hosts": 2, "oneHostPerNode": True}, True),
+    "the older needs a node for each host, and there are fewer": (None, {"hosts": 3, "oneHostPerNode": True}, False),
+}
+
+
+@pytest.mark.parametrize(("gpus_held", "older_asks", "gives_way"), RIVALS.values(), ids=RIVALS)
+def test_a_younger_job_gives_way_where_the_older_can_use_its_nodes(
+    gpus_held: str | None, older_asks: dict[str, Any], gives_way: bool
+) -> None:
+    world = contested(gpus_held, older_asks)
+    assert any(actions_of(world.step(seconds=60), DeletePods) for _ in range(5)) == gives_way
