@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from slipway.api import accelerators, gpus, slicejob
-from slipway.api.gpus import ANY_SITE, Gpus, GpuSite
+from slipway.api import accelerators, slicejob
+from slipway.api.gpus import ANY_SITE, MODEL_OF_NONE, Gpu, GpuError, Gpus, GpuSite
+from slipway.api.gpus import resolve as resolve_gpus
 from slipway.api.names import GROUP, QUEUE_LABEL
 from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
@@ -88,7 +89,7 @@ def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) ->
     Raises:
         InvalidSpec: naming the field, its value and what is allowed.
     """
-    shape, graphics = _devices(spec, site)
+    shape, gpus = _devices(spec, site)
     port = (spec.coordinator.port if spec.coordinator else None) or settings.coordinator_port
     hosts = shape.hosts if shape else spec.hosts or 1
     _refuse_too_many_pods(hosts, spec.most_slices, settings.max_pods)
@@ -97,18 +98,18 @@ def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) ->
         raise InvalidSpec("InvalidPodTemplate", f"spec.podTemplate.spec.{fault}")
     _refuse_taken_port(template, port)
     _refuse_what_is_slipways(spec, template)
-    for refusal in refusals(spec, template, shape, graphics):
+    for refusal in refusals(spec, template, shape, gpus):
         raise InvalidSpec(*refusal)
     grace, start = spec.termination_grace_period_seconds, spec.timeouts.start_seconds
     resolved = Resolved(
-        type=shape.type if shape else graphics.type if graphics else None,
+        type=shape.type if shape else gpus.type if gpus else None,
         label=shape.label if shape else None,
         topology=shape.topology if shape else None,
         hosts=hosts,
         chips_per_host=shape.chips_per_host if shape else 0,
-        gpu_vendor=graphics.vendor if graphics else None,
-        gpu_resource=graphics.resource if graphics else None,
-        gpus_per_host=graphics.count if graphics else None,
+        gpu_vendor=gpus.vendor if gpus else None,
+        gpu_resource=gpus.resource if gpus else None,
+        gpus_per_host=gpus.count if gpus else None,
         coordinator_port=port,
         schedule_seconds=spec.timeouts.schedule_seconds or DEFAULT_SCHEDULE_SECONDS,
         start_seconds=DEFAULT_START_SECONDS if start is None else start,
@@ -137,16 +138,16 @@ def _devices(spec: SliceJobSpec, site: GpuSite) -> tuple[accelerators.Shape | No
     return shape_of(asked), None
 
 
-def _gpus_of(accelerator: Accelerator, asked: gpus.Gpu, site: GpuSite) -> Gpus | None:
+def _gpus_of(accelerator: Accelerator, asked: Gpu, site: GpuSite) -> Gpus | None:
     if accelerator.type is not None or accelerator.generation is not None:
         raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu: {slicejob.ONE_HARDWARE}")
     if any(one is not None for one in (accelerator.topology, accelerator.chips_per_host, accelerator.label)):
         raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu: {slicejob.WORDS_OF_TPUS}")
     if asked.model is not None and asked.count == 0:
-        raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu.model {asked.model}: {gpus.MODEL_OF_NONE}")
+        raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu.model {asked.model}: {MODEL_OF_NONE}")
     try:
-        return gpus.resolve(asked, site)
-    except gpus.GpuError as error:
+        return resolve_gpus(asked, site)
+    except GpuError as error:
         raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu.{error}") from error
 
 
