@@ -67,16 +67,18 @@ class CPU:
 
 @dataclass(frozen=True)
 class GPU:
-    """Nodes with NVIDIA GPUs."""
+    """Nodes with GPUs."""
 
     type: str = ""
-    """GKE's name of the model, such as nvidia-tesla-v100; any when empty."""
+    """Model, as GKE names it: nvidia-tesla-v100, nvidia-l4; any when empty."""
     count: int = 1
     """GPUs of each host."""
     hosts: int = 1
     """Hosts of one slice."""
     slices: int = 1
     """Number of slices."""
+    vendor: str = "nvidia"
+    """nvidia, amd or intel, or auto for the only vendor of the site."""
 
     def __post_init__(self) -> None:
         if self.count == 0:
@@ -90,9 +92,9 @@ class GPU:
 
     def fields(self) -> Mapping[str, Any]:
         """Fields of a SliceJob's spec."""
-        limits = {"resources": {"limits": {GPU_RESOURCE: str(self.count)}}}
-        selector = {"nodeSelector": {_GPU_LABEL: self.type}} if self.type else {}
-        return {"hosts": self.hosts, "slices": self.slices, **limits, **selector}
+        model = {"model": self.type} if self.type else {}
+        gpu = {"vendor": self.vendor, "count": self.count, **model}
+        return {"hosts": self.hosts, "slices": self.slices, "accelerator": {"gpu": gpu}}
 
 
 AcceleratorConfig = TPU | CPU | GPU
