@@ -106,7 +106,7 @@ def cluster_of(name: str, pools: list[Pool], images: list[Path] | None = None) -
         provider.down(unique)
 
 
-CLUSTERS = ("control_plane", "real_nodes", "ray_nodes")
+CLUSTERS = ("control_plane", "real_nodes", "ray_nodes", "gpu_nodes")
 """The shared clusters, in the order in which the tests use them."""
 RUNNING: dict[str, Generator[NativeCluster]] = {}
 LAST_TEST: dict[str, str] = {}
@@ -174,6 +174,30 @@ def ray_nodes() -> Iterator[NativeCluster]:
     yield from until_its_last_test("ray_nodes", cluster_of("test-ray", pools, [build_image(Silent())]))
 
 
+@pytest.fixture(scope="session")
+def gpu_nodes() -> Iterator[NativeCluster]:
+    """Three CPU nodes with torch's image on them, two of which say that they have four GPUs."""
+    from slipway.local_cluster.progress import Silent
+    from tests.e2e.torch_image import build_image
+
+    pools = [Pool(kind="real", type="cpu", count=3)]
+    for cluster in until_its_last_test("gpu_nodes", cluster_of("test-gpu", pools, [build_image(Silent())])):
+        for node in ("cpu-0", "cpu-1"):
+            give_gpus(kubectl_for(cluster, "default"), node, "4")
+        yield cluster
+
+
+def give_gpus(kubectl: Kubectl, node: str, count: str | None) -> None:
+    """Let a node say that it has GPUs, as GKE labels and taints it; None takes them away."""
+    has = count is not None
+    sizes = {"status": {kind: {"nvidia.com/gpu": count} for kind in ("capacity", "allocatable")}}
+    kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", json.dumps(sizes))
+    labels = {"cloud.google.com/gke-accelerator": "nvidia-l4" if has else None}
+    taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}] if has else None
+    body = {"metadata": {"labels": labels}, "spec": {"taints": taints}}
+    kubectl("patch", "node", node, "--type=merge", "-p", json.dumps(body))
+
+
 @pytest.fixture
 def namespace_of() -> Iterator[Callable[[NativeCluster], Kubectl]]:
     """Makes a namespace for this test on a cluster and removes it afterwards."""
@@ -218,6 +242,14 @@ def ray_jobs(
 ) -> Iterator["Jobs"]:
     """SliceJobs on the nodes with Ray's image, with an operator of this test's own."""
     yield from jobs_of(namespace_of(ray_nodes), tmp_path)
+
+
+@pytest.fixture
+def gpu_jobs(
+    gpu_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
+) -> Iterator["Jobs"]:
+    """SliceJobs on the nodes with torch's image, with an operator of this test's own."""
+    yield from jobs_of(namespace_of(gpu_nodes), tmp_path)
 
 
 def _delete_all(kubectl: Kubectl, collection: str) -> None:

@@ -11,6 +11,7 @@ from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.progress import for_console
 from tests.bench.programs import CEILING
 from tests.docker_engine.servers import PACKAGES as ENGINE
+from tests.e2e.torch_image import build_image as build_torch_image
 from tests.ray.image import build_image as build_ray_image
 
 if __name__ == "__main__":
@@ -19,4 +20,5 @@ if __name__ == "__main__":
     binaries.ensure([*components.CONTROL_PLANE, *components.SIMULATED, *components.REAL], progress)
     build_image(progress)
     build_ray_image(progress)
+    build_torch_image(progress)
     CEILING.ensure()

@@ -335,6 +335,7 @@ def test_nothing_to_talk_to_is_said_in_a_sentence(tmp_path: Path) -> None:
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "no image": (("submit",), "give -f FILE, or --image"),
     "file and flags": (("submit", "-f", "a", "--image", "b"), "contradict each other"),
+    "file and no GPUs": (("submit", "-f", "a", "--gpus", "0"), "-f and gpus contradict each other"),
     "no such file": (("submit", "-f", "/nowhere"), "/nowhere cannot be read"),
     "a variable that is not there": (("render", "--image", "a:1", "-e", "NO_SUCH_THING"), "write NO_SUCH_THING=VALUE"),
     "no length of time": (("wait", "a", "--timeout", "soon"), "write for example 90s"),

@@ -27,6 +27,23 @@ def test_flags_become_the_fields_that_were_given() -> None:
     check(manifest("train", flags.spec()))
 
 
+GPU_FLAGS: dict[str, tuple[dict[str, Any], Any]] = {
+    "a count and a vendor": (
+        {"gpus": 2, "gpu_vendor": "nvidia", "gpu_model": "nvidia-l4", "spot": True},
+        {"gpu": {"vendor": "nvidia", "count": 2, "model": "nvidia-l4"}, "spot": True},
+    ),
+    "B-28 none": ({"gpus": 0}, {"gpu": {"count": 0}}),
+    "not a word": ({}, None),
+}
+
+
+@pytest.mark.parametrize(("given", "accelerator"), GPU_FLAGS.values(), ids=GPU_FLAGS)
+def test_flags_of_gpus_become_an_accelerator(given: dict[str, Any], accelerator: Any) -> None:  # E1-11
+    spec = Flags("busybox:1", hosts=2, **given).spec()
+    assert (spec.get("accelerator"), spec["hosts"]) == (accelerator, 2)
+    check(manifest("train", spec))
+
+
 MOUNTS = {
     "T-09 bind": (
         "type=bind,src=/data,dst=/mnt,readonly",
@@ -90,12 +107,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         job(volumes=[{"name": "a", "hostPath": {"path": "/run"}}]),
         "gives the pods the socket",
     ),
+    "B-27 an unknown vendor": (
+        job(accelerator={"gpu": {"vendor": "3dfx"}}),
+        "spec.accelerator.gpu.vendor '3dfx': input should be 'amd', 'auto', 'intel' or 'nvidia'",
+    ),
+    "too many GPUs": (job(accelerator={"gpu": {"vendor": "amd", "count": 65}}), "spec.accelerator.gpu.count 65"),
+    "GPUs and TPUs": (
+        job(accelerator={"type": "v5p-8", "gpu": {"vendor": "amd", "count": 1}}),
+        "give exactly one of type, generation or gpu",
+    ),
     "no spec": ({"metadata": {"name": "train"}}, "spec is missing"),
 }
 
 
 @pytest.mark.parametrize(("body", "words"), REFUSED.values(), ids=REFUSED)
-@pytest.mark.row("B-05", "B-07", "B-08")
+@pytest.mark.row("B-05", "B-07", "B-08", "B-27")
 def test_what_cannot_run_is_refused_before_anything_is_sent(body: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidManifest) as refused:
         check(body)

@@ -27,6 +27,11 @@ def env(*names: str) -> list[dict[str, str]]:
     return [{"name": name, "value": "x"} for name in names]
 
 
+def gpu(**fields: Any) -> dict[str, Any]:
+    """An accelerator of two NVIDIA GPUs, and of these fields beside them."""
+    return {"accelerator": {"gpu": {"vendor": "nvidia", "count": 2}, **fields}}
+
+
 def template(**fields: Any) -> dict[str, Any]:
     return {"podTemplate": {"spec": fields}}
 
@@ -63,7 +68,42 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"slices": 3, "acceptableSlices": [2, 4]},
         "is not among acceptableSlices",
     ),
-    "hosts beside an accelerator": ({"hosts": 2}, "hosts is for CPU jobs only"),
+    "hosts beside an accelerator": ({"hosts": 2}, "hosts is for CPU and GPU jobs only"),
+    "one host a node beside TPUs": ({"oneHostPerNode": True}, "oneHostPerNode is for CPU and GPU jobs only"),
+    "a GPU and a TPU type": (gpu(type="v5p-16"), "give exactly one of type, generation or gpu"),
+    "a GPU and a TPU generation": (
+        gpu(generation="v5p", topology="2x2x1"),
+        "give exactly one of type, generation or gpu",
+    ),
+    "a topology of GPUs": (gpu(topology="2x2x1"), "topology, chipsPerHost and label are words for TPUs"),
+    "B-27 an unknown vendor": ({"accelerator": {"gpu": {"vendor": "3dfx"}}}, 'Unsupported value: "3dfx"'),
+    "B-27 too many GPUs": ({"accelerator": {"gpu": {"count": 65}}}, "spec.accelerator.gpu.count"),
+    "B-27 fewer than none": ({"accelerator": {"gpu": {"count": -1}}}, "spec.accelerator.gpu.count"),
+    "B-27 two different numbers of GPUs": (
+        gpu() | {"resources": {"limits": {"nvidia.com/gpu": 3}}},
+        "spec.resources: Invalid value: resources has another number of GPUs than accelerator.gpu.count",
+    ),
+    "B-27 two different numbers of GPUs, one as text": (
+        gpu() | {"resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "3"}}},
+        "resources has another number of GPUs than accelerator.gpu.count",
+    ),
+    "GPUs beside none": (
+        {"accelerator": {"gpu": {"count": 0}}, "resources": {"limits": {"amd.com/gpu": "1"}}},
+        "resources has another number of GPUs than accelerator.gpu.count",
+    ),
+    "a model of no GPUs": (
+        {"accelerator": {"gpu": {"count": 0, "model": "nvidia-l4"}}},
+        "model means nothing beside count 0",
+    ),
+    "a model that no label can have": ({"accelerator": {"gpu": {"model": "a b"}}}, "spec.accelerator.gpu.model"),
+    "a reservation of spot nodes": (
+        {"accelerator": {"type": "v5p-16", "spot": True, "reservation": "mine"}},
+        "reservation and spot exclude each other: spot machines are never taken from a reservation",
+    ),
+    "a reservation that is no name": (
+        {"accelerator": {"type": "v5p-16", "reservation": "projects/a"}},
+        "spec.accelerator.reservation",
+    ),
     "B-12 maxFailures -1": ({"retries": {"maxFailures": -1}}, "spec.retries.maxFailures"),
     "B-12 maxFailures ten": ({"retries": {"maxFailures": "ten"}}, "spec.retries.maxFailures"),
     "B-12 maxPreemptions as text": ({"retries": {"maxPreemptions": "1000000"}}, "spec.retries.maxPreemptions"),
@@ -101,6 +141,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "requested GPUs beside TPUs": ({"resources": {"requests": {"gpu.intel.com/i915": "1"}}}, "resources has GPUs"),
     "too many pods": ({"accelerator": None, "hosts": 4096, "slices": 5}, "hosts x slices is above 16384"),
+    "too many pods with GPUs": (gpu() | {"hosts": 4096, "slices": 5}, "hosts x slices is above 16384"),
+    "headWorkers without a name beside GPUs": (
+        gpu() | {"ray": {"entrypoint": "a", "headWorkers": 2}},
+        "ray.headWorkers needs ray.headResourceName beside it in a job without TPUs",
+    ),
     "too many pods of the most slices": (
         {"accelerator": None, "hosts": 4096, "slices": None, "acceptableSlices": [1, 5]},
         "hosts x slices is above 16384",
@@ -138,6 +183,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-19",
     "B-20",
     "B-26",
+    "B-27",
     "B-39",
     "N-35",
     "E2-35",
@@ -166,6 +212,17 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "quantities": {"shmSize": "16Gi", "resources": {"limits": {"cpu": 4, "memory": "1.5Gi"}}},
     "template": {"podTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"dnsPolicy": "Default"}}},
     "GPUs without TPUs": {"accelerator": None, "resources": {"limits": {"nvidia.com/gpu": 1}}},
+    "GPUs": gpu() | {"hosts": 2, "oneHostPerNode": True},
+    "GPUs said twice": gpu() | {"resources": {"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": "2"}}},
+    "GPUs in another spelling": gpu() | {"resources": {"limits": {"nvidia.com/gpu": "2000m", "cpu": 3}}},
+    "GPUs by a limit, all others open": {
+        "accelerator": {"gpu": {"model": "NVIDIA-H100-80GB-HBM3"}},
+        "resources": {"limits": {"nvidia.com/gpu": 3}},
+    },
+    "B-28 no GPUs": {"accelerator": {"gpu": {"count": 0}}, "hosts": 2},
+    "a reservation": {"accelerator": {"type": "v5p-16", "reservation": "mine"}},
+    "a reservation of GPUs": gpu(reservation="mine"),
+    "CPU hosts apart": {"accelerator": None, "hosts": 2, "oneHostPerNode": True},
     "chips as Slipway requests them": {"resources": {"limits": {"google.com/tpu": 4, "memory": "8Gi"}}},
     "16,384 pods": {"accelerator": None, "hosts": 4096, "slices": 4},
     "a sidecar": template(containers=[{"name": "log", "image": "a", "ports": [{"containerPort": 1, "name": "p"}]}]),

@@ -12,7 +12,6 @@ NOT_BUILT_YET = {
     "B-06": "not built yet: pythonModule",
     "B-11": "not built yet: aliases of one field",
     "B-23": "not built yet: devices",
-    "B-28": "not built yet: site defaults",
     "B-30": "not built yet: workspaces",
     "B-31": "not built yet: workspaces",
     "B-32": "not built yet: workspaces",

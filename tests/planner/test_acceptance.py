@@ -48,11 +48,11 @@ def test_a_hidden_change_of_the_template_keeps_the_next_attempt_back() -> None:
 @pytest.mark.parametrize("field", sorted(set(SliceJobSpec.model_fields) - OPAQUE))
 def test_a_field_that_cel_compares_is_not_in_the_hash_so_that_it_may_become_changeable(field: str) -> None:
     given: dict[str, Any] = {
-        "profile": "a", "accelerator": {"type": "v5p-8"}, "hosts": 2, "slices": 2, "acceptable_slices": [2],
+        "profile": "a", "accelerator": {"type": "v5p-8"}, "hosts": 2, "one_host_per_node": True, "slices": 2,
+        "acceptable_slices": [2],
         "image": "b", "image_pull_policy": "Always", "image_pull_secrets": [{"name": "a"}], "command": ["a"],
-        "args": ["a"],
-        "working_dir": "/a", "volume_mounts": [{"name": "a", "mountPath": "/a"}], "shm_size": 1, "host_network": True,
-        "service_account_name": "a", "node_selector": {"a": "b"}, "tolerations": [{"key": "a"}],
+        "args": ["a"], "working_dir": "/a", "volume_mounts": [{"name": "a", "mountPath": "/a"}], "shm_size": 1,
+        "host_network": True, "service_account_name": "a", "node_selector": {"a": "b"}, "tolerations": [{"key": "a"}],
         "priority_class_name": "a", "termination_grace_period_seconds": 9, "coordinator": {"port": 9},
         "retries": {"maxFailures": 9}, "timeouts": {"startSeconds": 9}, "active_deadline_seconds": 9,
         "ttl_seconds_after_finished": 9, "suspend": True, "cancel": True, "cancel_grace_period_seconds": 9,
@@ -230,12 +230,21 @@ TEMPLATE = st.fixed_dictionaries(
 )
 
 
-@given(template=TEMPLATE, ray=st.booleans(), tpu=st.booleans(), kind=st.text(min_size=2, max_size=8))
+GPUS = st.fixed_dictionaries(
+    {},
+    optional={"vendor": st.sampled_from(["amd", "auto", "nvidia"]), "count": st.integers(0, 64), "model": st.just("a")},
+)
+
+
+@given(
+    template=TEMPLATE, ray=st.booleans(), tpu=st.booleans(), gpu=st.none() | GPUS, kind=st.text(min_size=2, max_size=8)
+)
 def test_whatever_the_api_server_stores_leads_to_a_status_and_can_be_stopped(
-    template: dict[str, Any], ray: bool, tpu: bool, kind: str
+    template: dict[str, Any], ray: bool, tpu: bool, gpu: dict[str, Any] | None, kind: str
 ) -> None:
     fields: dict[str, Any] = {"ray": {"entrypoint": "a"}} if ray else {}
     fields |= {"accelerator": {"type": f"v5p-{kind}" if ray else "v5p-16"}} if tpu else {}
+    fields |= {"accelerator": {"gpu": gpu}, "oneHostPerNode": True} if gpu is not None else {}
     world = stored(template, **fields)
     world.checked = False
     decision = world.plan()

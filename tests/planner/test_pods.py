@@ -178,7 +178,7 @@ QUEUED = {
 )
 def test_what_may_be_pinned(fields: dict[str, Any], hosts: int) -> None:
     given = {key: value for key, value in (TPU | fields).items() if value is not None}
-    assert PodFactory(World(**given).job, Settings()).pool_hosts == hosts
+    assert PodFactory(World(**{"hosts": None, **given}).job, Settings()).pool_hosts == hosts
 
 
 @pytest.mark.parametrize(

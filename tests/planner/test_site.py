@@ -350,6 +350,47 @@ def test_a_default_of_the_profile_is_held_to_the_limits_too() -> None:
     assert "spec.serviceAccountName admin" in (forbidden(found, {}, site, None, 1) or "")
 
 
+def gpus_of(job: dict[str, Any], **layers: dict[str, Any]) -> tuple[str | None, int | None]:
+    """Resource and number of the GPUs of a job under a profile and a chart."""
+    specs = {name: ProfileSpec.model_validate(layer) for name, layer in layers.items()}
+    world = World(**job)
+    world.sited = lambda given, _: site_of(
+        given,
+        Profile(CHART, spec=specs.get("chart", ProfileSpec())),
+        Choice(Profile("team", 1, specs["profile"]) if "profile" in specs else None),
+    )
+    resolved = accept(world.job, Settings()).resolved
+    return resolved.gpu_resource, resolved.gpus_per_host
+
+
+TWO_BY_DEFAULT = {"defaults": {"accelerator": {"gpu": {"vendor": "amd", "count": 2}}}}
+EIGHT = {"gpus": {"resources": {"nvidia": "nvidia.com/gpu"}, "perNode": 8}}
+GPUS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str | None, int | None]]] = {
+    "the site's default": ({}, {"profile": TWO_BY_DEFAULT}, ("amd.com/gpu", 2)),
+    "the job's own": (
+        {"accelerator": {"gpu": {"vendor": "nvidia", "count": 1}}}, {"profile": TWO_BY_DEFAULT}, ("nvidia.com/gpu", 1),
+    ),
+    "B-28 none in spite of the site's default": (
+        {"accelerator": {"gpu": {"count": 0}}}, {"profile": TWO_BY_DEFAULT}, (None, None),
+    ),
+    "E1-11 all of a node": ({"accelerator": {"gpu": {}}}, {"profile": EIGHT}, ("nvidia.com/gpu", 8)),
+    "N-31 the site's only vendor": ({"accelerator": {"gpu": {"count": 2}}}, {"chart": EIGHT}, ("nvidia.com/gpu", 2)),
+    "the profile before the chart": (
+        {"accelerator": {"gpu": {}}},
+        {"chart": EIGHT, "profile": {"gpus": {"resources": {"intel": "gpu.intel.com/xe"}, "perNode": 1}}},
+        ("gpu.intel.com/xe", 1),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("job", "layers", "expected"), GPUS.values(), ids=GPUS)
+@pytest.mark.row("B-28")
+def test_the_gpus_of_a_job_under_its_site(  # F-53
+    job: dict[str, Any], layers: dict[str, Any], expected: tuple[str | None, int | None]
+) -> None:
+    assert gpus_of(job, **layers) == expected
+
+
 def test_without_an_image_anywhere_the_places_to_set_it_are_named() -> None:  # F-22
     world = World(image=None)
     with pytest.raises(

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from slipway.local_cluster import NativeCluster
-from tests.conftest import ROOT
+from tests.conftest import ROOT, give_gpus, kubectl_for
 from tests.ray.image import IMAGE
 from tests.ray.page import MARKED, blocks, run
 from tests.running import Jobs
@@ -144,6 +144,20 @@ def entrypoint(command: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.row("B-65", "E2-23")
+def test_ray_offers_the_gpus_of_a_host(ray_nodes: NativeCluster, ray_jobs: Jobs) -> None:  # E2-11
+    kubectl = kubectl_for(ray_nodes, "default")
+    give_gpus(kubectl, "cpu-0", "4")
+    try:
+        tolerant = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
+        gpus = {"accelerator": {"gpu": {"vendor": "nvidia", "count": 2}}}
+        ray_jobs.apply(**CPU, **gpus, **tolerant, **running("take_gpus.py"))
+        ray_jobs.until("Succeeded", seconds=STARTS)
+    finally:
+        give_gpus(kubectl, "cpu-0", None)
+    [found] = [json.loads(line) for line in printed(ray_jobs).splitlines() if line.startswith('{"offered"')]
+    assert found == {"offered": 2.0, "taken": 2}
+
+
 def test_an_entrypoint_that_fails_or_is_missing_is_charged_with_its_last_words(ray_jobs: Jobs) -> None:
     says = 'echo "RuntimeError: worker was preempted, owner died" >&2; exit 7'
     command = f"if [ $SLIPWAY_ATTEMPT = 0 ]; then {says}; fi; python3 /no/such.py"

@@ -7,7 +7,8 @@ import pytest
 
 from slipway import CPU, GPU, TPU, Client, ClusterError, DockerConfig, RayExecutor, Session, run_docker_on_pod
 from slipway.api.slicejob import SliceJobSpec
-from slipway.sdk.accelerators import merged
+from slipway.client.manifest import check, manifest
+from slipway.sdk.accelerators import differences, merged
 
 BARE = {"image": "python:3.9", "args": ["true"], "hostNetwork": True}
 
@@ -58,6 +59,7 @@ CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "F-08 the pod's own IPC": ({"ipc_mode": "private"}, {}),
     "F-08 capabilities": ({"cap_add": ["SYS_PTRACE"]}, {"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}),
     "E1-11 a number of GPUs": ({"gpus": "2"}, {"resources": {"limits": {"nvidia.com/gpu": "2"}}}),
+    "E1-11 all GPUs of a node": ({"gpus": "all"}, {"accelerator": {"gpu": {"vendor": "nvidia"}}}),
     "E1-13 2g": ({"shm_size": "2g"}, {"shmSize": "2Gi"}),
     "E1-13 512MB": ({"shm_size": "512MB"}, {"shmSize": "512Mi"}),
     "E1-13 bytes": ({"shm_size": "64"}, {"shmSize": "64"}),
@@ -73,7 +75,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "E1-07 unknown suffix": ({"volumes": {"/data": "/in:z"}}, "only :ro and :rw are known"),
     "E1-06 relative path": ({"volumes": {"data": "/in"}}, "volume 'data' is not an absolute path"),
     "E1-09 a named network": ({"network": "mine"}, "network 'mine' does not exist in a cluster"),
-    "E1-11 all GPUs": ({"gpus": "all"}, "say how many"),
     "E1-12 chosen GPUs": ({"gpus": "0,1"}, "Kubernetes chooses the devices"),
     "B-19 a nested variable": (
         {"environment": {"env_vars": {"A": "1"}}},
@@ -174,20 +175,29 @@ def test_further_fields_take_nothing_away() -> None:
     assert found["args"] == ["b"]
 
 
-def test_gpus_are_a_limit_and_a_model() -> None:  # E1-11, E1-44, E2-11, K-13
+def test_gpus_are_an_accelerator() -> None:  # E1-11, E1-44, E2-11, K-13
     gpus = GPU("nvidia-tesla-v100", count=2, hosts=3)
     assert (gpus.kind, gpus.fields()["hosts"], gpus.fields()["slices"]) == ("GPU", 3, 1)
     pods = RayExecutor(gpus, "acme/ray:1", spec={"resources": {"requests": {"cpu": "4"}}})
     spec = pods.ray_spec({"keepAlive": True}, {})
-    assert spec["resources"] == {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "4"}}
-    assert spec["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-tesla-v100"}
-    SliceJobSpec.model_validate(spec)
+    assert spec["resources"] == {"requests": {"cpu": "4"}}
+    assert spec["accelerator"] == {"gpu": {"vendor": "nvidia", "count": 2, "model": "nvidia-tesla-v100"}}
+    assert GPU(vendor="amd").fields()["accelerator"] == {"gpu": {"vendor": "amd", "count": 1}}
+    check(manifest("train", spec))
     with pytest.raises(ValueError, match=r"gpus=1 and GPU\(count=2\) contradict each other"):
         run_docker_on_pod(config({"gpus": 1}), gpus, client=NOWHERE)
     with pytest.raises(ClusterError):
         run_docker_on_pod(config({"gpus": "2"}), gpus, client=NOWHERE)
     with pytest.raises(ValueError, match=r"at least 1, not 0: use CPU\(\)"):
         GPU(count=0)
+
+
+def test_other_gpus_are_another_shape() -> None:
+    two, four = (dict(GPU("nvidia-l4", count=count).fields()) for count in (2, 4))
+    assert differences(two, dict(two)) == []
+    [other] = differences(two, four)
+    assert re.match(r"gpu \{.*'count': 4.*\} and not \{.*'count': 2.*\}", other)
+    assert differences(two, {"accelerator": {"type": "v5p-8"}})
 
 
 def test_the_type_has_two_names() -> None:  # K-14

@@ -62,6 +62,8 @@ NODE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
 NODE_CHIPS: Final = "cloud.google.com/gke-accelerator-count"
 NODE_POOL: Final = "cloud.google.com/gke-nodepool"
 NODE_SPOT: Final = "cloud.google.com/gke-spot"
+NODE_RESERVATION: Final = "cloud.google.com/reservation-name"
+"""Name of the Compute Engine reservation that a node was taken from."""
 
 TAINT_IMPENDING_TERMINATION: Final = "cloud.google.com/impending-node-termination"
 TAINT_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"

@@ -3,7 +3,7 @@
 The defaults are fields of a SliceJob's spec with their types and bounds, so they are written in the same words.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints, create_model
 
@@ -49,6 +49,20 @@ class Defaults(_SpecFields):  # type: ignore[misc]
     """Where images of a registry are pulled from instead, such as docker.io: mirror.example.com/hub."""
 
 
+class GpuNodes(Model):
+    """What the nodes with GPUs have."""
+
+    resources: dict[Literal["amd", "intel", "nvidia"], NonEmpty] = Field(
+        default={}, json_schema_extra={"maxProperties": 3}
+    )
+    """Extended resource of each vendor whose GPUs the site has, such as nvidia: nvidia.com/gpu.
+    With one vendor, jobs need not name it. Default: those of the three vendors' device plugins."""
+    per_node: int | None = Field(default=None, ge=1, le=64)
+    """GPUs of a node, which jobs have that do not say how many. Default: such jobs are refused."""
+    model_label: NonEmpty | None = None
+    """Node label with the model of the GPUs. Default cloud.google.com/gke-accelerator."""
+
+
 class Limits(Model):
     """What SliceJobs may not have. A limit that is absent here limits nothing here.
 
@@ -87,6 +101,8 @@ class ProfileSpec(Model):
     """Values of fields that a SliceJob leaves out."""
     limits: Limits = Limits()
     """What SliceJobs may not have."""
+    gpus: GpuNodes | None = None
+    """What the nodes with GPUs have."""
 
 
 class SliceJobProfile(Model):

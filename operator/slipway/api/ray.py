@@ -136,8 +136,9 @@ SPEC_RULES: Final = (
         path=".hostNetwork",
     ),
     rule(
-        "!has(self.ray) || !has(self.ray.headWorkers) || has(self.accelerator) || has(self.ray.headResourceName)",
-        "ray.headWorkers needs ray.headResourceName beside it in a job without an accelerator",
+        "!has(self.ray) || !has(self.ray.headWorkers) || has(self.ray.headResourceName)"
+        " || (has(self.accelerator) && !has(self.accelerator.gpu))",
+        "ray.headWorkers needs ray.headResourceName beside it in a job without TPUs",
         path=".ray",
     ),
     rule(

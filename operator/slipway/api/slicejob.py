@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field, StringConstraints
 
 from slipway.api.base import Model, Passthrough, rule, rules
+from slipway.api.gpus import DEFAULT_RESOURCES, Gpu, cel_is_gpu
 from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS
 from slipway.api.pod_parts import EnvVar, LocalObjectReference, PodTemplate, Toleration, Volume, VolumeMount, list_map
 from slipway.api.ray import SPEC_RULES as RAY_RULES
@@ -46,23 +47,58 @@ _HOSTS: Final = "(has(self.hosts) ? self.hosts : 1)"
 _MOST_SLICES: Final = "(has(self.acceptableSlices) ? self.acceptableSlices.max() : self.slices)"
 
 
+_ON_TPUS: Final = "(has(self.accelerator) && !has(self.accelerator.gpu))"
+
+HOSTS_OF_TPUS: Final = (
+    "hosts is for CPU and GPU jobs only: the accelerator's shape decides how many hosts a TPU slice has"
+)
+ALWAYS_ALONE: Final = "oneHostPerNode is for CPU and GPU jobs only: a host of a TPU slice always has its node to itself"
+ONE_HARDWARE: Final = "give exactly one of type, generation or gpu"
+WORDS_OF_TPUS: Final = "topology, chipsPerHost and label are words for TPUs and mean nothing beside gpu: remove them"
+NO_SPOT_RESERVATION: Final = (
+    "reservation and spot exclude each other: spot machines are never taken from a reservation: remove one of them"
+)
+"""What both the API server and the operator say."""
+
+
 def _gpus(kind: str) -> str:
     """In CEL, whether the limits or requests of the worker have GPUs."""
     given = f"self.resources.{kind}"
-    is_gpu = " || ".join(f"name.startsWith('{vendor}')" for vendor in ("nvidia.com/", "amd.com/", "gpu.intel.com/"))
-    return f"(has({given}) && {given}.exists(name, {is_gpu}))"
+    return f"(has({given}) && {given}.exists(name, {cel_is_gpu('name')}))"
+
+
+def _as_many_gpus(kind: str) -> str:
+    """In CEL, whether the GPUs among the limits or requests are as many as `count`, where it is a plain number.
+
+    Over all names of resources the API server takes the rule for too costly.
+    """
+    given, count = f"self.resources.{kind}", "self.accelerator.gpu.count"
+    found = ((f"'{name}' in {given}", f"{given}['{name}']") for name in DEFAULT_RESOURCES.values())
+    same = (
+        f"(!({there}) || (type({value}) == int ? {value} == {count} : "
+        f"!{value}.matches('^[0-9]+$') || {value} == string({count})))"
+        for there, value in found
+    )
+    return f"(!has({given}) || ({' && '.join(same)}))"
 
 
 class Accelerator(Model):
-    """TPU type of each slice."""
+    """TPU type of each slice, or GPUs of each host."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "has(self.type) != has(self.generation)",
+                "has(self.gpu) || has(self.type) != has(self.generation)",
                 "give either type (such as v5litepod-16) or generation with topology (such as v5p and 2x2x2)",
             ),
+            rule("!has(self.gpu) || !(has(self.type) || has(self.generation))", ONE_HARDWARE, path=".gpu"),
             rule("!has(self.generation) || has(self.topology)", "generation needs topology beside it"),
+            rule(
+                "!has(self.gpu) || !(has(self.topology) || has(self.chipsPerHost) || has(self.label))",
+                WORDS_OF_TPUS,
+                path=".gpu",
+            ),
+            rule("!has(self.reservation) || !has(self.spot) || !self.spot", NO_SPOT_RESERVATION, path=".reservation"),
         )
     )
 
@@ -76,8 +112,13 @@ class Accelerator(Model):
     """TPU chips of one host. Needed for an ambiguous shape (2x4) or an unknown generation."""
     label: str | None = Field(default=None, min_length=1, max_length=63)
     """Value of the node label cloud.google.com/gke-tpu-accelerator. Only for unknown generations."""
+    gpu: Gpu | None = None
+    """GPUs of each host, in the place of a TPU type or generation."""
     spot: bool = False
     """Whether to run on spot nodes. If true, pods select spot nodes and tolerate their taint."""
+    reservation: str | None = Field(default=None, max_length=63, pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$")
+    """Compute Engine reservation that the nodes are taken from: the pods select
+    cloud.google.com/reservation-name. Not with spot."""
     node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
     """Additional node labels that the pods select."""
 
@@ -185,10 +226,11 @@ class SliceJobSpec(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "!has(self.hosts) || !has(self.accelerator)",
-                "hosts is for CPU jobs only: the accelerator's shape decides how many hosts a slice has",
+                f"!has(self.hosts) || !{_ON_TPUS}",
+                HOSTS_OF_TPUS,
                 path=".hosts",
             ),
+            rule(f"!has(self.oneHostPerNode) || !{_ON_TPUS}", ALWAYS_ALONE, path=".oneHostPerNode"),
             rule(
                 "!has(self.acceptableSlices) || self.slices == 1 || self.slices in self.acceptableSlices",
                 "slices is not among acceptableSlices: leave slices out, or name one of them",
@@ -200,14 +242,20 @@ class SliceJobSpec(Model):
                 path=".command",
             ),
             rule(
-                f"has(self.accelerator) || {_HOSTS} * {_MOST_SLICES} <= {MAX_PODS}",
+                f"{_ON_TPUS} || {_HOSTS} * {_MOST_SLICES} <= {MAX_PODS}",
                 f"hosts x slices is above {MAX_PODS}, the most pods of a SliceJob: take fewer hosts or fewer slices",
                 path=".slices",
             ),
             rule(
-                f"!has(self.accelerator) || !has(self.resources) || !({_gpus('limits')} || {_gpus('requests')})",
+                f"!{_ON_TPUS} || !has(self.resources) || !({_gpus('limits')} || {_gpus('requests')})",
                 "resources has GPUs, and the nodes of an accelerator have TPUs and no GPUs: remove them, or remove "
                 "accelerator",
+                path=".resources",
+            ),
+            rule(
+                "!(has(self.accelerator) && has(self.accelerator.gpu) && has(self.accelerator.gpu.count))"
+                f" || !has(self.resources) || ({_as_many_gpus('limits')} && {_as_many_gpus('requests')})",
+                "resources has another number of GPUs than accelerator.gpu.count: remove them from resources",
                 path=".resources",
             ),
             *RAY_RULES,
@@ -217,9 +265,12 @@ class SliceJobSpec(Model):
     profile: str | None = Field(default=None, min_length=1, max_length=253)
     """SliceJobProfile of this namespace with defaults and limits of the job. Default: the one named default, if any."""
     accelerator: Accelerator | None = None
-    """TPU type of each slice. Without it the job runs on CPU nodes."""
+    """TPU type of each slice, or GPUs of each host. Without it the job runs on CPU nodes."""
     hosts: int | None = Field(default=None, ge=1, le=4096)
-    """Worker pods in each slice, for CPU jobs only. Default 1. For TPU jobs accelerator determines it."""
+    """Worker pods in each slice, for CPU and GPU jobs only. Default 1. For TPU jobs accelerator determines it."""
+    one_host_per_node: bool | None = None
+    """Whether no two hosts of the job share a node, for CPU and GPU jobs only. Default false: hosts prefer a node each.
+    A host of a TPU slice always has its node to itself."""
     slices: int = Field(default=1, ge=1, le=1024)
     """Number of slices. The job is Running only when every host of every slice runs."""
     acceptable_slices: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
@@ -269,7 +320,7 @@ class SliceJobSpec(Model):
     )
     """Working directory, an absolute path. Default: the working directory of the image."""
     resources: Resources = Resources()
-    """Compute resources of the worker container. Slipway adds the TPU chips."""
+    """Compute resources of the worker container. Slipway adds the TPU chips or the GPUs."""
     volumes: tuple[Volume, ...] = Field(default=(), max_length=64, json_schema_extra=list_map("name"))
     """Volumes of the worker pods."""
     volume_mounts: tuple[VolumeMount, ...] = Field(default=(), max_length=64, json_schema_extra=list_map("mountPath"))
@@ -287,7 +338,7 @@ class SliceJobSpec(Model):
     node_selector: Labels = Field(default={}, json_schema_extra={"maxProperties": 64})
     """Node labels that the pods select."""
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=64)
-    """Tolerations of the pods. Slipway adds those for TPU and spot taints."""
+    """Tolerations of the pods. Slipway adds those for TPU, GPU and spot taints."""
     priority_class_name: str | None = Field(default=None, max_length=253)
     """Priority class of the pods."""
     termination_grace_period_seconds: int | None = Field(default=None, ge=1, le=86400)

@@ -255,7 +255,8 @@ class Resolved(Part):
     """Effective values after defaults were applied."""
 
     type: str | None = None
-    """Canonical accelerator type, such as v5litepod-16. Absent for CPU jobs."""
+    """Canonical accelerator type, such as v5litepod-16. For GPU jobs the model, such as nvidia-l4, or else the
+    extended resource, such as nvidia.com/gpu. Absent for CPU jobs."""
     label: str | None = None
     """Value of the node label cloud.google.com/gke-tpu-accelerator."""
     topology: str | None = None
@@ -264,6 +265,12 @@ class Resolved(Part):
     """Hosts (worker pods) of one slice."""
     chips_per_host: int = 0
     """TPU chips that each worker pod requests."""
+    gpu_vendor: str | None = None
+    """Vendor of the GPUs. Absent without GPUs."""
+    gpu_resource: str | None = None
+    """Extended resource of the GPUs, such as nvidia.com/gpu. Absent without GPUs."""
+    gpus_per_host: int | None = None
+    """GPUs that each worker pod requests. Absent without GPUs."""
     coordinator_port: int
     """Port of the coordinator."""
     schedule_seconds: int

@@ -96,7 +96,9 @@ def summary(job: JobState, now: datetime) -> Table:
     """The head of the description."""
     status = job.status
     grid = Table.grid(padding=(0, 2))
-    nodes = f"{job.accelerator or 'CPU'}, {job.slices} slice(s) of {job.hosts} host(s)"
+    gpus = status.resolved.gpus_per_host if status.resolved is not None else None
+    each = f" with {gpus} GPU(s) each" if gpus else ""
+    nodes = f"{job.accelerator or 'CPU'}, {job.slices} slice(s) of {job.hosts} host(s){each}"
     budgets = f"{status.failures} failures, {status.preemptions} preemptions"
     reason = f"  ({job.reason})" if job.reason not in ("", job.phase) else ""
     grid.add_row("SliceJob", f"{job.namespace}/{job.name}")

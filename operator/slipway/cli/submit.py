@@ -58,7 +58,10 @@ _OPTIONS: Final = (
     click.option("--name", help="Name of the job.  [default: the image's name and a suffix]"),
     click.option("--type", "type_", help="TPU type of a slice, such as v5litepod-16.  [default: CPU nodes]"),
     click.option("--slices", type=click.IntRange(1), help="Number of slices."),
-    click.option("--hosts", type=click.IntRange(1), help="Hosts of a CPU job."),
+    click.option("--gpus", type=click.IntRange(0), help="GPUs of each host."),
+    click.option("--gpu-vendor", type=click.Choice(("nvidia", "amd", "intel", "auto")), help="Vendor of the GPUs."),
+    click.option("--gpu-model", help="Model of the GPUs by its node label, such as nvidia-l4."),
+    click.option("--hosts", type=click.IntRange(1), help="Hosts of a CPU or GPU job."),
     click.option("--spot", is_flag=True, help="Run on spot nodes."),
     click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment variable; NAME alone copies."),
     click.option("--env-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="NAME=VALUE lines."),
@@ -93,7 +96,7 @@ def _described(
     """The jobs, and the profiles that stand beside them in the files."""
     try:
         if files:
-            if extra := sorted(name for name, value in given.items() if value):
+            if extra := sorted(name for name, value in given.items() if value not in (None, ()) and value is not False):
                 raise InvalidManifest(f"-f and {', '.join(extra)} contradict each other: the manifest says it")
             found = [(one, Sources({(): name})) for name in files for one in documents(_text(name), name, kinds)]
         else:
@@ -143,7 +146,8 @@ def _from_flags(given: dict[str, Any]) -> Manifest:
     if not given["image"]:
         raise InvalidManifest("nothing to submit: give -f FILE, or --image and the command after --")
     flags = Flags(
-        image=given["image"], command=given["command"], type=given["type_"], slices=given["slices"],
+        image=given["image"], command=given["command"], type=given["type_"], gpus=given["gpus"],
+        gpu_vendor=given["gpu_vendor"], gpu_model=given["gpu_model"], slices=given["slices"],
         hosts=given["hosts"], spot=given["spot"], env=_environment(given), mounts=given["mounts"],
         shm_size=given["shm_size"], working_dir=given["workdir"], service_account=given["service_account"],
         priority_class=given["priority_class"], max_failures=given["max_failures"],
@@ -154,6 +158,9 @@ def _from_flags(given: dict[str, Any]) -> Manifest:
 
 _FIELDS: Final = {
     "accelerator.type": "--type",
+    "accelerator.gpu.count": "--gpus",
+    "accelerator.gpu.vendor": "--gpu-vendor",
+    "accelerator.gpu.model": "--gpu-model",
     "accelerator.spot": "--spot",
     "command": "the command line",
     "volumes": "--mount",

@@ -230,7 +230,7 @@ def failure(state: JobState) -> JobError | None:
     if not state.over or state.phase == Phase.SUCCEEDED:
         return None
     view = msgspec.convert(msgspec.to_builtins(state.stored), JobView)
-    return view.error("TPU" if state.accelerator else "CPU")
+    return view.error(state.hardware)
 
 
 def _code(state: JobState) -> int:

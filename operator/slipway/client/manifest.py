@@ -39,10 +39,14 @@ class Flags:
     """What the container runs in place of the image's entrypoint."""
     name: str | None = None
     type: str | None = None
-    """TPU type; None for a CPU job."""
+    """TPU type; None for a CPU or GPU job."""
+    gpus: int | None = None
+    """GPUs of each host; None for none, or where the model or the vendor says that there are some."""
+    gpu_vendor: str | None = None
+    gpu_model: str | None = None
     slices: int | None = None
     hosts: int | None = None
-    """Hosts of a CPU job."""
+    """Hosts of a CPU or GPU job."""
     spot: bool = False
     env: Mapping[str, str] | None = None
     mounts: Sequence[str] = ()
@@ -61,10 +65,9 @@ class Flags:
             InvalidManifest: for a mount that a pod cannot have.
         """
         volumes, places = mounts(self.mounts)
-        accelerator = {"type": self.type} | ({"spot": True} if self.spot else {}) if self.type else None
         retries = {"maxFailures": self.max_failures, "maxPreemptions": self.max_preemptions}
         found: Manifest = {
-            "accelerator": accelerator,
+            "accelerator": self._accelerator(),
             "slices": self.slices,
             "hosts": self.hosts,
             "image": self.image,
@@ -79,6 +82,12 @@ class Flags:
             "retries": {name: value for name, value in retries.items() if value is not None},
         }
         return {name: value for name, value in found.items() if value not in (None, [], {})}
+
+    def _accelerator(self) -> Manifest:
+        asked = {"vendor": self.gpu_vendor, "count": self.gpus, "model": self.gpu_model}
+        gpu = {name: value for name, value in asked.items() if value is not None}
+        found = ({"type": self.type} if self.type else {}) | ({"gpu": gpu} if gpu else {})
+        return found | ({"spot": True} if self.spot and found else {})
 
 
 def literal(text: str) -> str:

@@ -108,10 +108,24 @@ class JobState:
 
     @property
     def accelerator(self) -> str:
-        """TPU type of a slice; empty for CPU jobs."""
+        """TPU type of a slice, or what GPUs a host has; empty for CPU jobs."""
         known = self.status.resolved.type if self.status.resolved else None
         asked = self.stored.spec.get("accelerator") or {}
-        return known or asked.get("type") or " ".join(filter(None, (asked.get("generation"), asked.get("topology"))))
+        if known or self.hardware == "CPU":
+            return known or ""
+        if self.hardware == "GPU":
+            return str(asked["gpu"].get("model") or "GPU")
+        return asked.get("type") or " ".join(filter(None, (asked.get("generation"), asked.get("topology"))))
+
+    @property
+    def hardware(self) -> str:
+        """What it runs on: TPU, GPU or CPU."""
+        asked = self.stored.spec.get("accelerator")
+        if not asked:
+            return "CPU"
+        if asked.get("gpu") is None:
+            return "TPU"
+        return "CPU" if asked["gpu"].get("count") == 0 else "GPU"
 
     @property
     def slices(self) -> int:

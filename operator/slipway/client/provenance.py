@@ -101,6 +101,7 @@ def _missing(schema: Mapping[str, Any], node: Any, path: Path = ()) -> Iterator[
 
 
 _FROM_ACCELERATOR: Final = ("type", "label", "topology", "hosts", "chipsPerHost")
+"""What the shape of TPU slices decides."""
 _FROM_FIELDS: Final = {
     "hosts": "hosts",
     "coordinatorPort": "coordinator.port",
@@ -109,22 +110,36 @@ _FROM_FIELDS: Final = {
     "gracePeriodSeconds": "terminationGracePeriodSeconds",
 }
 """The field of the spec that a resolved value is taken from, unless the accelerator decides it."""
+_OF_GPUS: Final = {
+    "type": "accelerator.gpu.model",
+    "gpuVendor": "accelerator.gpu.vendor",
+    "gpuResource": "",
+    "gpusPerHost": "accelerator.gpu.count",
+}
+"""The same of what only GPU jobs have."""
 
 
 def _resolutions(resolved: Resolved, spec: Mapping[str, Any]) -> Iterator[tuple[str, Scalar, str]]:
     """The effective values, each with what it follows from."""
+    of_tpus = resolved.label is not None
+    fields = _FROM_FIELDS | (_OF_GPUS if resolved.gpus_per_host else {})
     for name, value in resolved.model_dump(mode="json", by_alias=True, exclude={"template_hash"}).items():
-        if spec.get("accelerator") and name in _FROM_ACCELERATOR:
+        if of_tpus and name in _FROM_ACCELERATOR:
             yield name, value, "spec.accelerator"
-        elif name in _FROM_FIELDS:
-            yield name, value, f"spec.{_FROM_FIELDS[name]}" if _given(spec, _FROM_FIELDS[name]) else OPERATOR
+        elif name in fields:
+            yield name, value, f"spec.{fields[name]}" if _says(spec, fields[name]) else OPERATOR
 
 
-def _given(spec: Mapping[str, Any], field: str) -> bool:
+def _says(spec: Mapping[str, Any], field: str) -> bool:
+    """Whether the spec decides it by that field; by `auto` it leaves it to the site."""
+    return _given(spec, field) not in (None, "auto")
+
+
+def _given(spec: Mapping[str, Any], field: str) -> Any:
     here: Any = spec
     for name in field.split("."):
         here = here.get(name) if isinstance(here, Mapping) else None
-    return here is not None
+    return here
 
 
 def _written(path: Path) -> str:

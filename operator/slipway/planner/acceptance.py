@@ -6,22 +6,18 @@ or a look into the preserved pod template.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from slipway.api import accelerators
-from slipway.api.names import (
-    GROUP,
-    NODE_ACCELERATOR,
-    NODE_CHIPS,
-    NODE_SPOT,
-    NODE_TOPOLOGY,
-    QUEUE_LABEL,
-)
+from slipway.api import accelerators, slicejob
+from slipway.api.gpus import ANY_SITE, MODEL_OF_NONE, Gpu, GpuError, Gpus, GpuSite
+from slipway.api.gpus import resolve as resolve_gpus
+from slipway.api.names import GROUP, QUEUE_LABEL
 from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
 from slipway.planner.actions import Body
-from slipway.planner.effective import Effective, effective, runtime_of
+from slipway.planner.effective import Effective, effective, hardware_of, runtime_of
 from slipway.planner.limits import FORBIDDEN, forbidden
 from slipway.planner.merge import malformed, without_nulls
 from slipway.planner.redact import printable
@@ -74,7 +70,7 @@ def accept(job: Job, settings: Settings) -> Effective:
     if known is None:
         resolved = _resolved(job, job.spec, settings)
         refused = forbidden(job.spec, template_spec(job.spec), job.site, resolved.type, resolved.hosts)
-        known = job.accepted[settings] = effective(job.spec, resolved, refused)
+        known = job.accepted[settings] = effective(job.spec, resolved, job.site, refused)
     if known.forbidden is not None and not job.in_attempt:
         raise InvalidSpec(FORBIDDEN, known.forbidden)
     return known
@@ -84,7 +80,7 @@ def _resolved(job: Job, spec: SliceJobSpec, settings: Settings) -> Resolved:
     """The effective values; what an older version accepted is not refused between two attempts of a job."""
     written, values = job.written or spec, job.site.values or None
     try:
-        resolved = resolve(spec, settings)
+        resolved = resolve(spec, settings, job.site.gpus)
     except InvalidSpec:
         accepted = job.status.resolved
         if accepted is None or job.status.attempt is None or accepted.template_hash != template_hash(written):
@@ -95,8 +91,13 @@ def _resolved(job: Job, spec: SliceJobSpec, settings: Settings) -> Resolved:
     return resolved.model_copy(update={"template_hash": template_hash(written), "defaults": values})
 
 
-def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
+def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) -> Resolved:
     """The effective values of a spec.
+
+    Args:
+        spec: the spec.
+        settings: the operator's.
+        site: what is said of the GPUs of the nodes.
 
     Raises:
         InvalidSpec: naming the field, its value and what is allowed.
@@ -107,7 +108,7 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
             "no image: set spec.image to the container image to run, or defaults.image of a SliceJobProfile, or the "
             "chart value site.defaults.image",
         )
-    shape = shape_of(spec.accelerator) if spec.accelerator is not None else None
+    shape, gpus = _devices(spec, site)
     port = (spec.coordinator.port if spec.coordinator else None) or settings.coordinator_port
     hosts = shape.hosts if shape else spec.hosts or 1
     _refuse_too_many_pods(hosts, spec.most_slices, settings.max_pods)
@@ -116,25 +117,57 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
         raise InvalidSpec("InvalidPodTemplate", f"spec.podTemplate.spec.{fault}")
     _refuse_taken_port(template, port)
     _refuse_what_is_slipways(spec, template)
-    for refusal in refusals(spec, template, shape):
+    for refusal in refusals(spec, template, shape, gpus):
         raise InvalidSpec(*refusal)
-    if shape is not None:
-        _refuse_other_nodes(spec, template, shape)
-    if (problem := runtime_of(spec).problem(template, port)) is not None:
-        raise InvalidSpec(*problem)
     grace, start = spec.termination_grace_period_seconds, spec.timeouts.start_seconds
-    return Resolved(
-        type=shape.type if shape else None,
+    resolved = Resolved(
+        type=shape.type if shape else gpus.type if gpus else None,
         label=shape.label if shape else None,
         topology=shape.topology if shape else None,
         hosts=hosts,
         chips_per_host=shape.chips_per_host if shape else 0,
+        gpu_vendor=gpus.vendor if gpus else None,
+        gpu_resource=gpus.resource if gpus else None,
+        gpus_per_host=gpus.count if gpus else None,
         coordinator_port=port,
         schedule_seconds=spec.timeouts.schedule_seconds or DEFAULT_SCHEDULE_SECONDS,
         start_seconds=DEFAULT_START_SECONDS if start is None else start,
         grace_period_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
         template_hash=template_hash(spec),
     )
+    _refuse_other_nodes(spec, template, hardware_of(spec, resolved, site).labels())
+    if (problem := runtime_of(spec).problem(template, port)) is not None:
+        raise InvalidSpec(*problem)
+    return resolved
+
+
+def _devices(spec: SliceJobSpec, site: GpuSite) -> tuple[accelerators.Shape | None, Gpus | None]:
+    """The slice shape or the GPUs that the accelerator stands for; neither for CPU jobs."""
+    asked = spec.accelerator
+    if asked is None:
+        return None, None
+    if asked.reservation is not None and asked.spot:
+        raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.reservation: {slicejob.NO_SPOT_RESERVATION}")
+    if asked.gpu is not None:
+        return None, _gpus_of(asked, asked.gpu, site)
+    if spec.hosts is not None:
+        raise InvalidSpec("InvalidSpec", f"spec.hosts {spec.hosts}: {slicejob.HOSTS_OF_TPUS}")
+    if spec.one_host_per_node is not None:
+        raise InvalidSpec("InvalidSpec", f"spec.oneHostPerNode: {slicejob.ALWAYS_ALONE}")
+    return shape_of(asked), None
+
+
+def _gpus_of(accelerator: Accelerator, asked: Gpu, site: GpuSite) -> Gpus | None:
+    if accelerator.type is not None or accelerator.generation is not None:
+        raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu: {slicejob.ONE_HARDWARE}")
+    if any(one is not None for one in (accelerator.topology, accelerator.chips_per_host, accelerator.label)):
+        raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu: {slicejob.WORDS_OF_TPUS}")
+    if asked.model is not None and asked.count == 0:
+        raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu.model {asked.model}: {MODEL_OF_NONE}")
+    try:
+        return resolve_gpus(asked, site)
+    except GpuError as error:
+        raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu.{error}") from error
 
 
 def shape_of(accelerator: Accelerator) -> accelerators.Shape:
@@ -198,14 +231,10 @@ def _refuse_what_is_slipways(spec: SliceJobSpec, template: Body) -> None:
             )
 
 
-def _refuse_other_nodes(spec: SliceJobSpec, template: Body, shape: accelerators.Shape) -> None:
+def _refuse_other_nodes(spec: SliceJobSpec, template: Body, own: Mapping[str, str]) -> None:
     """No pod may select nodes on which its slice cannot be: it would wait for ever."""
-    assert spec.accelerator is not None
-    own = {NODE_ACCELERATOR: shape.label, NODE_TOPOLOGY: shape.topology, NODE_CHIPS: str(shape.chips_per_host)}
-    if spec.accelerator.spot:
-        own[NODE_SPOT] = "true"
     given = {
-        "accelerator.nodeSelector": spec.accelerator.node_selector,
+        "accelerator.nodeSelector": spec.accelerator.node_selector if spec.accelerator is not None else {},
         "nodeSelector": spec.node_selector,
         "podTemplate.spec.nodeSelector": template.get("nodeSelector", {}),
     }

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from slipway.api.gpus import ANY_SITE, GpuSite
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.planner.hardware import Hardware, Tpu
+from slipway.planner.hardware import Gpu, Hardware, Tpu
 from slipway.planner.runtime import RayCluster, Runtime
+from slipway.planner.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,9 @@ class Effective:
     """What the limits of the site refuse in it, in a sentence. An attempt that has begun is not touched by that."""
 
 
-def effective(spec: SliceJobSpec, resolved: Resolved, forbidden: str | None = None) -> Effective:
-    """Put a spec together with its values, and with what the limits of the site refuse in it."""
-    return Effective(spec, resolved, _hardware(spec, resolved), runtime_of(spec), forbidden)
+def effective(spec: SliceJobSpec, resolved: Resolved, site: Site, forbidden: str | None = None) -> Effective:
+    """Put a spec together with its values, its site, and what the limits of the site refuse in it."""
+    return Effective(spec, resolved, hardware_of(spec, resolved, site.gpus), runtime_of(spec), forbidden)
 
 
 def runtime_of(spec: SliceJobSpec) -> Runtime:
@@ -31,5 +33,11 @@ def runtime_of(spec: SliceJobSpec) -> Runtime:
     return RayCluster(spec.ray) if spec.ray is not None else Runtime()
 
 
-def _hardware(spec: SliceJobSpec, resolved: Resolved) -> Hardware:
-    return Tpu(spec.accelerator, resolved) if spec.accelerator is not None else Hardware(resolved)
+def hardware_of(spec: SliceJobSpec, resolved: Resolved, site: GpuSite = ANY_SITE) -> Hardware:
+    """The hardware that a spec asks for, with the values that it comes to."""
+    asked = spec.accelerator
+    if asked is not None and asked.gpu is None:
+        return Tpu(asked, resolved)
+    if asked is not None and resolved.gpus_per_host:
+        return Gpu(asked, resolved, site)
+    return Hardware(resolved, asked)

@@ -8,11 +8,12 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from slipway.api import names
+from slipway.api.gpus import is_gpu
 from slipway.planner.objects import Part, PodCondition
 
 NODE_CONDITIONS: Final = frozenset(("Ready",))
 SIZES: Final = frozenset(("cpu", "memory", names.TPU_RESOURCE))
-"""Resources of which a node shows how much pods may request."""
+"""Resources of which a node shows how much pods may request, besides GPUs."""
 
 
 class Taint(Part, frozen=True):
@@ -52,7 +53,8 @@ class NodeStatus(Part, frozen=True):
     def __post_init__(self) -> None:
         """Keep only what the planner reads."""
         force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in NODE_CONDITIONS))
-        force_setattr(self, "allocatable", {key: self.allocatable[key] for key in SIZES & self.allocatable.keys()})
+        sizes = {key: value for key, value in self.allocatable.items() if key in SIZES or is_gpu(key)}
+        force_setattr(self, "allocatable", sizes)
 
 
 class Node(Part, frozen=True, gc=True, dict=True):

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from slipway.api import names
+from slipway.api.gpus import is_gpu
 from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner.hardware import Hardware
@@ -57,6 +58,11 @@ class Needs:
                 sizes[name] = sizes.get(name, Decimal(0)) + (amount(quantity) or Decimal(0))
         return cls(spec.get("nodeSelector", {}), spec.get("tolerations", ()), sizes)
 
+    @property
+    def gpus(self) -> frozenset[str]:
+        """The resources among them that are GPUs."""
+        return frozenset(name for name, asked in self.sizes.items() if asked and is_gpu(name))
+
     def missing_labels(self, node: Node) -> list[str]:
         """Keys of the labels that a node does not have as asked."""
         labels = node.metadata.labels
@@ -65,7 +71,7 @@ class Needs:
     def too_large(self, node: Node) -> list[str]:
         """Resources of which an empty node has too little."""
         has = node.status.allocatable
-        return [name for name, asked in self.sizes.items() if name in has and (amount(has[name]) or asked) < asked]
+        return [name for name, asked in self.sizes.items() if _there(has, name, asked) < asked]
 
     def kept_out(self, node: Node) -> list[Taint]:
         """Taints of a node that nothing tolerates and that keep pods out."""
@@ -79,6 +85,12 @@ def suits(node: Node, needs: Needs) -> bool:
         return False
     # A node that is about to go is not chosen, even if the pod tolerates everything.
     return node.well and not needs.kept_out(node) and not needs.too_large(node)
+
+
+def _there(has: Mapping[str, str], resource: str, asked: Decimal) -> Decimal:
+    """How much of a resource a node has; enough where it is not known. A node that says nothing of GPUs has none."""
+    unknown = Decimal(0) if has and is_gpu(resource) else asked
+    return amount(has.get(resource)) or unknown
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
@@ -124,7 +136,7 @@ def affinity(
 
 
 def spread(job: Job, hardware: Hardware) -> list[dict[str, Any]]:
-    """CPU workers prefer one node each. A TPU worker has one anyway, because it requests all chips of its node."""
+    """Workers prefer one node each. A TPU worker has one anyway, because it requests all chips of its node."""
     if hardware.accelerated:
         return []
     return [
@@ -139,8 +151,16 @@ def spread(job: Job, hardware: Hardware) -> list[dict[str, Any]]:
 
 def apart(job: Job) -> dict[str, Any]:
     """No two pods of the job on one node: those with the node's network would take each other's ports."""
-    rule = {"labelSelector": _of(job), "topologyKey": _ONE_NODE}
-    return {"podAntiAffinity": {_REQUIRED: [rule]}}
+    return _never_together(_of(job))
+
+
+def hosts_apart(job: Job) -> dict[str, Any]:
+    """No two workers of the job on one node; a Ray head may be beside one."""
+    return _never_together({"matchLabels": _of(job)["matchLabels"] | {names.LABEL_ROLE: names.ROLE_WORKER}})
+
+
+def _never_together(pods: dict[str, Any]) -> dict[str, Any]:
+    return {"podAntiAffinity": {_REQUIRED: [{"labelSelector": pods, "topologyKey": _ONE_NODE}]}}
 
 
 def _of(job: Job) -> dict[str, Any]:

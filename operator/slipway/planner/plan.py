@@ -81,7 +81,7 @@ def _draft(snapshot: Snapshot, spec: SliceJobSpec, now: datetime) -> Draft:
     except InvalidSpec as error:
         if job.status.attempt is None or job.status.resolved is None:
             raise
-        asked, problem = effective(spec, job.status.resolved), error
+        asked, problem = effective(spec, job.status.resolved, job.site), error
     return Draft(snapshot, asked, now, job.status, problem if job.status.attempt is not None else None)
 
 

@@ -75,7 +75,8 @@ class PodFactory:
     def least_nodes(self) -> int:
         """Nodes that the job needs at least; 0 for pods that may share nodes."""
         slices = min(self._spec.acceptable_slices, default=self._spec.slices)
-        return slices * self._resolved.hosts if self._hardware.accelerated or self._on_the_nodes_network else 0
+        alone = self._hardware.whole_nodes or self._on_the_nodes_network or self._spec.one_host_per_node
+        return slices * self._resolved.hosts if alone else 0
 
     @property
     def _on_the_nodes_network(self) -> bool:
@@ -185,6 +186,8 @@ class PodFactory:
             return selector | {self._settings.topology_key: pool}, None
         if self._on_the_nodes_network and not self._hardware.accelerated:
             return selector, placement.apart(self._job)
+        if self._spec.one_host_per_node:
+            return selector, placement.hosts_apart(self._job)
         promised = self._pools.values()
         return selector, placement.affinity(self._job, slice_index, self._hardware, self._settings, promised)
 

@@ -167,9 +167,12 @@ def worker_resources(job: Job, ray: Ray, place: Place, hardware: Hardware) -> di
 def worker_command(job: Job, ray: Ray, attempt: int, place: Place, hardware: Hardware) -> list[str]:
     """The command of a worker's container."""
     head = head_address(job, attempt)
-    offered = json.dumps(worker_resources(job, ray, place, hardware))
+    offered = worker_resources(job, ray, place, hardware)
+    # Ray does not take GPUs among the resources.
+    gpus = [f"--num-gpus={offered.pop('GPU')}"] if "GPU" in offered else []
     health = f"http://{head}:{AGENT_PORT}{_RAYLET_HEALTH}"
-    return _ray_start(health, f"--address={head}:{names.RAY_GCS_PORT}", f"--resources={offered}")
+    joins = f"--address={head}:{names.RAY_GCS_PORT}"
+    return _ray_start(health, joins, *gpus, f"--resources={json.dumps(offered)}")
 
 
 def worker_probes() -> Body:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.accelerators import Shape
+from slipway.api.gpus import Gpus, is_gpu
 from slipway.api.resources import amount
 from slipway.api.slicejob import LOCAL_IMAGE, SliceJobSpec
 from slipway.planner.actions import Body
@@ -31,13 +32,20 @@ _ENGINE_SOCKETS: Final = frozenset(
 )
 _PROCESSES: Final = "/proc"
 """Every process shows its root there, so that it leads to every folder of the node."""
-_GPU: Final = re.compile(r"(nvidia\.com|amd\.com|gpu\.intel\.com)/.+|gpus?")
 _RAY_AUTHENTICATION: Final = tuple(name for name in names.RESERVED_RAY_ENV if name.startswith("RAY_AUTH_"))
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _MAX_SHOWN: Final = 80
 
 
-def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None) -> Iterator[Refusal]:
-    """What is refused in a spec and in the PodSpec of its template, which has the lists that a PodSpec has."""
+def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None, gpus: Gpus | None) -> Iterator[Refusal]:
+    """What is refused in a spec and in the PodSpec of its template, which has the lists that a PodSpec has.
+
+    Args:
+        spec: the spec.
+        template: the PodSpec of its template.
+        shape: the slice shape that its accelerator stands for.
+        gpus: the GPUs that it stands for.
+    """
     given = tuple(containers(spec, template))
     yield from _engine_sockets(spec, template)
     yield from _local_images(given)
@@ -45,6 +53,10 @@ def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None) -> Iterato
     yield from _queue_without_group(spec)
     if shape is not None:
         yield from _other_devices(given, shape)
+    elif spec.accelerator is not None and spec.accelerator.gpu is not None:
+        yield from _other_gpus(given, gpus)
+    if spec.one_host_per_node:
+        yield from _lost_anti_affinity(template)
 
 
 def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
@@ -119,7 +131,7 @@ def _other_devices(given: tuple[Container, ...], shape: Shape) -> Iterator[Refus
     """GPUs that TPU nodes do not have, and another number of chips than their hosts have."""
     for one in given:
         for path, resource, value in _resources(one):
-            if _GPU.fullmatch(resource):
+            if is_gpu(resource):
                 yield (
                     "InvalidSpec",
                     f"{path}[{printable(resource)}] {_shown(value)}: the nodes of accelerator {shape.type} have TPUs "
@@ -131,6 +143,38 @@ def _other_devices(given: tuple[Container, ...], shape: Shape) -> Iterator[Refus
                     f"{path}[{resource}] {_shown(value)}: a host of accelerator {shape.type} has "
                     f"{shape.chips_per_host} chips, and Slipway requests them all: leave the field out",
                 )
+
+
+def _other_gpus(given: tuple[Container, ...], gpus: Gpus | None) -> Iterator[Refusal]:
+    """Devices that the nodes of `accelerator.gpu` do not have, and another number of GPUs than a host has (K-13)."""
+    for one in given:
+        for path, resource, value in _resources(one):
+            if problem := _gpu_problem(one, resource, value, gpus):
+                yield "InvalidSpec", f"{path}[{printable(resource)}] {_shown(value)}: {problem}"
+
+
+def _gpu_problem(container: Container, resource: str, value: Any, gpus: Gpus | None) -> str:
+    """What is wrong with a device among the resources of a container; empty when nothing is."""
+    if gpus is None:
+        return "spec.accelerator.gpu.count is 0, so no host has GPUs: remove one of them" if is_gpu(resource) else ""
+    if resource == gpus.resource:
+        if not container.is_worker or amount(value) == gpus.count:
+            return ""
+        return f"by spec.accelerator.gpu.count a host has {gpus.count}, and Slipway requests them all: remove this"
+    if is_gpu(resource) or resource == names.TPU_RESOURCE:
+        return f"the hosts of spec.accelerator.gpu have {gpus.resource}: remove it, or remove spec.accelerator.gpu"
+    return ""
+
+
+def _lost_anti_affinity(template: Body) -> Iterator[Refusal]:
+    affinity = template.get("affinity")
+    rules = affinity.get("podAntiAffinity") if isinstance(affinity, dict) else None
+    if isinstance(rules, dict) and _REQUIRED in rules:
+        yield (
+            "InvalidPodTemplate",
+            f"spec.podTemplate.spec.affinity.podAntiAffinity.{_REQUIRED} would replace the rule of "
+            "spec.oneHostPerNode: remove one of them",
+        )
 
 
 def _resources(container: Container) -> Iterator[tuple[str, str, Any]]:

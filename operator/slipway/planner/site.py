@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, GKE_MODEL_LABEL, GpuSite
 from slipway.api.names import RESERVED_ENV
 from slipway.api.pod_parts import EnvVar
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND, Defaults, Limits, ProfileSpec
@@ -34,8 +35,8 @@ class Profile:
     @cached_property
     def digest(self) -> str:
         """One word that is the same for the same defaults; empty where there are none."""
-        content = self.spec.defaults.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        if not content:
+        content = self.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"limits"})
+        if not any(content.values()):
             return ""
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -87,6 +88,8 @@ class Site:
     limits: tuple[LimitsOf, ...] = (LimitsOf(CHART, BUILT_IN),)
     mirrors: Mapping[str, str] = field(default_factory=dict)
     """Where images of a registry are pulled from instead."""
+    gpus: GpuSite = ANY_SITE
+    """What the nodes with GPUs have."""
 
 
 NO_CHART: Final = Profile(CHART)
@@ -108,7 +111,16 @@ def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> 
     spec, values = with_defaults(given, layers)
     mirrors = next((one.spec.defaults.registry_mirrors for one in layers if one.spec.defaults.registry_mirrors), {})
     limits = tuple(one.limits for one in layers)
-    return spec, Site(choice, applied(chart, profile), values, limits, mirrors)
+    return spec, Site(choice, applied(chart, profile), values, limits, mirrors, _gpus(layers))
+
+
+def _gpus(layers: list[Profile]) -> GpuSite:
+    """What the strongest layer says of the nodes with GPUs."""
+    given = next((one.spec.gpus for one in layers if one.spec.gpus is not None), None)
+    if given is None:
+        return ANY_SITE
+    resources: Mapping[str, str] = {str(vendor): name for vendor, name in given.resources.items()} or DEFAULT_RESOURCES
+    return GpuSite(resources, given.per_node, given.model_label or GKE_MODEL_LABEL)
 
 
 def applied(chart: Profile, profile: Profile | None) -> AppliedDefaults | None:

@@ -39,12 +39,13 @@ NO_SUCH_LABELS: Final = "SelectorMatchesNothing"
 TOO_FEW: Final = "TooFewNodes"
 COMING: Final = "NodesComing"
 REASONS: Final = {
-    NO_SUCH_NODES: "no node has that TPU type and topology, or none is a spot node; the message lists those there are",
+    NO_SUCH_NODES: "no node has that TPU type and topology, or none is a spot node; the message lists those there are; "
+    "of a GPU job: no node has GPUs of that vendor",
     NO_SUCH_LABELS: "no node of that type has a label that `nodeSelector` asks for; the message names the label",
     COMING: "an Event of the cluster autoscaler says that it adds nodes",
     TOO_FEW: "fewer node pools match than slices are wanted",
     "NodePoolIncomplete": "a node pool has not as many hosts as a slice",
-    "NodesTooSmall": "a pod requests more CPU or memory than an empty node has",
+    "NodesTooSmall": "a pod requests more CPU, memory or GPUs than an empty node has",
     "NodesTainted": "nodes have a taint that nothing tolerates",
     "NodesCordoned": "nodes are cordoned",
     "NodesNotReady": "nodes are not ready",
@@ -99,7 +100,7 @@ def explain_unscheduled(view: View) -> Answer:
     if request.own_rules or not view.nodes:
         return Answer(None)
     if not request.accelerated:
-        return Answer(_of_cpu(request, sites))
+        return Answer(_of_shared_nodes(request, sites))
     free = [site for site in sites if not site.obstacles]
     if len(free) >= view.slices:
         return Answer(None, _unread(view, free))
@@ -135,8 +136,10 @@ def _seen_whole(view: View, sites: Sequence[Site]) -> bool:
     return all(one is not None and not one.unknown for one in known)
 
 
-def _of_cpu(request: Request, sites: Sequence[Site]) -> Explanation | None:
-    """For CPU jobs only what keeps every node out is known: how full the nodes are is not."""
+def _of_shared_nodes(request: Request, sites: Sequence[Site]) -> Explanation | None:
+    """For CPU and GPU jobs only what keeps every node out is known: how full the nodes are is not."""
+    if not sites:
+        return Explanation(NO_SUCH_NODES, f"no node has {' and '.join(sorted(request.needs.gpus))}", "")
     if any(not site.obstacles for site in sites):
         return None
     near = min(sites, key=lambda site: len(site.obstacles))

@@ -132,7 +132,8 @@ class Ground:
 def survey(request: Request, ground: Ground) -> list[Site]:
     """Every node pool, or node, in the order of their names, with what keeps a slice out of it.
 
-    For a TPU job that is every one with TPUs. Who else is on a node matters for TPU jobs only.
+    For a TPU job that is every one with TPUs, for a GPU job every one with GPUs of that vendor. Who else is on a node
+    matters for TPU jobs only.
     """
     return [_site(name, nodes, found) for name, nodes, found in _surveyed(request, ground)]
 
@@ -146,6 +147,8 @@ def _surveyed(request: Request, ground: Ground) -> Iterator[tuple[str, list[Node
     known = sorted(ground.nodes, key=lambda node: node.metadata.name)
     if request.accelerated:
         known = [node for node in known if names.NODE_ACCELERATOR in node.metadata.labels]
+    elif gpus := request.needs.gpus:
+        known = [node for node in known if gpus <= node.status.allocatable.keys()]
     if not request.pool_hosts:
         return ((node.metadata.name, [node], _of_node(request, node, ground)) for node in known)
     pools: dict[str, list[Node]] = {}

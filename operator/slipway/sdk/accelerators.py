@@ -67,16 +67,18 @@ class CPU:
 
 @dataclass(frozen=True)
 class GPU:
-    """Nodes with NVIDIA GPUs."""
+    """Nodes with GPUs."""
 
     type: str = ""
-    """GKE's name of the model, such as nvidia-tesla-v100; any when empty."""
+    """Model, as GKE names it: nvidia-tesla-v100, nvidia-l4; any when empty."""
     count: int = 1
     """GPUs of each host."""
     hosts: int = 1
     """Hosts of one slice."""
     slices: int = 1
     """Number of slices."""
+    vendor: str = "nvidia"
+    """nvidia, amd or intel, or auto for the only vendor of the site."""
 
     def __post_init__(self) -> None:
         if self.count == 0:
@@ -90,9 +92,9 @@ class GPU:
 
     def fields(self) -> Mapping[str, Any]:
         """Fields of a SliceJob's spec."""
-        limits = {"resources": {"limits": {GPU_RESOURCE: str(self.count)}}}
-        selector = {"nodeSelector": {_GPU_LABEL: self.type}} if self.type else {}
-        return {"hosts": self.hosts, "slices": self.slices, **limits, **selector}
+        model = {"model": self.type} if self.type else {}
+        gpu = {"vendor": self.vendor, "count": self.count, **model}
+        return {"hosts": self.hosts, "slices": self.slices, "accelerator": {"gpu": gpu}}
 
 
 AcceleratorConfig = TPU | CPU | GPU
@@ -120,7 +122,7 @@ def checked(fields: dict[str, Any]) -> dict[str, Any]:
         ValueError: when a field does not fit the schema, or no TPU slice has such a type or topology.
     """
     asked = SliceJobSpec.model_validate(fields).accelerator
-    if asked is not None:
+    if asked is not None and asked.gpu is None:
         shape_of(asked)
     return fields
 
@@ -138,9 +140,10 @@ def _image_and_shape(spec: Mapping[str, Any]) -> dict[str, Any]:
     found["gpus"] = str(spec.get("resources", {}).get("limits", {}).get(GPU_RESOURCE, 0))
     found["gpu type"] = spec.get("nodeSelector", {}).get(_GPU_LABEL)
     if (given := spec.get("accelerator")) is not None:
-        shape = shape_of(Accelerator.model_validate(given))
-        found |= {"type": shape.type, "topology": shape.topology, "chipsPerHost": shape.chips_per_host}
-        found["spot"] = bool(given.get("spot"))
+        found |= {"spot": bool(given.get("spot")), "gpu": given.get("gpu")}
+        if given.get("gpu") is None:
+            shape = shape_of(Accelerator.model_validate(given))
+            found |= {"type": shape.type, "topology": shape.topology, "chipsPerHost": shape.chips_per_host}
     return found
 
 

@@ -40,7 +40,7 @@ class DockerConfig:
     privileged: bool = False
     """Run privileged. TPU chips do not need it."""
     gpus: str | int | None = None
-    """How many NVIDIA GPUs; which ones is Kubernetes' choice."""
+    """How many NVIDIA GPUs, or `all` of a node; which ones is Kubernetes' choice."""
     shm_size: str | None = None
     """Size of /dev/shm: 512m, 2g or 2Gi; units are binary."""
     remove: bool = True
@@ -69,7 +69,7 @@ class DockerConfig:
             "args": _words("command", self.command),
             "env": variables(self.environment or ()),
             "hostNetwork": _is_host_network(self.network),
-            "resources": _gpus(self.gpus),
+            **_gpus(self.gpus),
             "shmSize": _shm_size(self.shm_size),
             "workingDir": _absolute("workdir", self.workdir) if self.workdir else None,
             "securityContext": _security(self.user, self.privileged, _words("cap_add", self.cap_add)),
@@ -117,9 +117,11 @@ def _is_host_ipc(mode: str | None) -> bool:
 def _gpus(gpus: str | int | None) -> dict[str, Any]:
     if gpus is None or gpus == "":
         return {}
+    if gpus == "all":
+        return {"accelerator": {"gpu": {"vendor": "nvidia"}}}
     if not str(gpus).isdigit() or int(gpus) < 1:
-        raise ValueError(f"gpus {gpus!r}: Kubernetes chooses the devices, so say how many, such as 2")
-    return {"limits": {GPU_RESOURCE: str(int(gpus))}}
+        raise ValueError(f"gpus {gpus!r}: Kubernetes chooses the devices, so say how many, such as 2, or all")
+    return {"resources": {"limits": {GPU_RESOURCE: str(int(gpus))}}}
 
 
 def _shm_size(size: str | None) -> str | None:
