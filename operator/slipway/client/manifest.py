@@ -18,6 +18,7 @@ from slipway.api.status import Resolved
 from slipway.client.mounts import mounts
 from slipway.cluster.jobs import read_job
 from slipway.planner.acceptance import InvalidSpec, accept
+from slipway.planner.site import UNKNOWN_SITE
 from slipway.planner.snapshot import Settings
 
 Manifest = dict[str, Any]
@@ -151,7 +152,7 @@ def check(body: Manifest, settings: Settings | None = None) -> Resolved:
         near = next(_nearest(error), "")
         raise InvalidManifest(describe(error, "spec", spec) + near) from error
     try:
-        return accept(read_job(_stored(body)), settings or Settings()).resolved
+        return accept(read_job(_stored(body)), settings or Settings(site=UNKNOWN_SITE)).resolved
     except InvalidSpec as error:
         raise InvalidManifest(error.message) from error
 

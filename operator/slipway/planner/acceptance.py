@@ -26,6 +26,7 @@ from slipway.planner.merge import malformed, without_nulls
 from slipway.planner.redact import printable
 from slipway.planner.refusals import refusals
 from slipway.planner.snapshot import Job, Settings
+from slipway.planner.workspace import missing, problems
 
 DEFAULT_SCHEDULE_SECONDS: Final = 604800
 DEFAULT_START_SECONDS: Final = 1800
@@ -67,6 +68,8 @@ def accept(job: Job, settings: Settings) -> Effective:
         )
     known: Effective | None = job.accepted.get(settings)
     if known is None:
+        for refusal in missing(job, job.spec, settings):
+            raise InvalidSpec(*refusal)
         known = job.accepted[settings] = effective(job.spec, _resolved(job, job.spec, settings))
     return known
 
@@ -97,7 +100,7 @@ def resolve(spec: SliceJobSpec, settings: Settings) -> Resolved:
         raise InvalidSpec("InvalidPodTemplate", f"spec.podTemplate.spec.{fault}")
     _refuse_taken_port(template, port)
     _refuse_what_is_slipways(spec, template)
-    for refusal in refusals(spec, template, shape):
+    for refusal in (*refusals(spec, template, shape), *problems(spec, template)):
         raise InvalidSpec(*refusal)
     if shape is not None:
         _refuse_other_nodes(spec, template, shape)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from slipway.api import names
+from slipway.api.slicejob import IMAGE_PATTERN
 from slipway.planner.snapshot import Settings as PlannerSettings
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -52,6 +53,8 @@ class OperatorSettings:
     """Kubeconfig to use; otherwise as kubectl would."""
     context: str | None = None
     """Context of the kubeconfig; its current one otherwise."""
+    image: str = ""
+    """Image with Slipway in it, for the init container of jobs with directories; empty refuses such jobs."""
     read_secrets: bool = False
     """Whether to look for the Secrets that a job names before its pods are created; the role must allow it."""
     record: Path | None = None
@@ -67,6 +70,7 @@ class OperatorSettings:
             topology_key=self.topology_key,
             max_pods=self.max_pods,
             whole_cluster=not self.namespaces,
+            operator_image=self.image,
         )
 
     @property
@@ -87,6 +91,7 @@ class Flags:
     lease_namespace: str | None = None
     log_level: str | None = None
     health_port: str | None = None
+    image: str | None = None
     read_secrets: str | None = None
     kubeconfig: str | None = None
     context: str | None = None
@@ -121,6 +126,7 @@ def read_settings(
         lease_namespace=_name(*text(flags.lease_namespace, "SLIPWAY_LEASE_NAMESPACE", home)),
         log_level=level[1].lower(),
         health_port=_port(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), lowest=0),
+        image=_image(*text(flags.image, "SLIPWAY_IMAGE", "")),
         read_secrets=_yes_or_no(*text(flags.read_secrets, "SLIPWAY_READ_SECRETS", "false")),
         kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
         context=flags.context,
@@ -151,6 +157,12 @@ def _name(name: str, value: str) -> str:
         raise SettingsError(
             f"{name} {value!r} is not a Kubernetes name: at most 63 lower-case letters, digits and - are needed"
         )
+    return value
+
+
+def _image(name: str, value: str) -> str:
+    if value and re.fullmatch(IMAGE_PATTERN, value) is None:
+        raise SettingsError(f"{name} {value!r} is not an image reference: [registry/]repository[:tag] is needed")
     return value
 
 
