@@ -49,6 +49,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "F-46 an absolute Python path": ({"workspace": HOST | {"pythonPaths": ["/usr/lib"]}}, NO_PATH),
     "F-46 a Python path that leads out": ({"workspace": HOST | {"pythonPaths": ["a", "a/../../b"]}}, NO_PATH),
     "F-46 two Python paths in one": ({"workspace": HOST | {"pythonPaths": ["a:b"]}}, NO_PATH),
+    "N-36 a module that is null": ({"pythonModule": {"module": None}}, "spec.pythonModule.module"),
     "no module": ({"pythonModule": {"module": ""}}, "is not the name of a Python module"),
     "a file as module": ({"pythonModule": {"module": "train/main.py"}}, "is not the name of a Python module"),
     "an option without a value": (

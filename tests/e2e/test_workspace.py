@@ -231,7 +231,7 @@ OWNERS: dict[str, tuple[int, int, dict[str, Any]]] = {
 @pytest.mark.parametrize(("owner", "mode", "fields"), OWNERS.values(), ids=OWNERS)
 def test_each_attempt_keeps_its_output(
     jobs: Jobs, tmp_path: Path, owner: int, mode: int, fields: dict[str, Any]
-) -> None:  # N-36, N-37
+) -> None:  # N-37
     folder = tmp_path / "results"
     folder.mkdir()
     os.chown(folder, owner, owner)
