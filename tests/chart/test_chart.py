@@ -15,6 +15,7 @@ import yaml
 
 from slipway.api.names import MAX_PODS
 from slipway.local_cluster import NativeCluster
+from slipway.planner.snapshot import OPERATOR_IMAGE
 from slipway.shell.settings import OperatorSettings, read_settings
 from slipway.version import VERSION
 from tests.chart.conftest import CHART, Helm
@@ -138,7 +139,12 @@ def test_default_objects(helm: Helm) -> None:
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert deployment["spec"]["replicas"] == 1
-    assert container["args"] == [f"--health-port={container['ports'][0]['containerPort']}", f"--max-pods={MAX_PODS}"]
+    assert container["args"] == [
+        f"--health-port={container['ports'][0]['containerPort']}",
+        f"--max-pods={MAX_PODS}",
+        f"--image={container['image']}",
+    ]
+    assert container["image"] == OPERATOR_IMAGE
     assert "env" not in container
     assert "priorityClassName" not in pod
     assert "PodDisruptionBudget" not in {body["kind"] for body in objects}
@@ -149,6 +155,7 @@ def test_every_value_arrives(helm: Helm) -> None:
     pod = one(objects, "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["image"] == "localhost:5000/acme/slipway:1.2.3"
+    assert "--image=localhost:5000/acme/slipway:1.2.3" in container["args"]
     assert container["resources"]["limits"] == {"cpu": 1.5, "memory": "1.5Gi"}
     environment = {one["name"]: one["value"] for one in container["env"]}
     assert environment["COORD_PORT"] == "9000"
@@ -335,29 +342,29 @@ NOT_CALLED: Needs = {
 }
 
 
-def socket_job(path: Any, *, template: bool) -> dict[str, Any]:
+def socket_job(path: Any, where: str) -> dict[str, Any]:
     volumes = {"volumes": [{"name": "run", "hostPath": {"path": path}}]}
-    spec = {"image": "busybox:1"} | ({"podTemplate": {"spec": volumes}} if template else volumes)
+    places = {"template": {"podTemplate": {"spec": volumes}}, "workspace": {"workspace": {"hostPath": {"path": path}}}}
+    spec = {"image": "busybox:1"} | places.get(where, volumes)
     return {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": spec}
 
 
 @pytest.mark.row("B-25")
 def test_the_api_server_refuses_sockets_of_engines_where_the_operator_does(release: Release) -> None:  # F-44
-    def refusal(path: Any, *, template: bool) -> str:
-        body = socket_job(path, template=template)
+    def refusal(path: Any, where: str) -> str:
+        body = socket_job(path, where)
         return release.kubectl("create", "--dry-run=server", "-f", "-", stdin=body, check=False).stderr
 
     # The API server notices a new policy after a moment.
-    settles(lambda: "hostPath.path / gives" in refusal("/", template=False), True)
+    settles(lambda: "hostPath.path / gives" in refusal("/", "spec"), True)
     # Kubernetes itself refuses pods with `..`; only the operator makes sense of `.`.
     plain = {path: "/." not in path for path in SOCKETS.values()}
-    for template in (False, True):
+    for where in ("spec", "template", "workspace"):
         assert [
-            path
-            for path in plain
-            if plain[path] and "the socket of the container engine" not in refusal(path, template=template)
+            path for path in plain if plain[path] and "the socket of the container engine" not in refusal(path, where)
         ] == []
-        assert [path for path in FREE.values() if isinstance(path, str) and refusal(path, template=template)] == []
+        free = [path for path in FREE.values() if isinstance(path, str) and (where != "workspace" or path[0] == "/")]
+        assert [path for path in free if refusal(path, where)] == []
 
 
 def limited(kubectl: Kubectl, name: str, fields: dict[str, Any]) -> str:

@@ -350,11 +350,3 @@ def test_an_invalid_job_that_never_began_may_be_corrected(kubectl: Kubectl) -> N
     kubectl.apply(job(accelerator={"type": "v9-8"}))
     kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Invalid"}}')
     kubectl.apply(job(accelerator={"type": "v5p-8"}))
-
-
-@pytest.fixture(scope="module")
-def kubectl_ro(control_plane: Any) -> Kubectl:
-    """For tests that store nothing."""
-    from tests.conftest import kubectl_for
-
-    return kubectl_for(control_plane, "default")

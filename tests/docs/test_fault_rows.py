@@ -9,16 +9,10 @@ from tests.conftest import ROOT
 ROWS = {f"B-{number:02}" for number in range(1, 69)}
 
 NOT_BUILT_YET = {
-    "B-06": "not built yet: pythonModule",
     "B-11": "not built yet: aliases of one field",
     "B-23": "not built yet: devices",
-    "B-30": "not built yet: workspaces",
-    "B-31": "not built yet: workspaces",
-    "B-32": "not built yet: workspaces",
     "B-34": "not built yet: profiles",
-    "B-35": "not built yet: python paths",
     "B-36": "not built yet: names made fit",
-    "B-37": "not built yet: studies and data sets",
     "B-45": "not built yet: Docker networks",
 }
 

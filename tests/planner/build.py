@@ -68,6 +68,13 @@ def spec(**fields: Any) -> SliceJobSpec:
     return SliceJobSpec.model_validate({"image": "busybox:1"} | fields)
 
 
+def world_at(site: Site, **fields: Any) -> "World":
+    """A world whose job is under that site."""
+    world = World(**fields)
+    world.sited = lambda given, _: (given, site)
+    return world
+
+
 HEAD_KEY = (-1, -1)
 """Stands for slice and host in the key of a Ray head."""
 

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from slipway.api.names import EXIT_LINK, EXIT_UNUSABLE, WORKSPACE_CONTAINER
 from slipway.api.status import Cause
 from slipway.planner.actions import DeletePods, Refresh
 from slipway.planner.causes import RULES
+from slipway.planner.objects import ContainerState, ContainerStatus, Terminated
 
 from .build import PodHandle, Scenario, World, a_node, actions_of
 
@@ -30,6 +32,12 @@ def disrupted(reason: str, code: int = 137) -> Scenario:
         victim(world).exits(code)
 
     return fixture
+
+
+def refused_directory(world: World, code: int, words: str) -> None:
+    end = ContainerState(terminated=Terminated(code, "Error", f"{words}\n", world.now))
+    victim(world).binds().waits("PodInitializing").ends_as("Failed")
+    victim(world)._status(init_container_statuses=(ContainerStatus(WORKSPACE_CONTAINER, end),))
 
 
 def node_gone(world: World) -> None:
@@ -219,9 +227,35 @@ def test_evidence_of_one_pod(fixture: Scenario, fields: dict[str, Any], reason: 
     assert "host 0 of slice 0" in (ended.message or "")
 
 
+@pytest.mark.row("B-32")
+def test_a_link_ends_the_job_at_once_and_says_which() -> None:
+    world = World().begin()
+    refused_directory(world, EXIT_LINK, "directory train in the volume of spec.workspace is a symbolic link to /etc")
+    world.settle()
+    assert (world.status.phase, world.status.attempt) == ("Failed", 0)
+    assert world.status.result is not None
+    assert world.status.result.reason == "WorkspaceSymlink"
+    assert "could not start: directory train in the volume of spec.workspace is a symbolic link to /etc" in (
+        world.status.result.message
+    )
+
+
+def test_a_directory_that_cannot_be_made_is_tried_again_until_the_start_failures_are_used_up() -> None:
+    world = World(retries={"maxStartFailures": 2}).begin()
+    for _ in range(2):
+        refused_directory(world, EXIT_UNUSABLE, "directory train cannot be made")
+        world.settle()
+        world.obey()
+        world.settle()
+    assert world.status.result is not None
+    assert (world.status.phase, world.status.result.reason) == ("Failed", "StartFailureLimitExceeded")
+    assert {(one.reason, one.cause) for one in world.status.attempts} == {("WorkspaceUnusable", Cause.FAILURE)}
+
+
 def test_every_row_of_the_table_has_a_case() -> None:
     rays = {"RayNodeLost"}  # its cases are in test_ray.py
-    assert {rule.ending.reason for rule in RULES} - {entry.values[2] for entry in CASES} - rays == set()
+    directories = {"WorkspaceSymlink", "WorkspaceUnusable"}  # no worker has run: the tests above
+    assert {rule.ending.reason for rule in RULES} - {entry.values[2] for entry in CASES} == rays | directories
 
 
 def test_a_success_stays_one_when_a_disruption_comes_later() -> None:

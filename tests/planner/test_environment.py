@@ -201,6 +201,8 @@ def test_the_table_of_the_page_has_what_the_containers_have() -> None:
     jobs: tuple[dict[str, Any], ...] = (
         {"slices": 1, "accelerator": {"type": "tpu7x-16"}, "hosts": None},
         {"slices": 2, "ray": RAY["ray"] | {"args": {"a": 1}}, **TPU},
+        {"workspace": {"hostPath": {"path": "/a"}, "pythonPaths": ["a"]}},
+        {"volumes": [{"name": "a"}], "output": {"volume": "a", "path": "/out"}},
     )
     found = [row for fields in jobs for part in (listed(**fields).workers, listed(**fields).head) for row in part]
     assert {row.name for row in found} == {row.name for row in VARIABLES}

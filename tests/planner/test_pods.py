@@ -9,15 +9,18 @@ from slipway.api.places import FIRST, Place, worker
 from slipway.planner import pods
 from slipway.planner.acceptance import InvalidSpec, resolve
 from slipway.planner.pods import PodFactory
+from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
 
-from .build import UID, World
+from .build import UID, UNLIMITED, World, world_at
 
 TPU = {"accelerator": {"type": "v5p-16", "spot": True}, "hosts": None}
 
 
-def make(place: Place = FIRST, *, attempt: int = 0, settings: Settings | None = None, **fields: Any) -> Any:
-    return PodFactory(World(**fields).job, settings or Settings()).pod(attempt, place)
+def make(
+    place: Place = FIRST, *, attempt: int = 0, settings: Settings | None = None, site: Site = UNLIMITED, **fields: Any
+) -> Any:
+    return PodFactory(world_at(site, **fields).job, settings or Settings()).pod(attempt, place)
 
 
 def environment(pod: Any) -> dict[str, Any]:

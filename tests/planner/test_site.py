@@ -48,6 +48,11 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "shmSize": ("1Gi", "2Gi", 3),
     "securityContext": ({"runAsUser": 1}, {"runAsGroup": 2}, {"runAsNonRoot": True}),
     "podSecurityContext": ({"fsGroup": 1}, {"runAsUser": 2}, {"runAsUser": 3}),
+    "output": (
+        {"volume": "a", "path": "/job"},
+        {"volume": "a", "path": "/profile"},
+        {"volume": "a", "path": "/chart"},
+    ),
     "hostNetwork": (True, False, True),
     "serviceAccountName": ("job", "profile", "chart"),
     "nodeSelector": ({"a": "job"}, {"b": "profile"}, {"c": "chart"}),
@@ -217,6 +222,10 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     ),
     "B-21 hostPath in the template": (
         {"hostPaths": []}, {}, template(volumes=[NODE]), "spec.podTemplate.spec.volumes[0].hostPath.path /data/sets",
+    ),
+    "hostPath of a workspace": (
+        {"hostPaths": ["/data"]}, {"workspace": {"hostPath": {"path": "/data/jobs"}}},
+        {"workspace": {"hostPath": {"path": "/etc"}}}, "spec.workspace.hostPath.path /etc",
     ),
     "hostNetwork": ({"hostNetwork": False}, {"hostNetwork": False}, {"hostNetwork": True}, "spec.hostNetwork true"),
     "hostNetwork in the template": (
@@ -389,6 +398,28 @@ def test_the_gpus_of_a_job_under_its_site(  # F-53
     job: dict[str, Any], layers: dict[str, Any], expected: tuple[str | None, int | None]
 ) -> None:
     assert gpus_of(job, **layers) == expected
+
+
+@pytest.mark.parametrize(
+    ("profile", "job", "said"),
+    {
+        "a data set": (
+            {"dataSets": {"heart": {"mri": {"hostPath": {"path": "/srv/mri"}}}}},
+            {"study": "heart"},
+            "dataSets.heart.mri.hostPath.path /srv/mri is not allowed here (the chart's values",
+        ),
+        "the workspaces": (
+            {"defaults": {"workspace": {"hostPath": {"path": "/srv/jobs"}}}},
+            {"workspace": {}},
+            "defaults.workspace.hostPath.path /srv/jobs is not allowed here (the chart's values",
+        ),
+    }.values(),
+)
+def test_no_profile_lends_a_folder_of_a_node_that_the_chart_does_not(
+    profile: dict[str, Any], job: dict[str, Any], said: str
+) -> None:
+    given, site = sited(job, ProfileSpec.model_validate(profile))
+    assert (forbidden(given, {}, site, None, 1) or "").startswith(said)
 
 
 def test_without_an_image_anywhere_the_places_to_set_it_are_named() -> None:  # F-22

@@ -34,6 +34,10 @@ def test_the_bound_on_pods_reaches_the_planner() -> None:
     assert (read().planner.max_pods, read(SLIPWAY_MAX_PODS="500").planner.max_pods) == (16384, 500)
 
 
+def test_the_image_reaches_the_planner() -> None:
+    assert (read().planner.operator_image, read(SLIPWAY_IMAGE="a/b:1").planner.operator_image) == ("", "a/b:1")
+
+
 def test_secrets_are_looked_for_on_request() -> None:
     assert (read().read_secrets, read(SLIPWAY_READ_SECRETS="true").read_secrets) == (False, True)
 
@@ -73,6 +77,7 @@ REFUSED = [
     ("SLIPWAY_SITE", '{"default": {}}', "SLIPWAY_SITE: site.default is not a known field of this version of Slipway"),
     ("SLIPWAY_READ_SECRETS", "yes", "SLIPWAY_READ_SECRETS 'yes' is neither true nor false"),
     ("SLIPWAY_MAX_PODS", "many", "SLIPWAY_MAX_PODS 'many' is not a number of pods"),
+    ("SLIPWAY_IMAGE", "a b", "SLIPWAY_IMAGE 'a b' is not an image reference"),
     ("SLIPWAY_TOPOLOGY_KEY", "a b", "SLIPWAY_TOPOLOGY_KEY 'a b' is not a label key"),
 ]
 

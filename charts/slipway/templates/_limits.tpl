@@ -17,6 +17,7 @@ slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirror
   expression: >-
     (dyn(object.spec.?volumes.orValue([])) + dyn(variables.template.?volumes.orValue([])))
     .filter(one, has(one.hostPath)).map(one, one.hostPath.path)
+    + (has(object.spec.workspace) && has(object.spec.workspace.hostPath) ? [object.spec.workspace.hostPath.path] : [])
 - name: containers
   expression: >-
     dyn(variables.template.?containers.orValue([])) + dyn(variables.template.?initContainers.orValue([]))

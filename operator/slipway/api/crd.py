@@ -16,6 +16,7 @@ from slipway.api.names import GROUP, KIND, PLURAL, VERSION
 from slipway.api.profile import PROFILE_KIND, PROFILE_PLURAL, ProfileSpec
 from slipway.api.slicejob import CHANGEABLE, CHANGEABLE_WHILE_SUSPENDED, DEFAULTABLE, NAME_RULE, SliceJobSpec
 from slipway.api.status import UNSEEN, SliceJobStatus
+from slipway.api.workspace import NAME_RULE as WORKSPACE_NAME_RULE
 
 _NEVER_BEGAN: Final = (
     "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in ['Invalid', 'Suspended']"
@@ -170,7 +171,7 @@ def openapi_schema() -> dict[str, Any]:
         "preempted or a program fails, and keeps the account of why.",
         "type": "object",
         "required": ["spec"],
-        "x-kubernetes-validations": [NAME_RULE, *transition_rules()],
+        "x-kubernetes-validations": [NAME_RULE, WORKSPACE_NAME_RULE, *transition_rules()],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},

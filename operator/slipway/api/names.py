@@ -48,6 +48,13 @@ RAY_GCS_PORT: Final = 6379
 RAY_DASHBOARD_PORT: Final = 8265
 RAY_CLIENT_PORT: Final = 10001
 
+WORKSPACE_CONTAINER: Final = "slipway-workspace"
+"""The init container that makes the directories of a job, and refuses links in their place."""
+EXIT_LINK: Final = 3
+"""Its exit code for a link where a directory is needed."""
+EXIT_UNUSABLE: Final = 4
+"""Its exit code for a directory that is missing, or that cannot be made or used."""
+
 MAX_NAME_LENGTH: Final = 40
 """`<job>-<attempt>-<slice>-<host>` then stays within a DNS label of 63 characters."""
 
@@ -82,6 +89,7 @@ RESERVED_ENV: Final = (
     "SLIPWAY_COORDINATOR_ADDRESS",
     "SLIPWAY_HOST",
     "SLIPWAY_JOB",
+    "SLIPWAY_OUTPUT_DIR",
     "SLIPWAY_RANK",
     "SLIPWAY_SLICE",
     "SLIPWAY_WORLD_SIZE",

@@ -11,6 +11,7 @@ from slipway.api.base import Model
 from slipway.api.pod_parts import EnvVar, list_map
 from slipway.api.resources import NonEmpty
 from slipway.api.slicejob import DEFAULTABLE, ObjectMeta, SliceJobSpec
+from slipway.api.workspace import DataSets, Executable, WorkspaceVolume
 
 PROFILE_KIND: Final = "SliceJobProfile"
 PROFILE_PLURAL: Final = "slicejobprofiles"
@@ -47,6 +48,10 @@ class Defaults(_SpecFields):  # type: ignore[misc]
     """Environment variables of the worker container. A variable of the SliceJob replaces the one of its name."""
     registry_mirrors: dict[NonEmpty, Prefix] = Field(default={}, json_schema_extra={"maxProperties": 16})
     """Where images of a registry are pulled from instead, such as docker.io: mirror.example.com/hub."""
+    workspace: WorkspaceVolume | None = None
+    """Volume of the workspaces of jobs whose spec.workspace names none."""
+    python: Executable | None = None
+    """Python executable of jobs whose spec.pythonModule names none. Default /usr/local/bin/python."""
 
 
 class GpuNodes(Model):
@@ -103,6 +108,8 @@ class ProfileSpec(Model):
     """What SliceJobs may not have."""
     gpus: GpuNodes | None = None
     """What the nodes with GPUs have."""
+    data_sets: DataSets = Field(default={})
+    """Data sets by study and name. Jobs with spec.study have those of their study at /data/STUDY/DATA-SET."""
 
 
 class SliceJobProfile(Model):

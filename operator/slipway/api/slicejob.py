@@ -16,6 +16,8 @@ from slipway.api.ray import SPEC_RULES as RAY_RULES
 from slipway.api.ray import Ray
 from slipway.api.resources import Labels, Resources, ShmSize
 from slipway.api.status import SliceJobStatus
+from slipway.api.workspace import SPEC_RULES as WORKSPACE_RULES
+from slipway.api.workspace import Output, PythonModule, StudyName, Workspace
 
 _REPOSITORY: Final = "[a-z0-9]+([._-]+[a-z0-9]+)*"
 IMAGE_PATTERN: Final = (
@@ -35,7 +37,7 @@ CHANGEABLE_WHILE_SUSPENDED: Final = frozenset({"nodeSelector", "tolerations", "p
 DEFAULTABLE: Final = frozenset(
     {
         *("accelerator", "image", "imagePullPolicy", "imagePullSecrets", "env", "envFrom", "workingDir", "resources"),
-        *("volumes", "volumeMounts", "shmSize", "securityContext", "podSecurityContext", "hostNetwork"),
+        *("volumes", "volumeMounts", "output", "shmSize", "securityContext", "podSecurityContext", "hostNetwork"),
         *("serviceAccountName", "nodeSelector", "tolerations", "priorityClassName", "terminationGracePeriodSeconds"),
         *("cancelGracePeriodSeconds", "coordinator", "retries", "timeouts", "activeDeadlineSeconds"),
         "ttlSecondsAfterFinished",
@@ -259,6 +261,7 @@ class SliceJobSpec(Model):
                 path=".resources",
             ),
             *RAY_RULES,
+            *WORKSPACE_RULES,
         )
     )
 
@@ -307,6 +310,8 @@ class SliceJobSpec(Model):
     """Entrypoint of the container. Default: the entrypoint of the image."""
     args: tuple[Annotated[str, StringConstraints(max_length=32768)], ...] = Field(default=(), max_length=256)
     """Arguments of the entrypoint."""
+    python_module: PythonModule | None = None
+    """Python module that the container runs, instead of command and args."""
     env: tuple[EnvVar, ...] = Field(default=(), max_length=256, json_schema_extra=list_map("name"))
     """Environment variables of the worker container."""
     env_from: tuple[Passthrough, ...] = Field(default=(), max_length=64)
@@ -325,6 +330,12 @@ class SliceJobSpec(Model):
     """Volumes of the worker pods."""
     volume_mounts: tuple[VolumeMount, ...] = Field(default=(), max_length=64, json_schema_extra=list_map("mountPath"))
     """Volume mounts of the worker container."""
+    workspace: Workspace | None = None
+    """Directory of the job's own in a volume that jobs share."""
+    study: StudyName | None = None
+    """Study of the site whose data sets are mounted at /data/STUDY/DATA-SET."""
+    output: Output | None = None
+    """Directory of a volume for what the job produces."""
     shm_size: ShmSize | None = None
     """Size of /dev/shm, a Memory emptyDir, such as 16Gi."""
     security_context: Passthrough | None = None

@@ -7,6 +7,8 @@ ADVICE: Final = {
     "ExitCode": "read the last lines, and the whole log: slipway logs NAME --failed",
     "FinalExitCode": "the program asked for the end with an exit code of retries.onExitCodes.fail: read its log",
     "CannotStart": "correct command or the image: the container runtime could not start it",
+    "WorkspaceSymlink": "put a directory in the place of the link, or choose another workspace.subdir",
+    "WorkspaceUnusable": "make the directory that the message names, or let the user of the pod write to the volume",
     "StartTimeout": "see what the hosts wait for in the message; raise timeouts.startSeconds if the image is large",
     "EvictedForOwnUsage": "the pod used more storage or memory than it may: raise its limits, or write to a volume",
     "RefusedByNode": "nodes refused the pods, often while they are repaired: Slipway tries other nodes",

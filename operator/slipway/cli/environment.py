@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from slipway.client.model import JobState
 from slipway.cluster.jobs import read_job
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.env_listing import Listed, Listing, listing
+from slipway.planner.site import UNKNOWN_SITE
 from slipway.planner.snapshot import Settings
 
 _MAX_SHOWN: Final = 60
@@ -22,9 +24,10 @@ def environment(job: JobState) -> Listing:
     """The environment of a job, with the settings of the operator as far as its status tells them."""
     settings = Settings(max_pods=sys.maxsize)
     if job.status.resolved is not None:
-        settings = Settings(max_pods=sys.maxsize, coordinator_port=job.status.resolved.coordinator_port)
+        settings = replace(settings, coordinator_port=job.status.resolved.coordinator_port)
     try:
-        return listing(read_job(msgspec.to_builtins(job.stored)), settings)
+        read = read_job(msgspec.to_builtins(job.stored))
+        return listing(replace(read, site=UNKNOWN_SITE), settings)
     except InvalidSpec as error:
         raise Failure(f"SliceJob {job.name} gets no hosts: {error.message}", USAGE) from error
 

@@ -15,6 +15,7 @@ import click
 @click.option("--lease-namespace", metavar="NAME", help="Namespace of the Lease; the operator's own by default.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--health-port", metavar="PORT", help="Port of /healthz; 0 serves none.")
+@click.option("--image", metavar="IMAGE", help="Image with Slipway, for jobs with a workspace or an output.")
 @click.option("--read-secrets", metavar="true|false", help="Look for the Secrets that a job names; false by default.")
 @click.option("--kubeconfig", metavar="FILE", help="Kubeconfig to use; otherwise as kubectl would.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")

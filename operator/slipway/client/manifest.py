@@ -191,7 +191,9 @@ def _sited(job: Job, profile: Profile | None) -> Job:
     if profile is None and job.spec.profile and job.spec.image is None:
         profile = Profile(job.spec.profile, spec=ProfileSpec(defaults=Defaults(image="of-the-profile")))
     spec, site = site_of(job.spec, NO_CHART, Choice(profile))
-    return replace(job, spec=spec, given=job.spec, site=replace(site, limits=site.limits[:-1]))
+    return replace(
+        job, spec=spec, given=job.spec, site=replace(site, limits=site.limits[:-1], known=profile is not None)
+    )
 
 
 def _stored(body: Manifest) -> Manifest:

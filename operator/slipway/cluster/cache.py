@@ -224,7 +224,7 @@ class Cache:
         if job.status_problem:
             return ()
         told, memory.told = memory.told or _told_before(job, self._now()), cursor_of(job.status)
-        return news(told, job.status, job.spec)
+        return news(told, job.status, job.spec, job.site)
 
     def tidy(self, job: Job) -> None:
         """Release what the job holds no longer."""

@@ -44,6 +44,8 @@ class Image:
     layers: tuple[Layer, ...]
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    """User and group of its containers; root if empty."""
 
     def config(self) -> bytes:
         """Return the image's configuration."""
@@ -57,6 +59,7 @@ class Image:
                     "Env": [f"{k}={v}" for k, v in variables.items()],
                     "Cmd": list(self.command),
                     "WorkingDir": "/",
+                    **({"User": self.user} if self.user else {}),
                 },
                 "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in self.layers]},
             }

@@ -39,6 +39,7 @@ def build_python_image(
     debian: Sequence[str] = (),
     command: Sequence[str] = ("python3",),
     environment: Mapping[str, str] | None = None,
+    user: str = "",
     progress: Progress | None = None,
 ) -> Path:
     """Build an image and return its archive: Python 3.11, pinned requirements, and files or folders by their path.
@@ -58,7 +59,7 @@ def build_python_image(
     if files:
         layers.append(_files_layer(files))
     variables = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
-    image = archives.Image(reference, tuple(layers), tuple(command), variables)
+    image = archives.Image(reference, tuple(layers), tuple(command), variables, user)
     path = images.folder() / f"{_archive_stem(reference)}-{image.digest[:12]}.tar"
     if not path.exists():
         with step(progress, f"Writing image {reference}"):

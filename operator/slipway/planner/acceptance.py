@@ -23,6 +23,7 @@ from slipway.planner.merge import malformed, without_nulls
 from slipway.planner.redact import printable
 from slipway.planner.refusals import refusals
 from slipway.planner.snapshot import Job, Settings
+from slipway.planner.workspace import missing, problems
 
 DEFAULT_SCHEDULE_SECONDS: Final = 604800
 DEFAULT_START_SECONDS: Final = 1800
@@ -69,6 +70,8 @@ def accept(job: Job, settings: Settings) -> Effective:
     known: Effective | None = job.accepted.get(settings)
     if known is None:
         resolved = _resolved(job, job.spec, settings)
+        for refusal in missing(job, job.spec, settings):
+            raise InvalidSpec(*refusal)
         refused = forbidden(job.spec, template_spec(job.spec), job.site, resolved.type, resolved.hosts)
         known = job.accepted[settings] = effective(job.spec, resolved, job.site, refused)
     if known.forbidden is not None and not job.in_attempt:
@@ -117,7 +120,7 @@ def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) ->
         raise InvalidSpec("InvalidPodTemplate", f"spec.podTemplate.spec.{fault}")
     _refuse_taken_port(template, port)
     _refuse_what_is_slipways(spec, template)
-    for refusal in refusals(spec, template, shape, gpus):
+    for refusal in (*refusals(spec, template, shape, gpus), *problems(spec, template)):
         raise InvalidSpec(*refusal)
     grace, start = spec.termination_grace_period_seconds, spec.timeouts.start_seconds
     resolved = Resolved(

@@ -7,7 +7,7 @@ from typing import Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, Result, SliceJobStatus
-from slipway.planner.endings import CANNOT_START, Delay, ending_of, tries
+from slipway.planner.endings import Delay, ending_of, tries
 
 INFRASTRUCTURE_DELAYS: Final = (10, 20, 40, 80, 160, 300)
 """Seconds before each next attempt after an infrastructure end. A repair takes ten minutes, which six attempts span."""
@@ -78,7 +78,7 @@ def verdict(status: SliceJobStatus, spec: SliceJobSpec) -> tuple[Phase, Result] 
         budget = _spent("maxFailures", max_failures, status, (Cause.FAILURE,), spec)
         return Phase.FAILED, _result("FailureLimitExceeded", budget, last)
     most = spec.retries.max_start_failures
-    if ending_of(last) is CANNOT_START and _in_a_row(tries(status.attempts), _could_not_start) >= most:
+    if ending_of(last).never_started and _in_a_row(tries(status.attempts), _could_not_start) >= most:
         budget = f"retries.maxStartFailures {most} used up by attempts in a row that could not start"
         return Phase.FAILED, _result("StartFailureLimitExceeded", budget, last)
     if ending_of(last).final:
@@ -148,7 +148,7 @@ def _delay(last: Attempt, recent: list[Attempt], spec: SliceJobSpec) -> int:
 
 
 def _could_not_start(attempt: Attempt) -> bool:
-    return ending_of(attempt) is CANNOT_START
+    return ending_of(attempt).never_started
 
 
 def _preempted_before_it_ran(attempt: Attempt) -> bool:

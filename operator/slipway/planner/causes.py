@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Cause
 from slipway.planner import ray_errors
@@ -33,6 +34,8 @@ from slipway.planner.endings import (
     STOPPED_BY_QUEUE,
     TPU_UNAVAILABLE,
     UNEXPECTED_OUTCOME,
+    WORKSPACE_SYMLINK,
+    WORKSPACE_UNUSABLE,
     Ending,
 )
 from slipway.planner.explain import cannot_start
@@ -175,6 +178,19 @@ def _exit_code(facts: Facts) -> str | None:
     return f"exited with code {end.exit_code}" + (f" (signal {end.exit_code - 128})" if end.exit_code > 128 else "")
 
 
+def _refused_directory(code: int) -> Callable[[Facts], str | None]:
+    """The init container that makes the directories of the job exited with that code."""
+
+    def test(facts: Facts) -> str | None:
+        for status in facts.pod.status.init_container_statuses:
+            end = status.state.terminated
+            if status.name == names.WORKSPACE_CONTAINER and end is not None and end.exit_code == code:
+                return f"could not start: {end.message.strip()}"
+        return None
+
+    return test
+
+
 def _unexplained(facts: Facts) -> str | None:
     pod = facts.pod
     if not facts.ran_program and facts.end is not None and not facts.deleted_by_us:
@@ -205,6 +221,8 @@ RULES: Final = (
     Rule(PREEMPTION_EXIT_CODE, _exit_in("preemption")),
     Rule(IGNORED_EXIT_CODE, _exit_in("ignore")),
     Rule(EXIT_CODE, _exit_code),
+    Rule(WORKSPACE_SYMLINK, _refused_directory(names.EXIT_LINK)),
+    Rule(WORKSPACE_UNUSABLE, _refused_directory(names.EXIT_UNUSABLE)),
     Rule(UNEXPECTED_OUTCOME, _unexplained),
 )
 """The rows for one pod; the first match decides. `Facts.deleted_by_us` excludes what Slipway's own deletions did."""

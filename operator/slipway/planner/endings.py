@@ -49,6 +49,8 @@ class Ending:
     """Whether the scheduler chooses the node pools of the next attempt."""
     held: bool = False
     """Whether the pods had nodes and could not start, so that the next attempt waits for nodes anew."""
+    never_started: bool = False
+    """Whether the program could not start, so that it counts for `retries.maxStartFailures`."""
     pods_own_grace: bool = False
     """Whether each pod keeps its own grace period: a program that is stopped on request can still make progress."""
 
@@ -140,6 +142,7 @@ CANNOT_START: Final = Ending(
     "`retries.maxStartFailures` such attempts in a row end the job",
     Cause.FAILURE,
     Delay.BACKOFF,
+    never_started=True,
 )
 OOM_KILLED: Final = Ending("OOMKilled", "the worker container ran out of memory", Cause.FAILURE, Delay.BACKOFF)
 DISRUPTED: Final = Ending(
@@ -221,6 +224,22 @@ IGNORED_EXIT_CODE: Final = Ending(
     "IgnoredExitCode", "exit code listed in `retries.onExitCodes.ignore`", Cause.UNCHARGED, Delay.PAUSE, outranked=True
 )
 EXIT_CODE: Final = Ending("ExitCode", "any other exit code ≠ 0", Cause.FAILURE, Delay.BACKOFF, outranked=True)
+WORKSPACE_SYMLINK: Final = Ending(
+    "WorkspaceSymlink",
+    "a symbolic link is in the place of a directory of `workspace` or `output`",
+    Cause.FAILURE,
+    Delay.BACKOFF,
+    final=True,
+    never_started=True,
+)
+WORKSPACE_UNUSABLE: Final = Ending(
+    "WorkspaceUnusable",
+    "a directory of `workspace` or `output` is missing, or the user of the pod cannot make it or write to it. "
+    "`retries.maxStartFailures` such attempts in a row end the job",
+    Cause.FAILURE,
+    Delay.BACKOFF,
+    never_started=True,
+)
 UNEXPECTED_OUTCOME: Final = Ending(
     "UnexpectedOutcome", "the pod failed without a reason or an exit code", Cause.FAILURE, Delay.BACKOFF, outranked=True
 )
@@ -228,9 +247,9 @@ UNEXPECTED_OUTCOME: Final = Ending(
 _ALL: Final = (
     START_TIMEOUT, OOM_KILLED, DISRUPTED, PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ENDED_BY_NODE, EVICTED_FOR_OWN_USAGE,
     REFUSED_BY_NODE, NODE_LOST, POD_DELETED, CANNOT_START, TPU_UNAVAILABLE, RAY_NODE_LOST, FINAL_EXIT_CODE,
-    PREEMPTION_EXIT_CODE, IGNORED_EXIT_CODE, EXIT_CODE, UNEXPECTED_OUTCOME, CAPACITY_RELEASED, POOL_TAKEN,
-    FEWER_SLICES, IMAGE_UNAVAILABLE, MISSING_OBJECTS, UNWITNESSED, DEFAULTS_CHANGED, SUSPENDED, CANCELLED,
-    DEADLINE_EXCEEDED, SCHEDULE_TIMEOUT,
+    PREEMPTION_EXIT_CODE, IGNORED_EXIT_CODE, EXIT_CODE, WORKSPACE_SYMLINK, WORKSPACE_UNUSABLE,
+    UNEXPECTED_OUTCOME, CAPACITY_RELEASED, POOL_TAKEN, FEWER_SLICES, IMAGE_UNAVAILABLE,
+    MISSING_OBJECTS, UNWITNESSED, DEFAULTS_CHANGED, SUSPENDED, CANCELLED, DEADLINE_EXCEEDED, SCHEDULE_TIMEOUT,
 )  # fmt: skip
 ENDINGS: Final = {ending.reason: ending for ending in _ALL}
 """Every ending by its reason."""

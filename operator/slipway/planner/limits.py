@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from slipway.api.profile import Limits
 from slipway.api.slicejob import SliceJobSpec
+from slipway.api.workspace import WorkspaceVolume
 from slipway.planner.actions import Body
 from slipway.planner.containers import Container, containers
 from slipway.planner.redact import printable
@@ -57,7 +58,7 @@ def forbidden(spec: SliceJobSpec, template: Body, site: Site, accelerator: str |
         hosts: the hosts of a slice.
     """
     for one in site.limits:
-        excess = next(_excesses(spec, template, one, site.mirrors, accelerator, hosts), None)
+        excess = next(_excesses(spec, template, one, site, accelerator, hosts), None)
         if excess is not None:
             return _sentence(excess, one)
     return None
@@ -71,16 +72,16 @@ def _sentence(excess: Excess, by: LimitsOf) -> str:
 
 
 def _excesses(
-    spec: SliceJobSpec, template: Body, by: LimitsOf, mirrors: Mapping[str, str], accelerator: str | None, hosts: int
+    spec: SliceJobSpec, template: Body, by: LimitsOf, site: Site, accelerator: str | None, hosts: int
 ) -> Iterator[Excess]:
     limits, given = by.limits, tuple(containers(spec, template))
     yield from _size(spec, limits, accelerator, hosts)
-    yield from _of_the_node(spec, template, limits)
+    yield from _of_the_node(spec, template, limits, site)
     if limits.privileged is False:
         yield from _beyond_baseline(spec, template, given)
     yield from _names(spec, template, limits, of_chart=by.source == CHART)
     if limits.registries is not None:
-        yield from _images(given, limits.registries, mirrors)
+        yield from _images(given, limits.registries, site.mirrors)
 
 
 def _size(spec: SliceJobSpec, limits: Limits, accelerator: str | None, hosts: int) -> Iterator[Excess]:
@@ -94,7 +95,7 @@ def _size(spec: SliceJobSpec, limits: Limits, accelerator: str | None, hosts: in
         yield Excess("spec.slices", f"{slices} x {hosts} hosts", "maxHosts", f"at most {limits.max_hosts} hosts")
 
 
-def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits) -> Iterator[Excess]:
+def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits, site: Site) -> Iterator[Excess]:
     if limits.host_network is False:
         for field, value in ("spec", spec.host_network), ("spec.podTemplate.spec", template.get("hostNetwork")):
             if value:
@@ -104,21 +105,32 @@ def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits) -> Iterator
             if template.get(word):
                 yield Excess(f"spec.podTemplate.spec.{word}", "true", "hostProcesses", "remove it")
     if limits.host_paths is not None:
-        own = [one.model_dump(by_alias=True) for one in spec.volumes]
-        for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
-            for index, volume in enumerate(volumes):
-                yield from _host_path(
-                    f"{path}.volumes[{index}].hostPath.path", volume.get("hostPath"), limits.host_paths
-                )
+        for field, folder in _folders(spec, template, site):
+            yield from _host_path(field, folder, limits.host_paths)
 
 
-def _host_path(field: str, source: Any, allowed: tuple[str, ...]) -> Iterator[Excess]:
-    if not isinstance(source, dict):
-        return
-    path = posixpath.normpath("/" + str(source.get("path", "")).lstrip("/"))
+def _folders(spec: SliceJobSpec, template: Body, site: Site) -> Iterator[tuple[str, Any]]:
+    """The folders of nodes that the pods show, each with the field that says so."""
+    own = [one.model_dump(by_alias=True) for one in spec.volumes]
+    for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
+        for index, volume in enumerate(volumes):
+            if isinstance(source := volume.get("hostPath"), dict):
+                yield f"{path}.volumes[{index}].hostPath.path", source.get("path", "")
+    if spec.workspace is not None:
+        given: list[tuple[str, WorkspaceVolume]] = [("spec.workspace", spec.workspace)]
+        if spec.workspace.source() is None and site.workspace is not None:
+            given = [("defaults.workspace", site.workspace)]
+        yield from ((f"{field}.hostPath.path", one.host_path.path) for field, one in given if one.host_path is not None)
+    for name, data_set in site.data_sets.get(spec.study or "", {}).items():
+        if data_set.host_path is not None:
+            yield f"dataSets.{spec.study}.{name}.hostPath.path", data_set.host_path.path
+
+
+def _host_path(field: str, folder: Any, allowed: tuple[str, ...]) -> Iterator[Excess]:
+    path = posixpath.normpath("/" + str(folder).lstrip("/"))
     roots = (posixpath.normpath(one) for one in allowed)
     if not any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots):
-        yield Excess(field, source.get("path"), "hostPaths", _of(allowed, "no folder of a node"))
+        yield Excess(field, folder, "hostPaths", _of(allowed, "no folder of a node"))
 
 
 def _beyond_baseline(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]) -> Iterator[Excess]:

@@ -8,6 +8,7 @@ from slipway.api.status import BAD_PHASES, Attempt, Cause, ConditionType, Phase,
 from slipway.planner import budgets, explain, unscheduled
 from slipway.planner.actions import EventRecord
 from slipway.planner.notices import notices
+from slipway.planner.site import NO_SITE, Site
 
 _JUDGED: Final = {
     Cause.FAILURE: "AttemptFailed",
@@ -42,11 +43,13 @@ def _trouble(status: SliceJobStatus) -> str | None:
     return running.reason if waits and running is not None and running.reason in _TROUBLES else None
 
 
-def news(told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None) -> tuple[EventRecord, ...]:
+def news(
+    told: EventCursor, status: SliceJobStatus, spec: SliceJobSpec | None, site: Site = NO_SITE
+) -> tuple[EventRecord, ...]:
     """What a status says that has not been told yet, in the order in which it happened."""
     found: list[EventRecord] = []
     if spec is not None and status.attempt is not None and not told.begun:
-        found += notices(spec)
+        found += notices(spec, site)
     if spec is not None:
         found += [
             _judged(attempt, attempt.cause, status, spec)

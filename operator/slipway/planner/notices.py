@@ -7,10 +7,12 @@ from typing import Any, Final
 from slipway.api.names import WORKER_CONTAINER
 from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
+from slipway.planner import datasets
 from slipway.planner.acceptance import template_spec
 from slipway.planner.actions import EventRecord
 from slipway.planner.containers import Container, containers
 from slipway.planner.merge import malformed
+from slipway.planner.site import NO_SITE, Site
 
 _SECRET: Final = re.compile(r"SECRET|PASSWORD", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"TOKEN", re.IGNORECASE)
@@ -18,13 +20,13 @@ _SETTING: Final = re.compile(r"true|false|[0-9]{1,7}", re.IGNORECASE)
 """Values by which a name like MAX_TOKENS or TOKENIZERS_PARALLELISM turns out to be no secret."""
 
 
-def notices(spec: SliceJobSpec) -> tuple[EventRecord, ...]:
-    """The warnings about a spec: Events when its first attempt begins."""
+def notices(spec: SliceJobSpec, site: Site = NO_SITE) -> tuple[EventRecord, ...]:
+    """What is told of a spec, warnings mostly: Events when its first attempt begins."""
     template = template_spec(spec)
     if malformed(template) is not None:
         return ()
     given = tuple(containers(spec, template))
-    return (*_literal_secrets(spec, given), *_shared_memory(spec, given))
+    return (*_data_sets(spec, site), *_literal_secrets(spec, given), *_shared_memory(spec, given))
 
 
 def sidecars(spec: SliceJobSpec) -> str:
@@ -32,6 +34,11 @@ def sidecars(spec: SliceJobSpec) -> str:
     template = spec.pod_template.spec if spec.pod_template is not None else None
     beside = [one.name for one in template.containers if one.name != WORKER_CONTAINER] if template is not None else []
     return "".join(f"; container {name} of podTemplate runs as a sidecar beside the worker" for name in beside)
+
+
+def _data_sets(spec: SliceJobSpec, site: Site) -> Iterator[EventRecord]:
+    if words := datasets.told(spec.study, site.data_sets):
+        yield EventRecord("DataSetsMounted", words)
 
 
 def _literal_secrets(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[EventRecord]:

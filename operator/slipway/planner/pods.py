@@ -16,8 +16,10 @@ from slipway.planner.limits import mirrored
 from slipway.planner.merge import merged
 from slipway.planner.metadata import metadata
 from slipway.planner.nodes import Node
+from slipway.planner.program import program
 from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import Job, Settings
+from slipway.planner.workspace import Directories, directories
 
 _SHM_VOLUME = "slipway-shm"
 _WORKERS_ONLY = frozenset(
@@ -148,9 +150,9 @@ class PodFactory:
 
     def _head(self, attempt: int) -> Body:
         labels = {names.LABEL_ATTEMPT: str(attempt), names.LABEL_ROLE: names.ROLE_HEAD}
-        common = self._common_spec() | {"tolerations": placement.common_tolerations(self._spec)}
+        common = self._common_spec(attempt) | {"tolerations": placement.common_tolerations(self._spec)}
         template = {key: value for key, value in template_spec(self._spec).items() if key not in _WORKERS_ONLY}
-        common, container = merged(_without_empty(common), template), self._common_container()
+        common, container = merged(_without_empty(common), template), self._common_container(attempt)
         spec = self._runtime.head(self._job, attempt, self._hardware, common, container)
         spec = _pulled(spec, self._job.site.mirrors)
         head = self._metadata(labels) | {"name": pod_name(self._job.name, attempt, HEAD)}
@@ -168,7 +170,7 @@ class PodFactory:
     def _pod_spec(self, attempt: int, slice_index: int) -> Body:
         spec = self._spec
         selector, affinity = self._place(slice_index)
-        body = self._common_spec() | {
+        body = self._common_spec(attempt) | {
             "nodeSelector": selector,
             "tolerations": self._hardware.tolerations() + placement.common_tolerations(spec),
             "affinity": affinity,
@@ -191,9 +193,12 @@ class PodFactory:
         promised = self._pools.values()
         return selector, placement.affinity(self._job, slice_index, self._hardware, self._settings, promised)
 
-    def _common_spec(self) -> Body:
-        """What is the same in every pod of the job."""
-        spec = self._spec
+    def _directories(self, attempt: int) -> Directories:
+        return directories(self._job, self._spec, template_spec(self._spec), attempt, self._settings)
+
+    def _common_spec(self, attempt: int) -> Body:
+        """What is the same in every pod of an attempt."""
+        spec, kept = self._spec, self._directories(attempt)
         return {
             "enableServiceLinks": False,
             "automountServiceAccountToken": spec.service_account_name is not None,
@@ -202,15 +207,15 @@ class PodFactory:
             "priorityClassName": spec.priority_class_name,
             "securityContext": _dumped(spec.pod_security_context),
             "imagePullSecrets": [one.model_dump() for one in spec.image_pull_secrets],
-            "volumes": _volumes(spec, self._runtime) + self._runtime.volumes(self._job),
+            "volumes": [*_volumes(spec, self._runtime), *self._runtime.volumes(self._job), *kept.volumes],
+            "initContainers": list(kept.init_containers),
         }
 
     def _container(self, attempt: int, slice_index: int) -> Body:
         spec = self._spec
-        body: Body = self._common_container() | {
+        body: Body = self._common_container(attempt) | {
             "name": names.WORKER_CONTAINER,
-            "command": list(spec.command),
-            "args": list(spec.args),
+            **program(spec, self._job.site),
             "resources": _resources(spec, self._hardware),
             **self._runtime.worker_fields(),
         }
@@ -234,17 +239,21 @@ class PodFactory:
         env = [one for one in own if one["name"] not in given] + list(given.values())
         return [*containers[:at], {**containers[at], "env": env}, *containers[at + 1 :]]
 
-    def _common_container(self) -> Body:
+    def _common_container(self, attempt: int) -> Body:
         """What is the same in the containers that run the user's program."""
-        spec = self._spec
+        spec, kept = self._spec, self._directories(attempt)
+        own = {one.name for one in spec.env}
         return _without_empty(
             {
                 "image": spec.image,
                 "imagePullPolicy": spec.image_pull_policy,
-                "workingDir": spec.working_dir,
-                "env": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env],
+                "workingDir": kept.working_dir or spec.working_dir,
+                "env": [
+                    *(one for one in kept.variables if one["name"] not in own),
+                    *(one.model_dump(by_alias=True, exclude_none=True) for one in spec.env),
+                ],
                 "envFrom": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env_from],
-                "volumeMounts": _mounts(spec, self._runtime) + self._runtime.mounts(),
+                "volumeMounts": [*_mounts(spec, self._runtime), *self._runtime.mounts(), *kept.mounts],
                 "securityContext": _dumped(spec.security_context),
                 "terminationMessagePolicy": "FallbackToLogsOnError",
             }

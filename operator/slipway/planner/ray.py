@@ -214,7 +214,7 @@ def head_spec(job: Job, ray: Ray, attempt: int, hardware: Hardware, common: Body
         "nodeSelector": ray.head.node_selector,
         "affinity": _never_on_tpus(),
         "volumes": [*common["volumes"], {"name": _FOLDER_VOLUME, "emptyDir": {}}],
-        "initContainers": [_ray_container(job, ray, attempt, hardware, container)],
+        "initContainers": [*common.get("initContainers", ()), _ray_container(job, ray, attempt, hardware, container)],
         "containers": [_driver(job, ray, attempt, hardware, container)],
         "restartPolicy": "Never",
         "subdomain": names.head_service(job.name),

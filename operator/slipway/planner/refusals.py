@@ -61,17 +61,23 @@ def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None, gpus: Gpus
 
 def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
     own = [one.model_dump(by_alias=True) for one in spec.volumes]
-    for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
-        for index, volume in enumerate(volumes):
-            source = volume.get("hostPath")
-            folder = source.get("path") if isinstance(source, dict) else None
-            if isinstance(folder, str) and (place := _engine_place(folder)) is not None:
-                yield (
-                    "InvalidSpec",
-                    f"{path}.volumes[{index}].hostPath.path {_shown(folder)} gives the pods the socket of the node's "
-                    f"container engine ({place}): no path that is, holds, lies in or leads to the place of such a "
-                    "socket is allowed; mount another folder, or remove the volume",
-                )
+    given = [
+        (f"{path}.volumes[{index}]", volume)
+        for path, volumes in (("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())))
+        for index, volume in enumerate(volumes)
+    ]
+    if spec.workspace is not None:
+        given.append(("spec.workspace", spec.workspace.model_dump(by_alias=True)))
+    for path, volume in given:
+        source = volume.get("hostPath")
+        folder = source.get("path") if isinstance(source, dict) else None
+        if isinstance(folder, str) and (place := _engine_place(folder)) is not None:
+            yield (
+                "InvalidSpec",
+                f"{path}.hostPath.path {_shown(folder)} gives the pods the socket of the node's "
+                f"container engine ({place}): no path that is, holds, lies in or leads to the place of such a "
+                "socket is allowed; mount another folder, or remove the volume",
+            )
 
 
 def _engine_place(path: str) -> str | None:

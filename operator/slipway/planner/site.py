@@ -13,12 +13,14 @@ from slipway.api.pod_parts import EnvVar
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND, Defaults, Limits, ProfileSpec
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
 from slipway.api.status import AppliedDefaults, DefaultValue
+from slipway.api.workspace import DataSet, WorkspaceVolume
 
 CHART: Final = "the chart's values"
 BUILT_IN: Final = Limits(
     host_paths=(), host_network=True, host_processes=False, privileged=False, service_accounts=("default",)
 )
 """The chart's limits where its values say nothing."""
+DEFAULT_PYTHON: Final = "/usr/local/bin/python"
 _MAX_SHOWN: Final = 256
 
 
@@ -90,12 +92,22 @@ class Site:
     """Where images of a registry are pulled from instead."""
     gpus: GpuSite = ANY_SITE
     """What the nodes with GPUs have."""
+    workspace: WorkspaceVolume | None = None
+    """Volume of the workspaces of jobs that name none."""
+    data_sets: Mapping[str, Mapping[str, DataSet]] = field(default_factory=dict)
+    """Study, data set, volume."""
+    python: str = DEFAULT_PYTHON
+    """Python executable of jobs with a Python module that name none."""
+    known: bool = True
+    """False for a client, which cannot say what the site of the operator has."""
 
 
 NO_CHART: Final = Profile(CHART)
 """Values of a chart that say nothing about the site."""
 NO_SITE: Final = Site()
 """A site without defaults whose chart says nothing."""
+UNKNOWN_SITE: Final = Site(limits=(), known=False)
+"""The site of a job of which only the SliceJob is known."""
 
 
 def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> tuple[SliceJobSpec, Site]:
@@ -109,9 +121,18 @@ def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> 
     profile = choice.profile
     layers = [chart] if profile is None else [profile, chart]
     spec, values = with_defaults(given, layers)
-    mirrors = next((one.spec.defaults.registry_mirrors for one in layers if one.spec.defaults.registry_mirrors), {})
-    limits = tuple(one.limits for one in layers)
-    return spec, Site(choice, applied(chart, profile), values, limits, mirrors, _gpus(layers))
+    defaults = [one.spec.defaults for one in layers]
+    return spec, Site(
+        choice=choice,
+        applied=applied(chart, profile),
+        values=values,
+        limits=tuple(one.limits for one in layers),
+        mirrors=next((one.registry_mirrors for one in defaults if one.registry_mirrors), {}),
+        gpus=_gpus(layers),
+        workspace=next((one.workspace for one in defaults if one.workspace is not None), None),
+        data_sets=next((one.spec.data_sets for one in layers if one.spec.data_sets), {}),
+        python=next((one.python for one in defaults if one.python is not None), DEFAULT_PYTHON),
+    )
 
 
 def _gpus(layers: list[Profile]) -> GpuSite:

@@ -14,6 +14,7 @@ from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.site import NO_SITE, Site
+from slipway.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class PodEvents:
 
 SECONDS_DIFFER: Final = timedelta(seconds=2)
 """A pod bound so shortly before its Node was denied may be on the next Node of that name: dates have no fractions."""
+OPERATOR_IMAGE: Final = f"ghcr.io/slipway-dev/slipway:{VERSION}"
+"""The image of this version of Slipway, unless the operator is told another."""
 POD_REJECTED: Final = "PodRejected"
 QUOTA_EXCEEDED: Final = "QuotaExceeded"
 WEBHOOK_UNAVAILABLE: Final = "WebhookUnavailable"
@@ -186,6 +189,8 @@ class Settings:
     """Worker pods that one job may have."""
     whole_cluster: bool = False
     """Whether this operator watches all namespaces and so knows the pods of every job."""
+    operator_image: str = OPERATOR_IMAGE
+    """The image with Slipway in it; empty where the operator was not told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ _TPU7X: Final = "tpu7x workers"
 _MANY: Final = "every worker, with more than one slice"
 _RAY: Final = "Ray workers and the Ray head"
 _WITH_HEAD: Final = "every worker, and the Ray head"
+_WORKSPACE: Final = "every worker, and the Ray head, with `workspace`"
 _HOST_0: Final = "host 0 of slice 0"
 
 VARIABLES: Final = (
@@ -36,6 +37,7 @@ VARIABLES: Final = (
     Known("SLIPWAY_RANK", "index of the host in the job: slice after slice", _ALL),
     Known("SLIPWAY_WORLD_SIZE", "hosts of the job", _WITH_HEAD),
     Known("SLIPWAY_COORDINATOR_ADDRESS", f"{_HOST_0} and `coordinator.port`", _ALL),
+    Known("SLIPWAY_OUTPUT_DIR", "`output.path`", "every worker, and the Ray head, with `output`"),
     Known("SLIPWAY_ARGS", "`ray.args` as JSON, if set", "the Ray head"),
     Known("JAX_COORDINATOR_ADDRESS", f"{_HOST_0} and port 8482", "every worker, but not on several TPU slices"),
     Known("JAX_NUM_PROCESSES", "as SLIPWAY_WORLD_SIZE", _ALL),
@@ -74,4 +76,7 @@ VARIABLES: Final = (
     Known("RAY_CLUSTER_NAMESPACE", "namespace of the SliceJob", _RAY),
     Known("RAY_NODE_TYPE_NAME", "`NAME-sSLICE`, or `headgroup`", _RAY),
     Known("RAY_CLOUD_INSTANCE_ID", "name of the pod", _RAY),
+    Known("USER", "`slicejob`", _WORKSPACE),
+    Known("HOME", "`/tmp`", _WORKSPACE),
+    Known("PYTHONPATH", "`workspace.pythonPaths`, separated by colons, if set", _WORKSPACE),
 )

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from slipway.api import names
 from slipway.api.profile import ProfileSpec
 from slipway.api.reading import describe
+from slipway.api.slicejob import IMAGE_PATTERN
 from slipway.planner.snapshot import Settings as PlannerSettings
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -58,6 +59,8 @@ class OperatorSettings:
     """Kubeconfig to use; otherwise as kubectl would."""
     context: str | None = None
     """Context of the kubeconfig; its current one otherwise."""
+    image: str = ""
+    """Image with Slipway in it, for the init container of jobs with directories; empty refuses such jobs."""
     read_secrets: bool = False
     """Whether to look for the Secrets that a job names before its pods are created; the role must allow it."""
     site: ProfileSpec = NO_PROFILE
@@ -75,6 +78,7 @@ class OperatorSettings:
             topology_key=self.topology_key,
             max_pods=self.max_pods,
             whole_cluster=not self.namespaces,
+            operator_image=self.image,
         )
 
     @property
@@ -95,6 +99,7 @@ class Flags:
     lease_namespace: str | None = None
     log_level: str | None = None
     health_port: str | None = None
+    image: str | None = None
     read_secrets: str | None = None
     kubeconfig: str | None = None
     context: str | None = None
@@ -129,6 +134,7 @@ def read_settings(
         lease_namespace=_name(*text(flags.lease_namespace, "SLIPWAY_LEASE_NAMESPACE", home)),
         log_level=level[1].lower(),
         health_port=_port(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), lowest=0),
+        image=_image(*text(flags.image, "SLIPWAY_IMAGE", "")),
         read_secrets=_yes_or_no(*text(flags.read_secrets, "SLIPWAY_READ_SECRETS", "false")),
         site=_site("SLIPWAY_SITE", environment.get("SLIPWAY_SITE") or "{}"),
         kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
@@ -173,6 +179,12 @@ def _name(name: str, value: str) -> str:
         raise SettingsError(
             f"{name} {value!r} is not a Kubernetes name: at most 63 lower-case letters, digits and - are needed"
         )
+    return value
+
+
+def _image(name: str, value: str) -> str:
+    if value and re.fullmatch(IMAGE_PATTERN, value) is None:
+        raise SettingsError(f"{name} {value!r} is not an image reference: [registry/]repository[:tag] is needed")
     return value
 
 

@@ -1,0 +1,107 @@
+"""Makes the directories of a job in its volumes, and refuses links in their place: `python -m slipway.workspace_check`.
+
+It runs in an init container of each pod, before the kubelet mounts these directories into the worker. It imports
+hardly anything, so that it starts at once.
+"""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from slipway.api.names import EXIT_LINK, EXIT_UNUSABLE
+
+
+class Refused(Exception):
+    """A directory may not be mounted."""
+
+    def __init__(self, code: int, words: str) -> None:
+        """`code` is the exit code; `words` name the directory and what is wrong with it."""
+        super().__init__(words)
+        self.code = code
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check what the only argument orders; returns the exit code, and prints why it is not 0.
+
+    The order is a JSON list of volumes. Each has `root`, where it is mounted; `field`, as its user knows it; `make`,
+    the job's directory; `need`, directories that must exist; and `mine`, whether the worker runs as this user does.
+    """
+    try:
+        for volume in json.loads(arguments[0]):
+            _check(volume)
+    except Refused as error:
+        print(error)
+        return error.code
+    return 0
+
+
+def _check(volume: dict[str, Any]) -> None:
+    for path in volume["need"]:
+        if not _is_directory(volume, path):
+            raise Refused(EXIT_UNUSABLE, f"{_named(volume, path)} does not exist: make it, or do not ask for it")
+    made = ""
+    for part in volume["make"].split("/"):
+        made = f"{made}/{part}".lstrip("/")
+        if not _is_directory(volume, made) and not _make(volume, made):
+            return
+    if volume["mine"] and not os.access(_place(volume, made), os.W_OK | os.X_OK):
+        raise Refused(
+            EXIT_UNUSABLE, f"{_named(volume, made)} may not be written by user {os.getuid()}: change its owner"
+        )
+
+
+def _place(volume: dict[str, Any], path: str) -> Path:
+    return Path(volume["root"], path)
+
+
+def _named(volume: dict[str, Any], path: str) -> str:
+    return f"directory {path} in the volume of {volume['field']}"
+
+
+def _is_directory(volume: dict[str, Any], path: str) -> bool:
+    """Whether it exists, and is a directory and no link.
+
+    Raises:
+        Refused: when something else is there, or when that cannot be seen.
+    """
+    named, place = _named(volume, path), _place(volume, path)
+    try:
+        mode = place.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise Refused(EXIT_UNUSABLE, f"{named} cannot be looked at by user {os.getuid()}: {error.strerror}") from error
+    if stat.S_ISLNK(mode):
+        raise Refused(EXIT_LINK, f"{named} is a symbolic link to {place.readlink()}: put a directory in its place")
+    if not stat.S_ISDIR(mode):
+        raise Refused(EXIT_UNUSABLE, f"{named} is not a directory")
+    return True
+
+
+def _make(volume: dict[str, Any], path: str) -> bool:
+    """Make a directory; False when this user may not and the kubelet, which is root, has to."""
+    place = _place(volume, path)
+    try:
+        place.mkdir()
+        # Else the user of the worker is that of an image, and not known.
+        place.chmod(0o775 if volume["mine"] else 0o777)
+    except FileExistsError:
+        # Another host of the job was faster.
+        return _is_directory(volume, path)
+    except OSError as error:
+        if volume["mine"] or not isinstance(error, PermissionError):
+            raise Refused(
+                EXIT_UNUSABLE,
+                f"{_named(volume, path)} cannot be made by user {os.getuid()}: {error.strerror}; let that user write "
+                "to the folder it is in, or make it",
+            ) from error
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

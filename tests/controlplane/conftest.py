@@ -1,0 +1,12 @@
+"""Shared by the tests on a real API server."""
+
+import pytest
+
+from slipway.local_cluster import NativeCluster
+from tests.conftest import Kubectl, kubectl_for
+
+
+@pytest.fixture(scope="session")
+def kubectl_ro(control_plane: NativeCluster) -> Kubectl:
+    """For tests that store nothing."""
+    return kubectl_for(control_plane, "default")
