@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a limit that is no limit": ({"site": {"limits": {"maxSlice": 4}}}, "'maxSlice' not allowed"),
     "no slices at all": ({"site": {"limits": {"maxSlices": 0}}}, "/site/limits/maxSlices"),
     "a relative hostPath": ({"site": {"limits": {"hostPaths": ["data"]}}}, "/site/limits/hostPaths"),
-    "no size": ({"site": {"defaults": {"shmSize": "-1"}}}, "/site/defaults/shmSize"),
+    "an image that is a number": ({"site": {"defaults": {"image": 7}}}, "/site/defaults/image"),
     "install maybe": ({"crds": {"install": "maybe"}}, "/crds/install"),
 }
 
@@ -145,7 +145,7 @@ def test_default_objects(helm: Helm) -> None:
         f"--image={container['image']}",
     ]
     assert container["image"] == OPERATOR_IMAGE
-    assert "env" not in container
+    assert container["env"] == [{"name": "SLIPWAY_SITE", "value": '{"defaults":{},"limits":{}}'}]
     assert "priorityClassName" not in pod
     assert "PodDisruptionBudget" not in {body["kind"] for body in objects}
 

@@ -117,8 +117,8 @@ that yields the words for who limits. A limit that is not in `on` has no rule.
 {{- end }}
 {{- with index .on "registries" }}
 - expression: >-
-    !({{ . }}) || variables.images.all(image, {{ $.to.registries }}.exists(one, image == one || image.startsWith(one + "/")
-    || image.startsWith(one + ":") || image.startsWith(one + "@")))
+    !({{ . }}) || variables.images.all(image, {{ $.to.registries }}.exists(one, image == one
+    || image.startsWith(one.endsWith("/") ? one : one + "/") || image.startsWith(one + ":") || image.startsWith(one + "@")))
   messageExpression: >-
     "image " + variables.images.join(", ") + " is not allowed here (" + {{ $.by }} + ".registries): allowed: "
     + {{ $.to.registries }}.join(", ")

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from slipway.api import names
-from slipway.api.profile import Defaults, ProfileSpec
+from slipway.api.profile import ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
@@ -166,7 +166,7 @@ def check(body: Manifest, settings: Settings | None = None, profile: Profile | N
 
     Args:
         settings: of the operator; the built-in ones if not given.
-        profile: that of the job. Without it no limits are known, and an image may be that of the profile it names.
+        profile: that of the job. Without it neither limits are known nor what the job has from its profile.
 
     Raises:
         InvalidManifest: naming the field, its value and what is allowed.
@@ -188,8 +188,6 @@ def check(body: Manifest, settings: Settings | None = None, profile: Profile | N
 def _sited(job: Job, profile: Profile | None) -> Job:
     """The job as its profile makes it; what the chart says only the operator knows."""
     assert job.spec is not None
-    if profile is None and job.spec.profile and job.spec.image is None:
-        profile = Profile(job.spec.profile, spec=ProfileSpec(defaults=Defaults(image="of-the-profile")))
     spec, site = site_of(job.spec, NO_CHART, Choice(profile))
     return replace(
         job, spec=spec, given=job.spec, site=replace(site, limits=site.limits[:-1], known=profile is not None)

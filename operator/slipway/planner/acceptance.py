@@ -38,6 +38,11 @@ OPAQUE: Final = {
 }
 """Fields with parts that no CEL rule can compare."""
 
+_NO_IMAGE: Final = (
+    "no image: set spec.image to the container image to run, or defaults.image of a SliceJobProfile, or the chart "
+    "value site.defaults.image"
+)
+
 _LATE: Final = {name for name, field in SliceJobSpec.model_fields.items() if field.alias in CHANGEABLE_WHILE_SUSPENDED}
 
 
@@ -70,6 +75,8 @@ def accept(job: Job, settings: Settings) -> Effective:
     known: Effective | None = job.accepted.get(settings)
     if known is None:
         resolved = _resolved(job, job.spec, settings)
+        if not job.spec.image and job.site.known:
+            raise InvalidSpec("InvalidSpec", _NO_IMAGE)
         for refusal in missing(job, job.spec, settings):
             raise InvalidSpec(*refusal)
         refused = forbidden(job.spec, template_spec(job.spec), job.site, resolved.type, resolved.hosts)
@@ -105,12 +112,6 @@ def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) ->
     Raises:
         InvalidSpec: naming the field, its value and what is allowed.
     """
-    if not spec.image:
-        raise InvalidSpec(
-            "InvalidSpec",
-            "no image: set spec.image to the container image to run, or defaults.image of a SliceJobProfile, or the "
-            "chart value site.defaults.image",
-        )
     shape, gpus = _devices(spec, site)
     port = (spec.coordinator.port if spec.coordinator else None) or settings.coordinator_port
     hosts = shape.hosts if shape else spec.hosts or 1
