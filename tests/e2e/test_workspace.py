@@ -14,16 +14,15 @@ from pydantic import TypeAdapter
 from slipway.api.places import FIRST
 from slipway.api.workspace import DataSets
 from slipway.local_cluster import NativeCluster
-from slipway.local_cluster.python_image import build_python_image
 from slipway.planner.pods import PodFactory
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
-from tests.conftest import ROOT, Kubectl, jobs_of
+from tests.conftest import Kubectl, jobs_of
 from tests.docs.test_workspace import example
+from tests.operator_image import IMAGE, build_image
 from tests.planner.build import World
 from tests.running import Jobs
 
-IMAGE = "slipway.local/operator:1"
 PYTHON = "/usr/bin/python3"
 USER = 12345
 MOUNTED = "/var/tmp/slicejob/workspace"
@@ -56,8 +55,7 @@ Path(f"found-{os.environ['SLIPWAY_RANK']}").write_text(json.dumps(found))
 @pytest.fixture(scope="session")
 def operator_image(real_nodes: NativeCluster) -> str:
     """An image with Slipway and the user of the operator's own, on every node."""
-    package = {"/usr/lib/python3/dist-packages/slipway": ROOT / "operator/slipway"}
-    real_nodes.load_images([build_python_image(IMAGE, [], package, user="65532:65532")])
+    real_nodes.load_images([build_image()])
     return IMAGE
 
 
