@@ -11,12 +11,11 @@ import pytest
 import yaml
 
 from slipway.local_cluster import NativeCluster
-from slipway.local_cluster.python_image import build_python_image
-from tests.conftest import ROOT, Kubectl, jobs_of
+from tests.conftest import Kubectl, jobs_of
 from tests.docs.test_workspace import example
+from tests.operator_image import IMAGE, build_image
 from tests.running import Jobs
 
-IMAGE = "slipway.local/operator:1"
 PYTHON = "/usr/bin/python3"
 USER = 12345
 MOUNTED = "/var/tmp/slicejob/workspace"
@@ -49,8 +48,7 @@ Path(f"found-{os.environ['SLIPWAY_RANK']}").write_text(json.dumps(found))
 @pytest.fixture(scope="session")
 def operator_image(real_nodes: NativeCluster) -> str:
     """An image with Slipway and the user of the operator's own, on every node."""
-    package = {"/usr/lib/python3/dist-packages/slipway": ROOT / "operator/slipway"}
-    real_nodes.load_images([build_python_image(IMAGE, [], package, user="65532:65532")])
+    real_nodes.load_images([build_image()])
     return IMAGE
 
 

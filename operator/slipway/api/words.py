@@ -34,7 +34,9 @@ class Valid:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """The text with this rule behind its others."""
         found = handler(schema)
-        own = rule(self._expression(), computed=f"'{self.field} ' + self + ' {self.words}'")
+        # Text with a newline is in no message that the API server computes.
+        always, with_text = f"{self.field} {self.words}", f"'{self.field} ' + self + ' {self.words}'"
+        own = rule(self._expression(), always, computed=with_text)
         return {**found, "x-kubernetes-validations": [*found.get("x-kubernetes-validations", ()), own]}
 
     def _checked(self, value: str) -> str:
