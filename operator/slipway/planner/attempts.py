@@ -26,8 +26,8 @@ from slipway.planner.endings import (
 )
 from slipway.planner.explain import IMAGE_UNAVAILABLE, WAIT_FOR_USER
 from slipway.planner.freshness import EVER, Step
-from slipway.planner.objects import Pod
-from slipway.planner.observation import CREATING, intervals, waiting_for
+from slipway.planner.objects import CREATING, Pod
+from slipway.planner.observation import intervals, waiting_for
 from slipway.planner.rivals import goes_first
 from slipway.planner.snapshot import WAITING_FOR_OLD, Job
 from slipway.planner.trouble import trouble

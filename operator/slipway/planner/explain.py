@@ -187,7 +187,6 @@ TROUBLES: Final = (
 )
 """The first row that fits the kubelet's reason and message decides."""
 REASONS: Final = frozenset(row.reason for row in TROUBLES)
-_KUBELET_REASONS: Final = frozenset(chain.from_iterable(row.kubelet for row in TROUBLES))
 _WORDY: Final = _PULL | _CONFIG | _START | _MOUNT | {"FailedCreatePodSandBox"}
 _NEVER_HEAL: Final = frozenset({"InvalidImageName", "ImageRunsAsRoot"})
 _IMAGE: Final = re.compile(r'image(?: name)?:? \\?"(?P<image>[^"\\]+)\\?"')
@@ -209,6 +208,8 @@ def explain(pods: Iterable[Pod], image: str) -> Explanation | None:
         image: the image of the job, for messages of kubelets that do not name it.
     """
     for pod in pods:
+        if not pod.held_up:
+            continue
         status = pod.status
         for init, container in chain(
             ((True, one) for one in status.init_container_statuses), ((False, one) for one in status.container_statuses)
@@ -225,7 +226,7 @@ def _in_init(found: Explanation, container: ContainerStatus) -> Explanation:
 
 def hopeless(pod: Pod, image: str) -> Explanation | None:
     """Why a pod that waits will never start; None when it may."""
-    found = explain((pod,), image)
+    found = explain((pod,), image) if pod.held_up else None
     return found if found is not None and found.reason in _NEVER_HEAL else None
 
 
@@ -247,10 +248,7 @@ def cannot_start(message: str, image: str) -> str:
 
 def _of_container(container: ContainerStatus, image: str) -> Explanation | None:
     waiting = container.state.waiting
-    # Nearly every container that waits is only being created, and each decision looks at all of them.
-    if waiting is None or waiting.reason not in _KUBELET_REASONS:
-        return None
-    return _explained(waiting.reason, waiting.message, image)
+    return _explained(waiting.reason, waiting.message, image) if waiting is not None else None
 
 
 def _explained(reason: str, message: str, image: str) -> Explanation | None:

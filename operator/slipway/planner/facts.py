@@ -32,13 +32,13 @@ def ours_from(ended: datetime) -> datetime:
 
 def started_again(pod: Pod, all_ran_at: datetime | None) -> bool:
     """Whether the worker waits, or was started again, after every host of the attempt had been running."""
-    state = pod.worker
-    if all_ran_at is None or state is None:
-        return False
-    run = state.running or state.terminated
-    if run is None:
-        return state.waiting is not None
-    return run.started_at is not None and run.started_at > all_ran_at + SKEW
+    until = runs_until(all_ran_at)
+    return until is not None and pod.run_since is not None and pod.run_since > until
+
+
+def runs_until(all_ran_at: datetime | None) -> datetime | None:
+    """By when the workers had begun their runs, given when all of them were seen to run."""
+    return all_ran_at + SKEW if all_ran_at is not None else None
 
 
 @dataclass(frozen=True, slots=True)

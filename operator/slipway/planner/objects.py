@@ -4,7 +4,7 @@ The structs mirror the API's JSON and name only the fields that decisions need, 
 into them in microseconds. All other fields are never allocated.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Final
 
@@ -141,6 +141,10 @@ class PodStatus(Part, frozen=True):
         force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in POD_CONDITIONS))
 
 
+CREATING: Final = "ContainerCreating"
+BEING_CREATED: Final = frozenset({"", CREATING, "PodInitializing"})
+"""Reasons for which the container of a pod waits that has no trouble."""
+NEVER: Final = datetime.max.replace(tzinfo=UTC)
 ENDED_PHASES: Final = ("Succeeded", "Failed")
 
 
@@ -270,6 +274,24 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         if self.is_head and state.terminated is None:
             return self.condition("Ready") is not None
         return state.running is not None or state.terminated is not None
+
+    @cached_property
+    def held_up(self) -> bool:
+        """Whether a container waits for something else than its creation; those of nearly every pod do not."""
+        status = self.status
+        return any(
+            one.state.waiting is not None and one.state.waiting.reason not in BEING_CREATED
+            for one in (*status.container_statuses, *status.init_container_statuses)
+        )
+
+    @cached_property
+    def run_since(self) -> datetime | None:
+        """Since when the worker has had its present run; the end of time while it waits for one, None if not known."""
+        state = self.worker
+        run = state.running or state.terminated if state is not None else None
+        if state is None or run is None:
+            return NEVER if state is not None and state.waiting is not None else None
+        return run.started_at
 
     @cached_property
     def bound_at(self) -> datetime | None:

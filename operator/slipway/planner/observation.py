@@ -11,14 +11,13 @@ from slipway.api.status import Attempt, HostState
 from slipway.planner.causes import Evidence, judge
 from slipway.planner.effective import Effective
 from slipway.planner.endings import POD_DELETED
-from slipway.planner.facts import Facts, ours_from, started_again
-from slipway.planner.objects import Pod
+from slipway.planner.facts import Facts, ours_from, runs_until
+from slipway.planner.objects import BEING_CREATED, CREATING, Pod
 from slipway.planner.snapshot import Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
 UNSCHEDULABLE: Final = "Unschedulable"
 PENDING: Final = "Pending"
-CREATING: Final = "ContainerCreating"
 NOTHING_WRONG: Final = frozenset({PENDING, CREATING})
 """Reasons of pods that start normally."""
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
@@ -60,6 +59,8 @@ class Observation:
     """Places whose worker runs, or has run."""
     late: tuple[tuple[Place, Pod], ...] = ()
     """Pods of the current attempt whose worker has not run, in the order of their places."""
+    unscheduled: tuple[Pod, ...] = ()
+    """Those of them that are not bound to a node."""
     begun_by_this_process: bool = True
     """Whether this process began the attempt, or this very decision begins it."""
 
@@ -91,11 +92,6 @@ class Observation:
         """Whether every worker runs, or has run."""
         return self.started >= self.wanted
 
-    @property
-    def unscheduled(self) -> list[Pod]:
-        """Pods of the current attempt that are not bound to a node, by place."""
-        return [pod for _, pod in self.late if not pod.spec.node_name and not pod.ended]
-
 
 def observe(
     snapshot: Snapshot, attempt: Attempt | None, asked: Effective, slices: int, done: Iterable[Place], now: datetime
@@ -110,15 +106,16 @@ def observe(
     stale_attempt_pods: list[Pod] = []
     foreign: list[Pod] = []
     copies: list[Pod] = []
+    uid = snapshot.job.uid
     for pod in snapshot.pods:
         place = pod.place
-        if pod.metadata.labels.job_uid != snapshot.job.uid:
+        if pod.metadata.labels.job_uid != uid:
             foreign.append(pod)
             continue
         if pod.is_copy:
             copies.append(pod)
             continue
-        if not unit.owns(pod):
+        if pod.attempt != number or place not in wanted:
             stale_attempt_pods.append(pod)
             continue
         live[place] = pod
@@ -133,6 +130,7 @@ def observe(
         untraced = judging.untraced(missing, attempt)
         judging.evidence += [_untraced(snapshot, attempt, place, now, place in missing) for place in sorted(untraced)]
     succeeded = wanted & judging.succeeded
+    late = tuple(sorted((place, pod) for place, pod in live.items() if not pod.started))
     return Observation(
         unit=unit,
         live=live,
@@ -141,7 +139,8 @@ def observe(
             pod for pod in (*live.values(), *stale_attempt_pods, *_fenced(copies, number, ended)) if pod.may_run
         ),
         started=succeeded | {place for place, pod in live.items() if pod.started},
-        late=tuple(sorted((place, pod) for place, pod in live.items() if not pod.started)),
+        late=late,
+        unscheduled=tuple(pod for _, pod in late if not pod.spec.node_name and not pod.ended),
         begun_by_this_process=number == snapshot.begun_by_this_process or number != snapshot.job.status.attempt,
         evidence=tuple(judging.evidence),
         stale_attempt_pods=tuple(stale_attempt_pods),
@@ -169,6 +168,8 @@ class _Judging:
     """Places whose pod is gone and was never seen bound to a node."""
     ended: datetime | None = field(init=False)
     all_ran_at: datetime | None = field(init=False)
+    runs_until: datetime | None = field(init=False)
+    """When every worker had begun the run that it has to have."""
     ours_from: datetime | None = field(init=False)
     """From when on deletions are Slipway's own."""
 
@@ -176,13 +177,15 @@ class _Judging:
         self.ended = self.attempt.end_time if self.attempt else None
         self.all_ran_at = self.attempt.running_time if self.attempt else None
         self.ours_from = ours_from(self.ended) if self.ended else None
+        self.runs_until = runs_until(self.all_ran_at)
 
     def nothing_to_judge(self, pod: Pod) -> bool:
         """A quick check for nearly every pod: no container terminated, no deletion but Slipway's, its node exists."""
         node = self.snapshot.nodes.get(pod.spec.node_name)
         if node is None or not pod.undisturbed or (pod.terminating and not (self._asked_to_go(pod) and node.well)):
             return False
-        if pod.restarted or started_again(pod, self.all_ran_at):
+        began, until = pod.run_since, self.runs_until
+        if pod.restarted or (until is not None and began is not None and began > until):
             return False
         created, bound = node.metadata.creation_timestamp, pod.bound_at
         return created is None or bound is None or created <= bound
@@ -278,9 +281,9 @@ def waiting_for(pod: Pod) -> tuple[str, str]:
     unscheduled = pod.condition("PodScheduled", "False")
     if unscheduled is not None:
         return unscheduled.reason or UNSCHEDULABLE, unscheduled.message
-    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses) if pod.held_up else ():
         waiting = status.state.waiting
-        if waiting is not None and waiting.reason not in ("", CREATING, "PodInitializing"):
+        if waiting is not None and waiting.reason not in BEING_CREATED:
             return waiting.reason, waiting.message
     if pod.is_head and pod.worker is not None and pod.worker.running is not None:
         return "WaitingForWorkers", "not all workers have joined the Ray head"

@@ -5,8 +5,8 @@ from typing import Final
 
 from slipway.planner.draft import Draft
 from slipway.planner.explain import Explanation, explain, of_event
-from slipway.planner.objects import Pod
-from slipway.planner.observation import CREATING, waiting_for
+from slipway.planner.objects import CREATING, Pod
+from slipway.planner.observation import waiting_for
 
 QUIET: Final = timedelta(seconds=5)
 """How long after it was bound a pod may be ContainerCreating before its Events are read."""
