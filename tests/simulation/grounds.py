@@ -28,6 +28,8 @@ RAY: Final = "ray"
 """The first job is a Ray job: a head, workers, and an entrypoint in the head."""
 SIZES: Final = "sizes"
 """Jobs of dozens to hundreds of hosts."""
+PROFILES: Final = "profiles"
+"""A SliceJobProfile is created, changed and deleted."""
 
 WEIGHTS: Final[dict[str, float]] = {
     STANDBY: 0.2,
@@ -40,6 +42,7 @@ WEIGHTS: Final[dict[str, float]] = {
     STRANGERS: 0.03,
     RAY: 0.08,
     SIZES: 0.001,
+    PROFILES: 0.03,
 }
 """Share of the histories on each ground."""
 

@@ -10,20 +10,20 @@ from slipway.api.places import HEAD, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.planner.acceptance import resolve
-from slipway.planner.effective import effective
+from slipway.planner.effective import hardware_of
 from slipway.planner.explain import REASONS
 from slipway.planner.snapshot import Settings
 from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
 from tests.simulation.faults import QUICK, SLOW, Faults
 from tests.simulation.fleet import Fleet
-from tests.simulation.grounds import CLOCKS, CROWD, QUOTA, SLOW_LISTS, STRANGERS, grounds
+from tests.simulation.grounds import CLOCKS, CROWD, PROFILES, QUOTA, SLOW_LISTS, STRANGERS, grounds
 from tests.simulation.invariants import EVENT_SECONDS, Invariants
 from tests.simulation.machines import Machine
 from tests.simulation.plot import neighbours, plot
 from tests.simulation.program import AttemptKey, Script, Will
 from tests.simulation.requests import Server
-from tests.simulation.store import JOB_NAME, PodRecord, Store
+from tests.simulation.store import JOB_NAME, MARK, PodRecord, Store
 from tests.simulation.timeline import Timeline, moment
 from tests.simulation.truth import OUTRANKED, Blow, Kind, Truth, Violation
 from tests.simulation.user import User
@@ -85,7 +85,7 @@ class History:
         labels: dict[str, str] = {}
         for one in self.plots.values():
             spec = SliceJobSpec.model_validate(one.spec)
-            labels |= effective(spec, resolve(spec, Settings())).hardware.node_selector()
+            labels |= hardware_of(spec, resolve(spec, Settings())).node_selector()
         return labels
 
     def _flaky(self) -> bool:
@@ -144,6 +144,8 @@ class History:
                 self.timeline.at(rng.uniform(0.0, self.plot.horizon), partial(self._meddle, user))
             for when, what in one.requests:
                 self.timeline.at(when, partial(self._ask, user, what))
+        if PROFILES in self.grounds:
+            self._plan_profiles(random.Random(f"profiles of {self.seed}"))
         kinds = self.faults.kinds()
         chosen = rng.choices(list(kinds), [weight for weight, _ in kinds.values()], k=self.plot.harms)
         for name in chosen:
@@ -181,6 +183,20 @@ class History:
     def _ask(self, user: User, what: str) -> None:
         if not self.calm:
             user.asks()[what]()
+
+    def _plan_profiles(self, rng: random.Random) -> None:
+        for count in range(rng.randint(1, 6)):
+            when = rng.choice((0.0, rng.uniform(0.0, 5.0), rng.uniform(0.0, self.plot.horizon)))
+            self.timeline.at(when, partial(self._change_profile, str(count) if rng.random() < 0.8 else ""))
+
+    def _change_profile(self, mark: str) -> None:
+        if self.calm or not (mark or self.store.profiles):
+            return
+        self._say(f"the profile is {mark}" if mark else "the profile is deleted")
+        if mark:
+            self.store.put_profile("default", {"defaults": {"env": [{"name": MARK, "value": mark}]}})
+        else:
+            self.store.drop_profile("default")
 
     def _meddle(self, user: User) -> None:
         if not self.calm and user.meddle(self.rng):

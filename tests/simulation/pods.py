@@ -6,7 +6,7 @@ from typing import Any
 
 from slipway.api import names
 from slipway.planner.objects import ENDED_PHASES, OwnerReference, Pod, PodCondition, PodLabels, PodMetadata, PodSpec
-from tests.simulation.store import NAMESPACE, PodRecord, Store, replace
+from tests.simulation.store import MARK, NAMESPACE, PodRecord, Store, replace
 from tests.simulation.timeline import second
 
 
@@ -39,6 +39,7 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
         slice_key=labels.get(names.LABEL_SLICE_KEY, ""),
         exclusive="podAntiAffinity" in spec.get("affinity", {}),
         kept_out=_kept_out(spec.get("affinity", {})),
+        mark=next((one["value"] for one in spec["containers"][0].get("env", ()) if one["name"] == MARK), ""),
     )
     store.put_pod("ADDED", record, pod)
     return record

@@ -15,6 +15,7 @@ from slipway.planner.objects import ENDED_PHASES, PodLabels
 from tests.simulation import pods
 from tests.simulation.store import NAMESPACE, PodRecord, Store
 from tests.simulation.timeline import moment
+from tests.simulation.truth import Violation
 
 Query = Mapping[str, str]
 Body = Mapping[str, Any]
@@ -59,6 +60,8 @@ class Server:
         """`on_status` hears of every status written: process, job before, job after."""
         self._store = store
         self._on_status = on_status
+        self._marks: dict[tuple[str, int], str] = {}
+        """By UID of the job and attempt: of which version of a profile its pods are."""
         self.quota_full = False
         """Whether pods are refused for lack of quota."""
         self.quota: int | None = None
@@ -77,6 +80,7 @@ class Server:
             (re.compile(r"/api/v1/pods"), "GET", self._list_pods),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "GET", self._list_pods),
             (re.compile(r"/api/v1/nodes"), "GET", self._list_nodes),
+            (re.compile(paths.profiles()), "GET", self._list_profiles),
             (re.compile(r"/api/v1/nodes/([^/]+)"), "GET", self._get_node),
             (re.compile(f"{paths.kubelet_lease('([^/]+)')}"), "GET", self._get_lease),
             (re.compile(_DEPENDENTS), "POST", self._create_dependent),
@@ -134,6 +138,9 @@ class Server:
     def _list_nodes(self, *, who: str, query: Query, body: Body) -> bytes:
         return self._list(list(self._store.nodes.values()))
 
+    def _list_profiles(self, *, who: str, query: Query, body: Body) -> bytes:
+        return self._list(list(self._store.profiles.values()))
+
     def _list_jobs(self, *, who: str, query: Query, body: Body) -> bytes:
         return self._list(list(self._store.jobs.values()))
 
@@ -172,7 +179,11 @@ class Server:
             raise refuse(409, "AlreadyExists", f"pods {name} already exists")
         if query.get("dryRun"):
             return _encode({"metadata": {"name": name}})
-        return _encode(pods.create(self._store, body).pod)
+        made = pods.create(self._store, body)
+        mark = self._marks.setdefault((made.owner, made.pod.attempt), made.mark)
+        if mark != made.mark:
+            raise Violation(f"attempt {made.pod.attempt} has pods of profile {mark!r} and of {made.mark!r}")
+        return _encode(made.pod)
 
     def _used(self) -> int:
         return sum(record.pod.status.phase not in ENDED_PHASES for record in self._store.pods.values())

@@ -19,6 +19,10 @@ _encode: Final = msgspec.json.Encoder().encode
 replace: Final = msgspec.structs.replace
 
 
+MARK = "PROFILE"
+"""The variable by which a pod shows of which version of a profile it is."""
+
+
 @dataclass(slots=True)
 class PodRecord:
     """A pod as the API has it, with the parts of its spec that the cluster acts on."""
@@ -32,6 +36,8 @@ class PodRecord:
     """Whether affinity has to give the slice a node pool to itself."""
     kept_out: frozenset[str]
     """Node pools that affinity keeps the pod out of."""
+    mark: str = ""
+    """By which profile the pod was made."""
 
     @property
     def uid(self) -> str:
@@ -89,7 +95,8 @@ class Store:
         self.pages: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
         """Resource version and binaryData of each ConfigMap of a history, by (UID of the owner, name)."""
         self.events: dict[str, dict[str, Any]] = {}
-        self.logs: dict[str, Log] = {"pods": Log(), "nodes": Log(), "jobs": Log()}
+        self.profiles: dict[str, dict[str, Any]] = {}
+        self.logs: dict[str, Log] = {"pods": Log(), "nodes": Log(), "jobs": Log(), "slicejobprofiles": Log()}
         self.asked_at: dict[str, float] = {}
         """When each pod was first asked to go, by UID."""
         self.removed_at: dict[str, float] = {}
@@ -154,6 +161,22 @@ class Store:
         self.nodes_gone_at[name] = self.timeline.now
         node = replace(node, metadata=replace(node.metadata, resource_version=self.next_version()))
         self._log("nodes", "DELETED", name, node.metadata.uid, node)
+
+    def put_profile(self, name: str, spec: dict[str, Any]) -> None:
+        """Store a new version of a SliceJobProfile."""
+        known = self.profiles.get(name)
+        metadata = dict(known["metadata"]) if known else {"name": name, "namespace": NAMESPACE}
+        metadata.setdefault("uid", self.new_uid("profile"))
+        metadata |= {"generation": metadata.get("generation", 0) + 1, "resourceVersion": self.next_version()}
+        self.profiles[name] = {"metadata": metadata, "spec": spec}
+        kind = "MODIFIED" if known else "ADDED"
+        self._log("slicejobprofiles", kind, name, metadata["uid"], self.profiles[name])
+
+    def drop_profile(self, name: str) -> None:
+        """Remove a SliceJobProfile."""
+        body = self.profiles.pop(name)
+        body = body | {"metadata": body["metadata"] | {"resourceVersion": self.next_version()}}
+        self._log("slicejobprofiles", "DELETED", name, body["metadata"]["uid"], body)
 
     def put_job(self, kind: str, body: dict[str, Any]) -> None:
         """Store a new version of a job; the body is not to be changed afterwards."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slipway.api.status import Cause, Phase, SliceJobStatus
+from slipway.api.status import AppliedDefaults, Cause, Phase, SliceJobStatus
 from slipway.cluster import cache, history, jobs, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
@@ -39,6 +39,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.grounds import (
     CLOCKS,
     CROWD,
+    PROFILES,
     QUOTA,
     SIZES,
     STANDBY,
@@ -251,7 +252,12 @@ def a_second_run_is_as_good_as_the_first(patch: pytest.MonkeyPatch) -> None:
     """That a kubelet started a pod anew says nothing about its machine."""
     patch.setattr(Facts, "ran_twice", False)
     for module in (facts, observation):
-        patch.setattr(module, "started_again", lambda *_: False)
+        patch.setattr(module, "runs_until", lambda _: None)
+
+
+def all_profiles_are_one(patch: pytest.MonkeyPatch) -> None:
+    """Whatever profile an attempt began with counts as that of today."""
+    patch.setattr(AppliedDefaults, "__eq__", lambda *_: True)
 
 
 def unknown_words_are_no_words(patch: pytest.MonkeyPatch) -> None:
@@ -333,6 +339,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (a_lost_node_has_no_past, 8207900, ()),
     (a_deleted_node_is_a_dead_machine, 1, ()),
     (a_second_run_is_as_good_as_the_first, 1300, ()),
+    (all_profiles_are_one, 0, (PROFILES,)),
     (unknown_words_are_no_words, 1, (VERSIONS,)),
     (unknown_words_are_no_words, 1, (STRANGERS,)),
     (jobs_wait_for_quota_with_their_pods, 1, (QUOTA,)),
