@@ -8,7 +8,12 @@ from typing import Any
 from tests.e2e.torch_image import IMAGE
 from tests.running import Jobs
 
-RUNS: dict[str, Any] = {"image": IMAGE, "imagePullPolicy": "Never", "command": ["python3", "/app/all_reduce.py"]}
+RUNS: dict[str, Any] = {
+    "image": IMAGE,
+    "imagePullPolicy": "Never",
+    "command": ["python3", "/app/all_reduce.py"],
+    "retries": {"maxFailures": 1},
+}
 TOLERANT = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
 
 
