@@ -50,7 +50,9 @@ def _torch(progress: Progress) -> archives.Layer:
             tempfile.TemporaryDirectory(dir=path.parent) as folder,
         ):
             whole = Path(folder) / "debian.tar"
-            subprocess.run(["mmdebstrap", "--variant=minbase", f"--include={_DEBIAN}", "bookworm", whole], check=True)
+            subprocess.run(
+                ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={_DEBIAN}", "bookworm", whole], check=True
+            )
             slim(whole, path)
     return archives.Layer.of(path)
 
