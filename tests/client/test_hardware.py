@@ -1,11 +1,14 @@
 """What commands and callers read of the hardware of a job, and where its values come from."""
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from slipway.api.status import SliceJobStatus
+from slipway.cli.main import main
 from slipway.client.blocking import failure
 from slipway.client.manifest import check, manifest
 from slipway.client.model import JobState, Stored
@@ -91,3 +94,17 @@ def test_where_the_values_of_the_hardware_come_from(spec: dict[str, Any], found:
     rows = values(manifest("train", {"image": "a:1"} | spec), {(): "job.yaml"})
     shown = {row.field.removeprefix("status.resolved."): (row.value, row.source) for row in rows}
     assert {name: row for name, row in shown.items() if name in OF_HARDWARE} == found
+
+
+def test_the_flags_of_gpus_are_named_as_sources() -> None:
+    flags = ("--gpus", "2", "--gpu-vendor", "nvidia", "--gpu-model", "nvidia-l4", "--hosts", "2", "--spot")
+    run = CliRunner().invoke(main, ["render", "--explain", "-o", "json", "--namespace", "ml", "--image", "a:1", *flags])
+    assert run.exit_code == 0, run.output
+    found = {row["field"]: (row["value"], row["source"]) for row in json.loads(run.output)}
+    assert {
+        "spec.accelerator.gpu.count": (2, "--gpus"),
+        "spec.accelerator.gpu.vendor": ("nvidia", "--gpu-vendor"),
+        "spec.accelerator.gpu.model": ("nvidia-l4", "--gpu-model"),
+        "spec.accelerator.spot": (True, "--spot"),
+        "spec.hosts": (2, "--hosts"),
+    }.items() <= found.items()

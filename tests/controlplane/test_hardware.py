@@ -40,26 +40,24 @@ def test_hosts_with_some_gpus_of_a_node_share_it(jobs: Jobs, with_gpus: None) ->
     assert "nvidia-l4" in jobs.kubectl("get", "sj").stdout.split()
 
 
-def test_a_gpu_job_waits_for_gpus_and_says_so(jobs: Jobs, with_gpus: None) -> None:
-    jobs.apply(hosts=2, accelerator={"gpu": {"vendor": "nvidia", "count": 8}}, **RUNS)
-    jobs.until("WaitingForCapacity")
-    jobs.until_true("a reason", lambda: jobs.condition("Running")["reason"] == "NodesTooSmall")
-    assert "cpu-0 and cpu-1 have 4 nvidia.com/gpu on each host" in jobs.condition("Running")["message"]
+WAITS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "larger": ({"vendor": "nvidia", "count": 8}, "NodesTooSmall", "cpu-0 and cpu-1 have 4 nvidia.com/gpu on each host"),
+    "amd": ({"vendor": "amd", "count": 1}, "NoSuchNodes", "no node has amd.com/gpu"),
+    "h100": (
+        {"vendor": "nvidia", "count": 1, "model": "nvidia-h100-80gb"},
+        "SelectorMatchesNothing",
+        "no node has cloud.google.com/gke-accelerator=nvidia-h100-80gb",
+    ),
+}
 
 
-def test_a_gpu_job_on_a_cluster_without_such_gpus_says_so(jobs: Jobs, with_gpus: None) -> None:
-    jobs.apply(accelerator={"gpu": {"vendor": "amd", "count": 1}}, **RUNS)
-    jobs.until("WaitingForCapacity")
-    jobs.until_true("a reason", lambda: jobs.condition("Running")["reason"] == "NoSuchNodes")
-    assert "no node has amd.com/gpu" in jobs.condition("Running")["message"]
-
-
-def test_one_host_a_node_where_asked(jobs: Jobs) -> None:  # E2-21
-    # One pod needs so little that all would fit on one node.
-    jobs.apply(hosts=4, slices=2, oneHostPerNode=True, **RUNS)
-    jobs.until("Running")
-    assert len(placed(jobs)) == CPU_NODES
-    assert set(placed(jobs).values()) == {1}
+def test_a_job_for_which_there_are_no_gpus_waits_and_says_why(jobs: Jobs, with_gpus: None) -> None:
+    for name, (gpu, _, _) in WAITS.items():
+        jobs.apply(name, accelerator={"gpu": gpu}, **RUNS)
+    for name, (_, reason, words) in WAITS.items():
+        jobs.until("WaitingForCapacity", name)
+        jobs.until_true(reason, lambda name=name, reason=reason: jobs.condition("Running", name)["reason"] == reason)
+        assert words in jobs.condition("Running", name)["message"]
 
 
 def test_a_job_of_more_hosts_than_nodes_waits_for_the_last(jobs: Jobs) -> None:  # E2-21
@@ -68,21 +66,6 @@ def test_a_job_of_more_hosts_than_nodes_waits_for_the_last(jobs: Jobs) -> None: 
     jobs.until_true("all nodes in use", lambda: len(placed(jobs)) == CPU_NODES)
     assert set(placed(jobs).values()) == {1}
     assert "1 of 9 pods cannot be scheduled" in jobs.condition("Running")["message"]
-
-
-def test_one_host_a_node_on_gpu_nodes(jobs: Jobs, with_gpus: None) -> None:  # E2-21
-    jobs.apply(hosts=2, oneHostPerNode=True, **TWO, **RUNS)
-    jobs.until("Running")
-    assert placed(jobs) == dict.fromkeys(HAS_GPUS, 1)
-
-
-@pytest.mark.row("B-27")
-def test_what_the_site_leaves_open_is_said_in_the_status(jobs: Jobs) -> None:  # N-31
-    jobs.apply(accelerator={"gpu": {"count": 1}}, **RUNS)
-    jobs.until("Invalid")
-    said = jobs.condition("Accepted")
-    assert (said["reason"], said["status"]) == ("InvalidAccelerator", "False")
-    assert "name one of them" in said["message"]
 
 
 def test_no_gpus_are_asked_for_with_count_0(jobs: Jobs, with_gpus: None) -> None:  # F-53

@@ -36,16 +36,12 @@ def build_python_image(
     requirements: Sequence[str],
     files: Mapping[str, Path],
     *,
-    debian: Sequence[str] = (),
     command: Sequence[str] = ("python3",),
     environment: Mapping[str, str] | None = None,
     user: str = "",
     progress: Progress | None = None,
 ) -> Path:
-    """Build an image and return its archive: Python 3.11, pinned requirements, and files or folders by their path.
-
-    `debian` are packages of Debian beside Python.
-    """
+    """Build an image and return its archive: Python 3.11, pinned requirements, and files or folders by their path."""
     progress = progress or Silent()
     unpinned = [each for each in requirements if not re.search(r"(==|@\s|\.whl$)", each)]
     if unpinned:
@@ -53,7 +49,7 @@ def build_python_image(
             f"These requirements name no version: {', '.join(unpinned)}.",
             hint="Write NAME==VERSION, so that images repeat.",
         )
-    layers = [_debian_layer((*_DEBIAN, *sorted(debian)), progress)]
+    layers = [_debian_layer(progress)]
     if requirements:
         layers.append(_packages_layer(sorted(requirements), progress))
     if files:
@@ -80,23 +76,23 @@ def _archive_stem(reference: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", reference)
 
 
-def _debian_layer(included: Sequence[str], progress: Progress) -> archives.Layer:
-    path = images.folder() / f"debian-{SUITE}-{_key(*included)}.layer"
+def _debian_layer(progress: Progress) -> archives.Layer:
+    path = images.folder() / f"debian-{SUITE}-{_key(*_DEBIAN)}.layer"
     if not path.exists():
         packages.ensure(packages.IMAGES, progress)
         with step(progress, f"Making a Debian {SUITE} with Python (once)"):
-            _mmdebstrap(included, path)
+            _mmdebstrap(path)
     return archives.Layer.of(path)
 
 
-def _mmdebstrap(included: Sequence[str], path: Path) -> None:
+def _mmdebstrap(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=path.parent) as folder:
         made = Path(folder) / "debian.tar"
         without = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("man", "doc", "locale", "info")]
         result = subprocess.run(
             [find_tool("mmdebstrap") or "mmdebstrap", "--variant=minbase", *without,
-             f"--include={','.join(included)}", SUITE, str(made)],
+             f"--include={','.join(_DEBIAN)}", SUITE, str(made)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if result.returncode != 0:
