@@ -71,7 +71,7 @@ def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
     for path, volume in given:
         source = volume.get("hostPath")
         folder = source.get("path") if isinstance(source, dict) else None
-        if isinstance(folder, str) and (place := _engine_place(folder)) is not None:
+        if isinstance(folder, str) and (place := engine_place(folder)) is not None:
             yield (
                 "InvalidSpec",
                 f"{path}.hostPath.path {_shown(folder)} gives the pods the socket of the node's "
@@ -80,7 +80,7 @@ def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
             )
 
 
-def _engine_place(path: str) -> str | None:
+def engine_place(path: str) -> str | None:
     """The place of an engine's socket that a path of the node is, holds, lies in or leads to."""
     path = posixpath.normpath("/" + path.lstrip("/"))
     if (path + "/").startswith(_PROCESSES + "/"):
