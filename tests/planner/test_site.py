@@ -422,6 +422,12 @@ def test_no_profile_lends_a_folder_of_a_node_that_the_chart_does_not(
     assert (forbidden(given, {}, site, None, 1) or "").startswith(said)
 
 
+def test_no_profile_lends_the_socket_of_a_container_engine() -> None:  # F-44
+    data_sets = {"dataSets": {"heart": {"mri": {"hostPath": {"path": "/run"}}}}}
+    given, site = sited({"study": "heart"}, ProfileSpec.model_validate(data_sets), profile_spec(limits=OPEN))
+    assert "no path to the socket of the node's container engine" in (forbidden(given, {}, site, None, 1) or "")
+
+
 def test_without_an_image_anywhere_the_places_to_set_it_are_named() -> None:  # F-22
     world = World(image=None)
     with pytest.raises(

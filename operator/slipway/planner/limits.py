@@ -13,6 +13,7 @@ from slipway.api.workspace import WorkspaceVolume
 from slipway.planner.actions import Body
 from slipway.planner.containers import Container, containers
 from slipway.planner.redact import printable
+from slipway.planner.refusals import engine_place
 from slipway.planner.site import CHART, LimitsOf, Site
 
 FORBIDDEN: Final = "ForbiddenBySite"
@@ -131,6 +132,8 @@ def _host_path(field: str, folder: Any, allowed: tuple[str, ...]) -> Iterator[Ex
     roots = (posixpath.normpath(one) for one in allowed)
     if not any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots):
         yield Excess(field, folder, "hostPaths", _of(allowed, "no folder of a node"))
+    elif (place := engine_place(path)) is not None:
+        yield Excess(field, folder, "hostPaths", f"no path to the socket of the node's container engine ({place})")
 
 
 def _beyond_baseline(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]) -> Iterator[Excess]:
