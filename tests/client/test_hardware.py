@@ -108,3 +108,9 @@ def test_the_flags_of_gpus_are_named_as_sources() -> None:
         "spec.accelerator.spot": (True, "--spot"),
         "spec.hosts": (2, "--hosts"),
     }.items() <= found.items()
+
+
+@pytest.mark.parametrize("gpu", [{}, {"count": 2}, {"vendor": "nvidia"}])
+def test_what_the_site_decides_about_gpus_is_left_to_the_operator(gpu: dict[str, Any]) -> None:
+    body = manifest("train", {"image": "a:1", "accelerator": {"gpu": gpu}})
+    assert check(body).gpus_per_host is None

@@ -382,6 +382,11 @@ GPUS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str | None, int | No
     "B-28 none in spite of the site's default": (
         {"accelerator": {"gpu": {"count": 0}}}, {"profile": TWO_BY_DEFAULT}, (None, None),
     ),
+    "F-53 none in spite of the site's default in Kubernetes' words": (
+        {"accelerator": {"gpu": {"count": 0}}},
+        {"profile": {"defaults": {"resources": {"limits": {"nvidia.com/gpu": 2, "cpu": 4}}}}},
+        (None, None),
+    ),
     "E1-11 all of a node": ({"accelerator": {"gpu": {}}}, {"profile": EIGHT}, ("nvidia.com/gpu", 8)),
     "N-31 the site's only vendor": ({"accelerator": {"gpu": {"count": 2}}}, {"chart": EIGHT}, ("nvidia.com/gpu", 2)),
     "the profile before the chart": (

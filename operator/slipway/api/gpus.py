@@ -72,10 +72,14 @@ class GpuSite:
     """GPUs of a node; None where nodes differ, or nobody has said it."""
     model_label: str = GKE_MODEL_LABEL
     """The node label with the model."""
+    known: bool = True
+    """False for a client, which leaves open what the site decides."""
 
 
 ANY_SITE: Final = GpuSite()
 """A site that has said nothing: it may have GPUs of every vendor."""
+UNKNOWN_SITE: Final = GpuSite(known=False)
+"""A site of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +104,14 @@ class GpuError(ValueError):
 
 
 def resolve(asked: Gpu, site: GpuSite = ANY_SITE) -> Gpus | None:
-    """The GPUs that a job asks for; None with count 0.
+    """The GPUs that a job asks for; None with count 0, and where an unknown site decides.
 
     Raises:
         GpuError: when the site leaves it open which, or how many, these are.
     """
     if asked.count == 0:
+        return None
+    if not site.known and (asked.vendor in (None, "auto") or asked.count is None):
         return None
     vendor = _vendor(asked.vendor or "auto", site)
     count = asked.count or site.per_node

@@ -19,7 +19,7 @@ from slipway.api.status import Resolved
 from slipway.client.mounts import mounts
 from slipway.cluster.jobs import read_job
 from slipway.planner.acceptance import InvalidSpec, accept
-from slipway.planner.site import NO_CHART, Choice, Profile, site_of
+from slipway.planner.site import NO_CHART, UNKNOWN_SITE, Choice, Profile, site_of
 from slipway.planner.snapshot import Job, Settings
 
 Manifest = dict[str, Any]
@@ -188,10 +188,10 @@ def check(body: Manifest, settings: Settings | None = None, profile: Profile | N
 def _sited(job: Job, profile: Profile | None) -> Job:
     """The job as its profile makes it; what the chart says only the operator knows."""
     assert job.spec is not None
+    if profile is None:
+        return replace(job, site=UNKNOWN_SITE)
     spec, site = site_of(job.spec, NO_CHART, Choice(profile))
-    return replace(
-        job, spec=spec, given=job.spec, site=replace(site, limits=site.limits[:-1], known=profile is not None)
-    )
+    return replace(job, spec=spec, given=job.spec, site=replace(site, limits=site.limits[:-1]))
 
 
 def _stored(body: Manifest) -> Manifest:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, GKE_MODEL_LABEL, GpuSite
+from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, GKE_MODEL_LABEL, GpuSite, is_gpu
+from slipway.api.gpus import UNKNOWN_SITE as UNKNOWN_GPUS
 from slipway.api.names import RESERVED_ENV
 from slipway.api.pod_parts import EnvVar
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND, Defaults, Limits, ProfileSpec
+from slipway.api.resources import Resources
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
 from slipway.api.status import AppliedDefaults, DefaultValue
 from slipway.api.workspace import DataSet, WorkspaceVolume
@@ -106,7 +108,7 @@ NO_CHART: Final = Profile(CHART)
 """Values of a chart that say nothing about the site."""
 NO_SITE: Final = Site()
 """A site without defaults whose chart says nothing."""
-UNKNOWN_SITE: Final = Site(limits=(), known=False)
+UNKNOWN_SITE: Final = Site(limits=(), gpus=UNKNOWN_GPUS, known=False)
 """The site of a job of which only the SliceJob is known."""
 
 
@@ -177,10 +179,21 @@ def with_defaults(given: SliceJobSpec, layers: list[Profile]) -> tuple[SliceJobS
             changes[name] = value = getattr(layer.spec.defaults, name)
             shown = _shown(layer.spec.defaults, name, value)
             values.append(DefaultValue(field=f"spec.{info.alias}", value=shown, source=layer.source))
+    if "resources" in changes and given.accelerator is not None and given.accelerator.gpu is not None:
+        changes["resources"] = _without_gpus(changes["resources"])
     env, variables = _environment(given, layers)
     if variables:
         changes["env"] = env
     return (given.model_copy(update=changes) if changes else given), (*values, *variables)
+
+
+def _without_gpus(resources: Resources) -> Resources:
+    """Resources of the site for a job that says itself how many GPUs it has."""
+    kinds = ("limits", "requests")
+    given = {
+        kind: {name: value for name, value in getattr(resources, kind).items() if not is_gpu(name)} for kind in kinds
+    }
+    return Resources(**given)
 
 
 def _is_given(fields: SliceJobSpec | Defaults, name: str) -> bool:
