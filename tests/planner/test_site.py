@@ -181,12 +181,19 @@ def test_images_of_a_mirrored_registry_are_pulled_from_the_mirror(image: str, ex
 
 
 def test_all_containers_of_the_pods_are_pulled_from_the_mirror() -> None:
-    world = World(podTemplate={"spec": {"initContainers": [{"name": "fetch", "image": "curl:1"}]}})
+    world = World(
+        podTemplate={"spec": {"initContainers": [{"name": "fetch", "image": "curl:1"}]}},
+        volumes=[{"name": "tools", "image": {"reference": "tools:1"}}, {"name": "scratch", "emptyDir": {}}],
+    )
     mirrors = profile_spec({"registryMirrors": {"docker.io": "mirror.example.com"}})
     world.sited = lambda given, _: site_of(given, NO_CHART, Choice(Profile("team", 1, mirrors)))
     found = PodFactory(world.job, Settings()).pod(0, FIRST)["spec"]
     images = [one["image"] for kind in ("initContainers", "containers") for one in found[kind]]
     assert images == ["mirror.example.com/library/curl:1", "mirror.example.com/library/busybox:1"]
+    assert found["volumes"] == [
+        {"name": "tools", "image": {"reference": "mirror.example.com/library/tools:1"}},
+        {"name": "scratch", "emptyDir": {}},
+    ]
 
 
 def template(**fields: Any) -> dict[str, Any]:
@@ -277,6 +284,11 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "registry": (
         {"registries": ["docker.io/library", "ghcr.io/acme/"]}, {"image": "ghcr.io/acme/a:1"},
         {"image": "ghcr.io/acmes/a:1"}, "spec.image ghcr.io/acmes/a:1",
+    ),
+    "registry of a volume": (
+        {"registries": ["docker.io/library"]}, {},
+        {"volumes": [{"name": "a", "image": {"reference": "ghcr.io/acme/tools:1"}}]},
+        "spec.volumes[0].image.reference ghcr.io/acme/tools:1",
     ),
     "registry of a sidecar": (
         {"registries": ["docker.io/library/busybox"]}, {}, container(runAsUser=1),

@@ -27,7 +27,9 @@ slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirror
     variables.template.?securityContext.orValue({})] + variables.containers.map(one, one.?securityContext.orValue({}))
 - name: images
   expression: >-
-    ([object.spec.?image.orValue("")] + variables.containers.map(one, one.?image.orValue(""))).filter(one, one != "")
+    ([object.spec.?image.orValue("")] + variables.containers.map(one, one.?image.orValue(""))
+    + (dyn(object.spec.?volumes.orValue([])) + dyn(variables.template.?volumes.orValue([])))
+    .map(one, one.?image.?reference.orValue(""))).filter(one, one != "")
     .map(one, one.contains("/") && one.split("/")[0].matches("[.:]|^localhost$") ? one
     : "docker.io/" + (one.contains("/") ? one : "library/" + one))
 - name: accounts

@@ -4,7 +4,7 @@ Each check yields where it stands, what stands there, and the limit that refuses
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from slipway.api.profile import Limits
@@ -82,7 +82,7 @@ def _excesses(
         yield from _beyond_baseline(spec, template, given)
     yield from _names(spec, template, limits, of_chart=by.source == CHART)
     if limits.registries is not None:
-        yield from _images(given, limits.registries, site.mirrors)
+        yield from _images(_references(spec, template, given), limits.registries, site.mirrors)
 
 
 def _size(spec: SliceJobSpec, limits: Limits, accelerator: str | None, hosts: int) -> Iterator[Excess]:
@@ -191,11 +191,20 @@ def _names(spec: SliceJobSpec, template: Body, limits: Limits, *, of_chart: bool
             yield Excess(field, name, "priorityClasses", f"any that does not begin with {_SYSTEM}")
 
 
-def _images(given: tuple[Container, ...], allowed: tuple[str, ...], mirrors: Mapping[str, str]) -> Iterator[Excess]:
-    for one in given:
-        image = one.fields.get("image")
+def _references(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]) -> Iterator[tuple[str, Any]]:
+    """The images that the pods pull, for containers and for volumes, each with the field that says so."""
+    yield from ((f"{one.path}.image", one.fields.get("image")) for one in given)
+    own = [one.model_dump(by_alias=True) for one in spec.volumes]
+    for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
+        for index, volume in enumerate(volumes):
+            if isinstance(source := volume.get("image"), dict):
+                yield f"{path}.volumes[{index}].image.reference", source.get("reference")
+
+
+def _images(given: Iterable[tuple[str, Any]], allowed: tuple[str, ...], mirrors: Mapping[str, str]) -> Iterator[Excess]:
+    for field, image in given:
         if isinstance(image, str) and not _comes_from(pulled(image, mirrors), allowed):
-            yield Excess(f"{one.path}.image", image, "registries", _of(allowed))
+            yield Excess(field, image, "registries", _of(allowed))
 
 
 def pulled(image: str, mirrors: Mapping[str, str]) -> str:

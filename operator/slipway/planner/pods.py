@@ -268,12 +268,17 @@ def _pulled(spec: Body, mirrors: Mapping[str, str]) -> Body:
     """A PodSpec whose images are named as the mirrors of the site have them."""
     if not mirrors:
         return spec
-    kinds = [kind for kind in ("containers", "initContainers") if kind in spec]
-    return spec | {kind: [one | _image(one, mirrors) for one in spec[kind]] for kind in kinds}
+    kinds = [kind for kind in ("containers", "initContainers", "volumes") if kind in spec]
+    return spec | {kind: [_from_mirror(one, mirrors) for one in spec[kind]] for kind in kinds}
 
 
-def _image(container: Body, mirrors: Mapping[str, str]) -> Body:
-    return {"image": mirrored(container["image"], mirrors)} if isinstance(container.get("image"), str) else {}
+def _from_mirror(part: Body, mirrors: Mapping[str, str]) -> Body:
+    """A container or a volume; what has no image stays as it is."""
+    image = part.get("image")
+    if isinstance(image, str):
+        return part | {"image": mirrored(image, mirrors)}
+    reference = image.get("reference") if isinstance(image, dict) else None
+    return part | {"image": {**image, "reference": mirrored(reference, mirrors)}} if reference and image else part
 
 
 def _without_empty(body: Body) -> Body:
