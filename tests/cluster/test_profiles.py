@@ -42,7 +42,7 @@ class Site:
 
 
 def a_world(site: Site, **fields: Any) -> World:
-    world = World(hosts=2, **{"image": None} | fields)
+    world = World(**{"hosts": 2, "image": None} | fields)
     world.sited = site.of
     return world
 
@@ -146,6 +146,53 @@ def test_a_process_that_does_not_know_the_profile_of_an_attempt_leaves_one_that_
     world.sited = later.of
     assert not world.step().actions
     assert world.status.attempts == before.attempts
+
+
+FEWER, MORE, NONE = ({"type": "v5litepod-16"}, {"type": "v5litepod-64"}, {"gpu": {"count": 0}})
+LATER: dict[str, dict[str, Any]] = {
+    "fewer hosts": {"accelerator": FEWER},
+    "more hosts": {"accelerator": MORE},
+    "no accelerator": {"accelerator": NONE},
+    "a deadline": {"activeDeadlineSeconds": 1},
+    "no grace": {"terminationGracePeriodSeconds": 1, "retries": {"maxFailures": 1}},
+}
+
+
+@pytest.mark.parametrize("later", LATER.values(), ids=LATER)
+def test_no_default_that_comes_later_touches_an_attempt_whose_defaults_nobody_knows(later: dict[str, Any]) -> None:
+    world = a_world(Site().profile(accelerator={"type": "v5litepod-32"}), image="train:1", hosts=None).run()
+    before = world.status
+    for successor in (Site().profile(**later), Site({"defaults": later})):
+        world.sited = successor.of
+        assert not world.step(seconds=100).actions
+        assert world.status == before
+
+
+def test_no_default_of_a_new_chart_touches_an_attempt_that_began_without() -> None:
+    world = a_world(Site(), image="train:1").run()
+    before = world.status
+    world.sited = Site({"defaults": {"activeDeadlineSeconds": 1, "accelerator": MORE}}).of
+    assert not world.step(seconds=100).actions
+    assert world.status == before
+
+
+def test_no_attempt_follows_in_one_decision_under_a_profile_that_cannot_be_read() -> None:
+    site = Site()
+    world = a_world(site, image="train:1", hosts=1).run()
+    site.store.unreadable[""] = "forbidden"
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert (world.status.attempt, condition(world)[0]) == (0, "ProfileUnreadable")
+
+
+def test_a_default_that_contradicts_the_job_is_told_and_nothing_is_created() -> None:
+    site = Site().profile()
+    world = a_world(site, image="train:1", hosts=2).run()
+    site.profile(accelerator=FEWER)
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.status.attempt == 0
+    assert "spec.hosts 2: hosts is for CPU and GPU jobs only" in condition(world)[1]
 
 
 def test_a_limit_that_comes_later_touches_no_running_attempt_and_starts_no_other() -> None:

@@ -221,3 +221,21 @@ def test_a_queue_on_the_slicejob_is_refused_until_its_label_goes() -> None:
     )
     world.queue = None
     assert actions_of(world.step(), CreatePods)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"volumes": [{"name": "slipway-data-0", "emptyDir": {}}]},
+        {"volumeMounts": [{"name": "slipway-workspace", "mountPath": "/all"}]},
+        {"podTemplate": {"spec": {"volumes": [{"name": "slipway-shm", "emptyDir": {}}]}}},
+        {
+            "podTemplate": {
+                "spec": {"containers": [{"name": "a", "volumeMounts": [{"name": "slipway-x", "mountPath": "/"}]}]}
+            }
+        },
+    ],
+)
+def test_volumes_of_slipway_are_not_the_job_s(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpec, match="names that begin with slipway- are those of Slipway's own volumes"):
+        resolve(spec(**fields), Settings())

@@ -111,6 +111,12 @@ def test_variables_are_merged_by_name_and_those_that_slipway_sets_lose(
     assert all(one.value is None for one in site.values), "the status names variables and never shows them"
 
 
+def test_variables_that_slipway_sets_for_ray_lose_too() -> None:
+    profile = profile_spec({"env": [{"name": "RAY_ADDRESS", "value": "a"}]})
+    assert sited({"ray": {"entrypoint": "a"}}, profile)[0].env == ()
+    assert [one.name for one in sited({}, profile)[0].env] == ["RAY_ADDRESS"]
+
+
 def test_where_the_values_come_from_is_told() -> None:  # E1-20
     defaults = {
         "image": "train:1",
@@ -204,6 +210,7 @@ def container(**context: Any) -> dict[str, Any]:
     return template(containers=[{"name": "side", "image": "side:1", "securityContext": context}])
 
 
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 NODE = {"name": "node", "hostPath": {"path": "/data/sets"}}
 # Each: limits, a job that they allow, a job that they refuse, and the beginning of what is said.
 LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
@@ -238,6 +245,11 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "hostNetwork in the template": (
         {"hostNetwork": False}, {}, template(hostNetwork=True), "spec.podTemplate.spec.hostNetwork true",
     ),
+    "a port of the node": (
+        {"hostNetwork": False}, {},
+        template(containers=[{"name": "a", "ports": [{"containerPort": 1, "hostPort": 1}]}]),
+        "spec.podTemplate.spec.containers[0].ports.hostPort 1",
+    ),
     "hostPID": ({"hostProcesses": False}, {}, template(hostPID=True), "spec.podTemplate.spec.hostPID true"),
     "hostIPC": ({"hostProcesses": False}, {}, template(hostIPC=True), "spec.podTemplate.spec.hostIPC true"),
     "privileged": (
@@ -268,6 +280,44 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "Windows host process": (
         {"privileged": False}, {}, {"podSecurityContext": {"windowsOptions": {"hostProcess": True}}},
         "spec.podSecurityContext.windowsOptions.hostProcess true",
+    ),
+    "another SELinux type": (
+        {"privileged": False}, container(seLinuxOptions={"type": "container_init_t", "level": "s0"}),
+        container(seLinuxOptions={"type": "spc_t"}),
+        "spec.podTemplate.spec.containers[0].securityContext.seLinuxOptions spc_t",
+    ),
+    "no AppArmor profile by annotation": (
+        {"privileged": False}, {},
+        {"podTemplate": {"metadata": {"annotations": {f"{APPARMOR}worker": "unconfined"}}}},
+        f"spec.podTemplate.metadata.annotations[{APPARMOR}worker] unconfined",
+    ),
+    "GPUs in Kubernetes' own words": (
+        {"acceleratorTypes": ["v5p-8"]}, {"resources": {"limits": {"cpu": 1}}},
+        {"resources": {"limits": {"nvidia.com/gpu": 8}}}, "spec.resources.limits nvidia.com/gpu",
+    ),
+    "TPUs in Kubernetes' own words": (
+        {"acceleratorTypes": ["nvidia.com/gpu"]}, {"resources": {"limits": {"nvidia.com/gpu": 8}}},
+        {"resources": {"limits": {"google.com/tpu": 4}}}, "spec.resources.limits google.com/tpu",
+    ),
+    "claims of devices": (
+        {"acceleratorTypes": []}, {}, template(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
+        "spec.podTemplate.spec.resourceClaims of devices",
+    ),
+    "token of the default service account": (
+        {"serviceAccounts": ["train"]}, {}, template(automountServiceAccountToken=True),
+        "the token of service account default",
+    ),
+    "projected token of the default service account": (
+        {"serviceAccounts": ["train"]}, {},
+        {"volumes": [{"name": "a", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
+        "the token of service account default",
+    ),
+    "another port of a registry": (
+        {"registries": ["registry.local"]}, {"image": "registry.local/a:1"}, {"image": "registry.local:8443/a:1"},
+        "spec.image registry.local:8443/a:1",
+    ),
+    "a host in capitals": (
+        {"registries": ["docker.io"]}, {"image": "acme/a:1"}, {"image": "ACME/a:1"}, "spec.image ACME/a:1",
     ),
     "service account": (
         {"serviceAccounts": ["default", "train-*"]}, {"serviceAccountName": "train-a"}, {"serviceAccountName": "admin"},
@@ -437,6 +487,14 @@ def test_no_profile_lends_a_folder_of_a_node_that_the_chart_does_not(
 ) -> None:
     given, site = sited(job, ProfileSpec.model_validate(profile))
     assert (forbidden(given, {}, site, None, 1) or "").startswith(said)
+
+
+def test_no_profile_lends_an_image_of_a_registry_that_the_chart_does_not_allow() -> None:
+    data_sets = {"dataSets": {"heart": {"mri": {"image": {"reference": "evil.io/a:1"}}}}}
+    chart = profile_spec(limits={"registries": ["docker.io"]})
+    given, site = sited({"study": "heart", "image": "a:1"}, ProfileSpec.model_validate(data_sets), chart)
+    said = forbidden(given, {}, site, None, 1) or ""
+    assert said.startswith("dataSets.heart.mri.image.reference evil.io/a:1 is not allowed here (the chart's values")
 
 
 def test_no_profile_lends_the_socket_of_a_container_engine() -> None:  # F-44

@@ -39,10 +39,16 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
         slice_key=labels.get(names.LABEL_SLICE_KEY, ""),
         exclusive="podAntiAffinity" in spec.get("affinity", {}),
         kept_out=_kept_out(spec.get("affinity", {})),
-        mark=next((one["value"] for one in spec["containers"][0].get("env", ()) if one["name"] == MARK), ""),
+        mark=_mark(spec),
     )
     store.put_pod("ADDED", record, pod)
     return record
+
+
+def _mark(spec: Mapping[str, Any]) -> str:
+    containers = (*spec["containers"], *spec.get("initContainers", ()))
+    variables = (one for container in containers for one in container.get("env", ()))
+    return next((one["value"] for one in variables if one["name"] == MARK), "")
 
 
 def _kept_out(affinity: Mapping[str, Any]) -> frozenset[str]:

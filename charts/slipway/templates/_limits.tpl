@@ -12,7 +12,7 @@ slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirror
     size(object.spec.?acceptableSlices.orValue([])) > 0 ? object.spec.acceptableSlices.max()
     : object.spec.?slices.orValue(1)
 - name: hosts
-  expression: "has(object.spec.accelerator) ? 0 : object.spec.?hosts.orValue(1)"
+  expression: "has(object.spec.accelerator) && !has(object.spec.accelerator.gpu) ? 0 : object.spec.?hosts.orValue(1)"
 - name: paths
   expression: >-
     (dyn(object.spec.?volumes.orValue([])) + dyn(variables.template.?volumes.orValue([])))
@@ -30,7 +30,7 @@ slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirror
     ([object.spec.?image.orValue("")] + variables.containers.map(one, one.?image.orValue(""))
     + (dyn(object.spec.?volumes.orValue([])) + dyn(variables.template.?volumes.orValue([])))
     .map(one, one.?image.?reference.orValue(""))).filter(one, one != "")
-    .map(one, one.contains("/") && one.split("/")[0].matches("[.:]|^localhost$") ? one
+    .map(one, one.contains("/") && one.split("/")[0].matches("[.:A-Z]|^localhost$") ? one
     : "docker.io/" + (one.contains("/") ? one : "library/" + one))
 - name: accounts
   expression: >-
@@ -49,6 +49,9 @@ variables.contexts.exists(one, one.?privileged.orValue(false)
 "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"]))
 || one.?procMount.orValue("Default") != "Default"
 || one.?seccompProfile.?type.orValue("") == "Unconfined" || one.?appArmorProfile.?type.orValue("") == "Unconfined"
+|| !(one.?seLinuxOptions.?type.orValue("") in
+["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"])
+|| one.?seLinuxOptions.?user.orValue("") != "" || one.?seLinuxOptions.?role.orValue("") != ""
 || one.?windowsOptions.?hostProcess.orValue(false)
 || one.?sysctls.orValue([]).exists(sysctl, !(sysctl.name in ["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range",
 "net.ipv4.ip_unprivileged_port_start", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
@@ -86,7 +89,8 @@ that yields the words for who limits. A limit that is not in `on` has no rule.
 {{- with index .on "hostNetwork" }}
 - expression: >-
     !({{ . }}) || {{ $.to.hostNetwork }} || !(object.spec.?hostNetwork.orValue(false)
-    || variables.template.?hostNetwork.orValue(false))
+    || variables.template.?hostNetwork.orValue(false)
+    || variables.containers.exists(one, one.?ports.orValue([]).exists(port, port.?hostPort.orValue(0) != 0)))
   messageExpression: '"hostNetwork true is not allowed here (" + {{ $.by }} + ".hostNetwork): remove it"'
 {{- end }}
 {{- with index .on "hostProcesses" }}
@@ -120,7 +124,8 @@ that yields the words for who limits. A limit that is not in `on` has no rule.
 {{- with index .on "registries" }}
 - expression: >-
     !({{ . }}) || variables.images.all(image, {{ $.to.registries }}.exists(one, image == one
-    || image.startsWith(one.endsWith("/") ? one : one + "/") || image.startsWith(one + ":") || image.startsWith(one + "@")))
+    || image.startsWith(one.endsWith("/") ? one : one + "/") || (one.contains("/") && (image.startsWith(one + ":")
+    || image.startsWith(one + "@")))))
   messageExpression: >-
     "image " + variables.images.join(", ") + " is not allowed here (" + {{ $.by }} + ".registries): allowed: "
     + {{ $.to.registries }}.join(", ")

@@ -83,12 +83,13 @@ class Limits(Model):
     host_paths: tuple[Folder, ...] | None = Field(default=None, max_length=64, json_schema_extra=_SET)
     """Folders of nodes that hostPath volumes may show, and all below them. The chart allows none by default."""
     host_network: bool | None = None
-    """Whether pods may use the network of their node. The chart allows it by default."""
+    """Whether pods may use the network of their node, or single ports of it. The chart allows it by default."""
     host_processes: bool | None = Field(default=None)
     """Whether pods may have hostPID or hostIPC. The chart forbids it by default."""
     privileged: bool | None = None
     """Whether containers may exceed what Pod Security calls baseline: privileged, added capabilities, an unmasked
-    /proc, no seccomp or AppArmor profile, unsafe sysctls, Windows host processes. The chart forbids it by default."""
+    /proc, no seccomp or AppArmor profile, another SELinux user, role or type, unsafe sysctls, Windows host processes.
+    The chart forbids it by default."""
     service_accounts: Names | None = Field(default=None, max_length=64, json_schema_extra=_SET)
     """Service accounts that pods may have. A final * stands for any ending. The chart allows default by default."""
     priority_classes: Names | None = Field(default=None, max_length=64, json_schema_extra=_SET)

@@ -57,14 +57,15 @@ class ProfileStore(Reflector[ProfileObject, Key]):
             problem = missing_profile(given.profile, namespace, self._names(namespace))
         elif profile is not None and profile.problem:
             problem = ("ProfileInvalid", f"{PROFILE_KIND} {profile.name} cannot be applied: {profile.problem}")
-        began = status.attempts[0] if status.attempts and status.attempts[0].end_time is None else None
-        if began is None or began.defaults == applied(self.chart, profile):
+        if not status.attempts or status.attempts[0].end_time is not None:
             return Choice(profile, problem)
-        if began.defaults is None or began.defaults.profile is None:
-            return Choice(None, superseded=True)
-        earlier = self._earlier.get(key, {}).get(began.defaults)
-        # Where another process knew it, what runs goes on, and nothing is created beside it.
-        return Choice(earlier, superseded=True) if earlier is not None else Choice(profile, problem)
+        began = status.attempts[0].defaults
+        if began == applied(self.chart, profile):
+            return Choice(profile, problem)
+        earlier = self._earlier.get(key, {}).get(began) if began is not None else None
+        if began is not None and (earlier is not None or began == applied(self.chart, None)):
+            return Choice(earlier, superseded=True)
+        return Choice(superseded=True, bare=True)
 
     def site(self, given: SliceJobSpec, choice: Choice) -> tuple[SliceJobSpec, Site]:
         """The spec of a job with the defaults of its site, and what the site says beside these."""

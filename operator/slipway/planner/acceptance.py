@@ -70,6 +70,8 @@ def accept(job: Job, settings: Settings) -> Effective:
             f"metadata.labels[{QUEUE_LABEL}] {printable(job.queue)!r}: Slipway does not wait for a queue to admit a "
             "SliceJob: remove the label",
         )
+    if job.in_attempt and job.defaults_unknown and job.status.resolved is not None:
+        return effective(job.spec, job.status.resolved, job.site)
     if job.site.choice.problem is not None and not job.in_attempt:
         raise InvalidSpec(*job.site.choice.problem)
     known: Effective | None = job.accepted.get(settings)
@@ -94,6 +96,8 @@ def _resolved(job: Job, spec: SliceJobSpec, settings: Settings) -> Resolved:
     except InvalidSpec:
         accepted = job.status.resolved
         if accepted is None or job.status.attempt is None or accepted.template_hash != template_hash(written):
+            raise
+        if job.defaults_unknown:
             raise
         return accepted
     if spec is written:

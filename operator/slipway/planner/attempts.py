@@ -288,7 +288,8 @@ def begin_when_possible(draft: Draft) -> None:
         return
     if draft.attempt is not None and not _is_seen_whole(draft):
         return
-    if draft.job.in_attempt and (draft.job.site.choice.superseded or draft.effective.forbidden is not None):
+    site = draft.job.site.choice
+    if draft.job.in_attempt and (site.superseded or site.problem or draft.effective.forbidden is not None):
         # The attempt that ends just now was not touched by what its site has said since; the next one is.
         draft.wake(draft.now)
         return

@@ -7,6 +7,8 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from slipway.api.gpus import is_gpu
+from slipway.api.names import TPU_RESOURCE
 from slipway.api.profile import Limits
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.workspace import WorkspaceVolume
@@ -32,6 +34,8 @@ _SAFE_SYSCTLS: Final = frozenset(
         *("net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"),
     }
 )
+_CONTAINER_TYPES: Final = (None, "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
+_APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _SYSTEM: Final = "system-"
 _MAX_SHOWN: Final = 80
 
@@ -77,12 +81,14 @@ def _excesses(
 ) -> Iterator[Excess]:
     limits, given = by.limits, tuple(containers(spec, template))
     yield from _size(spec, limits, accelerator, hosts)
+    if limits.accelerator_types is not None and accelerator is None:
+        yield from _devices(template, given, limits.accelerator_types)
     yield from _of_the_node(spec, template, limits, site)
     if limits.privileged is False:
         yield from _beyond_baseline(spec, template, given)
     yield from _names(spec, template, limits, of_chart=by.source == CHART)
     if limits.registries is not None:
-        yield from _images(_references(spec, template, given), limits.registries, site.mirrors)
+        yield from _images(_references(spec, template, given, site), limits.registries, site.mirrors)
 
 
 def _size(spec: SliceJobSpec, limits: Limits, accelerator: str | None, hosts: int) -> Iterator[Excess]:
@@ -96,11 +102,20 @@ def _size(spec: SliceJobSpec, limits: Limits, accelerator: str | None, hosts: in
         yield Excess("spec.slices", f"{slices} x {hosts} hosts", "maxHosts", f"at most {limits.max_hosts} hosts")
 
 
+def _devices(template: Body, given: tuple[Container, ...], allowed: tuple[str, ...]) -> Iterator[Excess]:
+    """Accelerators that a job asks for in Kubernetes' own words."""
+    for one in given:
+        for kind in ("limits", "requests"):
+            for name in _part(_part(one.fields, "resources"), kind):
+                if (name == TPU_RESOURCE or is_gpu(name)) and not _listed(name, allowed):
+                    yield Excess(f"{one.path}.resources.{kind}", name, "acceleratorTypes", _of(allowed))
+    if template.get("resourceClaims"):
+        yield Excess("spec.podTemplate.spec.resourceClaims", "of devices", "acceleratorTypes", _of(allowed))
+
+
 def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits, site: Site) -> Iterator[Excess]:
     if limits.host_network is False:
-        for field, value in ("spec", spec.host_network), ("spec.podTemplate.spec", template.get("hostNetwork")):
-            if value:
-                yield Excess(f"{field}.hostNetwork", "true", "hostNetwork", "remove it")
+        yield from _network(spec, template)
     if limits.host_processes is False:
         for word in ("hostPID", "hostIPC"):
             if template.get(word):
@@ -108,6 +123,18 @@ def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits, site: Site)
     if limits.host_paths is not None:
         for field, folder in _folders(spec, template, site):
             yield from _host_path(field, folder, limits.host_paths)
+
+
+def _network(spec: SliceJobSpec, template: Body) -> Iterator[Excess]:
+    """What of the network of the node the pods use: all of it, or single ports."""
+    for field, value in ("spec", spec.host_network), ("spec.podTemplate.spec", template.get("hostNetwork")):
+        if value:
+            yield Excess(f"{field}.hostNetwork", "true", "hostNetwork", "remove it")
+    for index, container in enumerate(template.get("containers", ())):
+        for port in container.get("ports", ()):
+            if port.get("hostPort"):
+                where = f"spec.podTemplate.spec.containers[{index}].ports.hostPort"
+                yield Excess(where, port["hostPort"], "hostNetwork", "remove it")
 
 
 def _folders(spec: SliceJobSpec, template: Body, site: Site) -> Iterator[tuple[str, Any]]:
@@ -138,6 +165,10 @@ def _host_path(field: str, folder: Any, allowed: tuple[str, ...]) -> Iterator[Ex
 
 def _beyond_baseline(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]) -> Iterator[Excess]:
     own = spec.pod_security_context.model_dump(by_alias=True) if spec.pod_security_context else None
+    metadata = spec.pod_template.metadata if spec.pod_template is not None else None
+    for name, profile in (metadata.annotations if metadata is not None else {}).items():
+        if name.startswith(_APPARMOR) and profile == "unconfined":
+            yield Excess(f"spec.podTemplate.metadata.annotations[{name}]", profile, "privileged", "remove it")
     for field, context in (
         ("spec.podSecurityContext", own),
         ("spec.podTemplate.spec.securityContext", template.get("securityContext")),
@@ -150,6 +181,7 @@ def _beyond_baseline(spec: SliceJobSpec, template: Body, given: tuple[Container,
 
 def _unsafe(context: Body) -> Iterator[tuple[str, object]]:
     """Fields of a security context beyond Pod Security's baseline, each with its value."""
+    yield from _beyond_options(context)
     if context.get("privileged"):
         yield "privileged", "true"
     for capability in _part(context, "capabilities").get("add") or ():
@@ -160,11 +192,19 @@ def _unsafe(context: Body) -> Iterator[tuple[str, object]]:
     for word in ("seccompProfile", "appArmorProfile"):
         if _part(context, word).get("type") == "Unconfined":
             yield f"{word}.type", "Unconfined"
-    if _part(context, "windowsOptions").get("hostProcess"):
-        yield "windowsOptions.hostProcess", "true"
     for sysctl in context.get("sysctls") or ():
         if not isinstance(sysctl, dict) or sysctl.get("name") not in _SAFE_SYSCTLS:
             yield "sysctls", sysctl.get("name") if isinstance(sysctl, dict) else sysctl
+
+
+def _beyond_options(context: Body) -> Iterator[tuple[str, object]]:
+    options = _part(context, "seLinuxOptions")
+    beyond = [options.get("user"), options.get("role"), options.get("type")]
+    if beyond[2] in _CONTAINER_TYPES:
+        beyond.pop()
+    yield from (("seLinuxOptions", one) for one in beyond if one)
+    if _part(context, "windowsOptions").get("hostProcess"):
+        yield "windowsOptions.hostProcess", "true"
 
 
 def _part(context: Body, word: str) -> Body:
@@ -174,6 +214,9 @@ def _part(context: Body, word: str) -> Body:
 
 def _names(spec: SliceJobSpec, template: Body, limits: Limits, *, of_chart: bool) -> Iterator[Excess]:
     accounts, classes = limits.service_accounts, limits.priority_classes
+    named = spec.service_account_name or template.get("serviceAccountName") or template.get("serviceAccount")
+    if accounts is not None and not named and _asks_for_token(spec, template) and not _listed("default", accounts):
+        yield Excess("the token of service account", "default", "serviceAccounts", _of(accounts))
     for field, name in (
         ("spec.serviceAccountName", spec.service_account_name),
         ("spec.podTemplate.spec.serviceAccountName", template.get("serviceAccountName")),
@@ -191,7 +234,16 @@ def _names(spec: SliceJobSpec, template: Body, limits: Limits, *, of_chart: bool
             yield Excess(field, name, "priorityClasses", f"any that does not begin with {_SYSTEM}")
 
 
-def _references(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]) -> Iterator[tuple[str, Any]]:
+def _asks_for_token(spec: SliceJobSpec, template: Body) -> bool:
+    volumes = [*(one.model_dump(by_alias=True) for one in spec.volumes), *template.get("volumes", ())]
+    sources = (source for one in volumes for source in _part(one, "projected").get("sources") or ())
+    projected = any(isinstance(source, dict) and "serviceAccountToken" in source for source in sources)
+    return projected or bool(template.get("automountServiceAccountToken"))
+
+
+def _references(
+    spec: SliceJobSpec, template: Body, given: tuple[Container, ...], site: Site
+) -> Iterator[tuple[str, Any]]:
     """The images that the pods pull, for containers and for volumes, each with the field that says so."""
     yield from ((f"{one.path}.image", one.fields.get("image")) for one in given)
     own = [one.model_dump(by_alias=True) for one in spec.volumes]
@@ -199,6 +251,10 @@ def _references(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]
         for index, volume in enumerate(volumes):
             if isinstance(source := volume.get("image"), dict):
                 yield f"{path}.volumes[{index}].image.reference", source.get("reference")
+    for name, data_set in site.data_sets.get(spec.study or "", {}).items():
+        if data_set.image is not None:
+            reference = data_set.image.model_dump(by_alias=True).get("reference")
+            yield f"dataSets.{spec.study}.{name}.image.reference", reference
 
 
 def _images(given: Iterable[tuple[str, Any]], allowed: tuple[str, ...], mirrors: Mapping[str, str]) -> Iterator[Excess]:
@@ -210,7 +266,8 @@ def _images(given: Iterable[tuple[str, Any]], allowed: tuple[str, ...], mirrors:
 def pulled(image: str, mirrors: Mapping[str, str]) -> str:
     """The reference by which an image is pulled: with its registry, and by the mirror of that, if there is one."""
     registry, _, rest = image.partition("/")
-    if not rest or not ("." in registry or ":" in registry or registry == "localhost"):
+    is_host = "." in registry or ":" in registry or registry == "localhost" or registry != registry.lower()
+    if not rest or not is_host:
         registry, rest = "docker.io", image if "/" in image else f"library/{image}"
     return f"{mirrors.get(registry, registry)}/{rest}"
 
@@ -221,7 +278,12 @@ def mirrored(image: str, mirrors: Mapping[str, str]) -> str:
 
 
 def _comes_from(image: str, allowed: tuple[str, ...]) -> bool:
-    return any(image == one or image.startswith(tuple(one.rstrip("/") + end for end in "/:@")) for one in allowed)
+    return any(_is_below(image, one.rstrip("/")) for one in allowed)
+
+
+def _is_below(image: str, entry: str) -> bool:
+    # What follows the name of a registry after a colon is a port, and another registry.
+    return image == entry or image.startswith(tuple(entry + end for end in ("/:@" if "/" in entry else "/")))
 
 
 def _listed(name: str, allowed: tuple[str, ...]) -> bool:

@@ -34,6 +34,7 @@ _PROCESSES: Final = "/proc"
 """Every process shows its root there, so that it leads to every folder of the node."""
 _RAY_AUTHENTICATION: Final = tuple(name for name in names.RESERVED_RAY_ENV if name.startswith("RAY_AUTH_"))
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_OWN_VOLUMES: Final = "slipway-"
 _MAX_SHOWN: Final = 80
 
 
@@ -48,6 +49,7 @@ def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None, gpus: Gpus
     """
     given = tuple(containers(spec, template))
     yield from _engine_sockets(spec, template)
+    yield from _reserved_volumes(spec, template)
     yield from _local_images(given)
     yield from _reserved_variables(spec, given)
     yield from _queue_without_group(spec)
@@ -89,6 +91,28 @@ def engine_place(path: str) -> str | None:
         return path
     inside, held = path + "/", path.rstrip("/") + "/"
     return next((one for one in _ENGINE_PLACES if inside.startswith(one + "/") or one.startswith(held)), None)
+
+
+def _reserved_volumes(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
+    """Volumes that Slipway makes are mounted where it mounts them, and as it does."""
+    named = [(f"spec.volumes[{index}].name", one.name) for index, one in enumerate(spec.volumes)]
+    named += [(f"spec.volumeMounts[{one.mount_path}].name", one.name) for one in spec.volume_mounts]
+    parts = [("volumes", template.get("volumes", ()))]
+    for kind in ("containers", "initContainers"):
+        for at, container in enumerate(template.get(kind, ())):
+            parts.append((f"{kind}[{at}].volumeMounts", container.get("volumeMounts", ())))
+    named += [
+        (f"spec.podTemplate.spec.{path}[{index}].name", str(one.get("name")))
+        for path, ones in parts
+        for index, one in enumerate(ones)
+    ]
+    for field, name in named:
+        if name.startswith(_OWN_VOLUMES):
+            yield (
+                "ReservedField",
+                f"{field} {_shown(name)}: names that begin with {_OWN_VOLUMES} are those of Slipway's own volumes: "
+                "choose another",
+            )
 
 
 def _local_images(given: tuple[Container, ...]) -> Iterator[Refusal]:

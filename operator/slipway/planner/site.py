@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, GKE_MODEL_LABEL, GpuSite, is_gpu
 from slipway.api.gpus import UNKNOWN_SITE as UNKNOWN_GPUS
-from slipway.api.names import RESERVED_ENV
+from slipway.api.names import RESERVED_ENV, RESERVED_RAY_ENV
 from slipway.api.pod_parts import EnvVar
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND, Defaults, Limits, ProfileSpec
 from slipway.api.resources import Resources
@@ -24,6 +24,7 @@ BUILT_IN: Final = Limits(
 """The chart's limits where its values say nothing."""
 DEFAULT_PYTHON: Final = "/usr/local/bin/python"
 _MAX_SHOWN: Final = 256
+_MAX_NAMED: Final = 8
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Choice(NamedTuple):
     """Reason and message of why no attempt may begin under it."""
     superseded: bool = False
     """Whether the profile has changed since the attempt began whose profile this is."""
+    bare: bool = False
+    """Whether nothing of the site applies: the attempt began without, or with what this process does not know."""
 
 
 NO_CHOICE: Final = Choice()
@@ -120,6 +123,8 @@ def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> 
         chart: the defaults and limits of the chart's values.
         choice: the profile of the job, if it has one.
     """
+    if choice.bare:
+        return given, Site(choice, limits=())
     profile = choice.profile
     layers = [chart] if profile is None else [profile, chart]
     spec, values = with_defaults(given, layers)
@@ -156,7 +161,7 @@ def applied(chart: Profile, profile: Profile | None) -> AppliedDefaults | None:
 
 def missing_profile(name: str, namespace: str, there: tuple[str, ...]) -> tuple[str, str]:
     """Reason and message of a job that names a profile that does not exist."""
-    known = ", ".join(there) if there else "none"
+    known = ", ".join(there[:_MAX_NAMED]) + (", …" if len(there) > _MAX_NAMED else "") if there else "none"
     return (
         "ProfileNotFound",
         f"spec.profile {name!r}: namespace {namespace} has no {PROFILE_KIND} of that name (there: {known}); create "
@@ -203,6 +208,7 @@ def _is_given(fields: SliceJobSpec | Defaults, name: str) -> bool:
 def _environment(given: SliceJobSpec, layers: list[Profile]) -> tuple[tuple[EnvVar, ...], tuple[DefaultValue, ...]]:
     """The variables of the site before those of the job, which may refer to them."""
     taken = {one.name for one in given.env} | set(RESERVED_ENV)
+    taken |= set(RESERVED_RAY_ENV) if given.ray is not None else set()
     found: list[EnvVar] = []
     values: list[DefaultValue] = []
     for layer in layers:

@@ -152,7 +152,7 @@ class Job:
     """The status as it is stored, with what only another version can read."""
     accepted: dict["Settings", Any] = field(default_factory=dict, compare=False, repr=False)
     """What was made of the spec under these settings; all versions of the job with one spec and site share it."""
-    given: SliceJobSpec | None = None
+    given: SliceJobSpec | None = field(default=None, compare=False, repr=False)
     """The spec as its author wrote it, where the site has added defaults to it."""
     site: Site = NO_SITE
     """What the site says of the job."""
@@ -171,6 +171,11 @@ class Job:
     def in_attempt(self) -> bool:
         """Whether an attempt has begun and not ended."""
         return self.status.attempt is not None and not self.attempt_ended
+
+    @property
+    def defaults_unknown(self) -> bool:
+        """Whether the newest attempt began with other defaults of the site than the spec has."""
+        return bool(self.status.attempts) and self.status.attempts[0].defaults != self.site.applied
 
     @property
     def granted(self) -> int:

@@ -211,7 +211,6 @@ class Engine:
 
     async def _follow_profiles(self, scope: str, watcher: Watcher[ProfileObject]) -> None:
         """Follow SliceJobProfiles; without their CRD there are none, and unless they can be read no attempt begins."""
-        pause, longest = FORBIDDEN_SECONDS
         profiles = self.cache.profiles
         while True:
             try:
@@ -223,8 +222,7 @@ class Engine:
                             self._profiles_readable(scope, "")
             except (Forbidden, NotFound) as error:
                 self._profiles_readable(scope, str(error) if isinstance(error, Forbidden) else "")
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
+            await asyncio.sleep(FORBIDDEN_SECONDS[0])
 
     def _profiles_readable(self, scope: str, problem: str) -> None:
         if self.cache.profiles.unreadable.get(scope, "") != problem:

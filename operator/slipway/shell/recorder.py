@@ -21,6 +21,7 @@ from slipway.cluster.jobs import read_status
 from slipway.planner.acceptance import template_hash
 from slipway.planner.node_pools import NodePools
 from slipway.planner.redact import HIDDEN, redacted
+from slipway.planner.site import NO_SITE
 from slipway.planner.snapshot import Job, PodEvents, Snapshot
 from slipway.planner.tenants import Tenants
 
@@ -113,12 +114,14 @@ def _without_secrets(job: Job) -> Job:
         shown = SliceJobSpec.model_validate(content)
     except ValidationError as error:
         fault = f"cannot be recorded without its secrets: {error.error_count()} faults"
-        return replace(job, spec=None, problem=fault, accepted={})
+        return replace(job, spec=None, given=None, site=NO_SITE, problem=fault, accepted={})
     status = job.status
-    if accepted is not None and accepted.template_hash == template_hash(spec):
+    if accepted is not None and accepted.template_hash == template_hash(job.written or spec):
         resolved = accepted.model_copy(update={"template_hash": template_hash(shown)})
         status = status.model_copy(update={"resolved": resolved})
-    return replace(job, spec=shown, status=status, accepted={})
+    # The profile has done its part: its defaults are in the spec.
+    site = replace(job.site, choice=job.site.choice._replace(profile=None))
+    return replace(job, spec=shown, given=None, site=site, status=status, accepted={})
 
 
 def _without_values(content: Any) -> Any:
