@@ -183,6 +183,9 @@ class Invariants:
             right.add(Cause.PREEMPTION)
         if attempt.reason == "NodeLost" and any(blow.code in (137, 143) for blow in blows):
             right.add(Cause.PREEMPTION)
+        # It was removed before its kubelet reported an end, and its node is gone: nobody knows which was first.
+        if attempt.reason == "NodeLost" and self._removed_unreported(uid, attempt):
+            right.add(Cause.PREEMPTION)
         # Of a machine whose Node may not be read and that died before its pod ran, nothing but the time limit tells.
         gone = (blow for blow in blows if blow.kind in (Kind.LOST, Kind.SILENT))
         if attempt.reason == START_TIMEOUT.reason and not all(self.noticed(who, blow) for blow in gone):
@@ -197,6 +200,11 @@ class Invariants:
             f"attempt {attempt.number} is charged as {attempt.cause} ({attempt.reason}: {attempt.message}); right is "
             f"{sorted(right) or 'nothing, for nothing hit it'}; hit by {'; '.join(map(_told, blows))}",
         )
+
+    def _removed_unreported(self, uid: str, attempt: Attempt) -> bool:
+        name = attempt.root.pod if attempt.root is not None else None
+        records = (one for one in self.cluster.store.final.values() if one.pod.metadata.labels.job_uid == uid)
+        return any(one.pod.metadata.name == name and not one.pod.ended and self._in_trouble(one) for one in records)
 
     def _misled(self, uid: str, who: str, number: int) -> bool:
         """Whether a pod whose newest version the process has not been shown looks lost; remembered once it has."""
