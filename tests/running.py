@@ -23,7 +23,9 @@ class Operator:
     namespace: str
     whole_cluster: bool = False
     """Whether it serves all namespaces, and not only its own."""
-    site: dict[str, Any] = field(default_factory=lambda: {"limits": {"hostPaths": ["/"], "serviceAccounts": ["*"]}})
+    site: dict[str, Any] = field(
+        default_factory=lambda: {"limits": {"hostPaths": ["/"], "serviceAccounts": ["*"], "priorityClasses": ["*"]}}
+    )
     """Defaults and limits of all jobs."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 

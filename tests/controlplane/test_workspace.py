@@ -43,7 +43,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "N-37 a volume that is none": (
         RESULTS | output(volume="other"), "output.volume other is not the name of one of spec.volumes",
     ),
-    "no volumes at all": (output(), "output.volume results is not the name of one of spec.volumes"),
     "a path that is mounted": (
         RESULTS | output() | {"volumeMounts": [{"name": "results", "mountPath": "/out"}]}, "output.path is also",
     ),
@@ -197,3 +196,18 @@ def test_an_unknown_study_is_said_in_the_status(jobs: Jobs) -> None:
     jobs.apply(study="brain", command=["true"])
     jobs.until("Invalid")
     assert jobs.condition("Accepted")["message"] == "spec.study 'brain' is not known: this site has no studies"
+
+
+def test_an_output_without_any_volume_is_said_in_the_status(jobs: Jobs) -> None:
+    # The API server takes it, because the volumes may be those of the profile.
+    jobs.apply(**output(), command=["true"])
+    jobs.until("Invalid")
+    assert "output.volume results is not the name of one of spec.volumes" in jobs.condition("Accepted")["message"]
+    jobs.kubectl("delete", "sj", "train")
+    defaults = {"defaults": {"volumes": [{"name": "results", "emptyDir": {}}]}}
+    profile = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJobProfile", "metadata": {"name": "default"}}
+    jobs.kubectl.apply(profile | {"spec": defaults})
+    jobs.apply("later", **output(), command=["true"])
+    jobs.until("Invalid", "later")
+    message = jobs.condition("Accepted", "later")["message"]
+    assert "spec.output needs the image of the operator" in message
