@@ -237,7 +237,7 @@ def test_good_input_is_taken(kubectl_ro: Kubectl, changes: dict[str, Any]) -> No
 
 
 def test_defaults_are_in_the_stored_object(kubectl: Kubectl) -> None:  # E2-40
-    kubectl.apply(job(slices=None))
+    kubectl.apply(job(slices=None, retries={"enabled": True}))
     spec = kubectl.get("sj", "train")["spec"]
     assert spec["slices"] == 1
     assert spec["retries"] == {

@@ -231,11 +231,11 @@ def test_a_queue_on_the_slicejob_is_refused_until_its_label_goes() -> None:
         {"podTemplate": {"spec": {"volumes": [{"name": "slipway-shm", "emptyDir": {}}]}}},
         {
             "podTemplate": {
-                "spec": {"containers": [{"name": "a", "volumeMounts": [{"name": "slipway-x", "mountPath": "/"}]}]}
+                "spec": {"containers": [{"name": "a", "volumeMounts": [{"name": "slipway-ray", "mountPath": "/"}]}]}
             }
         },
     ],
 )
 def test_volumes_of_slipway_are_not_the_job_s(fields: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSpec, match="names that begin with slipway- are those of Slipway's own volumes"):
+    with pytest.raises(InvalidSpec, match="are those of Slipway's own volumes"):
         resolve(spec(**fields), Settings())

@@ -34,7 +34,7 @@ _PROCESSES: Final = "/proc"
 """Every process shows its root there, so that it leads to every folder of the node."""
 _RAY_AUTHENTICATION: Final = tuple(name for name in names.RESERVED_RAY_ENV if name.startswith("RAY_AUTH_"))
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_OWN_VOLUMES: Final = "slipway-"
+_OWN_VOLUMES: Final = ("slipway-data", "slipway-ray", "slipway-shm", "slipway-workspace")
 _MAX_SHOWN: Final = 80
 
 
@@ -110,8 +110,8 @@ def _reserved_volumes(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
         if name.startswith(_OWN_VOLUMES):
             yield (
                 "ReservedField",
-                f"{field} {_shown(name)}: names that begin with {_OWN_VOLUMES} are those of Slipway's own volumes: "
-                "choose another",
+                f"{field} {_shown(name)}: names that begin with {', '.join(_OWN_VOLUMES)} are those of Slipway's own "
+                "volumes: choose another",
             )
 
 
