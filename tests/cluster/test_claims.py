@@ -8,12 +8,12 @@ import pytest
 
 from slipway.api import names
 from slipway.cluster.cache import Cache
-from slipway.cluster.jobs import read_job
 from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.node_pools import choose
 from slipway.planner.nodes import Node
 from slipway.planner.placement import Needs, suits
 from slipway.planner.snapshot import Settings
+from slipway.planner.stored import read_job
 from tests.cluster.things import Time, job_json, node, pod
 
 JOB, OTHER = ("ns", "train"), ("ns", "other")

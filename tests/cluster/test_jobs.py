@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from slipway.api.names import QUEUE_LABEL
+from slipway.api.reading import read_spec
 from slipway.api.status import Phase
 from slipway.cluster.cache import Cache
-from slipway.cluster.jobs import JobStore, read_spec
+from slipway.cluster.jobs import JobStore
 from slipway.cluster.watch import Deleted
 from slipway.planner.acceptance import accept
 from slipway.planner.snapshot import Settings

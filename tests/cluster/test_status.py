@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from slipway.api.status import Cause, Phase, SliceJobStatus
 from slipway.cluster.cache import Cache
-from slipway.cluster.jobs import read_job, read_status
-from slipway.cluster.merge_patch import apply_merge_patch
-from slipway.cluster.status_patch import status_patch
+from slipway.planner.merge_patch import apply_merge_patch
 from slipway.planner.news import EventCursor, news
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import Job, Settings, Snapshot
+from slipway.planner.status_patch import status_patch
+from slipway.planner.stored import read_job, read_status
 from tests.cluster.things import Time, job_json, pod
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slipway.api.status import SliceJobStatus
-from slipway.cluster.jobs import read_status
+from slipway.planner.stored import read_status
 from tests.conftest import Kubectl
 from tests.mistakes import note, refused
 

@@ -10,7 +10,7 @@ import msgspec
 
 from slipway.api import names
 from slipway.cluster import errors, paths
-from slipway.cluster.merge_patch import apply_merge_patch
+from slipway.planner.merge_patch import apply_merge_patch
 from slipway.planner.objects import ENDED_PHASES, PodLabels
 from tests.simulation import pods
 from tests.simulation.store import NAMESPACE, PodRecord, Store

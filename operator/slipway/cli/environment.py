@@ -11,11 +11,11 @@ from rich.table import Table
 
 from slipway.cli.common import USAGE, Failure
 from slipway.client.model import JobState
-from slipway.cluster.jobs import read_job
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.env_listing import Listed, Listing, listing
 from slipway.planner.site import UNKNOWN_SITE
 from slipway.planner.snapshot import Settings
+from slipway.planner.stored import read_job
 
 _MAX_SHOWN: Final = 60
 

@@ -17,10 +17,10 @@ from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client.mounts import mounts
-from slipway.cluster.jobs import read_job
 from slipway.planner.acceptance import InvalidSpec, accept
 from slipway.planner.site import NO_CHART, UNKNOWN_SITE, Choice, Profile, site_of
 from slipway.planner.snapshot import Job, Settings
+from slipway.planner.stored import read_job
 
 Manifest = dict[str, Any]
 _SUFFIX_BYTES: Final = 3

@@ -10,7 +10,7 @@ import msgspec
 
 from slipway.api.places import Place
 from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJobStatus
-from slipway.cluster.jobs import read_status
+from slipway.planner.stored import read_status
 
 _NOTEBOOK_COLUMNS: Final = 100
 _NOT_YET: Final = "no operator has seen the job yet"

@@ -39,7 +39,6 @@ from slipway.cluster.history import History
 from slipway.cluster.owned import NameTaken, ensure, name_taken
 from slipway.cluster.removal import PodDeleter
 from slipway.cluster.secret_check import missing_secrets
-from slipway.cluster.status_patch import status_patch
 from slipway.cluster.store import ASKED_SECONDS, Key
 from slipway.cluster.tenants import Visitor, visitors
 from slipway.cluster.wire import JsonObject
@@ -66,6 +65,7 @@ from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.redact import foreign
 from slipway.planner.rejections import explain_rejection
 from slipway.planner.snapshot import POD_REJECTED, Job, Rejection
+from slipway.planner.status_patch import status_patch
 from slipway.planner.tenants import Visitors
 
 log = logging.getLogger(__name__)

@@ -17,12 +17,12 @@ from pydantic import BaseModel, ValidationError
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
-from slipway.cluster.jobs import read_status
 from slipway.planner.acceptance import template_hash
 from slipway.planner.node_pools import NodePools
 from slipway.planner.redact import HIDDEN, redacted
 from slipway.planner.site import NO_SITE
 from slipway.planner.snapshot import Job, PodEvents, Snapshot
+from slipway.planner.stored import read_status
 from slipway.planner.tenants import Tenants
 
 log = logging.getLogger(__name__)

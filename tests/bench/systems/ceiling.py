@@ -8,12 +8,12 @@ import msgspec
 
 from slipway.api import names
 from slipway.api.places import worker
-from slipway.cluster.jobs import read_job
 from slipway.cluster.wire import JsonObject
 from slipway.planner.pods import PodFactory
 from slipway.planner.runtime import service
 from slipway.planner.snapshot import Job as SliceJob
 from slipway.planner.snapshot import Settings
+from slipway.planner.stored import read_job
 from tests.bench import programs
 from tests.bench.systems.base import Job, Loss, System
 from tests.bench.systems.slipway import Slipway, slice_job

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from slipway.api.status import SliceJobStatus
-from slipway.cluster.merge_patch import merge_patch
+from slipway.planner.merge_patch import merge_patch
 from slipway.planner.snapshot import Job
 
 _KEYS: Final = {"attempts": "number", "conditions": "type", "hosts": "pod"}

@@ -1,0 +1,75 @@
+"""Reading a SliceJob from the JSON that is stored of it."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from slipway.api.names import QUEUE_LABEL
+from slipway.api.reading import describe, read_spec
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import UNSEEN, ConditionType, SliceJobStatus
+from slipway.planner.snapshot import Job
+
+NEVER_WRITTEN: Final = {"observedGeneration": UNSEEN}
+"""The status that the API server gives a new SliceJob."""
+
+_TYPES: Final = (*ConditionType, None)
+
+
+def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
+    """Read a SliceJob; the spec of a `known` one of the same generation is taken over rather than read again."""
+    metadata = body["metadata"]
+    uid, generation = str(metadata["uid"]), int(metadata.get("generation", 0))
+    stored = body.get("status") or {}
+    status, status_problem = read_status(stored)
+    if known is not None and (known.uid, known.generation) == (uid, generation) and known.written is not None:
+        spec: SliceJobSpec | None = known.written
+        problem, accepted = known.problem, known.accepted
+    else:
+        (spec, problem), accepted = read_spec(body.get("spec") or {}), {}
+    return Job(
+        namespace=str(metadata["namespace"]),
+        name=str(metadata["name"]),
+        uid=uid,
+        generation=generation,
+        resource_version=str(metadata["resourceVersion"]),
+        created=_moment(metadata.get("creationTimestamp")),
+        spec=spec,
+        status=status,
+        problem=problem,
+        queue=(metadata.get("labels") or {}).get(QUEUE_LABEL),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        orphaning="orphan" in (metadata.get("finalizers") or ()),
+        status_problem=status_problem,
+        stored_status=stored,
+        accepted=accepted,
+    )
+
+
+def read_status(content: Mapping[str, Any]) -> tuple[SliceJobStatus, str]:
+    """The status without what only another version knows; and, of what cannot be read at all, one line.
+
+    Fields that cannot be read are left out of the status.
+    """
+    if content == NEVER_WRITTEN:
+        return SliceJobStatus(), ""
+    content = {name: _familiar(value) if name == "conditions" else value for name, value in content.items()}
+    try:
+        return SliceJobStatus.model_validate(content), ""
+    except ValidationError as error:
+        bad = {one["loc"][0] for one in error.errors()}
+        rest = {name: value for name, value in content.items() if name not in bad}
+        return SliceJobStatus.model_validate(rest), describe(error, "status")
+
+
+def _familiar(conditions: Any) -> Any:
+    """The conditions without those of types that this version does not know."""
+    if not isinstance(conditions, list | tuple):
+        return conditions
+    return [one for one in conditions if not isinstance(one, Mapping) or one.get("type") in _TYPES]
+
+
+def _moment(text: str | None) -> datetime:
+    return datetime.fromisoformat(text) if text else datetime.fromtimestamp(0, UTC)
