@@ -11,7 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import click
 
 from slipway.client import errors
-from slipway.client.target import Target
+from slipway.client.target import ClusterTarget
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,20 +88,19 @@ def targeted(command: Command) -> Command:
     @click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Kubeconfig to read.")
     @wraps(command)
     def wrapped(*args: Any, namespace: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> Any:
-        return command(*args, target=Target(namespace, kubeconfig, context), **options)
+        return command(*args, target=ClusterTarget(namespace, kubeconfig, context), **options)
 
     return wrapped
 
 
 def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of jobs for the shell's completion; none where the cluster does not answer at once."""
-    from slipway.client.asynchronous import AsyncClient
+    """Names of jobs for the shell's completion; none where they cannot be had at once."""
+    given = ctx.params
+    target = ClusterTarget(given.get("namespace"), given.get("kubeconfig"), given.get("context"))
 
     async def names() -> list[str]:
-        async with asyncio.timeout(2):
-            given = ctx.params
-            async with AsyncClient(given.get("namespace"), given.get("kubeconfig"), given.get("context")) as client:
-                return [job.name for job in await client.list() if job.name.startswith(incomplete)]
+        async with asyncio.timeout(2), target.client() as client:
+            return [job.name for job in await client.list() if job.name.startswith(incomplete)]
 
     try:
         return asyncio.run(names())
