@@ -8,12 +8,12 @@ from functools import partial
 import click
 
 from slipway.cli.common import Failure, code_of, run, some_jobs, targeted
-from slipway.client.asynchronous import AsyncClient
 from slipway.client.errors import AlreadyFinished, NotFound, SlipwayError
 from slipway.client.model import JobState
 from slipway.client.target import Target
+from slipway.client.verbs import Verbs
 
-Change = Callable[[AsyncClient, str], Awaitable[JobState]]
+Change = Callable[[Verbs, str], Awaitable[JobState]]
 
 
 def _each(target: Target, names: tuple[str, ...], change: Change, word: str, *, ignore_finished: bool = False) -> None:
@@ -21,7 +21,7 @@ def _each(target: Target, names: tuple[str, ...], change: Change, word: str, *, 
 
     async def work() -> list[SlipwayError]:
         errors: list[SlipwayError] = []
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             for name in names:
                 try:
                     await change(client, name)
@@ -53,7 +53,7 @@ def cancel(target: Target, names: tuple[str, ...], now: bool, ignore_finished: b
     _each(target, names, partial(_cancelled, now=now), "cancelled", ignore_finished=ignore_finished)
 
 
-async def _cancelled(client: AsyncClient, name: str, *, now: bool) -> JobState:
+async def _cancelled(client: Verbs, name: str, *, now: bool) -> JobState:
     return await client.cancel(name, now=now)
 
 
@@ -84,7 +84,7 @@ def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) 
     On a terminal it asks before it deletes a job that has not ended.
     """
 
-    async def gone(client: AsyncClient, name: str) -> JobState:
+    async def gone(client: Verbs, name: str) -> JobState:
         found = await client.get(name)
         if not found.over and not yes and sys.stdin.isatty():
             question = f"SliceJob {name} is {found.phase}. Delete it with its pods?"

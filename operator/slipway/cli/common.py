@@ -2,16 +2,18 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import wraps
+from inspect import unwrap
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
 from slipway.client import errors
-from slipway.client.target import Target
+from slipway.client.target import ClusterTarget, Target
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,6 +82,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
 
 
+CLUSTER_OPTIONS: Final = ("namespace", "context", "kubeconfig")
+"""The options that `targeted` adds."""
+
+
 def targeted(command: Command) -> Command:
     """Adds the options that say which cluster and namespace; the command gets them as `target`."""
 
@@ -88,20 +94,48 @@ def targeted(command: Command) -> Command:
     @click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Kubeconfig to read.")
     @wraps(command)
     def wrapped(*args: Any, namespace: str | None, context: str | None, kubeconfig: Path | None, **options: Any) -> Any:
-        return command(*args, target=Target(namespace, kubeconfig, context), **options)
+        return command(*args, target=ClusterTarget(namespace, kubeconfig, context), **options)
 
     return wrapped
 
 
+def retargeted(
+    command: click.Command, make_target: Callable[[], Target], drop: Sequence[str] = CLUSTER_OPTIONS
+) -> click.Command:
+    """A copy of a command for jobs elsewhere, names completed from there.
+
+    Args:
+        command: one made with `targeted`.
+        make_target: says where the jobs are.
+        drop: names of parameters that have no meaning there, those of the cluster among them: the copy does not have
+            them, and where the command needs their values, they are the defaults.
+    """
+    dropped = [one for one in command.params if one.name in drop and one.name not in CLUSTER_OPTIONS]
+    assert command.callback is not None
+    work: Command = unwrap(command.callback)
+
+    def callback(*args: Any, **options: Any) -> Any:
+        ctx = click.get_current_context()
+        rest = {one.name: one.process_value(ctx, one.get_default(ctx)) for one in dropped}
+        return work(*args, target=make_target(), **rest, **options)
+
+    made = copy(command)
+    made.callback = callback
+    made.params = [one for one in command.params if one.name not in drop]
+    made.context_settings = {**command.context_settings, "obj": make_target}
+    return made
+
+
 def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of jobs for the shell's completion; none where the cluster does not answer at once."""
-    from slipway.client.asynchronous import AsyncClient
+    """Names of jobs for the shell's completion; none where they cannot be had at once."""
+    given = ctx.params
+    target: Target = ClusterTarget(given.get("namespace"), given.get("kubeconfig"), given.get("context"))
+    if ctx.obj is not None:
+        target = ctx.obj()
 
     async def names() -> list[str]:
-        async with asyncio.timeout(2):
-            given = ctx.params
-            async with AsyncClient(given.get("namespace"), given.get("kubeconfig"), given.get("context")) as client:
-                return [job.name for job in await client.list() if job.name.startswith(incomplete)]
+        async with asyncio.timeout(2), target.client() as client:
+            return [job.name for job in await client.list() if job.name.startswith(incomplete)]
 
     try:
         return asyncio.run(names())

@@ -13,7 +13,6 @@ from slipway.cli import environment, why
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient
 from slipway.client.model import Description, JobState
 from slipway.client.pictures.matrix import matrix
 from slipway.client.pictures.output import console
@@ -38,7 +37,7 @@ def describe(target: Target, name: str, history: bool, env: bool, output: str | 
         return
 
     async def work() -> tuple[Description, str]:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             found = await client.describe(name, history=history)
             return found, await why.unseen(client, found.job, datetime.now(UTC))
 
@@ -51,7 +50,7 @@ def describe(target: Target, name: str, history: bool, env: bool, output: str | 
 
 def _describe_environment(target: Target, name: str, output: str | None) -> None:
     async def work() -> JobState:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             return await client.get(name)
 
     job = run(work())

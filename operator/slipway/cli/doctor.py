@@ -14,7 +14,7 @@ from slipway.client.asynchronous import AsyncClient
 from slipway.client.errors import NotAllowed, NotFound
 from slipway.client.operators import no_operator, operators
 from slipway.client.pictures.output import console
-from slipway.client.target import Target, typed
+from slipway.client.target import ClusterTarget, typed
 from slipway.cluster import paths
 from slipway.cluster.errors import Forbidden, SlipwayClusterError
 from slipway.cluster.wire import JsonObject
@@ -116,11 +116,11 @@ async def _nodes(client: AsyncClient) -> Finding:
 @click.command()
 @output_option("json", "yaml")
 @targeted
-def doctor(target: Target, output: str | None) -> None:
+def doctor(target: ClusterTarget, output: str | None) -> None:
     """Check what a cluster offers: CRD, operator, your rights, TPU nodes. Exit code 1 when something is missing."""
 
     async def work() -> list[Finding]:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             try:
                 return [one async for one in findings(client)]
             except SlipwayClusterError as error:

@@ -7,7 +7,6 @@ import click
 from rich.table import Table
 
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient
 from slipway.client.model import Event
 from slipway.client.pictures.output import console
 from slipway.client.pictures.words import age
@@ -22,7 +21,7 @@ def events(target: Target, name: str, output: str | None) -> None:
     """Show the Events of a job and of its pods, oldest first. The API server keeps them for an hour or so."""
 
     async def work() -> tuple[Event, ...]:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             return await client.events(name)
 
     found = run(work())

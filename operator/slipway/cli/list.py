@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.cli.common import output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient
 from slipway.client.model import JobState
 from slipway.client.pictures.output import console
 from slipway.client.pictures.words import age, coloured
@@ -33,7 +32,7 @@ def list_(target: Target, all_namespaces: bool, selector: str, output: str | Non
     """List jobs: phase, why they do not run, slices, attempts."""
 
     async def work() -> tuple[JobState, ...]:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             return await client.list(all_namespaces=all_namespaces, label_selector=selector)
 
     jobs = run(work())

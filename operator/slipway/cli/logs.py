@@ -15,7 +15,6 @@ import click
 from slipway.api import names
 from slipway.api.places import Place
 from slipway.cli.common import one_job, run, targeted
-from slipway.client.asynchronous import AsyncClient
 from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow_batches
 from slipway.client.logs.items import SECOND
 from slipway.client.target import Target
@@ -121,7 +120,7 @@ def _clock(nanoseconds: int) -> bytes:
 
 
 async def _print(target: Target, name: str, selection: Selection, printer: Printer) -> None:
-    client = AsyncClient(target.namespace, target.kubeconfig, target.context)
+    client = target.client()
     try:
         async with client, aclosing(follow_batches(client, name, selection)) as batches:
             async for batch in batches:

@@ -13,10 +13,9 @@ from rich.table import Table
 from slipway.api import names
 from slipway.api.places import HEAD, pod_name, worker
 from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, one_job, output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient, answered
 from slipway.client.errors import NotFound, NotStarted
 from slipway.client.pictures.output import console
-from slipway.client.target import Target
+from slipway.client.target import ClusterTarget, answered
 
 
 class _Usage(msgspec.Struct):
@@ -34,8 +33,8 @@ class Metrics(msgspec.Struct):
     containers: list[_Usage] = []
 
 
-async def _pod(target: Target, name: str, slice_index: int, host: int, head: bool) -> str:
-    async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+async def _pod(target: ClusterTarget, name: str, slice_index: int, host: int, head: bool) -> str:
+    async with target.client() as client:
         job = await client.get(name)
         if job.status.attempt is None or job.over:
             raise NotStarted(f"SliceJob {name} is {job.phase}: it has no pods that run")
@@ -44,7 +43,7 @@ async def _pod(target: Target, name: str, slice_index: int, host: int, head: boo
         return pod_name(name, job.status.attempt, HEAD if head else worker(slice_index, host))
 
 
-def _kubectl(target: Target, *arguments: str) -> None:
+def _kubectl(target: ClusterTarget, *arguments: str) -> None:
     """Become kubectl: terminals, signals and upgrades of connections are its trade."""
     program = shutil.which("kubectl")
     if program is None:
@@ -67,7 +66,7 @@ def _placed(command: Any) -> Any:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @_placed
 @targeted
-def exec_(target: Target, name: str, command: tuple[str, ...], slice_index: int, host: int, head: bool) -> None:
+def exec_(target: ClusterTarget, name: str, command: tuple[str, ...], slice_index: int, host: int, head: bool) -> None:
     """Run COMMAND in a host of a job: slipway exec train --slice 1 -- nvidia-smi. Runs kubectl exec."""
     pod = run(_pod(target, name, slice_index, host, head))
     terminal = ["-it"] if sys.stdin.isatty() else ["-i"]
@@ -80,7 +79,9 @@ def exec_(target: Target, name: str, command: tuple[str, ...], slice_index: int,
 @click.argument("ports", nargs=-1, required=True)
 @_placed
 @targeted
-def port_forward(target: Target, name: str, ports: tuple[str, ...], slice_index: int, host: int, head: bool) -> None:
+def port_forward(
+    target: ClusterTarget, name: str, ports: tuple[str, ...], slice_index: int, host: int, head: bool
+) -> None:
     """Make ports of a host reachable here, such as 6006 or 8080:80. Runs kubectl port-forward."""
     pod = run(_pod(target, name, slice_index, host, head))
     _kubectl(target, "port-forward", f"pod/{pod}", *ports)
@@ -90,11 +91,11 @@ def port_forward(target: Target, name: str, ports: tuple[str, ...], slice_index:
 @one_job
 @output_option("json", "yaml")
 @targeted
-def top(target: Target, name: str, output: str | None) -> None:
+def top(target: ClusterTarget, name: str, output: str | None) -> None:
     """Show what the hosts of a job use of CPU and memory, as the cluster's metrics server measured it."""
 
     async def work() -> list[Metrics]:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             job = await client.get(name)
             path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{client.resolved_namespace}/pods"
             selector = f"{names.LABEL_JOB_NAME}={name},{names.LABEL_ATTEMPT}={job.status.attempt}"

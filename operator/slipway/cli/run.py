@@ -7,7 +7,6 @@ import click
 
 from slipway.cli.common import FAILED, INTERRUPTED, NOTHING_TO_TALK_TO, Failure, code_of, exit_codes, targeted
 from slipway.cli.submit import job_options, manifests
-from slipway.client.asynchronous import AsyncClient
 from slipway.client.errors import AlreadyExists, NotFound, Refused, SlipwayError
 from slipway.client.model import JobState
 from slipway.client.pictures.follow import follow
@@ -33,7 +32,7 @@ def run(target: Target, files: tuple[str, ...], cancel_on_interrupt: bool, **giv
         raise click.UsageError(f"run follows one job, and the files have {len(bodies)}: use submit and wait.")
     [body] = bodies
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
-    there = Target(namespace, target.kubeconfig, target.context)
+    there = target.within(namespace)
     try:
         end = asyncio.run(_run(there, body))
     except KeyboardInterrupt:
@@ -52,7 +51,7 @@ def run(target: Target, files: tuple[str, ...], cancel_on_interrupt: bool, **giv
 
 async def _run(target: Target, body: dict[str, Any]) -> JobState:
     name, progress = body["metadata"]["name"], Progress(console(stderr=True), [body["metadata"]["name"]])
-    async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+    async with target.client() as client:
         made = await client.submit(body)
         if not made.created:
             click.echo(f"slicejob {name} exists already and is followed", err=True)
@@ -70,7 +69,7 @@ def _interrupted(target: Target, name: str, cancel: bool) -> None:
         return
 
     async def work() -> None:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             await client.cancel(name)
 
     with exit_codes():

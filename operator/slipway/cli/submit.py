@@ -19,8 +19,7 @@ from rich.text import Text
 from slipway.api.names import KIND
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient, Submitted
-from slipway.client.errors import SlipwayError
+from slipway.client.errors import ClusterError, SlipwayError
 from slipway.client.manifest import (
     Flags,
     InvalidManifest,
@@ -33,11 +32,10 @@ from slipway.client.manifest import (
     manifest,
     new_name,
 )
-from slipway.client.operators import unserved
 from slipway.client.pictures.output import console
 from slipway.client.provenance import Sources, Value, values
 from slipway.client.target import Target
-from slipway.cluster.errors import SlipwayClusterError
+from slipway.client.verbs import Submitted, Verbs
 from slipway.planner.site import Profile
 
 T = TypeVar("T")
@@ -225,7 +223,7 @@ def submit(target: Target, files: tuple[str, ...], dry_run: str | None, output: 
         return
 
     async def work() -> tuple[list[Any], list[str]]:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             send = (client.submit(body, dry_run=dry_run is not None) for body in bodies)
             results = await asyncio.gather(*send, return_exceptions=True)
             return results, await _unserved(client, results)
@@ -236,12 +234,12 @@ def submit(target: Target, files: tuple[str, ...], dry_run: str | None, output: 
     _tell(bodies, results, output, " (dry run)" if dry_run else "")
 
 
-async def _unserved(client: AsyncClient, results: Sequence[Any]) -> list[str]:
+async def _unserved(client: Verbs, results: Sequence[Any]) -> list[str]:
     """Namespaces of these jobs that no operator serves, with the reason; a warning keeps nobody from submitting."""
     namespaces = sorted({one.job.namespace for one in results if isinstance(one, Submitted)})
     try:
-        said = [await unserved(client.api, namespace, datetime.now(UTC)) for namespace in namespaces]
-    except SlipwayClusterError:
+        said = [await client.unserved(namespace, datetime.now(UTC)) for namespace in namespaces]
+    except ClusterError:
         return []
     return [words for words in said if words]
 
@@ -330,7 +328,7 @@ def validate(target: Target, files: tuple[str, ...], server: bool) -> None:
     if server:
 
         async def work() -> None:
-            async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+            async with target.client() as client:
                 for body in bodies:
                     await client.submit(body, dry_run=True)
 

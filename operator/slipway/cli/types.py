@@ -12,9 +12,8 @@ from rich.table import Table
 from slipway.api import names
 from slipway.api.accelerators import AcceleratorError, Shape, known_types, resolve
 from slipway.cli.common import output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient, answered
 from slipway.client.pictures.output import console
-from slipway.client.target import Target
+from slipway.client.target import ClusterTarget, answered
 from slipway.cluster import paths
 
 _CHIPS_PER_HOST: Final = (1, 4, 8)
@@ -33,7 +32,7 @@ class _Node(msgspec.Struct):
 @click.option("--cluster", "of_cluster", is_flag=True, help="List only those that the cluster has nodes of.")
 @output_option("json", "yaml")
 @targeted
-def types(target: Target, of_cluster: bool, output: str | None) -> None:
+def types(target: ClusterTarget, of_cluster: bool, output: str | None) -> None:
     """List TPU types: topology, hosts and chips of a slice; with --cluster the node pools that the cluster has."""
     nodes = run(_nodes(target)) if of_cluster else ()
     pools = _pools(nodes)
@@ -61,8 +60,8 @@ def _shapes() -> Iterator[Shape]:
                     yield resolve(name, chips_per_host=chips)
 
 
-async def _nodes(target: Target) -> tuple[_Node, ...]:
-    async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+async def _nodes(target: ClusterTarget) -> tuple[_Node, ...]:
+    async with target.client() as client:
         with answered():
             listing = await client.api.list(paths.NODES, _Node, label_selector=names.NODE_ACCELERATOR)
         return tuple(listing.items)

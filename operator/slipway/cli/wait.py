@@ -9,11 +9,11 @@ from rich.console import Console
 
 from slipway.cli.common import FAILED, run, some_jobs, targeted
 from slipway.cli.span import Span
-from slipway.client.asynchronous import FINISHED, WAITED_FOR, AsyncClient
 from slipway.client.model import JobState
 from slipway.client.pictures.live import Progress
 from slipway.client.pictures.output import console
 from slipway.client.target import Target
+from slipway.client.verbs import FINISHED, WAITED_FOR, Verbs
 
 T = TypeVar("T")
 
@@ -49,14 +49,14 @@ def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeou
     progress = Progress(Console(stderr=True, quiet=True) if quiet else console(stderr=True), names)
     ends: list[str] = []
 
-    async def one(client: AsyncClient, name: str) -> JobState:
+    async def one(client: Verbs, name: str) -> JobState:
         found = await client.wait(name, for_=wanted, seconds=timeout, seen=progress.show)
         became = "deleted" if "Deleted" in wanted else f"is {found.phase}: {found.message}"
         ends.append(f"slicejob {name} {became}")
         return found
 
     async def work() -> list[JobState]:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             return await _all(one(client, name) for name in names)
 
     try:

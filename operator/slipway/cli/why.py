@@ -7,24 +7,22 @@ import click
 
 from slipway.cli.advice import advice
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient, answered
 from slipway.client.model import JobState
-from slipway.client.operators import unserved
 from slipway.client.target import Target
+from slipway.client.verbs import Verbs
 
 _TO_NOTICE: Final = timedelta(seconds=10)
 """How long an operator may take to write the first status of a job."""
 
 
-async def unseen(client: AsyncClient, job: JobState, now: datetime) -> str:
+async def unseen(client: Verbs, job: JobState, now: datetime) -> str:
     """Why no operator has seen a job that is not new; empty where one has."""
     if job.seen or job.created is None or now - job.created <= _TO_NOTICE:
         return ""
-    with answered():
-        return await unserved(client.api, job.namespace, now)
+    return await client.unserved(job.namespace, now)
 
 
-async def explained(client: AsyncClient, name: str, now: datetime) -> dict[str, Any]:
+async def explained(client: Verbs, name: str, now: datetime) -> dict[str, Any]:
     """Why a job is as it is, as `-o json` prints it."""
     job = await client.get(name)
     found: dict[str, Any] = {
@@ -65,7 +63,7 @@ def why(target: Target, name: str, output: str | None) -> None:
     """Say why a job does not run, what would help, and how its last attempt ended."""
 
     async def work() -> dict[str, Any]:
-        async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+        async with target.client() as client:
             return await explained(client, name, datetime.now(UTC))
 
     found = run(work())

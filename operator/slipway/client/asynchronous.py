@@ -1,48 +1,32 @@
-"""SliceJobs over asyncio: one connection, one method for each verb."""
+"""SliceJobs of a cluster over asyncio: one connection, one method for each verb."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from slipway.api import names
-from slipway.api.status import Attempt, Phase
-from slipway.client import errors
-from slipway.client.hosts import hosts
-from slipway.client.model import Description, Event, JobState, Stored
-from slipway.client.target import NO_SLICEJOBS, Target, typed
+from slipway.client import errors, operators
+from slipway.client.hosts import PodSeen
+from slipway.client.kubelets import PodLogs
+from slipway.client.model import Event, JobState, Stored
+from slipway.client.target import NO_SLICEJOBS, ClusterTarget, answered
+from slipway.client.verbs import Verbs
 from slipway.cluster import history, paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, Conflict, SlipwayClusterError
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
+from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
 
-if TYPE_CHECKING:
-    from slipway.client.logs import Item, Selection
-
-FINISHED: Final = "Finished"
-"""What `wait` waits for unless told otherwise: the job has ended, however."""
-WAITED_FOR: Final = (FINISHED, "Deleted", *(phase.value for phase in Phase))
-"""What one can wait for: that a job has ended, is gone, or is in a phase."""
 _LAST_TURNS: Final = 5
 _GOODBYE_SECONDS: Final = 0.25
-_TRIES: Final = 5
-"""How often a change is tried again that somebody else's change got in the way of."""
 
 
 @dataclass(frozen=True)
-class Submitted:
-    """What became of a submitted job."""
-
-    job: JobState
-    created: bool
-    """False when an equal job was there already."""
-
-
-@dataclass(frozen=True)
-class AsyncClient(Target):
+class AsyncClient(ClusterTarget, Verbs):
     """SliceJobs of one namespace of a cluster.
 
     Use it as `async with AsyncClient() as client`. Every method raises the tree of `slipway.client.errors`.
@@ -74,48 +58,10 @@ class AsyncClient(Target):
             raise RuntimeError("open the client first: async with AsyncClient() as client")
         return self._connections[0]
 
-    async def submit(self, body: Mapping[str, Any], *, dry_run: bool = False) -> Submitted:
-        """Create a SliceJob; the same one again changes nothing (N-07).
-
-        Args:
-            body: the manifest; its namespace wins over the client's.
-            dry_run: have the API server check it and store nothing.
-
-        Raises:
-            Refused: when the API server does not take it.
-            AlreadyExists: when another job has the name.
-        """
-        namespace = body["metadata"].get("namespace") or self.resolved_namespace
-        with answered():
-            try:
-                made = await self.api.create(paths.jobs(namespace), body, Stored, check=dry_run)
-            except AlreadyExists:
-                found = await self.get(body["metadata"]["name"], namespace=namespace)
-                if difference := _differences(body["spec"], found.stored.spec):
-                    words = f"SliceJob {found.name} in {namespace} exists with another {', '.join(difference)}"
-                    raise errors.AlreadyExists(f"{words}: choose another name, or delete it") from None
-                return Submitted(found, created=False)
-        return Submitted(JobState(made), created=True)
-
-    async def get(self, name: str, *, namespace: str | None = None) -> JobState:
-        """One job.
-
-        Raises:
-            NotFound: when there is none of that name.
-        """
-        return JobState(await self._get(name, Stored, namespace))
-
     async def manifest(self, name: str) -> JsonObject:
         """One job with every field, as the API server stores it."""
-        found: JsonObject = await self._get(name, JsonObject)
+        found: JsonObject = await self._get(name, JsonObject, self.resolved_namespace)
         return found
-
-    async def find(self, name: str) -> JobState | None:
-        """One job, or None where there is none of that name (T-21)."""
-        try:
-            return await self.get(name)
-        except errors.NotFound:
-            return None
 
     async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
         """The jobs of the namespace, or of all; by namespace and name."""
@@ -150,111 +96,14 @@ class AsyncClient(Target):
                             yield None
                             return
 
-    async def wait(
-        self,
-        name: str,
-        *,
-        for_: Collection[str] = (FINISHED,),
-        seconds: float | None = None,
-        seen: Callable[[JobState], None] = lambda state: None,
-    ) -> JobState:
-        """Wait until a job has ended or is in one of these phases.
-
-        Args:
-            for_: `Finished`, `Deleted` or phases; a job that has ended ends the wait in any case.
-            seconds: how long to wait; None waits for ever.
-            seen: told the job now and after each change.
-
-        Returns:
-            The job as it was then.
-
-        Raises:
-            NotFound: when there is no such job, or when it is deleted while it is waited for.
-            WaitTimeout: after that time; the job goes on.
-        """
-        last: JobState | None = None
-        try:
-            async with asyncio.timeout(seconds), aclosing(self.watch(name)) as states:
-                async for state in states:
-                    if state is None:
-                        break
-                    last = state
-                    seen(state)
-                    if (state.over and "Deleted" not in for_) or state.phase in for_:
-                        return state
-        except TimeoutError:
-            phase = last.phase if last else "not seen yet"
-            words = f"SliceJob {name} is {phase} after {seconds:g} s: {last.message if last else ''}".rstrip(": ")
-            raise errors.WaitTimeout(words) from None
-        if last is not None and "Deleted" in for_:
-            return last
-        raise errors.NotFound(f"SliceJob {name} in {self.resolved_namespace} was deleted")
-
-    async def cancel(self, name: str, *, now: bool = False) -> JobState:
-        """End a job for good, and keep its record.
-
-        Args:
-            now: give the containers 1 s between SIGTERM and SIGKILL instead of their grace period.
-
-        Raises:
-            AlreadyFinished: when it has ended (N-18).
-        """
-        return await self._change(name, {"cancel": True} | ({"cancelGracePeriodSeconds": 1} if now else {}))
-
-    async def suspend(self, name: str) -> JobState:
-        """Have its pods deleted and its nodes released; the job keeps its budgets."""
-        return await self._change(name, {"suspend": True})
-
-    async def resume(self, name: str) -> JobState:
-        """Let a suspended job begin another attempt."""
-        return await self._change(name, {"suspend": False})
-
-    async def delete(self, name: str) -> JobState:
-        """Delete a job with everything that belongs to it; returns it as it was."""
-        found = await self.get(name)
-        with answered():
-            await self.api.delete(paths.job(found.namespace, name), uid=found.uid, propagation="Background")
-        return found
-
-    async def events(self, name: str) -> tuple[Event, ...]:
-        """The Events of a job and of its pods, oldest first."""
-        found = await self.get(name)
-        with answered():
-            listing = await self.api.list(paths.events(found.namespace), Event)
-        pod = f"{name}-"
-        mine = [
-            one
-            for one in listing.items
-            if one.involved_object.get("uid") == found.uid
-            or (one.involved_object.get("kind") == "Pod" and one.involved_object.get("name", "").startswith(pod))
-        ]
-        dated = (one for one in mine if one.time is not None)
-        return tuple(sorted(dated, key=lambda one: (one.time, one.reason)))
-
-    async def describe(self, name: str, *, history: bool = False) -> Description:
-        """One job in full: its attempts, its hosts, its Events.
-
-        Args:
-            history: read the pages of attempts that the status holds no more, too.
-        """
-        job = await self.get(name)
-        number, attempts = job.status.attempt, tuple(reversed(job.status.attempts))
-        if history:
-            attempts = tuple(Attempt.model_validate(one) for one in await self.history(name))
-        pods = await self.pods(name, attempt=number) if number is not None else ()
-        return Description(job, attempts, hosts(name, pods), await self.events(name))
-
     async def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""
         with answered():
             return tuple(await history.read(self.api, self.resolved_namespace, name))
 
-    def logs(self, name: str, selection: "Selection | None" = None) -> "AsyncGenerator[Item, None]":
-        """The lines that a job's hosts wrote, and what is to be said about them. See `slipway.client.logs.follow`."""
-        # It needs this module.
-        from slipway.client.logs import Selection, follow
-
-        return follow(self, name, selection or Selection())
+    def log_source(self, job: JobState) -> PodLogs:
+        """The logs of one job."""
+        return PodLogs(self.api, job)
 
     async def pods(self, name: str, *, attempt: int | None = None) -> tuple[JsonObject, ...]:
         """The pods of a job, or of one attempt."""
@@ -264,53 +113,54 @@ class AsyncClient(Target):
             listing = await self.api.list(paths.pods(self.resolved_namespace), JsonObject, label_selector=selector)
         return tuple(listing.items)
 
-    async def _get(self, name: str, kind: Any, namespace: str | None = None) -> Any:
-        where = namespace or self.resolved_namespace
+    async def watch_pods(self, name: str) -> AsyncGenerator[Change[PodSeen], None]:
+        """The pods of a job, then what changes; for ever."""
+        selector = f"{names.LABEL_JOB_NAME}={name}"
+        watcher = Watcher(self.api, paths.pods(self.resolved_namespace), PodSeen, label_selector=selector)
+        with answered():
+            async with aclosing(watcher.events()) as events:
+                async for event in events:
+                    yield event
+
+    async def unserved(self, namespace: str, now: datetime) -> str:
+        """Why no operator looks after the jobs of a namespace; empty where one does, or this user may not know."""
+        with answered():
+            return await operators.unserved(self.api, namespace, now)
+
+    async def _read(self, name: str, namespace: str) -> Stored:
+        found: Stored = await self._get(name, Stored, namespace)
+        return found
+
+    async def _create(self, body: Mapping[str, Any], namespace: str, *, dry_run: bool) -> Stored:
+        with answered():
+            return await self.api.create(paths.jobs(namespace), body, Stored, check=dry_run)
+
+    async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
+        version = {"resourceVersion": found.stored.metadata.resource_version}
+        with answered():
+            path = paths.job(found.namespace, found.name)
+            return await self.api.patch(path, {"metadata": version, "spec": fields}, Stored)
+
+    async def _remove(self, found: JobState) -> None:
+        with answered():
+            await self.api.delete(paths.job(found.namespace, found.name), uid=found.uid, propagation="Background")
+
+    async def _events(self, found: JobState) -> tuple[Event, ...]:
+        with answered():
+            listing = await self.api.list(paths.events(found.namespace), Event)
+        pod = f"{found.name}-"
+        return tuple(
+            one
+            for one in listing.items
+            if one.involved_object.get("uid") == found.uid
+            or (one.involved_object.get("kind") == "Pod" and one.involved_object.get("name", "").startswith(pod))
+        )
+
+    async def _get(self, name: str, kind: Any, namespace: str) -> Any:
         try:
             with answered():
-                return await self.api.get(paths.job(where, name), kind)
+                return await self.api.get(paths.job(namespace, name), kind)
         except errors.NotFound as error:
             if str(error) == NO_SLICEJOBS:
                 raise
-            raise errors.NotFound(f"there is no SliceJob {name} in namespace {where}") from None
-
-    async def _change(self, name: str, fields: Mapping[str, Any]) -> JobState:
-        for _ in range(_TRIES):
-            found = await self.get(name)
-            if found.status.final:
-                raise errors.AlreadyFinished(f"SliceJob {name} is {found.phase} already")
-            version = {"resourceVersion": found.stored.metadata.resource_version}
-            try:
-                path = paths.job(found.namespace, name)
-                return JobState(await self.api.patch(path, {"metadata": version, "spec": fields}, Stored))
-            except Conflict:
-                continue
-            except SlipwayClusterError as error:
-                raise typed(error) from error
-        raise errors.ChangedMeanwhile(f"SliceJob {name} changes all the time; it was not changed")
-
-
-@contextmanager
-def answered() -> Iterator[None]:
-    """Raises what the API server answers as the errors of the client."""
-    try:
-        yield
-    except SlipwayClusterError as error:
-        raise typed(error) from error
-
-
-def _differences(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
-    """Fields that are given and stored otherwise; what the API server has added to them counts for nothing."""
-    return [name for name, value in wanted.items() if not _contains(stored.get(name), value)]
-
-
-def _contains(stored: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        if not isinstance(stored, Mapping):
-            return not wanted
-        return all(_contains(stored.get(name), value) for name, value in wanted.items())
-    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        if not isinstance(stored, Sequence) or len(stored) != len(wanted):
-            return not wanted and not stored
-        return all(_contains(one, other) for one, other in zip(stored, wanted, strict=True))
-    return bool(stored == wanted) or wanted is None
+            raise errors.NotFound(f"there is no SliceJob {name} in namespace {namespace}") from None

@@ -10,11 +10,11 @@ import msgspec
 
 from slipway.api.status import Phase
 from slipway.client import portal
-from slipway.client.asynchronous import FINISHED, AsyncClient
 from slipway.client.errors import JobError, SlipwayError
 from slipway.client.logs import Batch, Line, Note, Selection, Separator, follow_batches
 from slipway.client.model import Description, Event, JobState
-from slipway.client.target import Target
+from slipway.client.target import ClusterTarget
+from slipway.client.verbs import FINISHED, Verbs
 from slipway.client.view import JobView
 from slipway.cluster.wire import JsonObject
 
@@ -28,7 +28,7 @@ def _to_the_log(remark: Note | Separator) -> None:
 
 
 @dataclass(frozen=True)
-class Client(Target):
+class Client(ClusterTarget):
     """SliceJobs of one namespace of a cluster; made without any call. Every method opens a connection of its own.
 
     Methods raise the tree of `slipway.client.errors`. They work in a notebook and from any thread.
@@ -37,7 +37,7 @@ class Client(Target):
     def submit(self, body: Mapping[str, Any], *, dry_run: bool = False) -> "Job":
         """Create a SliceJob; the same one again changes nothing. See `AsyncClient.submit`."""
         made = self._call(lambda client: client.submit(body, dry_run=dry_run))
-        return Job(self._in(made.job.namespace), made.job.name, made.job.uid)
+        return Job(self.within(made.job.namespace), made.job.name, made.job.uid)
 
     def job(self, name: str) -> "Job":
         """A handle of a job that exists, whoever made it.
@@ -84,7 +84,7 @@ class Client(Target):
         return portal.iterate(self._states(name))
 
     async def _states(self, name: str) -> AsyncGenerator[JobState, None]:
-        client = AsyncClient(self.namespace, self.kubeconfig, self.context)
+        client = self.client()
         async with client, aclosing(client.watch(name)) as states:
             async for state in states:
                 if state is not None:
@@ -140,7 +140,7 @@ class Client(Target):
                     remark(item)
 
     async def _log_batches(self, name: str, selection: Selection) -> AsyncGenerator[Batch, None]:
-        client = AsyncClient(self.namespace, self.kubeconfig, self.context)
+        client = self.client()
         async with client, aclosing(follow_batches(client, name, selection)) as batches:
             async for batch in batches:
                 yield batch
@@ -149,12 +149,9 @@ class Client(Target):
         """Why a job does not run, or how it ended, in a sentence."""
         return self.get(name).message
 
-    def _in(self, namespace: str) -> "Client":
-        return Client(namespace, self.kubeconfig, self.context)
-
-    def _call(self, work: Callable[[AsyncClient], Awaitable[T]]) -> T:
+    def _call(self, work: Callable[[Verbs], Awaitable[T]]) -> T:
         async def whole() -> T:
-            async with AsyncClient(self.namespace, self.kubeconfig, self.context) as client:
+            async with self.client() as client:
                 return await work(client)
 
         return portal.run(whole())

@@ -1,11 +1,12 @@
-"""Which cluster and which namespace calls go to."""
+"""Where calls go to: which cluster and which namespace."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import yaml
 
@@ -16,20 +17,49 @@ from slipway.cluster.access import DEFAULT_KUBECONFIG, AccessError, load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import SlipwayClusterError
 
+if TYPE_CHECKING:
+    from slipway.client.asynchronous import AsyncClient
+    from slipway.client.verbs import Verbs
+
 _IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True)
-class Target:
-    """A cluster and a namespace in it; made without any call. By default those that kubectl would use, or the pod's
-    own."""
+class Target(ABC):
+    """Where jobs are, and how they are reached; made without any call."""
 
     namespace: str | None = None
     """Namespace of the jobs."""
+
+    @property
+    @abstractmethod
+    def resolved_namespace(self) -> str:
+        """The namespace given, or the one that takes its place."""
+
+    @abstractmethod
+    def client(self) -> "Verbs":
+        """A client of its own for each call, to be opened with `async with`."""
+
+    def within(self, namespace: str) -> Self:
+        """The same place with another namespace."""
+        return replace(self, namespace=namespace)
+
+
+@dataclass(frozen=True)
+class ClusterTarget(Target):
+    """A cluster and a namespace in it. By default those that kubectl would use, or the pod's own."""
+
     kubeconfig: Path | None = None
     """Kubeconfig to read."""
     context: str | None = None
     """Context of the kubeconfig."""
+
+    def client(self) -> "AsyncClient":
+        """A client of its own for each call, to be opened with `async with`."""
+        # It needs this module.
+        from slipway.client.asynchronous import AsyncClient
+
+        return AsyncClient(self.namespace, self.kubeconfig, self.context)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[ApiConnection]:
@@ -79,6 +109,15 @@ def typed(error: Exception) -> ClusterError:
     """The error that callers see for one of the connection's."""
     words = str(error)
     return _KINDS.get(type(error), ClusterError)(NO_SLICEJOBS if _UNKNOWN in words else words)
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Raises what the API server answers as the errors of the client."""
+    try:
+        yield
+    except SlipwayClusterError as error:
+        raise typed(error) from error
 
 
 def _namespace_in(kubeconfig: dict[str, Any], context: str | None) -> str:

@@ -3,99 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from datetime import datetime
 from typing import Final
 
-import msgspec
-
-from slipway.api import names
 from slipway.api.places import Place, parse_pod_name, pod_name
-from slipway.client.asynchronous import AsyncClient, answered
+from slipway.client.logs.pods import LogPod
+from slipway.client.logs.source import Logged, LogSource
 from slipway.client.model import JobState
-from slipway.cluster import paths
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
+from slipway.cluster.watch import Applied, Deleted, Init, InitDone
 
-_ENDED: Final = ("Succeeded", "Failed")
 _JOB: Final = ""
 """What stands for the job where pods are named."""
-
-
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Part of a pod, in camelCase outside."""
-
-
-class _Metadata(_Part, frozen=True):
-    name: str
-    uid: str
-    resource_version: str = ""
-
-
-class _Run(_Part, frozen=True):
-    started_at: datetime | None = None
-
-
-class _Waiting(_Part, frozen=True):
-    reason: str = ""
-
-
-class _State(_Part, frozen=True):
-    waiting: _Waiting | None = None
-    running: _Run | None = None
-    terminated: _Run | None = None
-
-
-class _Container(_Part, frozen=True):
-    name: str
-    state: _State = _State()
-
-
-class _Status(_Part, frozen=True):
-    phase: str = ""
-    reason: str = ""
-    container_statuses: tuple[_Container, ...] = ()
-
-
-class LogPod(_Part, frozen=True):
-    """A pod, as far as its log is concerned."""
-
-    metadata: _Metadata
-    status: _Status = _Status()
-
-    @property
-    def container(self) -> str:
-        """The container whose log is the program's."""
-        found = {one.name for one in self.status.container_statuses}
-        return names.DRIVER_CONTAINER if names.DRIVER_CONTAINER in found else names.WORKER_CONTAINER
-
-    @property
-    def started(self) -> bool:
-        """Whether the container has started, so that there is a log."""
-        return self._run is not None
-
-    @property
-    def started_at(self) -> datetime | None:
-        """When the container started."""
-        return self._run.started_at if self._run else None
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will be written."""
-        return self.status.phase in _ENDED or self._state.terminated is not None
-
-    @property
-    def reason(self) -> str:
-        """Why it does not run, in one word."""
-        waiting = self._state.waiting
-        return self.status.reason or (waiting.reason if waiting else "") or self.status.phase or "Pending"
-
-    @property
-    def _run(self) -> _Run | None:
-        return self._state.running or self._state.terminated
-
-    @property
-    def _state(self) -> _State:
-        named = self.container
-        return next((one.state for one in self.status.container_statuses if one.name == named), _State())
 
 
 class Board:
@@ -139,16 +56,14 @@ class Board:
             if event := self._changes.pop(name, None):
                 event.set()
 
-    async def list(self, client: AsyncClient) -> None:
+    async def list(self, source: LogSource) -> None:
         """Read the pods once."""
-        with answered():
-            found = await client.api.list(paths.pods(self.job.namespace), LogPod, label_selector=self._label)
-        self.pods = {one.metadata.name: one for one in found.items}
+        self.pods = {one.metadata.name: one for one in await source.pods()}
 
     @asynccontextmanager
-    async def watching(self, client: AsyncClient) -> AsyncIterator[None]:
+    async def watching(self, client: Logged, source: LogSource) -> AsyncIterator[None]:
         """Keep it up to date."""
-        tasks = [asyncio.create_task(work) for work in (self._watch_job(client), self._watch_pods(client))]
+        tasks = [asyncio.create_task(work) for work in (self._watch_job(client), self._watch_pods(source))]
         for task in tasks:
             task.add_done_callback(self._stopped)
         try:
@@ -158,16 +73,12 @@ class Board:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    @property
-    def _label(self) -> str:
-        return f"{names.LABEL_JOB_UID}={self.job.uid}"
-
     def _stopped(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._error = error
             self._wake()
 
-    async def _watch_job(self, client: AsyncClient) -> None:
+    async def _watch_job(self, client: Logged) -> None:
         async with aclosing(client.watch(self.job.name)) as states:
             async for state in states:
                 self.deleted = state is None or state.uid != self.job.uid
@@ -177,23 +88,21 @@ class Board:
                 if self.deleted:
                     return
 
-    async def _watch_pods(self, client: AsyncClient) -> None:
-        watcher = Watcher(client.api, paths.pods(self.job.namespace), LogPod, label_selector=self._label)
+    async def _watch_pods(self, source: LogSource) -> None:
         listed: set[str] = set()
-        with answered():
-            async with aclosing(watcher.events()) as events:
-                async for event in events:
-                    match event:
-                        case Init():
-                            listed = set()
-                        case Applied(pod):
-                            listed.add(pod.metadata.name)
-                            self._put(pod)
-                        case Deleted(pod):
-                            self._drop(pod.metadata.name)
-                        case InitDone():
-                            for name in self.pods.keys() - listed:
-                                self._drop(name)
+        async with aclosing(source.watch()) as events:
+            async for event in events:
+                match event:
+                    case Init():
+                        listed = set()
+                    case Applied(pod):
+                        listed.add(pod.metadata.name)
+                        self._put(pod)
+                    case Deleted(pod):
+                        self._drop(pod.metadata.name)
+                    case InitDone():
+                        for name in self.pods.keys() - listed:
+                            self._drop(name)
 
     def _put(self, pod: LogPod) -> None:
         self.pods[pod.metadata.name] = pod

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from slipway.api.places import Place
 from slipway.api.status import MAX_ATTEMPTS, Attempt
-from slipway.client.asynchronous import AsyncClient
 from slipway.client.errors import ClusterError, LogsPurged, NotStarted
 from slipway.client.logs import merging
 from slipway.client.logs.board import Board
@@ -16,6 +15,7 @@ from slipway.client.logs.hosts import STREAMS, Desk, HostLog
 from slipway.client.logs.items import Batch, Item, Line, Note, Opening, Separator
 from slipway.client.logs.kept import kept_lines, root_place
 from slipway.client.logs.selection import Selection, most_slices
+from slipway.client.logs.source import Logged
 
 _EVERYTHING: Final = Selection()
 _NAMED: Final = 4
@@ -24,7 +24,7 @@ _SORTED: Final = 256
 """Lines of a batch that are sorted by time."""
 
 
-async def follow(client: AsyncClient, name: str, selection: Selection = _EVERYTHING) -> AsyncGenerator[Item, None]:
+async def follow(client: Logged, name: str, selection: Selection = _EVERYTHING) -> AsyncGenerator[Item, None]:
     """The lines of a job that are wanted, and what is to be said about them.
 
     The lines of a host come in the order of its log. Another host's never come within one, unless it is longer than
@@ -42,19 +42,16 @@ async def follow(client: AsyncClient, name: str, selection: Selection = _EVERYTH
                 yield item
 
 
-async def follow_batches(
-    client: AsyncClient, name: str, selection: Selection = _EVERYTHING
-) -> AsyncGenerator[Batch, None]:
+async def follow_batches(client: Logged, name: str, selection: Selection = _EVERYTHING) -> AsyncGenerator[Batch, None]:
     """The same in batches: what came in one piece. See `follow`."""
     job = await client.get(name)
     selection.check(job)
-    board = Board(job)
+    board, source = Board(job), client.log_source(job)
     if job.status.attempt is not None:
-        await board.list(client)
+        await board.list(source)
     old = frozenset(name for name, pod in board.pods.items() if pod.started)
-    watching = board.watching(client) if selection.follow else nullcontext()
-    async with watching, client.api.new_session() as session:
-        logs = _JobLogs(client, Desk(board, client.api.server, session, selection, old=old))
+    async with board.watching(client, source) if selection.follow else nullcontext():
+        logs = _JobLogs(client, Desk(board, source, selection, old=old))
         async with aclosing(logs.followed() if selection.follow else logs.now()) as batches:
             async for batch in batches:
                 yield batch
@@ -63,7 +60,7 @@ async def follow_batches(
 class _JobLogs:
     """Reads the attempts of a job."""
 
-    def __init__(self, client: AsyncClient, desk: Desk) -> None:
+    def __init__(self, client: Logged, desk: Desk) -> None:
         self._client = client
         self._desk, self._board, self._selection = desk, desk.board, desk.selection
         self._words = f"SliceJob {desk.board.job.name}"

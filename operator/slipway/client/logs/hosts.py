@@ -7,16 +7,14 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import aiohttp
-
 from slipway.api.places import Place, pod_name
 from slipway.api.status import Attempt, rfc3339
-from slipway.client.logs.board import Board, LogPod
+from slipway.client.logs.board import Board
 from slipway.client.logs.items import SECOND, Batch, Item, Line, Note, moment_of, nanoseconds
 from slipway.client.logs.kept import kept_lines, named
-from slipway.client.logs.reader import Host, LogBroken, LogGone, Reader
+from slipway.client.logs.reader import Host, Reader
 from slipway.client.logs.selection import Selection
-from slipway.cluster import paths
+from slipway.client.logs.source import LogBroken, LogGone, LogSource
 
 STREAMS: Final = 64
 """Streams that are open at once; more hosts than that are read in turns."""
@@ -38,9 +36,7 @@ class Desk:
     """What reading the logs of all hosts of a job has in common."""
 
     board: Board
-    server: str
-    """URL of the API server."""
-    session: aiohttp.ClientSession
+    source: LogSource
     selection: Selection
     streams: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STREAMS))
     old: frozenset[str] = frozenset()
@@ -237,7 +233,5 @@ class HostLog:
         return kept or [Note(f"the log of {self._words} is gone: {words}")]
 
     def _reader(self, selection: Selection) -> Reader:
-        pod: LogPod = self._board.pods[self._name]
-        url = f"{self._desk.server}{paths.pods(self._board.job.namespace)}/{self._name}/log"
-        host = Host(self._attempt, self._place, self._name, url, pod.container)
-        return Reader(self._desk.session, host, selection)
+        host = Host(self._attempt, self._place, self._name, self._board.pods[self._name].container)
+        return Reader(self._desk.source, host, selection)

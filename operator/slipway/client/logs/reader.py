@@ -6,33 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-import aiohttp
-
 from slipway.api.places import Place
 from slipway.client.logs.items import SECOND, Line, nanoseconds
 from slipway.client.logs.lines import Cursor, Piece, Splitter
 from slipway.client.logs.selection import Selection, Sieve
-from slipway.client.target import typed
-from slipway.cluster.errors import ApiError, Forbidden, NotFound, Unauthorized, from_response
+from slipway.client.logs.source import LogBroken, LogGone, LogQuery, LogSource, LogStream
+from slipway.client.logs.words import means_gone
 
-SILENCE_SECONDS: Final = 300
-"""A stream that brings nothing for this long is asked for again: its connection may be dead."""
-_GONE: Final = (
-    "unable to retrieve container logs",
-    "failed to try resolving symlinks",
-    "not found",
-    "is not available",
-)
-"""How kubelets say that they have a log no more, some of them in the place of the log."""
 _KUBELETS_WORDS: Final = (b"unable to ", b"failed to ", b"rpc error: ")
-
-
-class LogGone(Exception):
-    """There is no such log any more, or never was."""
-
-
-class LogBroken(Exception):
-    """A stream ended before its time, or could not be had; another may bring more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +23,14 @@ class Host:
     attempt: int
     place: Place
     pod: str
-    url: str
     container: str
 
 
 class Reader:
     """The lines of one container that are wanted, over as many streams as it takes."""
 
-    def __init__(self, session: aiohttp.ClientSession, host: Host, selection: Selection) -> None:
-        self._session = session
+    def __init__(self, source: LogSource, host: Host, selection: Selection) -> None:
+        self._source = source
         self._host = host
         self._selection = selection
         self._sieve = Sieve(selection)
@@ -61,7 +41,7 @@ class Reader:
         """Whether all lines that are wanted have come, whatever else is written."""
         self.first: int | None = None
         """Timestamp of the first line that came."""
-        self._answer: aiohttp.ClientResponse | None = None
+        self._stream: LogStream | None = None
 
     @property
     def started(self) -> bool:
@@ -80,8 +60,8 @@ class Reader:
 
     def cut(self) -> None:
         """Break the stream that is open."""
-        if self._answer is not None:
-            self._answer.close()
+        if self._stream is not None:
+            self._stream.cut()
 
     async def skip(self) -> None:
         """Take what there is by now as read."""
@@ -119,30 +99,15 @@ class Reader:
         if last and (lines := self._lines(rest)):
             yield lines
 
-    def _query(self, selection: Selection, *, follow: bool) -> dict[str, str]:
-        query = {"container": self._host.container, "timestamps": "true"}
-        if follow:
-            query["follow"] = "true"
+    def _query(self, selection: Selection, *, follow: bool) -> LogQuery:
         known = [one for one in (self._since, self._cursor.second) if one is not None]
-        if known:
-            query["sinceTime"] = datetime.fromtimestamp(max(known), UTC).isoformat().replace("+00:00", "Z")
-        if not self.started and selection.tail is not None and self._until is None:
-            query["tailLines"] = str(selection.tail)
-        return query
+        since = datetime.fromtimestamp(max(known), UTC) if known else None
+        tail = selection.tail if not self.started and self._until is None else None
+        return LogQuery(self._host.container, follow=follow, since=since, tail=tail)
 
-    async def _chunks(self, query: dict[str, str]) -> AsyncGenerator[bytes, None]:
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS)
-        try:
-            async with self._session.get(self._host.url, params=query, timeout=limits) as answer:
-                if answer.status >= 400:
-                    raise from_response(answer.status, await answer.read())
-                self._answer = answer
-                async for chunk in answer.content.iter_any():
-                    yield chunk
-        except ApiError as error:
-            raise _judged(error) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise LogBroken(str(error) or type(error).__name__) from error
+    def _chunks(self, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        self._stream = self._source.stream(self._host.pod, query)
+        return self._stream.chunks()
 
     def _lines(self, pieces: list[Piece]) -> list[Line]:
         _raise_words(pieces)
@@ -164,16 +129,4 @@ def _raise_words(pieces: list[Piece]) -> None:
     for piece in pieces:
         if piece.nanoseconds is None and not piece.continues and piece.raw.startswith(_KUBELETS_WORDS):
             words = piece.raw.decode(errors="replace").strip()
-            raise LogGone(words) if _means_gone(words) else LogBroken(words)
-
-
-def _means_gone(words: str) -> bool:
-    return any(one in words for one in _GONE)
-
-
-def _judged(error: ApiError) -> Exception:
-    if isinstance(error, Unauthorized | Forbidden):
-        return typed(error)
-    if isinstance(error, NotFound) or (_means_gone(str(error)) and "waiting to start" not in str(error)):
-        return LogGone(str(error))
-    return LogBroken(str(error))
+            raise LogGone(words) if means_gone(words) else LogBroken(words)

@@ -4,21 +4,19 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from slipway.api import names
 from slipway.api.places import Place, parse_pod_name
-from slipway.client.asynchronous import AsyncClient, answered
-from slipway.client.hosts import PodSeen, state_of
+from slipway.client.hosts import state_of
 from slipway.client.model import JobState
 from slipway.client.pictures.live import Progress
-from slipway.cluster import paths
-from slipway.cluster.watch import Applied, Deleted, Init, Watcher
+from slipway.client.verbs import Verbs
+from slipway.cluster.watch import Applied, Deleted, Init
 
 Hosts = dict[tuple[int, Place], str]
 """States of hosts, by attempt and place."""
 
 
-async def follow(client: AsyncClient, name: str, progress: Progress, seconds: float | None = None) -> JobState:
-    """Wait for the end of a job, and show it meanwhile. See `AsyncClient.wait`."""
+async def follow(client: Verbs, name: str, progress: Progress, seconds: float | None = None) -> JobState:
+    """Wait for the end of a job, and show it meanwhile. See `Verbs.wait`."""
     hosts: Hosts = {}
     latest: list[JobState] = []
 
@@ -45,19 +43,15 @@ def _of_attempt(hosts: Hosts, state: JobState) -> dict[Place, str]:
     return {place: word for (attempt, place), word in hosts.items() if attempt == state.status.attempt}
 
 
-async def _hosts(client: AsyncClient, name: str, hosts: Hosts) -> AsyncGenerator[None, None]:
+async def _hosts(client: Verbs, name: str, hosts: Hosts) -> AsyncGenerator[None, None]:
     """Keeps the states of a job's pods, by attempt and place."""
-    watcher = Watcher(
-        client.api, paths.pods(client.resolved_namespace), PodSeen, label_selector=f"{names.LABEL_JOB_NAME}={name}"
-    )
-    with answered():
-        async with aclosing(watcher.events()) as events:
-            async for event in events:
-                match event:
-                    case Init():
-                        hosts.clear()
-                    case Applied(pod) if (key := parse_pod_name(name, pod.metadata.name)) is not None:
-                        hosts[key] = state_of(pod)
-                    case Deleted(pod) if (key := parse_pod_name(name, pod.metadata.name)) is not None:
-                        hosts.pop(key, None)
-                yield
+    async with aclosing(client.watch_pods(name)) as events:
+        async for event in events:
+            match event:
+                case Init():
+                    hosts.clear()
+                case Applied(pod) if (key := parse_pod_name(name, pod.metadata.name)) is not None:
+                    hosts[key] = state_of(pod)
+                case Deleted(pod) if (key := parse_pod_name(name, pod.metadata.name)) is not None:
+                    hosts.pop(key, None)
+            yield

@@ -1,0 +1,77 @@
+"""Where the logs of a job come from: what reading them needs of whatever runs the job."""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from slipway.client.logs.pods import LogPod
+from slipway.client.model import JobState
+from slipway.cluster.watch import Event
+
+
+class LogGone(Exception):
+    """There is no such log any more, or never was."""
+
+
+class LogBroken(Exception):
+    """A stream ended before its time, or could not be had; another may bring more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """Which lines of a log are asked for; all by default."""
+
+    container: str
+    """Name of the container."""
+    follow: bool = False
+    """Whether the stream stays open until the container has ended."""
+    since: datetime | None = None
+    """Lines whose timestamps are not before that: a whole second, in UTC."""
+    tail: int | None = None
+    """At most so many lines, the last ones; counted before `since` looks at them."""
+
+
+class LogStream(Protocol):
+    """The answer to a query."""
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The lines in pieces of any length, each line after its timestamp in RFC 3339, with nanoseconds, and a blank.
+
+        Raises:
+            LogGone: when there is no log any more.
+            LogBroken: when another stream may bring more.
+            ClusterError: when no stream may be had.
+        """
+
+    def cut(self) -> None:
+        """Have who reads the chunks get LogBroken; from another task."""
+
+
+class LogSource(Protocol):
+    """The pods of one job and their logs."""
+
+    async def pods(self) -> Sequence[LogPod]:
+        """The pods that there are."""
+
+    def watch(self) -> AsyncGenerator[Event[LogPod], None]:
+        """The pods that there are, then what changes; for ever."""
+
+    def stream(self, pod: str, query: LogQuery) -> LogStream:
+        """A stream of the log of a pod."""
+
+
+class Logged(Protocol):
+    """A client, as far as reading logs is concerned."""
+
+    async def get(self, name: str) -> JobState:
+        """One job; raises NotFound when there is none of that name."""
+
+    def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
+        """The job now and after each change; ends with None when it is deleted."""
+
+    async def history(self, name: str) -> tuple[dict[str, Any], ...]:
+        """Every attempt that is recorded, oldest first."""
+
+    def log_source(self, job: JobState) -> LogSource:
+        """The logs of one job."""

@@ -1,0 +1,258 @@
+"""What one does with jobs, wherever they run: every verb, on the few things that each place does in its own way."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+from slipway.api.status import Attempt, Phase
+from slipway.client import errors
+from slipway.client.differences import differences
+from slipway.client.hosts import PodSeen, hosts
+from slipway.client.logs import Item, Selection, follow
+from slipway.client.logs.source import LogSource
+from slipway.client.model import Description, Event, JobState, Stored
+from slipway.cluster.watch import Event as Change
+from slipway.cluster.wire import JsonObject
+
+FINISHED: Final = "Finished"
+"""What `wait` waits for unless told otherwise: the job has ended, however."""
+WAITED_FOR: Final = (FINISHED, "Deleted", *(phase.value for phase in Phase))
+"""What one can wait for: that a job has ended, is gone, or is in a phase."""
+_EVERYTHING: Final = Selection()
+_TRIES: Final = 5
+"""How often a change is tried again that somebody else's change got in the way of."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What became of a submitted job."""
+
+    job: JobState
+    created: bool
+    """False when an equal job was there already."""
+
+
+class Verbs(ABC):
+    """The jobs of one namespace. Every method raises the tree of `slipway.client.errors`."""
+
+    @abstractmethod
+    async def __aenter__(self) -> Self:
+        """Open it."""
+
+    @abstractmethod
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+    @property
+    @abstractmethod
+    def resolved_namespace(self) -> str:
+        """The namespace of the jobs."""
+
+    async def submit(self, body: Mapping[str, Any], *, dry_run: bool = False) -> Submitted:
+        """Create a SliceJob; the same one again changes nothing (N-07).
+
+        Args:
+            body: the manifest; its namespace wins over the client's.
+            dry_run: have it checked, and store nothing.
+
+        Raises:
+            Refused: when it is not taken.
+            AlreadyExists: when another job has the name.
+        """
+        namespace = body["metadata"].get("namespace") or self.resolved_namespace
+        try:
+            made = await self._create(body, namespace, dry_run=dry_run)
+        except errors.AlreadyExists:
+            found = await self.get(body["metadata"]["name"], namespace=namespace)
+            if different := differences(body["spec"], found.stored.spec):
+                words = f"SliceJob {found.name} in {namespace} exists with another {', '.join(different)}"
+                raise errors.AlreadyExists(f"{words}: choose another name, or delete it") from None
+            return Submitted(found, created=False)
+        return Submitted(JobState(made), created=True)
+
+    async def get(self, name: str, *, namespace: str | None = None) -> JobState:
+        """One job.
+
+        Raises:
+            NotFound: when there is none of that name.
+        """
+        return JobState(await self._read(name, namespace or self.resolved_namespace))
+
+    @abstractmethod
+    async def manifest(self, name: str) -> JsonObject:
+        """One job with every field, as it is stored."""
+
+    async def find(self, name: str) -> JobState | None:
+        """One job, or None where there is none of that name (T-21)."""
+        try:
+            return await self.get(name)
+        except errors.NotFound:
+            return None
+
+    @abstractmethod
+    async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
+        """The jobs of the namespace, or of all; by namespace and name."""
+
+    @abstractmethod
+    def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
+        """The job now and after each change; ends with None when it is deleted.
+
+        Connections that break are made again.
+
+        Raises:
+            NotFound: when there is no such job at the beginning.
+        """
+
+    async def wait(
+        self,
+        name: str,
+        *,
+        for_: Collection[str] = (FINISHED,),
+        seconds: float | None = None,
+        seen: Callable[[JobState], None] = lambda state: None,
+    ) -> JobState:
+        """Wait until a job has ended or is in one of these phases.
+
+        Args:
+            for_: `Finished`, `Deleted` or phases; a job that has ended ends the wait in any case.
+            seconds: how long to wait; None waits for ever.
+            seen: told the job now and after each change.
+
+        Returns:
+            The job as it was then.
+
+        Raises:
+            NotFound: when there is no such job, or when it is deleted while it is waited for.
+            WaitTimeout: after that time; the job goes on.
+        """
+        last: JobState | None = None
+        try:
+            async with asyncio.timeout(seconds), aclosing(self.watch(name)) as states:
+                async for state in states:
+                    if state is None:
+                        break
+                    last = state
+                    seen(state)
+                    if (state.over and "Deleted" not in for_) or state.phase in for_:
+                        return state
+        except TimeoutError:
+            phase = last.phase if last else "not seen yet"
+            words = f"SliceJob {name} is {phase} after {seconds:g} s: {last.message if last else ''}".rstrip(": ")
+            raise errors.WaitTimeout(words) from None
+        if last is not None and "Deleted" in for_:
+            return last
+        raise errors.NotFound(f"SliceJob {name} in {self.resolved_namespace} was deleted")
+
+    async def cancel(self, name: str, *, now: bool = False) -> JobState:
+        """End a job for good, and keep its record.
+
+        Args:
+            now: give the containers 1 s between SIGTERM and SIGKILL instead of their grace period.
+
+        Raises:
+            AlreadyFinished: when it has ended (N-18).
+        """
+        return await self._change(name, {"cancel": True} | ({"cancelGracePeriodSeconds": 1} if now else {}))
+
+    async def suspend(self, name: str) -> JobState:
+        """Have its pods deleted and its nodes released; the job keeps its budgets."""
+        return await self._change(name, {"suspend": True})
+
+    async def resume(self, name: str) -> JobState:
+        """Let a suspended job begin another attempt."""
+        return await self._change(name, {"suspend": False})
+
+    async def delete(self, name: str) -> JobState:
+        """Delete a job with everything that belongs to it; returns it as it was."""
+        found = await self.get(name)
+        await self._remove(found)
+        return found
+
+    async def events(self, name: str) -> tuple[Event, ...]:
+        """The Events of a job and of its pods, oldest first."""
+        dated = [one for one in await self._events(await self.get(name)) if one.time is not None]
+        return tuple(sorted(dated, key=lambda one: (one.time, one.reason)))
+
+    async def describe(self, name: str, *, history: bool = False) -> Description:
+        """One job in full: its attempts, its hosts, its Events.
+
+        Args:
+            history: read the pages of attempts that the status holds no more, too.
+        """
+        job = await self.get(name)
+        number, attempts = job.status.attempt, tuple(reversed(job.status.attempts))
+        if history:
+            attempts = tuple(Attempt.model_validate(one) for one in await self.history(name))
+        pods = await self.pods(name, attempt=number) if number is not None else ()
+        return Description(job, attempts, hosts(name, pods), await self.events(name))
+
+    @abstractmethod
+    async def history(self, name: str) -> tuple[JsonObject, ...]:
+        """Every attempt that is recorded, oldest first, those in the pages of the history too."""
+
+    def logs(self, name: str, selection: Selection = _EVERYTHING) -> AsyncGenerator[Item, None]:
+        """The lines that a job's hosts wrote, and what is to be said about them. See `slipway.client.logs.follow`."""
+        return follow(self, name, selection)
+
+    @abstractmethod
+    def log_source(self, job: JobState) -> LogSource:
+        """The logs of one job."""
+
+    @abstractmethod
+    async def pods(self, name: str, *, attempt: int | None = None) -> tuple[JsonObject, ...]:
+        """The pods of a job, or of one attempt."""
+
+    @abstractmethod
+    def watch_pods(self, name: str) -> AsyncGenerator[Change[PodSeen], None]:
+        """The pods of a job, then what changes; for ever."""
+
+    async def unserved(self, namespace: str, now: datetime) -> str:
+        """Why nothing looks after the jobs of a namespace, in a sentence; empty where something does."""
+        return ""
+
+    @abstractmethod
+    async def _read(self, name: str, namespace: str) -> Stored:
+        """One job; raises NotFound when there is none of that name."""
+
+    @abstractmethod
+    async def _create(self, body: Mapping[str, Any], namespace: str, *, dry_run: bool) -> Stored:
+        """Store a job.
+
+        Raises:
+            Refused: when it is not taken.
+            AlreadyExists: when a job has the name, whatever it is like.
+        """
+
+    @abstractmethod
+    async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
+        """Set these fields of the spec of a job.
+
+        Raises:
+            ChangedMeanwhile: when the job is another by now than the one that was found; nothing was changed.
+        """
+
+    @abstractmethod
+    async def _remove(self, found: JobState) -> None:
+        """Delete a job with everything that belongs to it; raises ChangedMeanwhile when another has its name."""
+
+    @abstractmethod
+    async def _events(self, found: JobState) -> Iterable[Event]:
+        """The Events of a job and of its pods."""
+
+    async def _change(self, name: str, fields: Mapping[str, Any]) -> JobState:
+        for _ in range(_TRIES):
+            found = await self.get(name)
+            if found.status.final:
+                raise errors.AlreadyFinished(f"SliceJob {name} is {found.phase} already")
+            try:
+                return JobState(await self._patch(found, fields))
+            except errors.ChangedMeanwhile:
+                continue
+        raise errors.ChangedMeanwhile(f"SliceJob {name} changes all the time; it was not changed")
