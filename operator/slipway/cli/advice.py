@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from slipway.cli.common import program
+
 ADVICE: Final = {
     "OOMKilled": "raise resources.limits.memory, or have the program keep less in memory",
     "ExitCode": "read the last lines, and the whole log: slipway logs NAME --failed",
@@ -31,4 +33,4 @@ ADVICE: Final = {
 
 def advice(reason: str | None, job: str) -> str:
     """What to do about an attempt that ended for this reason; empty where there is nothing to say."""
-    return ADVICE.get(reason or "", "").replace("NAME", job)
+    return ADVICE.get(reason or "", "").replace("NAME", job).replace("slipway ", f"{program()} ")

@@ -115,15 +115,23 @@ def retargeted(
     work: Command = unwrap(command.callback)
 
     def callback(*args: Any, **options: Any) -> Any:
-        ctx = click.get_current_context()
-        rest = {one.name: one.process_value(ctx, one.get_default(ctx)) for one in dropped}
-        return work(*args, target=make_target(), **rest, **options)
+        with click.Command(None, params=list(dropped)).make_context(None, []) as defaults:
+            return work(*args, target=make_target(), **defaults.params, **options)
 
     made = copy(command)
     made.callback = callback
     made.params = [one for one in command.params if one.name not in drop]
     made.context_settings = {**command.context_settings, "obj": make_target}
     return made
+
+
+def program() -> str:
+    """The command whose verbs are for the jobs that the running one is about: `slipway`, or `slipway local`."""
+    ctx, groups = click.get_current_context(silent=True), list[str]()
+    while ctx is not None and ctx.parent is not None:
+        ctx = ctx.parent
+        groups[:0] = [str(ctx.info_name)] if ctx.parent is not None else []
+    return " ".join(("slipway", *groups))
 
 
 def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

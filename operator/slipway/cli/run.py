@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from slipway.cli.common import FAILED, INTERRUPTED, NOTHING_TO_TALK_TO, Failure, code_of, exit_codes, targeted
+from slipway.cli.common import FAILED, INTERRUPTED, NOTHING_TO_TALK_TO, Failure, code_of, exit_codes, program, targeted
 from slipway.cli.submit import job_options, manifests
 from slipway.client.errors import AlreadyExists, NotFound, Refused, SlipwayError
 from slipway.client.model import JobState
@@ -62,8 +62,8 @@ async def _run(target: Target, body: dict[str, Any]) -> JobState:
 def _interrupted(target: Target, name: str, cancel: bool) -> None:
     if not cancel:
         click.echo(
-            f"\nslicejob {name} goes on by itself. Follow it with `slipway logs {name} -f` or `slipway wait {name}`, "
-            f"end it with `slipway cancel {name}`.",
+            f"\nslicejob {name} goes on by itself. Follow it with `{program()} logs {name} -f` or "
+            f"`{program()} wait {name}`, end it with `{program()} cancel {name}`.",
             err=True,
         )
         return

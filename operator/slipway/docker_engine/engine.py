@@ -2,62 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from os import environ
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from slipway.docker_engine.errors import ImageBuildError
+from slipway.docker_engine.errors import EngineUnavailable, ImageBuildError
 
 if TYPE_CHECKING:
     from docker import APIClient
+    from docker.tls import TLSConfig
 
 DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
+LEAST_VERSION: Final = (1, 41)
+"""The oldest Engine API that is supported, that of Docker 20.10."""
 ANSWER_SECONDS: Final = 10
 """How long an engine may take to say which version it is."""
 SILENCE_SECONDS: Final = 24 * 3600
 """How long it may be silent at work: a step may run for hours without a word."""
+_POOL: Final = 32
+"""Connections that are kept open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an engine is, as the variables of the docker command say it."""
+
+    host: str = ""
+    """DOCKER_HOST; empty for that of the context, or of this machine."""
+    context: str = ""
+    """Docker context; empty for none."""
+    cert_path: str = ""
+    """DOCKER_CERT_PATH: the folder with the certificates for TLS."""
+    verify: bool = False
+    """DOCKER_TLS_VERIFY: whether the engine's certificate is checked."""
+
+    @classmethod
+    def configured(cls, environ: Mapping[str, str] = os.environ) -> Address:
+        """What the docker command would use: DOCKER_HOST, else DOCKER_CONTEXT, else the current context."""
+        tls = (environ.get("DOCKER_CERT_PATH", ""), bool(environ.get("DOCKER_TLS_VERIFY")))
+        if host := environ.get("DOCKER_HOST"):
+            return cls(host, "", *tls)
+        return cls("", environ.get("DOCKER_CONTEXT") or _current_context())
+
+    @property
+    def words(self) -> str:
+        """The address in messages."""
+        return self.host or (f"the Docker context {self.context}" if self.context else DEFAULT_HOST)
+
+    def options(self) -> dict[str, Any]:
+        """What the SDK is told.
+
+        Raises:
+            ValueError: when there is no such context.
+        """
+        from docker.context import ContextAPI
+        from docker.utils import kwargs_from_env
+
+        if self.context:
+            found = ContextAPI.get_context(self.context)
+            if found is None:
+                raise ValueError(f"there is no Docker context {self.context}")
+            tls: TLSConfig | None = found.TLSConfig
+            return {"base_url": found.Host} | ({"tls": tls} if tls is not None else {})
+        said = {"DOCKER_HOST": self.host, "DOCKER_CERT_PATH": self.cert_path}
+        told = {name: value for name, value in said.items() if value}
+        return dict(kwargs_from_env(environment=told | ({"DOCKER_TLS_VERIFY": "1"} if self.verify else {})))
+
+
+def _current_context() -> str:
+    try:
+        from docker.context.config import get_current_context_name
+    except ImportError:
+        return ""
+    name = str(get_current_context_name())
+    return "" if name == "default" else name
+
+
+def connect(address: Address) -> APIClient:
+    """A connection to an engine.
+
+    Raises:
+        EngineUnavailable: when there is no SDK, no engine, no right to use it, or when it is too old.
+    """
+    # The operator lives without the SDK, and with it this module must load.
+    try:
+        from docker import APIClient
+        from docker.errors import DockerException
+    except ImportError as error:
+        what = "A Docker engine is reached with the Docker SDK for Python."
+        raise EngineUnavailable(what, str(error), "pip install 'slipway-tpu[docker]'") from error
+    try:
+        engine = APIClient(**address.options(), version="auto", timeout=ANSWER_SECONDS, num_pools=_POOL)
+    except (DockerException, OSError, ValueError) as error:
+        raise _unreachable(address, error) from error
+    spoken = tuple(int(part) for part in str(engine.api_version).split("."))
+    if spoken < LEAST_VERSION:
+        engine.close()
+        least = ".".join(map(str, LEAST_VERSION))
+        what = f"The Docker engine at {address.words} speaks API {engine.api_version}; {least} is the least."
+        raise EngineUnavailable(what, "", "Docker 20.10 and Podman 4 speak it.")
+    engine.timeout = SILENCE_SECONDS
+    return engine
 
 
 @contextmanager
 def connected() -> Iterator[APIClient]:
-    """Hold a connection to the engine that DOCKER_HOST names, or to the one of this machine."""
-    engine = _connect()
+    """Hold a connection for a build or a push.
+
+    Raises:
+        ImageBuildError: of the stage `engine`.
+    """
+    try:
+        engine = connect(Address.configured())
+    except EngineUnavailable as error:
+        raise ImageBuildError("engine", 1, error.detail, error.what, error.hint) from error
     try:
         yield engine
     finally:
         engine.close()
 
 
-def _connect() -> APIClient:
-    # The operator lives without the SDK, and with it this module must load.
-    try:
-        from docker import APIClient
-        from docker.errors import DockerException
-        from docker.utils import kwargs_from_env
-    except ImportError as error:
-        raise _unavailable(
-            "Building needs the Docker SDK for Python.", str(error), "pip install 'slipway-tpu[docker]'"
-        ) from error
-    host = environ.get("DOCKER_HOST") or DEFAULT_HOST
-    try:
-        engine = APIClient(**kwargs_from_env(), version="auto", timeout=ANSWER_SECONDS)
-    except (DockerException, OSError, ValueError) as error:
-        raise _unreachable(host, error) from error
-    engine.timeout = SILENCE_SECONDS
-    return engine
-
-
-def _unreachable(host: str, error: Exception) -> ImageBuildError:
+def _unreachable(address: Address, error: Exception) -> EngineUnavailable:
     causes = list(_causes(error))
     hint = "Start the engine, or say where it is with DOCKER_HOST."
     if any(isinstance(cause, PermissionError) for cause in causes):
         hint = "Only root and the group `docker` may use this engine; `sudo usermod -aG docker $USER` adds you."
-    return _unavailable(f"The Docker engine is not reachable at {host}.", str(causes[-1]), hint)
-
-
-def _unavailable(what: str, stderr: str, hint: str) -> ImageBuildError:
-    return ImageBuildError("engine", 1, stderr, what, hint)
+    return EngineUnavailable(f"The Docker engine is not reachable at {address.words}.", str(causes[-1]), hint)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""The one exception of building and pushing."""
+"""What goes wrong with an engine: it cannot be used, or it does not build or push."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ from typing import Literal
 
 Stage = Literal["check", "engine", "build", "push"]
 """What failed: the request itself, reaching the engine, the build, or the push."""
+
+
+class EngineUnavailable(RuntimeError):
+    """There is no engine to talk to: what is wrong, the system's own words, and what to do."""
+
+    def __init__(self, what: str, detail: str, hint: str) -> None:
+        super().__init__(what, detail, hint)
+        self.what, self.detail, self.hint = what, detail, hint
+
+    def __str__(self) -> str:
+        said = f"{self.what.rstrip('.')}: {self.detail}." if self.detail else self.what
+        return f"{said} {self.hint}"
 
 
 class ImageBuildError(RuntimeError):

@@ -1,0 +1,185 @@
+"""The calls to the engine that running a job takes: containers, their logs, the job's network, images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from slipway.api import names
+from slipway.docker_engine.errors import EngineUnavailable
+from slipway.docker_engine.seen import Inspected
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+TAIL_LINES: Final = 80
+MAX_TAIL_BYTES: Final = 2048
+"""What kubelets keep of the log of a container that failed."""
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+NOT_MODIFIED: Final = 304
+
+
+class EngineRefuses(Exception):
+    """The engine does not do what it was asked for; the message is its own."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+        """The HTTP status of its answer."""
+
+
+class EngineLost(Exception):
+    """The engine does not answer."""
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Raises what the SDK raises as EngineRefuses and EngineLost."""
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except APIError as error:
+        message = str(error.explanation or error).strip()
+        raise EngineRefuses(message, error.status_code or 0) from error
+    except (RequestException, HTTPError, DockerException, OSError, EngineUnavailable) as error:
+        raise EngineLost(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """The containers of one job."""
+
+    api: APIClient
+    uid: str
+    """UID of the job."""
+
+    def states(self) -> dict[str, str]:
+        """The state of each container of the job, in a word, by id."""
+        with answered():
+            found = self.api.containers(all=True, filters={"label": [f"{names.LABEL_JOB_UID}={self.uid}"]})
+        return {one["Id"]: one["State"] for one in found}
+
+    def of_all_jobs(self) -> list[dict[str, Any]]:
+        """The containers of every job of Slipway, as the engine lists them."""
+        with answered():
+            found: list[dict[str, Any]] = self.api.containers(all=True, filters={"label": [names.LABEL_JOB_UID]})
+        return found
+
+    def inspect(self, container: str) -> Inspected | None:
+        """What the engine says of a container; None when there is none."""
+        with answered(), _absent_is_none():
+            found: Inspected = self.api.inspect_container(container)
+            return found
+        return None
+
+    def create(self, name: str, body: Mapping[str, Any]) -> str:
+        """Create a container and return its id; it is not started."""
+        with answered():
+            made = self.api.create_container_from_config(dict(body), name)  # type: ignore[no-untyped-call]
+            return str(made["Id"])
+
+    def start(self, container: str) -> None:
+        """Start a container; what keeps it from starting the engine says in its state."""
+        try:
+            with answered(), _absent_is_none():
+                self.api.start(container)
+        except EngineRefuses as error:
+            if error.status == NOT_MODIFIED:
+                return
+            state = (self.inspect(container) or {}).get("State", {})
+            if not state.get("Error"):
+                raise
+
+    def stop(self, container: str, grace_seconds: int) -> None:
+        """Send SIGTERM, then SIGKILL after so many seconds; returns when the container has ended."""
+        with answered(), _absent_is_none():
+            self.api.stop(container, timeout=grace_seconds)
+
+    def remove(self, container: str) -> None:
+        """Remove a container with its anonymous volumes; one that runs is killed."""
+        with answered(), _absent_is_none():
+            self.api.remove_container(container, v=True, force=True)
+
+    def tail(self, container: str) -> str:
+        """Its last lines, as many as kubelets keep."""
+        try:
+            with answered():
+                raw = self.api.logs(container, tail=TAIL_LINES)
+        except EngineRefuses:
+            # Somebody is removing the container.
+            return ""
+        return bytes(raw)[-MAX_TAIL_BYTES:].decode(errors="replace")
+
+    def log(
+        self, container: str, *, follow: bool = False, since: datetime | None = None, tail: int | None = None
+    ) -> Iterator[bytes]:
+        """Its log in pieces, each line after the time at which it was written."""
+        options: dict[str, Any] = {"since": since} if since is not None else {}
+        with answered():
+            raw = self.api.logs(
+                container, stream=True, timestamps=True, follow=follow, tail="all" if tail is None else tail, **options
+            )
+        return _pieces(raw)
+
+    def events(self, since: datetime) -> Iterator[dict[str, Any]]:
+        """What happens to containers of the job from then on; ends when the engine does."""
+        with answered():
+            filters = {"type": "container", "label": f"{names.LABEL_JOB_UID}={self.uid}"}
+            yield from self.api.events(since=int(since.timestamp()), decode=True, filters=filters)
+
+
+def _pieces(raw: Iterator[bytes]) -> Iterator[bytes]:
+    """The frames of a log. The engine cuts long lines and dates each part; the first date is that of the line."""
+    whole = True
+    with answered():
+        for frame in raw:
+            yield frame if whole else frame.partition(b" ")[2]
+            whole = frame.endswith(b"\n")
+
+
+@contextmanager
+def _absent_is_none() -> Iterator[None]:
+    """Lets the body be left early where the engine has no such container, or is removing it already."""
+    from docker.errors import APIError
+
+    try:
+        yield
+    except APIError as error:
+        if error.status_code != NOT_FOUND and "already in progress" not in str(error.explanation):
+            raise
+
+
+def ensure_network(api: APIClient, name: str, labels: Mapping[str, str]) -> None:
+    """Create the network of a job, unless it is there."""
+    with answered():
+        if any(one["Name"] == name for one in api.networks(names=[name])):
+            return
+        api.create_network(name, driver="bridge", labels=dict(labels), check_duplicate=True)
+
+
+def network_exists(api: APIClient, name: str) -> bool:
+    """Whether there is a network of that name."""
+    with answered():
+        return any(one["Name"] == name for one in api.networks(names=[name]))
+
+
+def remove_networks(api: APIClient, uid: str) -> None:
+    """Remove the networks of a job."""
+    with answered():
+        for one in api.networks(filters={"label": f"{names.LABEL_JOB_UID}={uid}"}):
+            with _absent_is_none():
+                api.remove_network(one["Id"])
+
+
+def image_id(api: APIClient, reference: str) -> str | None:
+    """Id of an image that the engine has; None where it has none."""
+    with answered(), _absent_is_none():
+        return str(api.inspect_image(reference)["Id"])  # type: ignore[no-untyped-call]
+    return None

@@ -1,0 +1,197 @@
+"""The jobs of this machine's engine: one folder for each, with a SliceJob as JSON in it.
+
+    jobs/NAME/job.json           the SliceJob, and beside it what only this machine needs to know of it
+    jobs/NAME/logs/POD.log       what a container wrote, once it has ended
+    jobs/NAME/supervisor.lock    locked by the process that looks after the job
+
+A file is replaced as a whole, so a reader sees one version or the next. Writers take turns by a lock, and each version
+has a number, so that nobody overwrites what he has not seen.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from slipway.planner.stored import NEVER_WRITTEN
+
+NAMESPACE: Final = "local"
+"""The namespace of every job: an engine has none, and DNS names of peers need one."""
+FORMAT: Final = 1
+"""Of what a job's file holds beside the SliceJob, in `local`."""
+LABEL_HOME: Final = "slipway.dev/home"
+"""On containers and networks: whose they are. See `home_id`."""
+MAX_EVENTS: Final = 100
+"""Events that are kept of a job, the newest."""
+
+JsonObject = dict[str, Any]
+
+
+class JobExists(Exception):
+    """There is a job of that name."""
+
+
+class NoSuchJob(Exception):
+    """There is no job of that name."""
+
+
+class Outdated(Exception):
+    """Somebody else has changed the job since it was read."""
+
+
+def home() -> Path:
+    """The folder of all jobs, below XDG_STATE_HOME."""
+    state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    return Path(state) / "slipway" / "jobs"
+
+
+def home_id() -> str:
+    """One word for the folder of all jobs: by it the containers of its user are told from those of others (N-34)."""
+    return hashlib.sha256(str(home().resolve()).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """The folder of one job."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.path.name
+
+    @property
+    def file(self) -> Path:
+        """The SliceJob."""
+        return self.path / "job.json"
+
+    def log(self, pod: str) -> Path:
+        """Where the log of a container is kept once it has ended."""
+        return self.path / "logs" / f"{pod}.log"
+
+    def read(self) -> JsonObject:
+        """The SliceJob as it is stored.
+
+        Raises:
+            NoSuchJob: when there is none.
+        """
+        try:
+            found: JsonObject = json.loads(self.file.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSuchJob(f"there is no job {self.name} on this machine's engine") from None
+        return found
+
+    @contextmanager
+    def changing(self, version: str | None = None) -> Iterator[JsonObject]:
+        """The SliceJob, to be changed in place; it is written at the end if it was.
+
+        Args:
+            version: the resourceVersion that the change was made for.
+
+        Raises:
+            NoSuchJob: when there is none.
+            Outdated: when the job has another version.
+        """
+        with self._locked():
+            before = self.read()
+            if version is not None and before["metadata"]["resourceVersion"] != version:
+                raise Outdated(f"job {self.name} has changed")
+            after = deepcopy(before)
+            yield after
+            if after != before:
+                # What is written is what the body of the caller holds from then on.
+                about = after["metadata"]
+                about["resourceVersion"] = str(int(about["resourceVersion"]) + 1)
+                if after["spec"] != before["spec"]:
+                    about["generation"] += 1
+                self._write(after)
+
+    def create(self, body: JsonObject, local: JsonObject) -> JsonObject:
+        """Store a new SliceJob with what this machine needs to know of it, and return it.
+
+        Raises:
+            JobExists: when there is one of that name.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        own = {
+            "namespace": NAMESPACE,
+            "uid": str(uuid.uuid4()),
+            "resourceVersion": "1",
+            "generation": 1,
+            "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        made = body | {"metadata": dict(body["metadata"]) | own, "status": dict(NEVER_WRITTEN)}
+        made["local"] = {"format": FORMAT, "events": [], "history": []} | local
+        # Only its owner reads it: it may hold variables with secrets.
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        with self._locked():
+            if self.file.exists():
+                raise JobExists(f"there is a job {self.name} on this machine's engine")
+            (self.path / "logs").mkdir(exist_ok=True)
+            self._write(made)
+        return made
+
+    def remove(self) -> None:
+        """Remove the job with its logs."""
+        gone = self.path.with_name(f".{self.name}.{uuid.uuid4().hex[:8]}")
+        self.path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    @contextmanager
+    def supervised(self) -> Iterator[bool]:
+        """Look after the job for as long as this lasts, unless another process does."""
+        with self._lock_file("supervisor.lock") as descriptor:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock_file("write.lock") as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def _lock_file(self, name: str) -> Iterator[int]:
+        try:
+            descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSuchJob(f"there is no job {self.name} on this machine's engine") from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _write(self, body: JsonObject) -> None:
+        fresh = self.path / ".job.json"
+        with fresh.open("wb") as file:
+            file.write(json.dumps(body, indent=1).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.file)
+
+
+def folder(name: str) -> JobFolder:
+    """The folder of a job, whether or not there is one."""
+    return JobFolder(home() / name)
+
+
+def folders() -> list[JobFolder]:
+    """The folders of all jobs, by name."""
+    if not home().is_dir():
+        return []
+    found = (JobFolder(path) for path in sorted(home().iterdir()) if not path.name.startswith("."))
+    return [one for one in found if one.file.exists()]

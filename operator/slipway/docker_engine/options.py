@@ -1,0 +1,53 @@
+"""What a job is told about this machine beside its SliceJob: the engine, the network, the images, devices."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from slipway.docker_engine.devices import DeviceMapping
+from slipway.docker_engine.engine import Address
+from slipway.planner.actions import Body
+
+DEFAULT_ENGINE: Final = Address()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the containers of a job are made on this machine."""
+
+    engine: Address = DEFAULT_ENGINE
+    """The engine on which the job was submitted."""
+    network: str | None = None
+    """A Docker network that exists; None for one of the job's own."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The id of each image when the job was submitted, by reference."""
+    ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Soft and hard limit by name."""
+    devices: tuple[DeviceMapping, ...] = ()
+    """Devices of this machine that every container gets."""
+    without_devices: bool = False
+    """Whether the containers get no TPU chips and no GPUs, to try a job where there are none."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The options as they are stored with the job."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Options":
+        """Stored options; what another version has stored besides is left alone."""
+        return cls(
+            engine=Address(**stored["engine"]),
+            network=stored["network"],
+            images=stored["images"],
+            ulimits={name: (soft, hard) for name, (soft, hard) in stored["ulimits"].items()},
+            devices=tuple(DeviceMapping(**one) for one in stored["devices"]),
+            without_devices=stored["without_devices"],
+        )
+
+
+def extended_resources(body: Body) -> dict[str, str]:
+    """The devices that a pod asks for, by the name of the extended resource."""
+    limits: dict[str, Any] = {}
+    for one in body["spec"]["containers"]:
+        limits |= one.get("resources", {}).get("limits", {})
+    return {name: str(value) for name, value in limits.items() if "/" in name}

@@ -1,0 +1,90 @@
+"""Removing what is no longer needed: jobs that have ended, and what is left of jobs that are gone."""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from slipway.api import names
+from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, answered, remove_networks
+from slipway.docker_engine.engine import Address, connect
+from slipway.docker_engine.errors import EngineUnavailable
+from slipway.docker_engine.job_files import LABEL_HOME, JobFolder, folder, folders, home_id
+from slipway.docker_engine.options import Options
+from slipway.docker_engine.world import read
+
+Outcome = tuple[str, str]
+"""What was to be removed, and why it is still there; empty when it is gone."""
+_TROUBLE: Final = (EngineLost, EngineRefuses, EngineUnavailable, OSError)
+
+
+def prune(names_given: Collection[str] = ()) -> list[Outcome]:
+    """Remove the jobs that have ended, of these names or all, with their containers, networks and logs.
+
+    Without names also what belongs to jobs of this user that are gone. What goes wrong with one keeps no other (N-33).
+
+    Raises:
+        NoSuchJob: when there is no job of a name.
+    """
+    chosen = [folder(name) for name in names_given] if names_given else folders()
+    found = [outcome for job in chosen for outcome in _ended(job, asked=bool(names_given))]
+    return found if names_given else [*found, *_left_behind()]
+
+
+def _ended(job: JobFolder, *, asked: bool) -> Iterator[Outcome]:
+    body = job.read()
+    if not read(body).status.final:
+        if asked:
+            yield job.name, f"job {job.name} has not ended: cancel it first"
+        return
+    with job.supervised() as mine:
+        if not mine:
+            yield job.name, f"job {job.name} is being cleaned up; try again in a moment"
+            return
+        try:
+            _remove(Options.from_json(body["local"]["options"]).engine, body["metadata"]["uid"])
+            job.remove()
+        except _TROUBLE as error:
+            yield job.name, f"job {job.name} cannot be removed: {error}"
+        else:
+            yield job.name, ""
+
+
+def _remove(engine: Address, uid: str) -> None:
+    api = connect(engine)
+    try:
+        containers = Containers(api, uid)
+        for one in containers.states():
+            containers.remove(one)
+        remove_networks(api, uid)
+    finally:
+        api.close()
+
+
+def _left_behind() -> Iterator[Outcome]:
+    """Containers and networks of jobs whose files are gone. Those of other users of the engine are not touched."""
+    known = {job.read()["metadata"]["uid"] for job in folders()}
+    try:
+        api = connect(Address.configured())
+    except EngineUnavailable as error:
+        yield "what is left of earlier jobs", str(error)
+        return
+    try:
+        mine = [f"{LABEL_HOME}={home_id()}"]
+        with answered():
+            there = [one["Labels"] for one in api.containers(all=True, filters={"label": mine})]
+            there += [one["Labels"] for one in api.networks(filters={"label": mine})]
+        jobs = {one[names.LABEL_JOB_UID]: one.get(names.LABEL_JOB_NAME, "") for one in there}
+        for uid, name in jobs.items():
+            if uid not in known:
+                yield from _orphans(uid, name)
+    finally:
+        api.close()
+
+
+def _orphans(uid: str, name: str) -> Iterator[Outcome]:
+    what = f"what was left of job {name}"
+    try:
+        _remove(Address.configured(), uid)
+    except _TROUBLE as error:
+        yield what, f"{what} cannot be removed: {error}"
+    else:
+        yield what, ""

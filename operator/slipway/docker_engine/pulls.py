@@ -1,0 +1,66 @@
+"""Images of a job: pulled before it begins, and named by their ids from then on, so that all hosts run the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slipway.docker_engine.containers import EngineRefuses, answered, image_id
+from slipway.docker_engine.progress import Progress
+from slipway.docker_engine.references import login_command, split
+from slipway.docker_engine.transcript import Transcript
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+ALWAYS: Final = "Always"
+NEVER: Final = "Never"
+_DENIED: Final = ("denied", "unauthorized", "authentication required", "no basic auth credentials")
+
+
+class ImageUnavailable(Exception):
+    """An image is neither on this machine nor can it be pulled."""
+
+
+def resolve(api: APIClient, reference: str, policy: str | None, progress: Progress) -> str:
+    """The id of an image, which is pulled where the policy says so.
+
+    Args:
+        policy: imagePullPolicy; without one an image that is missing is pulled, as `docker run` does (E1-22).
+
+    Raises:
+        ImageUnavailable: naming the image, what the registry said, and what to do.
+        EngineLost: when the engine does not answer.
+    """
+    known = None if policy == ALWAYS else image_id(api, reference)
+    if known is not None:
+        return known
+    if policy == NEVER:
+        raise ImageUnavailable(f"image {reference} is not on this machine, and imagePullPolicy is {NEVER}")
+    _pull(api, reference, progress)
+    found = image_id(api, reference)
+    if found is None:
+        raise ImageUnavailable(f"image {reference} is not on this machine, although it was pulled")
+    return found
+
+
+def _pull(api: APIClient, reference: str, progress: Progress) -> None:
+    """Pull with the credentials of the Docker configuration."""
+    repository, tag = (reference, None) if "@" in reference else split(reference)
+    transcript = Transcript(progress)
+    progress.step(f"Pulling {reference}")
+    try:
+        with answered():
+            # Without a tag the engine would pull every tag of the repository.
+            for event in api.pull(repository, tag=tag, stream=True, decode=True):
+                transcript.add(event)
+    except EngineRefuses as error:
+        transcript.error = str(error)
+    if transcript.error:
+        raise ImageUnavailable(_words(reference, transcript.error))
+
+
+def _words(reference: str, said: str) -> str:
+    if any(word in said.lower() for word in _DENIED):
+        name = reference.partition("@")[0] if "@" in reference else reference
+        return f"image {reference} cannot be pulled: {said}; log in with `{login_command(name)}`"
+    return f"image {reference} cannot be pulled: {said}; check its name, or build it here"

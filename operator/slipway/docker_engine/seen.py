@@ -1,0 +1,139 @@
+"""Containers as pods: what the engine says of a container, in the words that the planner reads."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from slipway.api import names
+from slipway.docker_engine.job_files import NAMESPACE
+from slipway.planner.objects import Pod
+
+ENGINE_STOPPED: Final = "NodeShutdown"
+"""The reason of a pod whose container terminated because its engine was stopped, as kubelets give it."""
+_STOPPED_SLACK: Final = timedelta(seconds=1)
+START_ERROR: Final = "StartError"
+_EPOCH_YEAR: Final = 1
+
+Inspected = dict[str, Any]
+"""The answer to `GET /containers/ID/json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Slipway's own deletion of a container."""
+
+    since: datetime
+    grace_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the engine does not say of a container."""
+
+    node: str
+    """Name of this machine."""
+    tail: str = ""
+    """The last lines of a container that has ended."""
+    deletion: Deletion | None = None
+    outages: tuple[tuple[datetime, datetime], ...] = ()
+    """When the engine was not reachable: from, until."""
+
+
+def moment(text: str) -> datetime | None:
+    """A date of the engine; None for the one that stands for none."""
+    found = datetime.fromisoformat(text) if text else None
+    return None if found is None or found.year <= _EPOCH_YEAR else found
+
+
+def pod(container: Inspected, about: Circumstances, version: int) -> Pod:
+    """A container as the planner reads pods. See `pod_json`."""
+    found: Pod = msgspec.convert(pod_json(container, about, version), Pod, strict=False)
+    return found
+
+
+def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[str, Any]:
+    """A container as a pod.
+
+    Args:
+        container: what the engine says of it.
+        about: what it does not say.
+        version: a number that grows from one look to the next.
+    """
+    state, labels = container["State"], container["Config"]["Labels"] or {}
+    metadata: dict[str, Any] = {
+        "name": container["Name"].removeprefix("/"),
+        "namespace": NAMESPACE,
+        "uid": container["Id"],
+        "resourceVersion": str(version),
+        "labels": labels,
+        "ownerReferences": [{"uid": labels.get(names.LABEL_JOB_UID, "")}],
+    }
+    if about.deletion is not None:
+        until = about.deletion.since + timedelta(seconds=about.deletion.grace_seconds)
+        metadata["deletionTimestamp"] = until.isoformat()
+        metadata["deletionGracePeriodSeconds"] = about.deletion.grace_seconds
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": container["Created"]}
+    worker = {"name": names.WORKER_CONTAINER, "state": _state(state, about)}
+    status: dict[str, Any] = {"phase": _phase(state), "conditions": [bound], "containerStatuses": [worker]}
+    if _stopped_with_engine(state, about):
+        status |= {"reason": ENGINE_STOPPED, "message": "the Docker engine was stopped"}
+    return {"metadata": metadata, "spec": {"nodeName": about.node}, "status": status}
+
+
+def ended(state: Inspected) -> bool:
+    """Whether a container has ended, or could not be started."""
+    return state["Status"] in ("exited", "dead") or _start_failed(state)
+
+
+def _start_failed(state: Inspected) -> bool:
+    return state["Status"] == "created" and bool(state.get("Error"))
+
+
+def _phase(state: Inspected) -> str:
+    if ended(state):
+        return "Succeeded" if state["Status"] == "exited" and _exit_code(state) == 0 else "Failed"
+    return "Pending" if state["Status"] == "created" else "Running"
+
+
+def _exit_code(state: Inspected) -> int:
+    """A container without a readable exit code has failed (F-68)."""
+    code = state.get("ExitCode")
+    return code if isinstance(code, int) and not (code == 0 and state["Status"] == "dead") else 1
+
+
+def _state(state: Inspected, about: Circumstances) -> dict[str, Any]:
+    started, finished = moment(state.get("StartedAt", "")), moment(state.get("FinishedAt", ""))
+    if _start_failed(state):
+        end = {"exitCode": 128, "reason": START_ERROR, "message": state["Error"]}
+        return {"terminated": end}
+    if ended(state):
+        end = {
+            "exitCode": _exit_code(state),
+            "reason": _reason(state),
+            "message": about.tail,
+            "startedAt": started.isoformat() if started else None,
+            "finishedAt": finished.isoformat() if finished else None,
+        }
+        return {"terminated": end}
+    if state["Status"] in ("created", "restarting"):
+        return {"waiting": {"reason": "ContainerCreating"}}
+    return {"running": {"startedAt": started.isoformat() if started else None}}
+
+
+def _reason(state: Inspected) -> str:
+    if state["Status"] == "dead":
+        # The engine could not remove it, and what it says of its end is no word of the program (F-67).
+        return "ContainerStatusUnknown"
+    if state.get("OOMKilled"):
+        return "OOMKilled"
+    return "Completed" if _exit_code(state) == 0 else "Error"
+
+
+def _stopped_with_engine(state: Inspected, about: Circumstances) -> bool:
+    """Whether it terminated while the engine was away: an engine ends its containers after it has hung up."""
+    finished = moment(state.get("FinishedAt", ""))
+    if not ended(state) or finished is None or _exit_code(state) == 0:
+        return False
+    return any(since - _STOPPED_SLACK <= finished <= until for since, until in about.outages)

@@ -1,0 +1,120 @@
+"""What is checked and fetched before a job begins: nothing of it costs a retry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from slipway.api.places import worker
+from slipway.docker_engine import job_files
+from slipway.docker_engine.containers import network_exists
+from slipway.docker_engine.convert import problems
+from slipway.docker_engine.devices import DeviceMapping, Inventory, Shortage, assign_all
+from slipway.docker_engine.engine import Address, connect
+from slipway.docker_engine.job_files import JobExists, folder
+from slipway.docker_engine.options import Options, extended_resources
+from slipway.docker_engine.progress import Progress, Silent
+from slipway.docker_engine.pulls import resolve
+from slipway.docker_engine.supervisor import ensure_supervisor
+from slipway.docker_engine.world import SETTINGS, read
+from slipway.planner.acceptance import InvalidSpec, accept
+from slipway.planner.actions import Body
+from slipway.planner.pods import PodFactory
+from slipway.planner.snapshot import Job
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+
+class Refused(ValueError):
+    """The job cannot run on this machine; nothing was stored or pulled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line says beside the manifest."""
+
+    network: str | None = None
+    """A Docker network that exists; None for one of the job's own."""
+    ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    devices: tuple[DeviceMapping, ...] = ()
+    without_devices: bool = False
+
+
+NO_WISHES: Final = Wishes()
+
+
+def bodies(job: Job) -> list[Body]:
+    """The pods of the first attempt of a job.
+
+    Raises:
+        Refused: when the spec cannot be accepted.
+    """
+    if job.spec is None:
+        raise Refused(job.problem)
+    try:
+        hosts = accept(job, SETTINGS).resolved.hosts
+        factory = PodFactory(job, SETTINGS)
+        return [factory.pod(0, worker(index, host)) for index in range(job.granted) for host in range(hosts)]
+    except InvalidSpec as error:
+        raise Refused(error.message) from error
+
+
+def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
+    """The pods of a manifest, all of which can be containers of this machine.
+
+    Raises:
+        Refused: naming what cannot, with the reason.
+    """
+    asked = bodies(_as_stored(body))
+    if found := problems(asked[0]):
+        raise Refused("; ".join(found))
+    if not wishes.without_devices:
+        try:
+            assign_all(Inventory.read(), [extended_resources(one) for one in asked], {})
+        except Shortage as error:
+            raise Refused(f"{error}; --without-devices tries the job without them") from error
+    return asked
+
+
+def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progress | None = None) -> dict[str, Any]:
+    """Store a job, leave a process behind that looks after it, and return the SliceJob as it is stored.
+
+    Raises:
+        Refused: when it cannot run on this machine.
+        ImageUnavailable: when an image is missing and cannot be pulled.
+        EngineUnavailable: when there is no engine to talk to.
+        EngineLost: when it stops to answer.
+        JobExists: when a job has the name, whatever it is like.
+    """
+    asked = check(body, wishes)
+    job = folder(body["metadata"]["name"])
+    if job.file.exists():
+        raise JobExists(job.name)
+    address = Address.configured()
+    api = connect(address)
+    try:
+        if wishes.network not in (None, "host") and not network_exists(api, str(wishes.network)):
+            raise Refused(f"there is no Docker network {wishes.network}: docker network create {wishes.network}")
+        images = _images(api, asked, progress or Silent())
+    finally:
+        api.close()
+    options = Options(address, wishes.network, images, wishes.ulimits, wishes.devices, wishes.without_devices)
+    made = job.create(dict(body), {"options": options.to_json()})
+    ensure_supervisor(job)
+    return made
+
+
+def _images(api: APIClient, asked: list[Body], progress: Progress) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for body in asked:
+        for one in body["spec"]["containers"]:
+            if one["image"] not in found:
+                found[one["image"]] = resolve(api, one["image"], one.get("imagePullPolicy"), progress)
+    return found
+
+
+def _as_stored(body: Mapping[str, Any]) -> Job:
+    about = {"uid": "-", "resourceVersion": "0", "generation": 1} | dict(body["metadata"])
+    return read(dict(body) | {"metadata": about | {"namespace": job_files.NAMESPACE}})

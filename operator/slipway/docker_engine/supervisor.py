@@ -1,0 +1,255 @@
+"""Looks after one job of this machine's engine: observe, plan, apply, until the job is settled.
+
+One process for each job, which `slipway local` leaves behind. It may be killed at any moment: the file says what was
+decided, the containers say what was done, and the next command starts another.
+"""
+
+import logging
+import logging.handlers
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import chain, repeat
+from queue import Empty, Queue
+from threading import Event, Thread
+from time import monotonic
+from typing import Any, Final
+
+from watchfiles import watch
+
+from slipway.api.status import rfc3339
+from slipway.docker_engine.apply import Applier
+from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses
+from slipway.docker_engine.engine import connect
+from slipway.docker_engine.errors import EngineUnavailable
+from slipway.docker_engine.job_files import JobFolder, NoSuchJob, folder, folders
+from slipway.docker_engine.options import Options
+from slipway.docker_engine.world import World, now, read
+from slipway.planner.lifecycle import expiry
+from slipway.planner.plan import plan
+from slipway.planner.snapshot import Job
+
+log = logging.getLogger(__name__)
+
+FILE: Final = "job"
+"""News that the file of the job has changed."""
+RECONNECTED: Final = "engine"
+"""News that the engine can be reached again: containers may have changed unseen."""
+PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds between tries to reach an engine that is away."""
+LOG_BYTES: Final = 1024 * 1024
+_DEBOUNCE_MS: Final = 20
+_SETTLED: Final = -1.0
+
+
+class Supervisor:
+    """The loop that looks after one job."""
+
+    def __init__(self, job: JobFolder, options: Options) -> None:
+        self._folder = job
+        self._options = options
+        self._news: Queue[str] = Queue()
+        self._stop = Event()
+        self._job: Job | None = None
+
+    def run(self) -> None:
+        """Look after the job until it is settled, over losses of the engine."""
+        lost: datetime | None = None
+        outages: list[tuple[datetime, datetime]] = []
+        Thread(target=self._follow_file, daemon=True, name="file").start()
+        try:
+            uid = str(self._folder.read()["metadata"]["uid"])
+            while True:
+                api, since = self._connected()
+                if (away := lost or since) is not None:
+                    outages.append((away, now()))
+                try:
+                    self._look_after(World(Containers(api, uid), outages=outages))
+                    return
+                except EngineLost as error:
+                    lost = now()
+                    log.warning("the engine was lost: %s", error)
+                finally:
+                    api.close()
+        except NoSuchJob:
+            log.info("the job is gone")
+        finally:
+            self._stop.set()
+
+    def _connected(self) -> tuple[Any, datetime | None]:
+        """A connection, however long it takes; and since when there was none, if it took more than one try."""
+        since: datetime | None = None
+        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+            try:
+                return connect(self._options.engine), since
+            except EngineUnavailable as error:
+                since = since or now()
+                log.warning("%s; next try in %s s", error, pause)
+                self._stop.wait(pause)
+        raise AssertionError("the pauses have no end")
+
+    def _look_after(self, world: World) -> None:
+        """Turn after turn until the job is settled, or the engine is lost."""
+        applier = Applier(self._folder, world, self._options)
+        Thread(target=self._follow_engine, args=(world.containers, now()), daemon=True, name="engine").start()
+        failures, changed = 0, set[str]()
+        try:
+            while True:
+                try:
+                    seconds = self._turn(world, applier, changed)
+                    failures = 0
+                except (EngineLost, NoSuchJob):
+                    raise
+                except Exception as error:
+                    # Nobody else looks after the job: whatever it is, it may be another time.
+                    seconds, expected = PAUSES[min(failures, len(PAUSES) - 1)], isinstance(error, EngineRefuses)
+                    failures += 1
+                    words = str(error) if expected else "a mistake in Slipway"
+                    log.warning("%s; next try in %s s", words, seconds, exc_info=None if expected else error)
+                if seconds == _SETTLED:
+                    return
+                changed = self._wait(seconds)
+        finally:
+            applier.close()
+
+    def _turn(self, world: World, applier: Applier, changed: set[str]) -> float | None:
+        """Decide and act once; returns after how many seconds to do it again, None for when there is news."""
+        world.observe(changed)
+        applier.keep_logs()
+        job = self._job = read(self._folder.read(), self._job)
+        decision = plan(world.snapshot(job), world.observed)
+        again = applier.apply(decision, job)
+        job = self._job = read(self._folder.read(), job)
+        applier.start(job)
+        if again:
+            return 0.0
+        if self._settled(job, world, applier):
+            return _SETTLED
+        return None if decision.wake_at is None else max(0.0, (decision.wake_at - world.clock()).total_seconds())
+
+    def _settled(self, job: Job, world: World, applier: Applier) -> bool:
+        """Whether nothing is left to do now; of a job that is deleted nothing is left at all."""
+        over = job.status.final or job.deleting
+        if not over or any(pod.may_run for pod in world.pods.values()):
+            return False
+        if world.pods:
+            applier.remove_everything()
+            return False
+        applier.remove_everything()
+        if job.deleting:
+            self._folder.remove()
+        return True
+
+    def _wait(self, seconds: float | None) -> set[str]:
+        """Wait for news, or so long; returns the containers that something has happened to."""
+        found: set[str] = set()
+        end = None if seconds is None else monotonic() + seconds
+        try:
+            found.add(self._news.get(timeout=None if end is None else max(0.0, end - monotonic())))
+            while True:
+                found.add(self._news.get_nowait())
+        except Empty:
+            pass
+        if RECONNECTED in found:
+            raise EngineLost("its stream of events has ended")
+        return found - {FILE}
+
+    def _follow_file(self) -> None:
+        """Tell of changes of the job's file by others."""
+        path = self._folder.path
+        for changes in watch(path, recursive=False, debounce=_DEBOUNCE_MS, step=5, stop_event=self._stop):
+            if any(name == str(self._folder.file) for _, name in changes):
+                self._news.put(FILE)
+
+    def _follow_engine(self, containers: Containers, since: datetime) -> None:
+        """Tell of what happens to the containers."""
+        try:
+            for event in containers.events(since):
+                self._news.put(str(event.get("id") or event.get("Actor", {}).get("ID", "")))
+        except (EngineLost, EngineRefuses) as error:
+            log.info("%s", error)
+        self._news.put(RECONNECTED)
+
+
+def supervise(name: str) -> None:
+    """Look after a job in this process, unless another does."""
+    job = folder(name)
+    while True:
+        with job.supervised() as mine:
+            if not mine:
+                return
+            body = job.read()
+            Supervisor(job, Options.from_json(body["local"]["options"])).run()
+        # A command that came while the lock was still held did not start another supervisor.
+        if not needs_supervisor(job):
+            return
+
+
+def needs_supervisor(job: JobFolder) -> bool:
+    """Whether something is to be done for a job: it has not ended, is to be deleted, or its time is over."""
+    try:
+        found = read(job.read())
+    except NoSuchJob:
+        return False
+    due = expiry(found.spec, found.status) if found.spec is not None else None
+    return found.deleting or not found.status.final or (due is not None and due <= now())
+
+
+def ensure_supervisor(job: JobFolder) -> None:
+    """Leave a process behind that looks after the job, unless there is one, or nothing is to be done."""
+    if not needs_supervisor(job):
+        return
+    with job.supervised() as mine:
+        if not mine:
+            return
+    subprocess.Popen(
+        [sys.executable, "-m", "slipway.docker_engine.supervisor", job.name],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+        env=os.environ | {"XDG_STATE_HOME": str(job.path.parents[2])},
+    )
+
+
+def delete(job: JobFolder) -> None:
+    """Have a job deleted with its containers and its logs."""
+    with job.changing() as body:
+        body["metadata"].setdefault("deletionTimestamp", rfc3339(now()))
+    ensure_supervisor(job)
+
+
+def adopt_all() -> None:
+    """Have every job looked after that is not settled: after a reboot, or where a supervisor was killed."""
+    for job in folders():
+        ensure_supervisor(job)
+
+
+@contextmanager
+def _logging(job: JobFolder) -> Iterator[None]:
+    handler = logging.handlers.RotatingFileHandler(job.path / "supervisor.log", maxBytes=LOG_BYTES, backupCount=1)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], format="%(asctime)s %(levelname)s %(message)s")
+    # It logs every change of a file, and the log is one.
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
+    try:
+        yield
+    except NoSuchJob:
+        pass
+    except Exception:
+        log.exception("a mistake in Slipway")
+        raise
+
+
+def main(arguments: list[str] = sys.argv[1:]) -> None:
+    """Look after the job of that name."""
+    job = folder(arguments[0])
+    with _logging(job):
+        supervise(job.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""What is known of one job on its engine, put together for one decision."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from socket import gethostname
+from typing import Any, Final
+
+from slipway.api.profile import Defaults, Limits, ProfileSpec
+from slipway.api.slicejob import Timeouts
+from slipway.api.status import SliceJobStatus
+from slipway.docker_engine import seen
+from slipway.docker_engine.containers import Containers
+from slipway.docker_engine.seen import Circumstances, Deletion, Inspected
+from slipway.planner.actions import EventRecord
+from slipway.planner.freshness import EVER, Horizon
+from slipway.planner.news import EventCursor, cursor_of, news
+from slipway.planner.nodes import Node, NodeMetadata
+from slipway.planner.objects import Pod
+from slipway.planner.site import CHART, Profile, site_of
+from slipway.planner.snapshot import Job, OwnDeletions, Rejection, Settings, Snapshot, Vanished
+from slipway.planner.stored import read_job
+
+START_SECONDS: Final = 30
+"""Seconds within which containers start, unless the job says otherwise: images are there before an attempt begins."""
+SITE: Final = Profile(
+    CHART,
+    spec=ProfileSpec(
+        defaults=Defaults(timeouts=Timeouts(start_seconds=START_SECONDS)),
+        limits=Limits(
+            host_paths=("/",), host_processes=True, privileged=True, service_accounts=("*",), priority_classes=("*",)
+        ),
+    ),
+)
+"""This machine as a site: who may use its engine may do everything on it."""
+SETTINGS: Final = Settings(operator_image="slipway")
+_BOOT_TIME: Final = Path("/proc/stat")
+
+
+def now() -> datetime:
+    """The time in UTC."""
+    return datetime.now(UTC)
+
+
+def booted_at() -> datetime:
+    """When this machine was started."""
+    try:
+        lines = _BOOT_TIME.read_text().splitlines()
+        seconds = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    except (OSError, StopIteration):
+        return EVER
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def read(body: dict[str, Any], known: Job | None = None) -> Job:
+    """A stored job with the defaults of this machine."""
+    job = read_job(body, known)
+    if (written := job.written) is None:
+        return job
+    if known is not None and known.given is written:
+        return replace(job, spec=known.spec, given=written, site=known.site, accepted=known.accepted)
+    spec, site = site_of(written, SITE)
+    return replace(job, spec=spec, given=written, site=site, accepted={})
+
+
+@dataclass
+class World:
+    """The containers of a job as they were last seen, and what this process has done about them."""
+
+    containers: Containers
+    clock: Callable[[], datetime] = now
+    pods: dict[str, Pod] = field(default_factory=dict)
+    """By the container's id."""
+    deletions: dict[str, Deletion] = field(default_factory=dict)
+    outages: list[tuple[datetime, datetime]] = field(default_factory=list)
+    """When the engine was not reachable."""
+    checked: int | None = None
+    """The generation whose containers can be made here."""
+    rejection: tuple[int, Rejection] | None = None
+    """Why a container of a generation could not be created."""
+    served: int | None = None
+    begun: int | None = None
+    status_written: datetime | None = None
+    _states: dict[str, str] = field(default_factory=dict)
+    _vanished: dict[str, Vanished] = field(default_factory=dict)
+    _deleted: tuple[int | None, set[str]] = (None, set())
+    _ended_here: int | None = None
+    _told: EventCursor | None = None
+    _since: datetime = field(default_factory=now)
+    _versions: int = 0
+    _observed: datetime = EVER
+
+    def observe(self, changed: Iterable[str]) -> list[Inspected]:
+        """Look at the containers; returns what the engine says of those that are new or have changed.
+
+        Args:
+            changed: ids of containers that something has happened to.
+
+        Raises:
+            EngineLost: when the engine does not answer.
+        """
+        at, dirty = self.clock(), set(changed)
+        states = self.containers.states()
+        news: list[Inspected] = []
+        for one, state in states.items():
+            if one in self.pods and one not in dirty and self._states.get(one) == state:
+                continue
+            if (found := self.containers.inspect(one)) is not None:
+                self._see(one, found)
+                news.append(found)
+        for one in self.pods.keys() - states.keys():
+            self._vanished[one] = Vanished(self.pods.pop(one), at, at if one in self.deletions else None)
+            self.deletions.pop(one, None)
+        self._states, self._observed = {one: state for one, state in states.items() if one in self.pods}, at
+        return news
+
+    def deleting(self, container: str, deletion: Deletion) -> None:
+        """This process has begun to delete a container."""
+        self.deletions[container] = deletion
+        self._deleted[1].add(container)
+        if (found := self.containers.inspect(container)) is not None:
+            self._see(container, found)
+
+    def _see(self, container: str, found: Inspected) -> None:
+        state = found["State"]
+        failed = seen.ended(state) and state.get("ExitCode") != 0
+        about = Circumstances(
+            node=gethostname(),
+            tail=self.containers.tail(container) if failed else "",
+            deletion=self.deletions.get(container),
+            outages=tuple(self.outages),
+        )
+        self._versions += 1
+        self.pods[container] = seen.pod(found, about, self._versions)
+
+    def snapshot(self, job: Job) -> Snapshot:
+        """Everything a decision on the job is made from, as of the last look."""
+        node, at = gethostname(), self._observed
+        attempt = job.status.attempt
+        self._vanished = {
+            uid: one
+            for uid, one in self._vanished.items()
+            if not job.status.final and (attempt is None or one.pod.attempt >= attempt)
+        }
+        rejection = self.rejection[1] if self.rejection and self.rejection[0] == job.generation else None
+        uids = frozenset(self._deleted[1]) if self._deleted[0] == attempt else frozenset()
+        return Snapshot(
+            job=job,
+            pods=tuple(self.pods.values()),
+            vanished=tuple(self._vanished.values()),
+            # A machine that was started again is another Node of the same name.
+            nodes={node: Node(NodeMetadata(node, uid=node, creation_timestamp=booted_at()))},
+            known=Horizon(self._since, at, at, EVER, {node: at}),
+            checked=self.checked == job.generation,
+            rejection=rejection,
+            pending_deletions=frozenset(self.deletions),
+            served=self.served,
+            deleted_here=OwnDeletions(uids, complete=self._ended_here is not None and self._ended_here == attempt),
+            begun_by_this_process=self.begun,
+            status_written=self.status_written,
+            settings=SETTINGS,
+        )
+
+    def writes(self, job: Job, status: SliceJobStatus) -> None:
+        """That status is about to be written in place of the one that the job has."""
+        if status.attempt != job.status.attempt:
+            self.begun = status.attempt
+        if status.attempt_ended and not job.attempt_ended:
+            self._ended_here, self._deleted = status.attempt, (status.attempt, set())
+
+    def news(self, job: Job) -> tuple[EventRecord, ...]:
+        """What the job's status says that nobody was told of."""
+        if job.status_problem:
+            return ()
+        told, self._told = self._told or EventCursor(), cursor_of(job.status)
+        return news(told, job.status, job.spec, job.site)
+
+    @property
+    def observed(self) -> datetime:
+        """When the containers were last looked at."""
+        return self._observed

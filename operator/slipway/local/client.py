@@ -1,0 +1,198 @@
+"""Jobs on this machine's engine, with the verbs of the client for a cluster."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+from watchfiles import awatch
+
+from slipway.api import names
+from slipway.client import errors
+from slipway.client.hosts import PodSeen
+from slipway.client.model import Event, JobState, Stored
+from slipway.client.verbs import Verbs
+from slipway.cluster.watch import Event as Change
+from slipway.cluster.wire import JsonObject
+from slipway.docker_engine import pruning, submission, supervisor
+from slipway.docker_engine.containers import EngineLost, EngineRefuses
+from slipway.docker_engine.errors import EngineUnavailable
+from slipway.docker_engine.job_files import (
+    NAMESPACE,
+    JobExists,
+    JobFolder,
+    NoSuchJob,
+    Outdated,
+    folder,
+    folders,
+)
+from slipway.docker_engine.progress import Progress, Silent
+from slipway.docker_engine.pulls import ImageUnavailable
+from slipway.docker_engine.submission import NO_WISHES, Refused, Wishes
+from slipway.local.containers import job_pods
+from slipway.local.logs import ContainerLogs
+
+_DEBOUNCE_MS: Final = 20
+
+
+class LocalClient(Verbs):
+    """SliceJobs on the Docker engine that the docker command would use.
+
+    Use it as `async with LocalClient() as client`. Every method raises the tree of `slipway.client.errors`.
+    """
+
+    def __init__(self, wishes: Wishes = NO_WISHES, progress: Progress | None = None) -> None:
+        """`wishes` is what jobs get beside their manifest; `progress` hears of images that are pulled."""
+        self._wishes = wishes
+        self._progress = progress or Silent()
+
+    async def __aenter__(self) -> Self:
+        # Whoever comes first after a reboot, or after a supervisor was killed, has every job looked after again.
+        with answered():
+            await asyncio.to_thread(supervisor.adopt_all)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    @property
+    def resolved_namespace(self) -> str:
+        """The one namespace that there is."""
+        return NAMESPACE
+
+    async def manifest(self, name: str) -> JsonObject:
+        """One job with every field, as it is stored."""
+        with answered():
+            return JsonObject(folder(name).read())
+
+    async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
+        """The jobs of this machine, by name."""
+        with answered():
+            found = [JobState(_stored(one)) for one in folders()]
+        return tuple(one for one in found if _selected(one.stored.metadata.labels, label_selector))
+
+    async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
+        """The job now and after each change; ends with None when it is deleted."""
+        job = folder(name)
+        last = await self.get(name)
+        yield last
+        # A folder that is removed at once tells nobody, nor does a supervisor that is killed.
+        changes = awatch(
+            job.path, recursive=False, debounce=_DEBOUNCE_MS, step=5, rust_timeout=1000, yield_on_timeout=True
+        )
+        async for found in changes:
+            if not found:
+                await asyncio.to_thread(supervisor.ensure_supervisor, job)
+            try:
+                state = JobState(_stored(job))
+            except NoSuchJob:
+                state = None
+            if state is None or state.uid != last.uid:
+                yield None
+                return
+            if state.stored.metadata.resource_version != last.stored.metadata.resource_version:
+                yield state
+            last = state
+
+    async def history(self, name: str) -> tuple[JsonObject, ...]:
+        """Every attempt that is recorded, oldest first."""
+        body = await self.manifest(name)
+        newest = (body.get("status") or {}).get("attempts", [])
+        known = {one["number"]: one for one in (*body["local"]["history"], *newest)}
+        return tuple(known[number] for number in sorted(known))
+
+    def log_source(self, job: JobState) -> ContainerLogs:
+        """The logs of one job."""
+        return ContainerLogs(folder(job.name), job.uid)
+
+    async def pods(self, name: str, *, attempt: int | None = None) -> tuple[JsonObject, ...]:
+        """The containers of a job, or of one attempt, as pods."""
+        with answered():
+            found = await asyncio.to_thread(job_pods, folder(name))
+        number = names.LABEL_ATTEMPT
+        return tuple(one for one in found if attempt is None or one["metadata"]["labels"].get(number) == str(attempt))
+
+    async def watch_pods(self, name: str) -> AsyncGenerator[Change[PodSeen], None]:
+        """The containers of a job as pods, then what changes; for ever."""
+        async for change in self.log_source(await self.get(name)).changes(PodSeen):
+            yield change
+
+    async def prune(self, names: Collection[str] = ()) -> Sequence[tuple[str, str | errors.SlipwayError]]:
+        """Delete the jobs that have ended, and what is left of jobs that are gone.
+
+        Args:
+            names: of the jobs; all when there are none.
+
+        Returns:
+            What was to be removed, and what became of it: `deleted`, or why it is still there.
+        """
+        with answered():
+            found = await asyncio.to_thread(pruning.prune, names)
+        return [(what, errors.SlipwayError(trouble) if trouble else "deleted") for what, trouble in found]
+
+    async def _read(self, name: str, namespace: str) -> Stored:
+        with answered():
+            return _stored(folder(name))
+
+    async def _create(self, body: Mapping[str, Any], namespace: str, *, dry_run: bool) -> Stored:
+        with answered():
+            if dry_run:
+                await asyncio.to_thread(submission.check, body, self._wishes)
+                about = {"uid": "", "namespace": NAMESPACE} | dict(body["metadata"])
+                return msgspec.convert(dict(body) | {"metadata": about}, Stored)
+            made = await asyncio.to_thread(submission.submit, body, self._wishes, self._progress)
+        return msgspec.convert(made, Stored, strict=False)
+
+    async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
+        job = folder(found.name)
+        with answered():
+            with job.changing(found.stored.metadata.resource_version) as body:
+                body["spec"] |= fields
+            await asyncio.to_thread(supervisor.ensure_supervisor, job)
+            return _stored(job)
+
+    async def _remove(self, found: JobState) -> None:
+        job = folder(found.name)
+        with answered():
+            if _stored(job).metadata.uid != found.uid:
+                raise errors.ChangedMeanwhile(f"another job is named {found.name} by now")
+            await asyncio.to_thread(supervisor.delete, job)
+
+    async def _events(self, found: JobState) -> Iterable[Event]:
+        body = await self.manifest(found.name)
+        about = {"kind": names.KIND, "name": found.name, "uid": found.uid}
+        told = [one | {"involvedObject": about} for one in body["local"]["events"]]
+        return msgspec.convert(told, list[Event], strict=False)
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Raises what goes wrong on this machine as the errors of the client."""
+    try:
+        yield
+    except (EngineUnavailable, EngineLost) as error:
+        raise errors.Unreachable(str(error)) from error
+    except NoSuchJob as error:
+        raise errors.NotFound(str(error)) from error
+    except JobExists as error:
+        raise errors.AlreadyExists(str(error)) from error
+    except Outdated as error:
+        raise errors.ChangedMeanwhile(str(error)) from error
+    except (Refused, ImageUnavailable) as error:
+        raise errors.Refused(str(error)) from error
+    except EngineRefuses as error:
+        raise errors.ServerFailed(f"the Docker engine refuses: {error}") from error
+
+
+def _stored(job: JobFolder) -> Stored:
+    return msgspec.convert(job.read(), Stored, strict=False)
+
+
+def _selected(labels: Mapping[str, str], selector: str) -> bool:
+    """Whether labels have what `name=value` pairs ask for."""
+    pairs = [part.partition("=") for part in selector.split(",") if part]
+    return all(labels.get(name.strip()) == value.lstrip("=").strip() for name, _, value in pairs)

@@ -1,0 +1,55 @@
+"""The containers of a job as pods, for people and for their pictures."""
+
+from datetime import UTC, datetime
+from socket import gethostname
+from typing import Any
+
+from slipway.api.places import parse_pod_name
+from slipway.docker_engine.containers import Containers
+from slipway.docker_engine.engine import connect
+from slipway.docker_engine.job_files import NAMESPACE, JobFolder
+from slipway.docker_engine.options import Options
+from slipway.docker_engine.seen import Circumstances, pod_json
+
+Pod = dict[str, Any]
+
+
+def job_pods(job: JobFolder) -> list[Pod]:
+    """The containers of a job, as pods; none where none are left.
+
+    Raises:
+        NoSuchJob: when there is no such job.
+        EngineUnavailable: when the engine of the job is not reachable.
+    """
+    body = job.read()
+    api = connect(Options.from_json(body["local"]["options"]).engine)
+    try:
+        containers = Containers(api, body["metadata"]["uid"])
+        found = [containers.inspect(one) for one in containers.states()]
+    finally:
+        api.close()
+    about = Circumstances(gethostname())
+    return [pod_json(one, about, _version()) for one in found if one is not None]
+
+
+def kept_pods(job: JobFolder) -> list[Pod]:
+    """Containers that are gone and whose logs are kept, as pods that have ended."""
+    found = []
+    for path in sorted((job.path / "logs").glob("*.log")):
+        if parse_pod_name(job.name, path.stem) is not None:
+            found.append(_kept(path.stem, datetime.fromtimestamp(path.stat().st_mtime, UTC)))
+    return found
+
+
+def _kept(name: str, at: datetime) -> Pod:
+    state = {"terminated": {"exitCode": 0, "startedAt": None, "finishedAt": at.isoformat()}}
+    return {
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"log of {name}", "labels": {}},
+        "spec": {},
+        "status": {"phase": "Succeeded", "containerStatuses": [{"name": "worker", "state": state}]},
+    }
+
+
+def _version() -> int:
+    """A number that grows from one look to the next."""
+    return int(datetime.now(UTC).timestamp() * 1000)

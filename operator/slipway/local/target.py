@@ -1,0 +1,33 @@
+"""This machine's engine as a place where jobs are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slipway.client.target import Target
+from slipway.docker_engine.job_files import NAMESPACE
+from slipway.docker_engine.submission import NO_WISHES, Wishes
+
+if TYPE_CHECKING:
+    from slipway.local.client import LocalClient
+
+
+@dataclass(frozen=True)
+class LocalTarget(Target):
+    """The Docker engine that the docker command would use."""
+
+    wishes: Wishes = NO_WISHES
+    """What jobs that are submitted get beside their manifest."""
+
+    @property
+    def resolved_namespace(self) -> str:
+        """The one namespace that there is."""
+        return NAMESPACE
+
+    def client(self) -> LocalClient:
+        """A client of its own for each call, to be opened with `async with`."""
+        # It needs this module.
+        from slipway.local.client import LocalClient
+
+        return LocalClient(self.wishes)

@@ -1,0 +1,120 @@
+"""The files of the jobs of this machine's engine: whole versions, one writer at a time, nothing overwritten unseen."""
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from slipway.docker_engine.job_files import JobExists, NoSuchJob, Outdated, folder, folders
+
+BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def test_a_new_job_is_stored_as_an_api_server_would_store_it() -> None:
+    made = folder("train").create(BODY, {"options": {}})
+    about = made["metadata"]
+    assert (about["name"], about["namespace"], about["generation"], about["resourceVersion"]) == (
+        "train",
+        "local",
+        1,
+        "1",
+    )
+    assert made["status"] == {"observedGeneration": -1}
+    assert made["local"]["format"] == 1
+    assert folder("train").read() == made
+    assert [one.name for one in folders()] == ["train"]
+
+
+def test_only_its_owner_may_read_a_job() -> None:
+    """It may hold variables with secrets (B-30)."""
+    folder("train").create(BODY, {})
+    assert folder("train").path.stat().st_mode & 0o077 == 0
+
+
+def test_a_second_job_of_a_name_is_refused() -> None:
+    folder("train").create(BODY, {})
+    with pytest.raises(JobExists, match="train"):
+        folder("train").create(BODY, {})
+
+
+def test_a_change_of_the_spec_is_a_generation_and_every_change_a_version() -> None:
+    job = folder("train")
+    job.create(BODY, {})
+    with job.changing() as body:
+        body["spec"]["cancel"] = True
+    with job.changing() as body:
+        body["status"] = {"phase": "Cancelled"}
+    with job.changing():
+        pass
+    about = job.read()["metadata"]
+    assert (about["generation"], about["resourceVersion"]) == (2, "3")
+
+
+def test_who_has_seen_an_older_version_changes_nothing() -> None:
+    job = folder("train")
+    job.create(BODY, {})
+    with job.changing() as body:
+        body["spec"]["cancel"] = True
+    with pytest.raises(Outdated), job.changing("1") as body:
+        body["spec"]["cancel"] = False
+    assert job.read()["spec"]["cancel"] is True
+
+
+def test_an_error_in_the_middle_of_a_change_leaves_the_job_as_it_was() -> None:
+    job = folder("train")
+    job.create(BODY, {})
+
+    def fail() -> None:
+        with job.changing() as body:
+            body["spec"] = {}
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert job.read()["spec"] == BODY["spec"]
+
+
+def _count(state: str, times: int) -> None:
+    import os
+
+    os.environ["XDG_STATE_HOME"] = state
+    for _ in range(times):
+        with folder("train").changing() as body:
+            body["status"]["count"] = body["status"].get("count", 0) + 1
+            json.loads(folder("train").file.read_bytes())
+
+
+def test_no_change_of_several_processes_is_lost(tmp_path: Path) -> None:
+    folder("train").create(BODY, {})
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_count, args=(str(tmp_path), 20)) for _ in range(4)]
+    for one in processes:
+        one.start()
+    for one in processes:
+        one.join()
+    assert folder("train").read()["status"]["count"] == 80
+
+
+def test_one_process_looks_after_a_job() -> None:
+    job = folder("train")
+    job.create(BODY, {})
+    with job.supervised() as first, job.supervised() as second:
+        assert (first, second) == (True, False)
+    with job.supervised() as third:
+        assert third
+
+
+def test_a_job_that_is_removed_is_gone_with_its_logs() -> None:
+    job = folder("train")
+    job.create(BODY, {})
+    job.log("train-0-0-0").write_text("x")
+    job.remove()
+    with pytest.raises(NoSuchJob, match="no job train"):
+        job.read()
+    assert folders() == []

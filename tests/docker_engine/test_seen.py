@@ -1,0 +1,105 @@
+"""Containers seen as pods (F-65 to F-68)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from slipway.api.places import worker
+from slipway.docker_engine.seen import Circumstances, Deletion, pod
+
+CREATED = "2026-01-01T00:00:00.123456789Z"
+STARTED, FINISHED = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+NEVER = "0001-01-01T00:00:00Z"
+HERE = Circumstances("here")
+
+
+def container(status: str, **state: Any) -> dict[str, Any]:
+    own = {
+        "Status": status,
+        "Error": "",
+        "ExitCode": 0,
+        "OOMKilled": False,
+        "StartedAt": STARTED.isoformat().replace("+00:00", "Z") if status != "created" else NEVER,
+        "FinishedAt": FINISHED.isoformat().replace("+00:00", "Z") if status in ("exited", "dead") else NEVER,
+    }
+    labels = {
+        "slipway.dev/job-name": "train",
+        "slipway.dev/job-uid": "u",
+        "slipway.dev/attempt": "2",
+        "slipway.dev/slice": "1",
+        "slipway.dev/host": "3",
+        "slipway.dev/role": "worker",
+    }
+    return {
+        "Id": "abc",
+        "Name": "/train-2-1-3",
+        "Created": CREATED,
+        "Config": {"Labels": labels},
+        "State": own | state,
+    }
+
+
+def seen(status: str, about: Circumstances = HERE, **state: Any) -> Any:
+    return pod(container(status, **state), about, 7)
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "phase", "words"),
+    [
+        pytest.param("created", {}, "Pending", "waiting", id="created"),
+        pytest.param("restarting", {}, "Running", "waiting", id="restarting"),
+        pytest.param("running", {}, "Running", "running", id="running"),
+        pytest.param("paused", {}, "Running", "running", id="paused containers hold what they hold"),
+        pytest.param("removing", {}, "Running", "running", id="being removed"),
+        pytest.param("exited", {}, "Succeeded", "Completed", id="exited 0"),
+        pytest.param("exited", {"ExitCode": 3}, "Failed", "Error", id="exited 3"),
+        pytest.param("exited", {"ExitCode": 137, "OOMKilled": True}, "Failed", "OOMKilled", id="out of memory"),
+        pytest.param("exited", {"ExitCode": None}, "Failed", "Error", id="no readable exit code (F-68)"),
+        pytest.param("dead", {}, "Failed", "ContainerStatusUnknown", id="dead, whatever its code (F-67)"),
+        pytest.param("created", {"Error": "exec: nope"}, "Failed", "StartError", id="could not be started"),
+        pytest.param("of another version", {}, "Running", "running", id="an unknown state is no crash"),
+    ],
+)
+def test_a_state_of_a_container_is_a_state_of_a_pod(status: str, state: dict[str, Any], phase: str, words: str) -> None:
+    found = seen(status, **state)
+    assert found.status.phase == phase
+    own = found.worker
+    end = own.terminated
+    assert words == (end.reason if end else "running" if own.running else "waiting")
+
+
+def test_a_pod_has_the_place_and_the_dates_of_its_container() -> None:
+    found = seen("exited", ExitCode=3, about=Circumstances("here", tail="last words"))
+    assert (found.attempt, found.place, found.metadata.uid) == (2, worker(1, 3), "abc")
+    assert found.bound_at is not None
+    assert found.bound_at.year == 2026
+    end = found.worker.terminated
+    assert (end.exit_code, end.message, end.started_at, end.finished_at) == (3, "last words", STARTED, FINISHED)
+    assert found.spec.node_name == "here"
+
+
+def test_the_exit_code_of_a_container_without_one_is_1() -> None:
+    assert seen("exited", ExitCode=None).worker.terminated.exit_code == 1
+
+
+def test_what_slipway_stops_terminates_from_then_on() -> None:
+    found = seen("running", Circumstances("here", deletion=Deletion(STARTED, 5)))
+    assert found.terminating
+    assert found.deletion_requested_at == STARTED
+
+
+@pytest.mark.parametrize(
+    ("away", "reason"),
+    [
+        pytest.param((-2, 30), "NodeShutdown", id="it ended while the engine was away"),
+        pytest.param((0.5, 30), "NodeShutdown", id="as its clock and ours see it"),
+        pytest.param((5, 30), "", id="it had ended before"),
+        pytest.param((-60, -30), "", id="it ended later"),
+    ],
+)
+def test_an_engine_that_stops_takes_its_containers_along(away: tuple[float, float], reason: str) -> None:
+    since, until = (FINISHED + timedelta(seconds=one) for one in away)
+    found = seen("exited", Circumstances("here", outages=((since, until),)), ExitCode=143)
+    assert found.status.reason == reason
+    assert seen("exited", Circumstances("here", outages=((since, until),))).status.reason == ""
