@@ -180,7 +180,7 @@ def test_limits_and_mounts_with_every_vendor(gpu: str | None) -> None:  # N-26, 
     )
     assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (1_500_000_000, 2**30, 2**30)
     assert host["CpuShares"] == 1536
-    assert [one["Target"] for one in host["Mounts"]] == ["/data"]
+    assert host["Binds"] == ["/data:/data"]
     assert not {"Devices", "DeviceRequests"} & host.keys(), "devices are those that were assigned"
 
 

@@ -102,8 +102,8 @@ _CONTAINER_CONVERTED: Final = {
 }
 _VOLUME_CONVERTED: Final = {
     "name": "what mounts refer to",
-    "hostPath.path": "a bind; the socket of a container engine and what holds it are refused",
-    "hostPath.type": "made where it is missing for DirectoryOrCreate and without a type; otherwise it has to be there",
+    "hostPath.path": "`HostConfig.Binds`, `Mounts`; sockets of container engines, and what leads to them, are refused",
+    "hostPath.type": "a missing folder is made for DirectoryOrCreate and without a type; otherwise it is an error",
     "emptyDir.medium": "a tmpfs for Memory, and `HostConfig.ShmSize` at /dev/shm; otherwise an anonymous volume",
     "emptyDir.sizeLimit": "the size of a tmpfs; nothing for a volume on disk",
     "persistentVolumeClaim.claimName": "the Docker volume of that name",

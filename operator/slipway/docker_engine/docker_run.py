@@ -8,6 +8,11 @@ from typing import Any, Final
 
 from slipway.planner.actions import Body
 
+_OLDEST: Final = (1, 40)
+"""That of Docker 19.03, which knows DeviceRequests."""
+_SINCE: Final = {"Subpath": (1, 45), "ReadOnlyForceRecursive": (1, 44)}
+"""Options of mounts that came later."""
+_OPTIONS: Final = ("BindOptions", "VolumeOptions")
 _BILLION: Final = 1_000_000_000
 
 
@@ -18,6 +23,13 @@ class ContainerRequest:
     name: str
     body: dict[str, Any]
     """JSON of `POST /containers/create`."""
+
+    @property
+    def api_version(self) -> tuple[int, int]:
+        """The lowest version of the Engine API that knows all of it. An older one passes over what it does not know."""
+        mounts = self.body.get("HostConfig", {}).get("Mounts", ())
+        since = [_SINCE[key] for one in mounts for part in _OPTIONS for key in one.get(part, ()) if key in _SINCE]
+        return max(since, default=_OLDEST)
 
 
 def docker_run(request: ContainerRequest) -> list[str]:
@@ -33,11 +45,12 @@ def docker_run(request: ContainerRequest) -> list[str]:
         *("docker", "run", "--rm"),
         *_option("--network", host.get("NetworkMode")),
         *(["--privileged"] if host.get("Privileged") else []),
-        *(word for one in host.get("DeviceRequests", ()) for word in ("--gpus", _gpus(one))),
+        *_each("--gpus", map(_gpus, host.get("DeviceRequests", ()))),
         *_option("--shm-size", host.get("ShmSize")),
         *_option("--workdir", body.get("WorkingDir")),
         *_option("--user", body.get("User")),
-        *(word for one in host.get("Mounts", ()) for word in _mount(one)),
+        *_each("-v", host.get("Binds", ())),
+        *_each("--mount", map(_mount, host.get("Mounts", ()))),
         *_each("--tmpfs", (f"{path}:{options}" for path, options in host.get("Tmpfs", {}).items())),
         *_each("-e", body.get("Env", ())),
         *_identity(request),
@@ -118,22 +131,19 @@ def _gpus(request: Body) -> str:
     return _joined([f"device={','.join(request['DeviceIDs'])}"])
 
 
-def _mount(mount: Body) -> list[str]:
-    """-v for a folder that is made where it is missing, as -v does; --mount for what -v cannot say."""
-    options, source, target = mount.get("BindOptions", {}), mount.get("Source", ""), mount["Target"]
-    if options == {"CreateMountpoint": True} and ":" not in source:
-        return ["-v", f"{source}:{target}" + (":ro" if mount.get("ReadOnly") else "")]
-    volume = mount.get("VolumeOptions", {})
+def _mount(mount: Body) -> str:
+    options, volume = mount.get("BindOptions", {}), mount.get("VolumeOptions", {})
     words = {
         "type": mount["Type"],
-        "source": source,
-        "target": target,
-        "bind-propagation": options.get("Propagation", ""),
-        "bind-recursive": "readonly" if options.get("ReadOnlyForceRecursive") else "",
-        "volume-subpath": volume.get("Subpath", ""),
+        "source": mount.get("Source"),
+        "target": mount["Target"],
+        "bind-propagation": options.get("Propagation"),
+        "bind-recursive": "readonly" if options.get("ReadOnlyForceRecursive") else None,
+        "volume-subpath": volume.get("Subpath"),
     }
-    flags = [*(["readonly"] if mount.get("ReadOnly") else []), *(["volume-nocopy"] if volume.get("NoCopy") else [])]
-    return ["--mount", _joined([*(f"{key}={value}" for key, value in words.items() if value), *flags])]
+    flags = {"readonly": mount.get("ReadOnly"), "volume-nocopy": volume.get("NoCopy")}
+    fields = [f"{key}={value}" for key, value in words.items() if value]
+    return _joined([*fields, *(flag for flag, wanted in flags.items() if wanted)])
 
 
 def _joined(fields: list[str]) -> str:

@@ -25,6 +25,8 @@ class Mounts:
     """What the mounts of a container are in its HostConfig."""
 
     mounts: list[Body] = field(default_factory=list)
+    binds: list[str] = field(default_factory=list)
+    """Folders of this machine that Docker makes where they are missing, which no `Mounts` do in every version."""
     tmpfs: dict[str, str] = field(default_factory=dict)
     """Options by path. As `Mounts` they could not hold programs before version 1.46 of the API."""
     shm_size: int | None = None
@@ -33,7 +35,7 @@ class Mounts:
     @property
     def host_config(self) -> Body:
         """The fields of a HostConfig; what is empty is left out."""
-        fields = {"Mounts": self.mounts, "Tmpfs": self.tmpfs, "ShmSize": self.shm_size}
+        fields = {"Binds": self.binds, "Mounts": self.mounts, "Tmpfs": self.tmpfs, "ShmSize": self.shm_size}
         return {name: value for name, value in fields.items() if value}
 
 
@@ -52,6 +54,8 @@ def mounts(spec: Body, container: Body, path: str, variables: Mapping[str, str],
     taken: set[str] = set()
     for mount in container.get("volumeMounts", ()):
         place = f"{path}.volumeMounts[{mount['mountPath']}]"
+        if not mount["mountPath"].startswith("/") or ":" in mount["mountPath"]:
+            refusals.add(f"{place}.mountPath", mount["mountPath"], "an absolute path without : is needed")
         volume = volumes.get(mount["name"])
         if volume is None:
             refusals.add(f"{place}.name", mount["name"], f"the volumes are {', '.join(sorted(volumes)) or 'none'}")
@@ -59,7 +63,7 @@ def mounts(spec: Body, container: Body, path: str, variables: Mapping[str, str],
         below = _below(mount, place, variables, refusals)
         where = f"spec.volumes[{mount['name']}]"
         if "hostPath" in volume:
-            found.mounts.append(_bind(volume["hostPath"], mount, below, where, place, refusals))
+            _add_bind(found, volume["hostPath"], mount, below, where, place, refusals)
             continue
         if mount.get("mountPropagation", "None") != "None":
             refusals.add(f"{place}.mountPropagation", mount["mountPropagation"], "only a hostPath can have one")
@@ -94,36 +98,43 @@ def _mount(kind: str, source: str, mount: Body, options: Mapping[str, Any], *, r
     return {name: value for name, value in body.items() if value} | {name: one for name, one in options.items() if one}
 
 
-def _bind(source: Body, mount: Body, below: str, where: str, place: str, refusals: Refusals) -> Body:
-    folder, kind = source.get("path"), source.get("type") or ""
-    if not isinstance(folder, str) or not folder.startswith("/") or ".." in folder.split("/"):
-        refusals.add(f"{where}.hostPath.path", folder, "an absolute path without .. is needed")
-        folder = "/nowhere"
-    path = posixpath.join(folder, below) if below else folder
-    if (engine := engine_place(path)) is not None:
-        refusals.add(
-            f"{where}.hostPath.path", path, f"no job gets the socket of a container engine ({engine}): mount another"
-        )
+def _add_bind(found: Mounts, source: Body, mount: Body, below: str, where: str, place: str, refusals: Refusals) -> None:
+    path, kind = _path(source, below, where, refusals), source.get("type") or ""
     if kind not in _TYPES:
         refusals.add(f"{where}.hostPath.type", kind, f"{', '.join(_TYPES[1:])} are allowed")
-    propagation = mount.get("mountPropagation", "None")
-    if propagation not in _PROPAGATION:
-        refusals.add(f"{place}.mountPropagation", propagation, f"{', '.join(_PROPAGATION)} are allowed")
-    read_only = bool(mount.get("readOnly"))
-    options: Body = {}
-    if kind in _MADE:
-        options["CreateMountpoint"] = True
-    if propagation != "None":
-        options["Propagation"] = _PROPAGATION.get(propagation, "")
-    if mount.get("recursiveReadOnly") == "Enabled":
-        options |= {"ReadOnlyForceRecursive": True, "Propagation": "rprivate"}
-    return _mount("bind", path, mount, {"BindOptions": options}, read_only=read_only)
+    asked = mount.get("mountPropagation") or "None"
+    if asked not in _PROPAGATION:
+        refusals.add(f"{place}.mountPropagation", asked, f"{', '.join(_PROPAGATION)} are allowed")
+    propagation, read_only = _PROPAGATION.get(asked, "rprivate"), bool(mount.get("readOnly"))
+    forced = mount.get("recursiveReadOnly") == "Enabled"
+    if kind in _MADE and ":" not in path and not forced:
+        words = [*(["ro"] if read_only else []), *([propagation] if asked != "None" else [])]
+        found.binds.append(f"{path}:{mount['mountPath']}" + (f":{','.join(words)}" if words else ""))
+        return
+    options: Body = {"Propagation": propagation} if asked != "None" or forced else {}
+    options |= {"ReadOnlyForceRecursive": True} if forced else {}
+    found.mounts.append(_mount("bind", path, mount, {"BindOptions": options}, read_only=read_only))
+
+
+def _path(source: Body, below: str, where: str, refusals: Refusals) -> str:
+    """The path of this machine that a hostPath stands for."""
+    folder = source.get("path")
+    if not isinstance(folder, str) or not folder.startswith("/") or ".." in folder.split("/"):
+        refusals.add(f"{where}.hostPath.path", folder, "an absolute path without .. is needed")
+        return "/nowhere"
+    path = posixpath.join(folder, below) if below else folder
+    if (engine := engine_place(path)) is not None:
+        why = f"no job gets the socket of a container engine ({engine}): mount another folder"
+        refusals.add(f"{where}.hostPath.path", path, why)
+    return path
 
 
 def _claim(source: Body, mount: Body, below: str, where: str, refusals: Refusals) -> Body:
     name = source.get("claimName")
     if not isinstance(name, str) or len(name) < 2:
-        refusals.add(f"{where}.persistentVolumeClaim.claimName", name, "the name of a Docker volume is needed")
+        refusals.add(
+            f"{where}.persistentVolumeClaim.claimName", name, "at least two characters are needed, as Docker has it"
+        )
     read_only = bool(mount.get("readOnly") or source.get("readOnly"))
     # The volume of a claim is never filled from the image.
     options = {"NoCopy": True} | ({"Subpath": below} if below else {})
