@@ -1,0 +1,164 @@
+"""The volumes of a pod, as mounts of its container."""
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from slipway.api.resources import amount
+from slipway.docker_engine.expansion import UnknownVariable, fully_expanded
+from slipway.docker_engine.unconvertible import Refusals
+from slipway.planner.actions import Body
+from slipway.planner.refusals import engine_place
+
+SHM: Final = "/dev/shm"
+_MADE: Final = ("", "DirectoryOrCreate")
+_PROPAGATION: Final = {"None": "rprivate", "HostToContainer": "rslave", "Bidirectional": "rshared"}
+_TYPES: Final = (
+    *_MADE,
+    *("Directory", "File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice"),
+)
+
+
+@dataclass(slots=True)
+class Mounts:
+    """What the mounts of a container are in its HostConfig."""
+
+    mounts: list[Body] = field(default_factory=list)
+    binds: list[str] = field(default_factory=list)
+    """Folders of this machine that Docker makes where they are missing, which no `Mounts` do in every version."""
+    tmpfs: dict[str, str] = field(default_factory=dict)
+    """Options by path. As `Mounts` they could not hold programs before version 1.46 of the API."""
+    shm_size: int | None = None
+    """Bytes of /dev/shm; None for Docker's default."""
+
+    @property
+    def host_config(self) -> Body:
+        """The fields of a HostConfig; what is empty is left out."""
+        fields = {"Binds": self.binds, "Mounts": self.mounts, "Tmpfs": self.tmpfs, "ShmSize": self.shm_size}
+        return {name: value for name, value in fields.items() if value}
+
+
+def mounts(spec: Body, container: Body, path: str, variables: Mapping[str, str], refusals: Refusals) -> Mounts:
+    """The mounts of a container, in their order.
+
+    Args:
+        spec: the PodSpec.
+        container: the container.
+        path: the container's path for people.
+        variables: its environment, for subPathExpr.
+        refusals: where to put what Docker cannot mount.
+    """
+    found = Mounts()
+    volumes = {one["name"]: one for one in spec.get("volumes", ())}
+    taken: set[str] = set()
+    for mount in container.get("volumeMounts", ()):
+        place = f"{path}.volumeMounts[{mount['mountPath']}]"
+        if not mount["mountPath"].startswith("/") or ":" in mount["mountPath"]:
+            refusals.add(f"{place}.mountPath", mount["mountPath"], "an absolute path without : is needed")
+        volume = volumes.get(mount["name"])
+        if volume is None:
+            refusals.add(f"{place}.name", mount["name"], f"the volumes are {', '.join(sorted(volumes)) or 'none'}")
+            continue
+        below = _below(mount, place, variables, refusals)
+        where = f"spec.volumes[{mount['name']}]"
+        if "hostPath" in volume:
+            _add_bind(found, volume["hostPath"], mount, below, where, place, refusals)
+            continue
+        if mount.get("mountPropagation", "None") != "None":
+            refusals.add(f"{place}.mountPropagation", mount["mountPropagation"], "only a hostPath can have one")
+        if "persistentVolumeClaim" in volume:
+            found.mounts.append(_claim(volume["persistentVolumeClaim"], mount, below, where, refusals))
+        elif "emptyDir" in volume:
+            if mount["name"] in taken:
+                refusals.add(f"{place}.name", mount["name"], "Docker mounts an emptyDir at one place only")
+            taken.add(mount["name"])
+            _add_empty(found, volume["emptyDir"] or {}, mount, container, where, refusals)
+    return found
+
+
+def _below(mount: Body, place: str, variables: Mapping[str, str], refusals: Refusals) -> str:
+    """The path within the volume; empty for its root."""
+    key = "subPathExpr" if mount.get("subPathExpr") else "subPath"
+    asked = mount.get(key) or ""
+    try:
+        below = fully_expanded(asked, variables) if key == "subPathExpr" else asked
+    except UnknownVariable as error:
+        refusals.add(f"{place}.{key}", asked, f"the container has no variable {error.args[0]}")
+        return ""
+    if below.startswith("/") or ".." in below.split("/"):
+        refusals.add(f"{place}.{key}", asked, "a relative path without .. is needed, so that it stays in the volume")
+        return ""
+    return posixpath.normpath(below) if below else ""
+
+
+def _mount(kind: str, source: str, mount: Body, options: Mapping[str, Any], *, read_only: bool) -> Body:
+    """One of HostConfig.Mounts."""
+    body: Body = {"Type": kind, "Source": source, "Target": mount["mountPath"], "ReadOnly": read_only}
+    return {name: value for name, value in body.items() if value} | {name: one for name, one in options.items() if one}
+
+
+def _add_bind(found: Mounts, source: Body, mount: Body, below: str, where: str, place: str, refusals: Refusals) -> None:
+    path, kind = _path(source, below, where, refusals), source.get("type") or ""
+    if kind not in _TYPES:
+        refusals.add(f"{where}.hostPath.type", kind, f"{', '.join(_TYPES[1:])} are allowed")
+    asked = mount.get("mountPropagation") or "None"
+    if asked not in _PROPAGATION:
+        refusals.add(f"{place}.mountPropagation", asked, f"{', '.join(_PROPAGATION)} are allowed")
+    propagation, read_only = _PROPAGATION.get(asked, "rprivate"), bool(mount.get("readOnly"))
+    forced = mount.get("recursiveReadOnly") == "Enabled"
+    if kind in _MADE and ":" not in path and not forced:
+        words = [*(["ro"] if read_only else []), *([propagation] if asked != "None" else [])]
+        found.binds.append(f"{path}:{mount['mountPath']}" + (f":{','.join(words)}" if words else ""))
+        return
+    options: Body = {"Propagation": propagation} if asked != "None" or forced else {}
+    options |= {"ReadOnlyForceRecursive": True} if forced else {}
+    found.mounts.append(_mount("bind", path, mount, {"BindOptions": options}, read_only=read_only))
+
+
+def _path(source: Body, below: str, where: str, refusals: Refusals) -> str:
+    """The path of this machine that a hostPath stands for."""
+    folder = source.get("path")
+    if not isinstance(folder, str) or not folder.startswith("/") or ".." in folder.split("/"):
+        refusals.add(f"{where}.hostPath.path", folder, "an absolute path without .. is needed")
+        return "/nowhere"
+    path = posixpath.join(folder, below) if below else folder
+    if (engine := engine_place(path)) is not None:
+        why = f"no job gets the socket of a container engine ({engine}): mount another folder"
+        refusals.add(f"{where}.hostPath.path", path, why)
+    return path
+
+
+def _claim(source: Body, mount: Body, below: str, where: str, refusals: Refusals) -> Body:
+    name = source.get("claimName")
+    if not isinstance(name, str) or len(name) < 2:
+        refusals.add(
+            f"{where}.persistentVolumeClaim.claimName", name, "at least two characters are needed, as Docker has it"
+        )
+    read_only = bool(mount.get("readOnly") or source.get("readOnly"))
+    # The volume of a claim is never filled from the image.
+    options = {"NoCopy": True} | ({"Subpath": below} if below else {})
+    return _mount("volume", str(name), mount, {"VolumeOptions": options}, read_only=read_only)
+
+
+def _add_empty(found: Mounts, source: Body, mount: Body, container: Body, where: str, refusals: Refusals) -> None:
+    """Add the mount of an emptyDir. Its path within the volume says nothing: mounted once, it is empty all the same."""
+    medium, read_only = source.get("medium") or "", bool(mount.get("readOnly"))
+    size = amount(source.get("sizeLimit", 0))
+    if size is None:
+        refusals.add(f"{where}.emptyDir.sizeLimit", source["sizeLimit"], "a quantity such as 2Gi is needed")
+        size = amount(0)
+    if medium == "Memory":
+        # So sizes the kubelet what lies in memory.
+        limit = amount(container.get("resources", {}).get("limits", {}).get("memory"))
+        most = int(min((one for one in (size, limit) if one), default=0))
+        if mount["mountPath"] == SHM and most and not read_only:
+            found.shm_size = most
+            return
+        words = ["exec", *(["ro"] if read_only else []), *([f"size={most}"] if most else [])]
+        found.tmpfs[mount["mountPath"]] = ",".join(words)
+    elif medium == "":
+        options = {"VolumeOptions": {"NoCopy": True}}
+        found.mounts.append(_mount("volume", "", mount, options, read_only=read_only))
+    else:
+        refusals.add(f"{where}.emptyDir.medium", medium, "Memory and the default medium are allowed")

@@ -1,0 +1,41 @@
+"""Pods for the tests of the local engine: as the planner makes them, with fields of their own."""
+
+from typing import Any
+
+from slipway.api.places import FIRST, Place
+from slipway.docker_engine.convert import Surroundings, container
+from slipway.planner.actions import Body
+from slipway.planner.merge import merged
+from slipway.planner.pods import PodFactory
+from slipway.planner.site import Site
+from slipway.planner.snapshot import Settings
+from tests.planner.build import UNLIMITED, world_at
+
+
+def pod(place: Place = FIRST, *, site: Site = UNLIMITED, **fields: Any) -> Body:
+    """The pod of a job with these fields of its spec."""
+    settings = Settings(operator_image="slipway.dev/operator:1")
+    return PodFactory(world_at(site, **fields).job, settings).pod(0, place)
+
+
+def with_spec(spec: Body | None = None, **worker: Any) -> Body:
+    """A pod with further fields of its PodSpec and of its worker's container."""
+    body = pod()
+    laid = merged(body["spec"], {"containers": [{"name": "worker"} | worker], **(spec or {})})
+    return body | {"spec": laid}
+
+
+def converted(body: Body, **around: Any) -> Body:
+    """The container of a pod, as the engine is asked for it."""
+    return container(body, Surroundings(**{"network": "slipway", **around})).body
+
+
+def host_config(body: Body, **around: Any) -> Body:
+    """Its HostConfig."""
+    found: Body = converted(body, **around)["HostConfig"]
+    return found
+
+
+def variables(body: Body, **around: Any) -> dict[str, str]:
+    """Its environment."""
+    return dict(one.split("=", 1) for one in converted(body, **around)["Env"])
