@@ -99,6 +99,11 @@ class Shortage(ValueError):
         self._there = inventory.devices.get(KINDS[resource], ())
         self._used = used
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether there are enough once others have given theirs back."""
+        return self.asked <= len(self._there)
+
     def __str__(self) -> str:
         there = [one.id for one in self._there]
         owners: dict[str, list[str]] = {}
