@@ -115,8 +115,8 @@ def retargeted(
     work: Command = unwrap(command.callback)
 
     def callback(*args: Any, **options: Any) -> Any:
-        with click.Command(None, params=list(dropped)).make_context(None, []) as defaults:
-            return work(*args, target=make_target(), **defaults.params, **options)
+        defaults = click.Command(None, params=list(dropped)).make_context(None, []).params
+        return work(*args, target=make_target(), **defaults, **options)
 
     made = copy(command)
     made.callback = callback
