@@ -1,9 +1,14 @@
 """What every command about jobs does, wherever they run: whoever implements `Verbs` inherits these tests."""
 
+import asyncio
 import json
 import re
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import click
 import pytest
@@ -21,9 +26,13 @@ from slipway.cli.submit import submit
 from slipway.cli.wait import wait
 from slipway.cli.why import why
 from slipway.client.logs import Line, Selection
+from slipway.client.logs.source import LogBroken, LogGone, LogQuery
+from slipway.client.manifest import manifest
 from slipway.client.target import Target
+from slipway.cluster.watch import Applied, Deleted, Init, InitDone
 
 COMMANDS = (cancel, delete, describe, events, list_, logs, run, submit, wait, why)
+_STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{9}Z (.*\n)")
 
 
 class Contract:
@@ -41,8 +50,9 @@ class Contract:
         return click.Group("elsewhere", [retargeted(command, lambda: target) for command in COMMANDS])
 
     @pytest.fixture(autouse=True)
-    def _runs(self, group: click.Group) -> None:
+    def _prepared(self, group: click.Group) -> None:
         self._group = group
+        self.body = manifest("train", {"image": self.image, "hosts": 1, "retries": {"maxFailures": 0}})
 
     def call(self, *arguments: str, code: int = 0) -> Result:
         done = CliRunner().invoke(self._group, arguments)
@@ -156,12 +166,69 @@ class Contract:
             assert [one.value for one in complete.get_completions([command], "tr")] == ["train"]
             assert complete.get_completions([command], "other") == []
 
-    async def test_a_client_reads_what_the_commands_show(self, target: Target) -> None:
-        body = {"metadata": {"name": "train"}, "spec": {"image": self.image, "hosts": 1, "retries": {"maxFailures": 0}}}
-        body["spec"]["command"] = ["sh", "-c", "echo 1; exit 0"]
+    async def test_a_stream_is_as_a_kubelet_sends_it(self, target: Target) -> None:
+        self.body["spec"]["command"] = ["sh", "-c", "echo 1; echo 2; sleep 600"]
         async with target.client() as client:
-            body |= {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob"}
-            made = await client.submit(body)
+            await client.submit(self.body)
+            source = client.log_source(await client.wait("train", for_=("Running",), seconds=60))
+            [pod] = await source.pods()
+            query = LogQuery(pod.container)
+
+            async def lines(query: LogQuery) -> list[bytes]:
+                content = b"".join([chunk async for chunk in source.stream(pod.metadata.name, query).chunks()])
+                return content.splitlines(keepends=True)
+
+            whole: list[bytes] = []
+            for _ in range(100):
+                if len(whole := await lines(query)) == 2:
+                    break
+                await asyncio.sleep(0.1)
+            assert [_STAMPED.fullmatch(line)[2] for line in whole] == [b"1\n", b"2\n"]
+            assert await lines(replace(query, tail=1)) == whole[1:]
+            second = datetime.fromisoformat(_STAMPED.fullmatch(whole[0])[1].decode())
+            assert await lines(replace(query, since=second.replace(tzinfo=UTC))) == whole
+            assert await lines(replace(query, since=second.replace(tzinfo=UTC) + timedelta(days=1))) == []
+            with pytest.raises(LogGone):
+                await anext(source.stream("train-0-0-9", query).chunks())
+
+    async def test_a_stream_that_is_followed_can_be_cut(self, target: Target) -> None:
+        self.body["spec"]["command"] = ["sh", "-c", "echo 1; sleep 600"]
+        async with target.client() as client:
+            await client.submit(self.body)
+            source = client.log_source(await client.wait("train", for_=("Running",), seconds=60))
+            [pod] = await source.pods()
+            stream = source.stream(pod.metadata.name, LogQuery(pod.container, follow=True))
+
+            async def read() -> None:
+                content = b""
+                async with asyncio.timeout(60), aclosing(stream.chunks()) as chunks:
+                    async for chunk in chunks:
+                        content += chunk
+                        if content.endswith(b" 1\n"):
+                            asyncio.get_running_loop().call_later(0.1, stream.cut)
+
+            with pytest.raises(LogBroken):
+                await read()
+
+    async def test_pods_are_watched(self, target: Target) -> None:
+        self.body["spec"]["command"] = ["sh", "-c", "sleep 600"]
+        async with target.client() as client:
+            await client.submit(self.body)
+            job = await client.wait("train", for_=("Running",), seconds=60)
+            watches: list[AsyncGenerator[Any, None]] = [client.log_source(job).watch(), client.watch_pods("train")]
+            for watch in watches:
+                assert [type(await anext(watch)) for _ in range(3)] == [Init, Applied, InitDone]
+            await client.delete("train")
+            for watch in watches:
+                async with asyncio.timeout(60), aclosing(watch):
+                    while not isinstance(event := await anext(watch), Deleted):
+                        pass
+                    assert event.object.metadata.name == "train-0-0-0"
+
+    async def test_a_client_reads_what_the_commands_show(self, target: Target) -> None:
+        self.body["spec"]["command"] = ["sh", "-c", "echo 1; exit 0"]
+        async with target.client() as client:
+            made = await client.submit(self.body)
             assert made.created
             assert (await client.wait("train", seconds=60)).phase == "Succeeded"
             lines = [one async for one in client.logs("train", Selection(follow=True)) if isinstance(one, Line)]

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from slipway.cli.common import CLUSTER_OPTIONS, retargeted, targeted
+from slipway.cli.common import retargeted, targeted
 from slipway.cli.list import list_
 from slipway.cli.submit import submit
 from slipway.client.logs import hosts
@@ -35,12 +35,19 @@ def shown(target: Target, **given: object) -> None:
 
 
 def test_parameters_that_are_dropped_have_their_defaults() -> None:
-    drop = (*CLUSTER_OPTIONS, "labels", "big", "size")
-    moved = retargeted(shown, lambda: MemoryTarget("there"), drop)
+    moved = retargeted(shown, lambda: MemoryTarget("there"), ("labels", "big", "size"))
     done = CliRunner().invoke(moved, ["train"])
     assert done.output == "there [('big', False), ('labels', ()), ('name', 'train'), ('size', 3)]\n"
     assert [one.name for one in moved.params] == ["name"]
     assert CliRunner().invoke(moved, ["train", "--big"]).exit_code == 2
+
+
+def test_a_job_is_submitted_without_the_options_that_are_dropped() -> None:
+    target = MemoryTarget()
+    moved = retargeted(submit, lambda: target, ("type_", "spot", "service_account", "copy_env"))
+    done = CliRunner().invoke(moved, ["--image", "a:1", "--name", "train", "--", "true"])
+    assert done.output == "slicejob train created\n"
+    assert target.memory.jobs["train"]["spec"] == {"image": "a:1", "command": ["true"]}
 
 
 def test_the_command_itself_stays_as_it_is() -> None:

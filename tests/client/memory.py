@@ -249,12 +249,13 @@ class MemoryStream:
         query, since = self._query, nanoseconds(self._query.since) if self._query.since else 0
         sent: int | None = None
         while True:
-            pod, lines = self._memory.pods.get(self._pod), self._memory.logs[self._pod]
+            pod, lines = self._memory.pods.get(self._pod), self._memory.logs.get(self._pod, [])
             if pod is None:
-                raise LogGone("the pod is gone")
+                raise LogGone(f"there is no pod {self._pod}")
             if sent is None:
                 sent = 0 if query.tail is None else max(len(lines) - query.tail, 0)
-            yield b"".join(_stamp(moment) + raw for moment, raw in lines[sent:] if moment >= since)
+            if new := b"".join(_stamp(moment) + raw for moment, raw in lines[sent:] if moment >= since):
+                yield new
             sent = len(lines)
             if not query.follow or pod["status"]["phase"] != "Running":
                 return

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from copy import copy
 from functools import wraps
@@ -82,7 +82,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
 
 
-CLUSTER_OPTIONS: Final = ("namespace", "context", "kubeconfig")
+_CLUSTER_OPTIONS: Final = ("namespace", "context", "kubeconfig")
 """The options that `targeted` adds."""
 
 
@@ -99,28 +99,26 @@ def targeted(command: Command) -> Command:
     return wrapped
 
 
-def retargeted(
-    command: click.Command, make_target: Callable[[], Target], drop: Sequence[str] = CLUSTER_OPTIONS
-) -> click.Command:
-    """A copy of a command for jobs elsewhere, names completed from there.
+def retargeted(command: click.Command, make_target: Callable[[], Target], drop: Collection[str] = ()) -> click.Command:
+    """A copy of a command for jobs elsewhere, names completed from there; without the options of a cluster.
 
     Args:
         command: one made with `targeted`.
         make_target: says where the jobs are.
-        drop: names of parameters that have no meaning there, those of the cluster among them: the copy does not have
-            them, and where the command needs their values, they are the defaults.
+        drop: names of more parameters that have no meaning there; the command gets their defaults.
     """
-    dropped = [one for one in command.params if one.name in drop and one.name not in CLUSTER_OPTIONS]
+    rest = [one for one in command.params if one.name in drop and one.name not in _CLUSTER_OPTIONS]
+    # What click makes of parameters that are not given.
+    dropped = click.Command(None, params=rest, add_help_option=False)
     assert command.callback is not None
     work: Command = unwrap(command.callback)
 
     def callback(*args: Any, **options: Any) -> Any:
-        defaults = click.Command(None, params=list(dropped)).make_context(None, []).params
-        return work(*args, target=make_target(), **defaults, **options)
+        return work(*args, target=make_target(), **dropped.make_context(None, []).params, **options)
 
     made = copy(command)
     made.callback = callback
-    made.params = [one for one in command.params if one.name not in drop]
+    made.params = [one for one in command.params if one not in rest and one.name not in _CLUSTER_OPTIONS]
     made.context_settings = {**command.context_settings, "obj": make_target}
     return made
 

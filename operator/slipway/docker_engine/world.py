@@ -159,6 +159,7 @@ class World:
             deleted_here=OwnDeletions(uids, complete=self._ended_here is not None and self._ended_here == attempt),
             begun_by_this_process=self.begun,
             status_written=self.status_written,
+            gone_has_ended=True,
             settings=SETTINGS,
         )
 

@@ -42,7 +42,7 @@ def orphaned(draft: Draft) -> int:
     The pod garbage collector removes the pods of a Node object that somebody deleted, and `kubectl delete --force` any
     pod. The kubelet is told, and terminates the containers, but cannot report that it has.
     """
-    ends = [due for due in _orphans(draft) if due > draft.now]
+    ends = [due for due in _orphans(draft) if due > draft.now] if not draft.snapshot.gone_has_ended else []
     if ends:
         draft.wake(max(ends))
     return len(ends)

@@ -239,6 +239,8 @@ class Snapshot:
     """The last attempt that this process has begun, or tried to."""
     status_written: datetime | None = None
     """When this process last wrote the status."""
+    gone_has_ended: bool = False
+    """Whether a pod that is gone has surely terminated: the Docker engine removes no container before its end."""
     settings: Settings = Settings()
 
     def machine_gone(self, pod: Pod) -> bool:
