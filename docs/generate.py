@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import FINAL_PHASES, Cause, Phase
+from slipway.docker_engine.conversion_table import TABLE, Answer
 from slipway.planner import unscheduled
 from slipway.planner.causes import RULES
 from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
@@ -145,6 +146,32 @@ def variables() -> Iterator[str]:
     )
 
 
+def converted_fields() -> Iterator[str]:
+    """The table of the fields of a pod that a container of Docker has as well."""
+    return _fields("what Docker is asked for", Answer.CONVERTED)
+
+
+def refused_fields() -> Iterator[str]:
+    """The table of the fields that are refused."""
+    return _fields("why", Answer.REFUSED)
+
+
+def meaningless_fields() -> Iterator[str]:
+    """The table of the fields that say nothing on one machine."""
+    return _fields("why", Answer.NOTHING)
+
+
+def _fields(words: str, answer: Answer) -> Iterator[str]:
+    """A row for all fields of which the same is said."""
+    said: dict[str, list[str]] = {}
+    for row in TABLE:
+        if row.answer is answer:
+            said.setdefault(row.words, []).append(f"`{row.path}`")
+    yield f"| field of the pod | {words} |"
+    yield "|---|---|"
+    yield from (f"| {', '.join(paths)} | {text} |" for text, paths in said.items())
+
+
 def _follows(ending: Ending) -> str:
     """The delay before the next attempt, and what else is different about it."""
     others = {
@@ -158,7 +185,7 @@ def _follows(ending: Ending) -> str:
     return "; ".join((delay, *(words for words, holds in others.items() if holds)))
 
 
-PAGES: Final = ("causes.md", "environment.md", "status.md")
+PAGES: Final = ("causes.md", "environment.md", "local.md", "status.md")
 PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what ends one pod": pod_endings,
     "what ends an attempt uncharged": attempt_endings,
@@ -167,6 +194,9 @@ PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what the API server refuses pods for": rejections,
     "why there are no nodes": shortages,
     "variables": variables,
+    "what Docker is asked for": converted_fields,
+    "what the local engine refuses": refused_fields,
+    "what means nothing on one machine": meaningless_fields,
 }
 
 

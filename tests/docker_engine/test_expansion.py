@@ -37,7 +37,7 @@ def test_expansion(text: str, result: str) -> None:
     assert expanded(text, VARIABLES) == result
 
 
-def reference(text: str, variables: dict[str, str]) -> str:
+def as_the_kubelet(text: str, variables: dict[str, str]) -> str:
     """The kubelet's rules, letter by letter."""
     result, at = "", 0
     while at < len(text):
@@ -56,7 +56,7 @@ def reference(text: str, variables: dict[str, str]) -> str:
 @given(some.text(alphabet="$()AB \n", max_size=30))
 def test_expansion_of_any_text(text: str) -> None:
     variables = {"A": "a$(B)$$", "B": "b", "": "nothing"}
-    assert expanded(text, variables) == reference(text, variables)
+    assert expanded(text, variables) == as_the_kubelet(text, variables)
 
 
 @given(some.text(max_size=30))

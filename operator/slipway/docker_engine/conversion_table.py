@@ -36,10 +36,7 @@ _ONE_CONTAINER: Final = "a host of the local engine is one container"
 _NO_API: Final = "there is no Kubernetes API that could be asked"
 _NO_PROBES: Final = "nobody asks a container of the local engine how it is"
 _NOT_DOCKERS: Final = "an engine has no such volumes: use hostPath, emptyDir or persistentVolumeClaim"
-_NO_OBJECTS: Final = (
-    "there is no Kubernetes API that could be asked for it: use a literal value, or a file in a hostPath volume"
-)
-_NO_LIMIT: Final = "Docker has no such limit"
+_NO_CLAIMS: Final = "there is no Kubernetes API that could be asked for it: devices come from resources.limits"
 
 _POD_CONVERTED: Final = {
     "containers": "the container `worker`; a sidecar is refused",
@@ -52,10 +49,12 @@ _POD_CONVERTED: Final = {
     "hostIPC": "`HostConfig.IpcMode` host",
     "hostUsers": "true is how Docker runs containers; false is refused",
     "shareProcessNamespace": "`HostConfig.Init`: a PID 1 that reaps, as the pod's own does",
-    "hostAliases": "`HostConfig.ExtraHosts`",
+    "hostAliases[].ip": "`HostConfig.ExtraHosts`",
+    "hostAliases[].hostnames": "`HostConfig.ExtraHosts`",
     "dnsConfig.nameservers": "`HostConfig.Dns`",
     "dnsConfig.searches": "`HostConfig.DnsSearch`",
-    "dnsConfig.options": "`HostConfig.DnsOptions`",
+    "dnsConfig.options[].name": "`HostConfig.DnsOptions`",
+    "dnsConfig.options[].value": "`HostConfig.DnsOptions`, after the colon",
     "terminationGracePeriodSeconds": "`StopTimeout`",
     "nodeName": "the value of its fieldRef; without it `localhost`",
     "securityContext.runAsUser": "`User`",
@@ -64,7 +63,8 @@ _POD_CONVERTED: Final = {
     "securityContext.supplementalGroups": "`HostConfig.GroupAdd`",
     "securityContext.fsGroup": "`HostConfig.GroupAdd`; the files of volumes keep their groups",
     "securityContext.seccompProfile.type": "`HostConfig.SecurityOpt` for Unconfined; RuntimeDefault is Docker's own",
-    "securityContext.sysctls": "`HostConfig.Sysctls`",
+    "securityContext.sysctls[].name": "`HostConfig.Sysctls`",
+    "securityContext.sysctls[].value": "`HostConfig.Sysctls`",
 }
 _CONTAINER_CONVERTED: Final = {
     "name": "nothing: the container has the name of its pod",
@@ -74,12 +74,24 @@ _CONTAINER_CONVERTED: Final = {
     "workingDir": "`WorkingDir`",
     "env[].name": "`Env`",
     "env[].value": "`Env`, with `$(NAME)` replaced",
-    "env[].valueFrom.fieldRef": "`Env`: metadata.name, namespace, uid, labels['…'] and annotations['…'], spec.nodeName",
-    "env[].valueFrom.resourceFieldRef": "`Env`: limits and requests of cpu and memory that the container has",
-    "env[].valueFrom.configMapKeyRef": "`Env` for host lists that Slipway made; others are refused unless optional",
-    "env[].valueFrom.secretKeyRef": "left out where it is optional; otherwise refused",
-    "envFrom": "left out where it is optional; otherwise refused",
-    "ports": "`HostConfig.PortBindings` for those with hostPort",
+    "env[].valueFrom.fieldRef.fieldPath": "`Env`: name, uid, namespace, labels['…'], annotations['…']; nodeName",
+    "env[].valueFrom.resourceFieldRef.resource": "`Env`: limits and requests of cpu and memory that the container has",
+    "env[].valueFrom.resourceFieldRef.divisor": "the unit of that value",
+    "env[].valueFrom.resourceFieldRef.containerName": "only `worker` is allowed",
+    "env[].valueFrom.configMapKeyRef.name": "`Env` for host lists that Slipway made; others are refused",
+    "env[].valueFrom.configMapKeyRef.key": "the key in it",
+    "env[].valueFrom.configMapKeyRef.optional": "the variable is left out instead",
+    "env[].valueFrom.secretKeyRef.name": "refused",
+    "env[].valueFrom.secretKeyRef.key": "refused",
+    "env[].valueFrom.secretKeyRef.optional": "the variable is left out instead",
+    "envFrom[].configMapRef.name": "refused",
+    "envFrom[].configMapRef.optional": "its variables are left out instead",
+    "envFrom[].secretRef.name": "refused",
+    "envFrom[].secretRef.optional": "its variables are left out instead",
+    "ports[].containerPort": "`ExposedPorts`, for those with hostPort",
+    "ports[].hostPort": "`HostConfig.PortBindings`",
+    "ports[].hostIP": "`HostConfig.PortBindings`",
+    "ports[].protocol": "`HostConfig.PortBindings`, after the slash",
     "resources.limits": "`HostConfig.NanoCpus`; `HostConfig.Memory` and `MemorySwap`, equal; devices of this machine",
     "resources.requests": "`HostConfig.CpuShares`, `HostConfig.MemoryReservation`",
     "volumeMounts[].name": "the volume",
@@ -126,6 +138,9 @@ _POD_NOTHING: Final = {
     "securityContext.fsGroupChangePolicy": "the files of volumes keep their groups",
 }
 _CONTAINER_NOTHING: Final = {
+    "ports[].name": "there are no Services that refer to it",
+    "envFrom[].prefix": "there are no variables that could have it",
+    "env[].valueFrom.fieldRef.apiVersion": "fields are those of v1",
     "imagePullPolicy": "images are pulled once for all hosts, before the first container",
     "terminationMessagePath": "the status has the end of the log",
     "terminationMessagePolicy": "the status has the end of the log",
@@ -133,10 +148,10 @@ _CONTAINER_NOTHING: Final = {
 _POD_REFUSED: Final = {
     "activeDeadlineSeconds": "no kubelet ends the pod: use spec.timeouts",
     "ephemeralContainers": _ONE_CONTAINER,
-    "resourceClaims": _NO_OBJECTS,
+    "resourceClaims": _NO_CLAIMS,
     "resources": "limits of a pod are those of its container here: set resources of the container",
     "runtimeClassName": "a RuntimeClass is an object of a cluster: set the default runtime of the engine",
-    "setHostnameAsFQDN": "the host name is the first part of the name",
+    "setHostnameAsFQDN": "the host name of a container is only the first part of its names",
     "securityContext.appArmorProfile": "Docker's own profile holds",
     "securityContext.seLinuxOptions": "Docker's own labels hold",
     "securityContext.supplementalGroupsPolicy": "Docker adds the groups of the image's user",
@@ -151,7 +166,7 @@ _CONTAINER_REFUSED: Final = {
     **dict.fromkeys(("stdin", "stdinOnce", "tty"), "nobody is attached to a container of the local engine"),
     "volumeDevices": "Docker has no volumes of blocks: use a hostPath of type BlockDevice",
     "resizePolicy": "limits stay as they are",
-    "resources.claims": _NO_OBJECTS,
+    "resources.claims": _NO_CLAIMS,
     "env[].valueFrom.fileKeyRef": "no init container could have written the file",
     "securityContext.appArmorProfile": "Docker's own profile holds",
     "securityContext.seLinuxOptions": "Docker's own labels hold",

@@ -20,6 +20,7 @@ from slipway.docker_engine.variables import environment
 from slipway.docker_engine.volumes import mounts
 from slipway.planner.actions import Body
 from slipway.planner.environment import HOSTNAMES_KEY, PROCESS_ADDRESSES_KEY
+from slipway.planner.merge import without_nulls
 
 __all__ = ["ContainerRequest", "Surroundings", "Unconvertible", "container", "docker_run", "problems"]
 
@@ -79,13 +80,17 @@ def problems(pod: Body) -> tuple[str, ...]:
 
 
 def _body(pod: Body, around: Surroundings, refusals: Refusals) -> Body:
+    pod = without_nulls(pod)
     metadata, spec = pod["metadata"], pod["spec"]
     if metadata.get("labels", {}).get(names.LABEL_ROLE) == names.ROLE_HEAD:
         why = "a Ray cluster needs several containers in its head, and a Secret: run it on a cluster"
         refusals.add(f"metadata.labels[{names.LABEL_ROLE}]", names.ROLE_HEAD, why)
         return {}
-    worker = _worker(spec, refusals)
+    worker = next(one for one in spec["containers"] if one["name"] == names.WORKER_CONTAINER)
     refuse_by_table(pod | {"spec": spec | {"containers": [worker]}}, "", "", refusals)
+    if refusals.malformed:
+        return {}
+    _refuse_others(spec, refusals)
     variables = environment(pod, worker, _WORKER, _told(worker, around.devices), around.config_maps, refusals)
     user, rights = security(spec, worker, _WORKER, refusals)
     exposed, bindings = _ports(spec, worker, around)
@@ -121,16 +126,15 @@ def _given(fields: Body) -> Body:
     return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {})}
 
 
-def _worker(spec: Body, refusals: Refusals) -> Body:
-    """The worker's container. All others are refused, but for the one whose work the engine does itself."""
+def _refuse_others(spec: Body, refusals: Refusals) -> None:
+    """Refuse all containers beside the worker, but for the one whose work the local engine does itself."""
     for one in spec["containers"]:
         if one["name"] != names.WORKER_CONTAINER:
             refusals.add(f"spec.containers[{one['name']}]", None, "a host of the local engine is one container")
     for one in spec.get("initContainers", ()):
-        if one["name"] != names.WORKSPACE_CONTAINER:
+        if (name := one.get("name")) != names.WORKSPACE_CONTAINER:
             why = "Docker runs nothing before a container: let the program, or its image, do it"
-            refusals.add(f"spec.initContainers[{one['name']}]", None, why)
-    return next(one for one in spec["containers"] if one["name"] == names.WORKER_CONTAINER)
+            refusals.add(f"spec.initContainers[{name}]", None, why)
 
 
 def _told(worker: Body, devices: Assigned) -> dict[str, str]:

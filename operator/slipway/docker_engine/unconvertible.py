@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from slipway.docker_engine.conversion_table import ANSWERS, PARENTS, Answer
+from slipway.docker_engine.field_forms import FORMS, NEEDED, OBJECT, OBJECTS, Form
 from slipway.planner.merge import MERGE_KEYS
 
 _MAX_SHOWN: Final = 80
@@ -32,6 +33,8 @@ class Refusals:
 
     def __init__(self) -> None:
         self._found: dict[str, Unconvertible] = {}
+        self.malformed = False
+        """Whether a field has another form than a PodSpec gives it, so that the pod cannot be read further."""
 
     def add(self, path: str, value: object, reason: str) -> None:
         """Refuse a field. The first reason for a field stands."""
@@ -43,10 +46,10 @@ class Refusals:
 
 
 def refuse_by_table(part: Any, row: str, path: str, refusals: Refusals) -> None:
-    """Refuse what the table refuses or does not have in a part of a pod.
+    """Refuse what the table refuses or does not have in a part of a pod, and what has another form.
 
     Args:
-        part: JSON of the pod.
+        part: an object of the pod, or a list of objects.
         row: its path in the table.
         path: its path for people.
         refusals: where to put what is found.
@@ -55,8 +58,9 @@ def refuse_by_table(part: Any, row: str, path: str, refusals: Refusals) -> None:
         for index, item in enumerate(part):
             refuse_by_table(item, f"{row}[]", f"{path}[{_name_of(item, row, index)}]", refusals)
         return
-    if not isinstance(part, dict):
-        return
+    for key in NEEDED.get(row, ()):
+        if key not in part:
+            _malformed(f"{path}.{key}", None, "it is missing", refusals)
     for key, value in part.items():
         below, field = (f"{row}.{key}", f"{path}.{key}") if row else (key, key)
         known = ANSWERS.get(below)
@@ -64,13 +68,28 @@ def refuse_by_table(part: Any, row: str, path: str, refusals: Refusals) -> None:
             refusals.add(field, None, UNKNOWN)
         elif known is not None and known.answer is Answer.REFUSED and value not in _EMPTY:
             refusals.add(field, value if isinstance(value, str | int) else None, known.words)
+        elif (form := _form(below)) is not None and not form.accepts(value):
+            # What stands in env is never repeated: it may be a secret.
+            _malformed(field, None if below.endswith(".env[].value") else value, form.words, refusals)
         elif below in PARENTS:
             refuse_by_table(value, below, field, refusals)
 
 
+def _form(row: str) -> Form | None:
+    """The form of a field that is looked into or converted."""
+    if row in PARENTS:
+        return OBJECTS if f"{row}[]" in PARENTS else OBJECT
+    return FORMS[row.rpartition(".")[2]] if ANSWERS[row].answer is Answer.CONVERTED else None
+
+
+def _malformed(path: str, value: object, reason: str, refusals: Refusals) -> None:
+    refusals.malformed = True
+    refusals.add(path, value, reason)
+
+
 def _name_of(item: Any, row: str, index: int) -> object:
     key = MERGE_KEYS.get(row.rpartition(".")[2])
-    return item.get(key, index) if key is not None and isinstance(item, dict) else index
+    return item.get(key, index) if key is not None else index
 
 
 def _shown(value: object) -> str:

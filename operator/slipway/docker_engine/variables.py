@@ -119,5 +119,8 @@ def _resource(container: Body, wanted: Body, path: str, refusals: Refusals) -> s
     if of not in known:
         refusals.add(f"{path}.resource", of, f"the container has {', '.join(known) or 'no limits and no requests'}")
         return ""
-    divisor = amount(wanted.get("divisor", "1")) or Decimal(1)
+    divisor = amount(wanted.get("divisor", "1"))
+    if not divisor:
+        refusals.add(f"{path}.divisor", wanted["divisor"], "a quantity above 0, such as 1m or 1Mi, is needed")
+        return ""
     return str(math.ceil((amount(known[of]) or Decimal(0)) / divisor))

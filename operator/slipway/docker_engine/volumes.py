@@ -62,6 +62,9 @@ def mounts(spec: Body, container: Body, path: str, variables: Mapping[str, str],
             continue
         below = _below(mount, place, variables, refusals)
         where = f"spec.volumes[{mount['name']}]"
+        sources = sorted(volume.keys() - {"name"})
+        if len(sources) > 1:
+            refusals.add(where, sources, "one source is allowed")
         if "hostPath" in volume:
             _add_bind(found, volume["hostPath"], mount, below, where, place, refusals)
             continue
@@ -69,11 +72,12 @@ def mounts(spec: Body, container: Body, path: str, variables: Mapping[str, str],
             refusals.add(f"{place}.mountPropagation", mount["mountPropagation"], "only a hostPath can have one")
         if "persistentVolumeClaim" in volume:
             found.mounts.append(_claim(volume["persistentVolumeClaim"], mount, below, where, refusals))
-        elif "emptyDir" in volume:
+        # As the API server has it: a volume that says nothing is an emptyDir.
+        elif sources in ([], ["emptyDir"]):
             if mount["name"] in taken:
                 refusals.add(f"{place}.name", mount["name"], "Docker mounts an emptyDir at one place only")
             taken.add(mount["name"])
-            _add_empty(found, volume["emptyDir"] or {}, mount, container, where, refusals)
+            _add_empty(found, volume.get("emptyDir", {}), mount, container, where, refusals)
     return found
 
 
@@ -118,8 +122,8 @@ def _add_bind(found: Mounts, source: Body, mount: Body, below: str, where: str, 
 
 def _path(source: Body, below: str, where: str, refusals: Refusals) -> str:
     """The path of this machine that a hostPath stands for."""
-    folder = source.get("path")
-    if not isinstance(folder, str) or not folder.startswith("/") or ".." in folder.split("/"):
+    folder: str = source["path"]
+    if not folder.startswith("/") or ".." in folder.split("/"):
         refusals.add(f"{where}.hostPath.path", folder, "an absolute path without .. is needed")
         return "/nowhere"
     path = posixpath.join(folder, below) if below else folder
@@ -130,15 +134,15 @@ def _path(source: Body, below: str, where: str, refusals: Refusals) -> str:
 
 
 def _claim(source: Body, mount: Body, below: str, where: str, refusals: Refusals) -> Body:
-    name = source.get("claimName")
-    if not isinstance(name, str) or len(name) < 2:
+    name = source["claimName"]
+    if len(name) < 2:
         refusals.add(
             f"{where}.persistentVolumeClaim.claimName", name, "at least two characters are needed, as Docker has it"
         )
     read_only = bool(mount.get("readOnly") or source.get("readOnly"))
     # The volume of a claim is never filled from the image.
     options = {"NoCopy": True} | ({"Subpath": below} if below else {})
-    return _mount("volume", str(name), mount, {"VolumeOptions": options}, read_only=read_only)
+    return _mount("volume", name, mount, {"VolumeOptions": options}, read_only=read_only)
 
 
 def _add_empty(found: Mounts, source: Body, mount: Body, container: Body, where: str, refusals: Refusals) -> None:
