@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from slipway.cli.common import CLUSTER_OPTIONS, code_of, retargeted, run
+from slipway.cli.common import code_of, retargeted, run
 from slipway.client.errors import SlipwayError
 from slipway.docker_engine.devices import DeviceMapping
 from slipway.docker_engine.submission import Wishes
@@ -19,7 +19,7 @@ from slipway.local.target import LocalTarget
 
 _VERBS: Final = ("cancel", "delete", "describe", "events", "list", "logs", "resume", "suspend", "wait", "why")
 _SUBMITTING: Final = ("run", "submit")
-_OF_CLUSTERS: Final = (*CLUSTER_OPTIONS, "all_namespaces", "spot", "service_account", "priority_class")
+_OF_CLUSTERS: Final = ("all_namespaces", "spot", "service_account", "priority_class")
 """Options without a meaning on one machine."""
 _ULIMIT: Final = re.compile(r"(?P<name>[a-z]+)=(?P<soft>-1|\d+)(?::(?P<hard>-1|\d+))?")
 _HELP: Final = {
