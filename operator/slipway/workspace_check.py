@@ -32,14 +32,19 @@ def main(arguments: Sequence[str]) -> int:
     """
     try:
         for volume in json.loads(arguments[0]):
-            _check(volume)
+            check(volume)
     except Refused as error:
         print(error)
         return error.code
     return 0
 
 
-def _check(volume: dict[str, Any]) -> None:
+def check(volume: dict[str, Any]) -> None:
+    """Make the directory of one order, and refuse what may not be mounted.
+
+    Raises:
+        Refused: naming the directory.
+    """
     for path in volume["need"]:
         if not _is_directory(volume, path):
             raise Refused(EXIT_UNUSABLE, f"{_named(volume, path)} does not exist: make it, or do not ask for it")

@@ -6,12 +6,16 @@ import re
 from collections.abc import Callable
 from copy import copy
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from slipway.cli.common import code_of, retargeted, run
+from slipway.api.profile import PROFILE_KIND
+from slipway.cli.common import USAGE, Failure, code_of, retargeted, run
 from slipway.client.errors import SlipwayError
+from slipway.client.manifest import InvalidManifest, check_profile, documents
+from slipway.client.pictures.output import console
 from slipway.docker_engine.devices import DeviceMapping
 from slipway.docker_engine.submission import Wishes
 from slipway.local.client import LocalClient
@@ -19,7 +23,7 @@ from slipway.local.target import LocalTarget
 
 _VERBS: Final = ("cancel", "delete", "describe", "events", "list", "logs", "resume", "suspend", "wait", "why")
 _SUBMITTING: Final = ("run", "submit")
-_OF_CLUSTERS: Final = ("all_namespaces", "spot", "service_account", "priority_class")
+_OF_CLUSTERS: Final = ("all_namespaces", "place", "spot", "service_account", "priority_class")
 """Options without a meaning on one machine."""
 _ULIMIT: Final = re.compile(r"(?P<name>[a-z]+)=(?P<soft>-1|\d+)(?::(?P<hard>-1|\d+))?")
 _HELP: Final = {
@@ -76,6 +80,11 @@ _OPTIONS: Final = (
     click.Option(["--network"], metavar="NAME", help="A Docker network that exists.  [default: one of the job's own]"),
     click.Option(["--ulimit", "ulimits"], type=Ulimit(), multiple=True, help="Limit of the containers' processes."),
     click.Option(["--device", "devices"], type=Device(), multiple=True, help="Device that every container gets."),
+    click.Option(
+        ["--profile", "profile"],
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File with the SliceJobProfile of this machine.",
+    ),
     click.Option(["--without-devices"], is_flag=True, help="Give no TPU chips and GPUs, to try a job without them."),
 )
 
@@ -92,7 +101,7 @@ def _submitting(command: click.Command) -> click.Command:
 
     def callback(**given: Any) -> Any:
         wishes = _wishes(given)
-        again = retargeted(command, lambda: LocalTarget(wishes=wishes), _OF_CLUSTERS)
+        again = retargeted(command, lambda: LocalTarget(wishes=wishes, console=console(stderr=True)), _OF_CLUSTERS)
         assert again.callback is not None
         return again.callback(**given)
 
@@ -112,7 +121,22 @@ def _wishes(given: dict[str, Any]) -> Wishes:
         ulimits=dict(given.pop("ulimits")),
         devices=(*given.pop("devices"), *devices),
         without_devices=given.pop("without_devices"),
+        profile=_profile(given.pop("profile")),
     )
+
+
+def _profile(file: Path | None) -> dict[str, Any] | None:
+    """The SliceJobProfile in a file, checked as the operator would."""
+    if file is None:
+        return None
+    try:
+        found = documents(file.read_text(), str(file), (PROFILE_KIND,))
+        if len(found) != 1:
+            raise InvalidManifest(f"{file} has {len(found)} {PROFILE_KIND}s: give one")
+        check_profile(found[0])
+    except (InvalidManifest, OSError, UnicodeDecodeError) as error:
+        raise Failure(str(error), USAGE) from error
+    return {"name": str(found[0]["metadata"]["name"]), "spec": found[0]["spec"]}
 
 
 def _device(text: str) -> DeviceMapping:

@@ -17,9 +17,17 @@ from slipway.client.target import Target
 
 @click.command()
 @job_options
+@click.option(
+    "--on",
+    "place",
+    type=click.Choice(("cluster", "local")),
+    default="cluster",
+    show_default=True,
+    help="Where to run it; local is this machine's Docker engine.",
+)
 @click.option("--cancel-on-interrupt", is_flag=True, help="Cancel the job at Ctrl-C instead of leaving it running.")
 @targeted
-def run(target: Target, files: tuple[str, ...], cancel_on_interrupt: bool, **given: Any) -> None:
+def run(target: Target, files: tuple[str, ...], place: str, cancel_on_interrupt: bool, **given: Any) -> None:
     """Submit a job, show its progress until it ends, and exit as it did.
 
     For example: slipway run --image IMAGE --type v5litepod-16 --slices 2 -- python train.py
@@ -27,6 +35,11 @@ def run(target: Target, files: tuple[str, ...], cancel_on_interrupt: bool, **giv
     Ctrl-C leaves the job running. Exit codes: 0 succeeded, 1 the job failed, 2 it was refused, 3 it could not be
     started, 130 interrupted.
     """
+    if place == "local":
+        # The cluster's commands need neither the SDK of Docker nor what follows from it.
+        from slipway.local.target import LocalTarget
+
+        target = LocalTarget(console=console(stderr=True))
     bodies = manifests(target, files, given)
     if len(bodies) != 1:
         raise click.UsageError(f"run follows one job, and the files have {len(bodies)}: use submit and wait.")

@@ -4,6 +4,7 @@ import asyncio
 import fnmatch
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -267,9 +268,12 @@ def _tell(bodies: Sequence[Manifest], results: Sequence[Any], output: str | None
 @click.command()
 @job_options
 @click.option("--explain", is_flag=True, help="Print each value and where it comes from; secrets are hidden.")
+@click.option("--docker", is_flag=True, help="Print the docker commands of its containers, one for each host.")
 @output_option("json", "yaml")
 @targeted
-def render(target: Target, files: tuple[str, ...], explain: bool, output: str | None, **given: Any) -> None:
+def render(
+    target: Target, files: tuple[str, ...], explain: bool, docker: bool, output: str | None, **given: Any
+) -> None:
     """Print the manifest that `submit` with the same options would send, for GitOps. Nothing is sent.
 
     --explain prints its values instead, and those that the API server and the operator add; and those of its
@@ -282,10 +286,31 @@ def render(target: Target, files: tuple[str, ...], explain: bool, output: str | 
         _explain([values(*job) for job in jobs], output)
         return
     bodies = manifests(target, files, given)
-    if output == "json":
+    if docker:
+        _print_docker(bodies, output)
+    elif output == "json":
         print_data(bodies[0] if len(bodies) == 1 else bodies, output)
     else:
         click.echo(yaml.safe_dump_all(bodies, sort_keys=False), nl=False)
+
+
+def _print_docker(bodies: Sequence[Manifest], output: str | None) -> None:
+    """The commands that `slipway local` would have the engine carry out; as data one record for each job (T-39)."""
+    from slipway.docker_engine.docker_run import docker_run
+    from slipway.docker_engine.submission import Refused, rendered
+
+    try:
+        found = {body["metadata"]["name"]: rendered(body) for body in bodies}
+    except Refused as error:
+        raise Failure(str(error), USAGE) from error
+    if not output:
+        click.echo("\n".join(shlex.join(docker_run(one)) for ones in found.values() for one in ones))
+        return
+    records = [
+        {"name": name, "containers": [{"name": one.name, "argv": docker_run(one)} for one in ones]}
+        for name, ones in found.items()
+    ]
+    print_data(records[0] if len(records) == 1 else records, output)
 
 
 def _explain(jobs: Sequence[Sequence[Value]], output: str | None) -> None:

@@ -34,6 +34,7 @@ from slipway.docker_engine.job_files import LABEL_HOME, MAX_EVENTS, JobFolder, O
 from slipway.docker_engine.logs import keep_log
 from slipway.docker_engine.options import Options, extended_resources
 from slipway.docker_engine.seen import Deletion
+from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, World, read
 from slipway.planner import environment
 from slipway.planner.actions import (
@@ -194,6 +195,8 @@ class Applier:
         with self._refusals(job):
             self._ensure_network(job)
             images = self._images(bodies)
+            for body in bodies:
+                make_directories(self._containers.api, body)
             with _machine_locked():
                 assigned = self._assigned(bodies, self._used())
                 requests = [
@@ -335,7 +338,7 @@ class Applier:
             self._reject(job, error.reason, str(error))
         except Shortage as error:
             self._reject(job, QUOTA_EXCEEDED if error.may_pass else POD_REJECTED, str(error))
-        except (Unconvertible, EngineRefuses) as error:
+        except (Unconvertible, WorkspaceRefused, EngineRefuses) as error:
             self._reject(job, POD_REJECTED, str(error))
 
     def _reject(self, job: Job, reason: str, message: str) -> None:

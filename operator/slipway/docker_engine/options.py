@@ -28,6 +28,9 @@ class Options:
     without_devices: bool = False
     """Whether the containers get no TPU chips and no GPUs, to try a job where there are none."""
 
+    profile: Mapping[str, Any] | None = None
+    """The SliceJobProfile that the job was submitted with: its `name` and its `spec`."""
+
     def to_json(self) -> dict[str, Any]:
         """The options as they are stored with the job."""
         return asdict(self)
@@ -42,6 +45,7 @@ class Options:
             ulimits={name: (soft, hard) for name, (soft, hard) in stored["ulimits"].items()},
             devices=tuple(DeviceMapping(**one) for one in stored["devices"]),
             without_devices=stored["without_devices"],
+            profile=stored.get("profile"),
         )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api.places import worker
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import network_exists
-from slipway.docker_engine.convert import problems
-from slipway.docker_engine.devices import DeviceMapping, Inventory, Shortage, assign_all
+from slipway.docker_engine.convert import ContainerRequest, Surroundings, container, problems
+from slipway.docker_engine.devices import Assigned, DeviceMapping, Inventory, Shortage, assign_all
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.job_files import JobExists, folder
 from slipway.docker_engine.options import Options, extended_resources
@@ -40,6 +40,8 @@ class Wishes:
     ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     devices: tuple[DeviceMapping, ...] = ()
     without_devices: bool = False
+    profile: Mapping[str, Any] | None = None
+    """A SliceJobProfile: its `name` and its `spec`."""
 
 
 NO_WISHES: Final = Wishes()
@@ -67,7 +69,11 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     Raises:
         Refused: naming what cannot, with the reason.
     """
-    asked = bodies(_as_stored(body))
+    job = _as_stored(body, wishes)
+    named = job.written.profile if job.written is not None else None
+    if named is not None and (wishes.profile is None or wishes.profile["name"] != named):
+        raise Refused(f"spec.profile {named!r}: give the file of that SliceJobProfile with --profile")
+    asked = bodies(job)
     if found := problems(asked[0]):
         raise Refused("; ".join(found))
     if not wishes.without_devices:
@@ -100,7 +106,9 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
         images = _images(api, asked, progress or Silent())
     finally:
         api.close()
-    options = Options(address, wishes.network, images, wishes.ulimits, wishes.devices, wishes.without_devices)
+    options = Options(
+        address, wishes.network, images, wishes.ulimits, wishes.devices, wishes.without_devices, wishes.profile
+    )
     made = job.create(dict(body), {"options": options.to_json()})
     ensure_supervisor(job)
     return made
@@ -115,6 +123,25 @@ def _images(api: APIClient, asked: list[Body], progress: Progress) -> dict[str, 
     return found
 
 
-def _as_stored(body: Mapping[str, Any]) -> Job:
+def rendered(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[ContainerRequest]:
+    """The containers of the first attempt as the engine is asked for them; nothing is asked (E1-17, T-39).
+
+    Raises:
+        Refused: when a field cannot be a container's.
+    """
+    job = _as_stored(body, wishes)
+    asked = check(body, wishes)
+    without = wishes.without_devices
+    assigned = None if without else assign_all(Inventory.read(), [extended_resources(one) for one in asked], {})
+    network = "host" if job.spec is not None and job.spec.host_network else wishes.network or f"slipway-{job.name}"
+    around = Surroundings(network=network, ulimits=wishes.ulimits, extra_devices=wishes.devices)
+    return [
+        container(one, replace(around, devices=assigned[index] if assigned is not None else Assigned()))
+        for index, one in enumerate(asked)
+    ]
+
+
+def _as_stored(body: Mapping[str, Any], wishes: Wishes) -> Job:
     about = {"uid": "-", "resourceVersion": "0", "generation": 1} | dict(body["metadata"])
-    return read(dict(body) | {"metadata": about | {"namespace": job_files.NAMESPACE}})
+    local = {"options": {"profile": wishes.profile}}
+    return read(dict(body) | {"metadata": about | {"namespace": job_files.NAMESPACE}, "local": local})

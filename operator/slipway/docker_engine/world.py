@@ -1,5 +1,6 @@
 """What is known of one job on its engine, put together for one decision."""
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -7,8 +8,9 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any, Final
 
+from slipway.api.base import Passthrough
 from slipway.api.profile import Defaults, Limits, ProfileSpec
-from slipway.api.slicejob import Timeouts
+from slipway.api.slicejob import SliceJobSpec, Timeouts
 from slipway.api.status import SliceJobStatus
 from slipway.docker_engine import seen
 from slipway.docker_engine.containers import Containers
@@ -18,7 +20,7 @@ from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.news import EventCursor, cursor_of, news
 from slipway.planner.nodes import Node, NodeMetadata
 from slipway.planner.objects import Pod
-from slipway.planner.site import CHART, Profile, site_of
+from slipway.planner.site import CHART, Choice, Profile, site_of
 from slipway.planner.snapshot import Job, OwnDeletions, Rejection, Settings, Snapshot, Vanished
 from slipway.planner.stored import read_job
 
@@ -54,14 +56,27 @@ def booted_at() -> datetime:
 
 
 def read(body: dict[str, Any], known: Job | None = None) -> Job:
-    """A stored job with the defaults of this machine."""
+    """A stored job with the defaults of this machine, and of the profile that it was submitted with."""
     job = read_job(body, known)
     if (written := job.written) is None:
         return job
     if known is not None and known.given is written:
         return replace(job, spec=known.spec, given=written, site=known.site, accepted=known.accepted)
-    spec, site = site_of(written, SITE)
+    stored = body.get("local", {}).get("options", {}).get("profile")
+    profile = Profile(stored["name"], spec=ProfileSpec.model_validate(stored["spec"])) if stored else None
+    spec, site = site_of(written, _site(written), Choice(profile))
     return replace(job, spec=spec, given=written, site=site, accepted={})
+
+
+def _site(written: SliceJobSpec) -> Profile:
+    """What this machine gives a job. One with a workspace runs as who submits it, who is to read its files (F-43)."""
+    if written.workspace is None or os.getuid() == 0:
+        return SITE
+    user = Passthrough.model_validate({"runAsUser": os.getuid(), "runAsGroup": os.getgid()})
+    defaults = SITE.spec.defaults.model_copy(update={"pod_security_context": user})
+    # What is not set counts as not given.
+    defaults.model_fields_set.add("pod_security_context")
+    return replace(SITE, spec=SITE.spec.model_copy(update={"defaults": defaults}))
 
 
 @dataclass

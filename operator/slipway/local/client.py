@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 from watchfiles import awatch
@@ -28,11 +28,14 @@ from slipway.docker_engine.job_files import (
     folder,
     folders,
 )
-from slipway.docker_engine.progress import Progress, Silent
+from slipway.docker_engine.progress import Silent, shown_on
 from slipway.docker_engine.pulls import ImageUnavailable
 from slipway.docker_engine.submission import NO_WISHES, Refused, Wishes
 from slipway.local.containers import job_pods
 from slipway.local.logs import ContainerLogs
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _DEBOUNCE_MS: Final = 20
 
@@ -43,10 +46,10 @@ class LocalClient(Verbs):
     Use it as `async with LocalClient() as client`. Every method raises the tree of `slipway.client.errors`.
     """
 
-    def __init__(self, wishes: Wishes = NO_WISHES, progress: Progress | None = None) -> None:
-        """`wishes` is what jobs get beside their manifest; `progress` hears of images that are pulled."""
+    def __init__(self, wishes: Wishes = NO_WISHES, console: "Console | None" = None) -> None:
+        """`wishes` is what jobs get beside their manifest; `console` shows how far images are that are pulled."""
         self._wishes = wishes
-        self._progress = progress or Silent()
+        self._console = console
 
     async def __aenter__(self) -> Self:
         # Whoever comes first after a reboot, or after a supervisor was killed, has every job looked after again.
@@ -144,7 +147,9 @@ class LocalClient(Verbs):
                 await asyncio.to_thread(submission.check, body, self._wishes)
                 about = {"uid": "", "namespace": NAMESPACE} | dict(body["metadata"])
                 return msgspec.convert(dict(body) | {"metadata": about}, Stored)
-            made = await asyncio.to_thread(submission.submit, body, self._wishes, self._progress)
+            showing = shown_on(self._console) if self._console is not None else nullcontext(Silent())
+            with showing as progress:
+                made = await asyncio.to_thread(submission.submit, body, self._wishes, progress)
         return msgspec.convert(made, Stored, strict=False)
 
     async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:

@@ -10,6 +10,8 @@ from slipway.docker_engine.job_files import NAMESPACE
 from slipway.docker_engine.submission import NO_WISHES, Wishes
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from slipway.local.client import LocalClient
 
 
@@ -19,6 +21,8 @@ class LocalTarget(Target):
 
     wishes: Wishes = NO_WISHES
     """What jobs that are submitted get beside their manifest."""
+    console: Console | None = None
+    """Where to show how far images are that are pulled; nowhere if None."""
 
     @property
     def resolved_namespace(self) -> str:
@@ -30,4 +34,4 @@ class LocalTarget(Target):
         # It needs this module.
         from slipway.local.client import LocalClient
 
-        return LocalClient(self.wishes)
+        return LocalClient(self.wishes, self.console)
