@@ -1,5 +1,6 @@
 """The volumes of a pod, as mounts of its container."""
 
+import math
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -155,7 +156,7 @@ def _add_empty(found: Mounts, source: Body, mount: Body, container: Body, where:
     if medium == "Memory":
         # So sizes the kubelet what lies in memory.
         limit = amount(container.get("resources", {}).get("limits", {}).get("memory"))
-        most = int(min((one for one in (size, limit) if one), default=0))
+        most = math.ceil(min((one for one in (size, limit) if one), default=0))
         if mount["mountPath"] == SHM and most and not read_only:
             found.shm_size = most
             return
