@@ -155,8 +155,13 @@ def inspected(engine: Engine, name: str) -> Body:
 def test_the_command_makes_what_the_engine_is_asked_for(engine: Engine, client: Any) -> None:  # E1-17
     subprocess.run(["docker", "--host", engine.host, "import", "-", "busybox:1"], input=b"\0" * 10240, check=True)
     request = everything(devices=DEVICES)
-    create(client, request, "asked")
     [_, _, _, *rest] = docker_run(request)
-    subprocess.run(["docker", "--host", engine.host, "create", *rest], check=True)
-    made, asked = inspected(engine, request.name), inspected(engine, "asked")
+    try:
+        create(client, request, "asked")
+        subprocess.run(["docker", "--host", engine.host, "create", *rest], check=True)
+        made, asked = inspected(engine, request.name), inspected(engine, "asked")
+    finally:
+        for one in client.containers.list(all=True):
+            one.remove(v=True, force=True)
+        client.images.remove("busybox:1")
     assert {key: (made.get(key), asked.get(key)) for key in made | asked if made.get(key) != asked.get(key)} == {}
