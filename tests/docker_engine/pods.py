@@ -3,7 +3,7 @@
 from typing import Any
 
 from slipway.api.places import FIRST, Place
-from slipway.docker_engine.convert import Surroundings, container
+from slipway.docker_engine.convert import ContainerRequest, Surroundings, container
 from slipway.planner.actions import Body
 from slipway.planner.merge import merged
 from slipway.planner.pods import PodFactory
@@ -39,3 +39,11 @@ def host_config(body: Body, **around: Any) -> Body:
 def variables(body: Body, **around: Any) -> dict[str, str]:
     """Its environment."""
     return dict(one.split("=", 1) for one in converted(body, **around)["Env"])
+
+
+def create(client: Any, request: ContainerRequest, name: str = "") -> str:
+    """Have a real engine make the container; its id."""
+    url = client.api._url("/containers/create")
+    answer = client.api._post_json(url, data=request.body, params={"name": name or request.name})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["Id"])

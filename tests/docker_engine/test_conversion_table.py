@@ -109,12 +109,14 @@ JSON = some.recursive(
 )
 
 
-@given(some.sampled_from(sorted({*ANSWERS, *PARENTS} - {"metadata", "spec", "spec.containers", "metadata.name"})), JSON)
+SLIPWAYS_OWN = {"spec.containers", "spec.containers[]", "spec.containers[].name"}
+FROM_A_TEMPLATE = sorted(path for path in {*ANSWERS, *PARENTS} - SLIPWAYS_OWN if path.startswith("spec."))
+
+
+@given(some.sampled_from(FROM_A_TEMPLATE), JSON)
 def test_whatever_stands_there_is_read_or_refused(path: str, value: Any) -> None:
     if path.endswith("[]"):
         path, value = path.removesuffix("[]"), [value]
-    if path == "spec.containers":
-        return
     for message in problems(with_field(path, value)):
         assert ": " in message
 

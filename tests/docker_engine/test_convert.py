@@ -140,6 +140,17 @@ def test_what_a_device_tells_gives_way_to_the_job() -> None:
     assert variables(pod(securityContext={"privileged": True}), devices=told)["C"] == "device"
 
 
+def test_no_job_says_which_devices_it_has() -> None:
+    body = pod()
+    body["metadata"]["labels"]["slipway.dev/devices"] = "tpu:0"
+    assert "slipway.dev/devices" not in converted(body)["Labels"]
+
+
+def test_a_limit_is_never_rounded_to_none() -> None:
+    assert host_config(pod(resources={"limits": {"memory": "100m"}}))["Memory"] == 1
+    assert "Memory" not in host_config(pod(resources={"limits": {"memory": "0"}}))
+
+
 def test_devices() -> None:  # E1-23, N-27, N-28, T-11
     devices = Assigned(
         ids=("tpu:0", "nvidia:1"),
@@ -375,6 +386,11 @@ REFUSED: dict[str, tuple[Body, Body, str]] = {
         {},
         {"resources": {"limits": {"rdma/hca": "1"}}},
         f'{WORKER}.resources.limits.rdma/hca "1": the local engine knows cpu, memory',
+    ),
+    "a name that ends early": (
+        {},
+        {"env": [{"name": "A=B", "value": "c"}]},
+        f'{WORKER}.env[A=B].name "A=B": a name without = is needed',
     ),
     "no quantity": (
         {},

@@ -13,7 +13,7 @@ from slipway.docker_engine.convert import ContainerRequest, Surroundings, contai
 from slipway.docker_engine.devices import Assigned, DeviceMapping
 from slipway.local_cluster.packages import find_tool
 from slipway.planner.actions import Body
-from tests.docker_engine.pods import pod, with_spec
+from tests.docker_engine.pods import create, pod, with_spec
 from tests.docker_engine.servers import Engine
 
 EVERYTHING = with_spec(
@@ -152,19 +152,16 @@ def inspected(engine: Engine, name: str) -> Body:
 
 
 @pytest.mark.skipif(find_tool("docker") is None, reason="this machine has no docker command")
-def test_the_command_makes_what_the_engine_is_asked_for(engine: Engine) -> None:  # E1-17
+def test_the_command_makes_what_the_engine_is_asked_for(engine: Engine, client: Any) -> None:  # E1-17
     subprocess.run(["docker", "--host", engine.host, "import", "-", "busybox:1"], input=b"\0" * 10240, check=True)
-    import docker
-
     request = everything(devices=DEVICES)
-    client = docker.APIClient(base_url=engine.host)
-    try:
-        url = client._url("/containers/create")  # type: ignore[attr-defined]
-        answer = client._post_json(url, data=request.body, params={"name": "asked"})  # type: ignore[attr-defined]
-        assert answer.status_code == 201, answer.text
-    finally:
-        client.close()
     [_, _, _, *rest] = docker_run(request)
-    subprocess.run(["docker", "--host", engine.host, "create", *rest], check=True)
-    made, asked = inspected(engine, request.name), inspected(engine, "asked")
+    try:
+        create(client, request, "asked")
+        subprocess.run(["docker", "--host", engine.host, "create", *rest], check=True)
+        made, asked = inspected(engine, request.name), inspected(engine, "asked")
+    finally:
+        for one in client.containers.list(all=True):
+            one.remove(v=True, force=True)
+        client.images.remove("busybox:1")
     assert {key: (made.get(key), asked.get(key)) for key in made | asked if made.get(key) != asked.get(key)} == {}

@@ -151,6 +151,8 @@ REFUSED: dict[str, tuple[Body, Body, str]] = {
     "the engine's socket": (host("/var/run/docker.sock"), {}, 'spec.volumes[v].hostPath.path "/var/run/docker.sock"'),
     "its folder": (host("/run"), {}, 'spec.volumes[v].hostPath.path "/run": no job gets the socket'),
     "its folder's folder": (host("/var"), {"readOnly": True}, 'spec.volumes[v].hostPath.path "/var": no job gets'),
+    "a user's engine": (host("/run/user/1000/"), {}, 'spec.volumes[v].hostPath.path "/run/user/1000/": no job gets'),
+    "all users' engines": (host("/var/run/user"), {}, 'spec.volumes[v].hostPath.path "/var/run/user": no job gets'),
     "everything": (host("/"), {}, 'spec.volumes[v].hostPath.path "/": no job gets the socket'),
     "containerd": (host("/run//containerd/s"), {}, 'spec.volumes[v].hostPath.path "/run//containerd/s": no job'),
     "a socket elsewhere": (host("/srv/docker.sock"), {}, 'spec.volumes[v].hostPath.path "/srv/docker.sock": no job'),

@@ -4,6 +4,7 @@ Pure, so that the same job is seen to be the same here and on a cluster. What a 
 by the name of its field; the table of all fields is in `conversion_table`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -143,7 +144,9 @@ def _told(worker: Body, devices: Assigned) -> dict[str, str]:
 
 
 def _labels(labels: Mapping[str, str], devices: Assigned) -> dict[str, str]:
-    return {**labels, **({LABEL_DEVICES: devices.label} if devices.ids else {})}
+    # Only Slipway says who has which devices.
+    own = {name: value for name, value in labels.items() if name != LABEL_DEVICES}
+    return own | ({LABEL_DEVICES: devices.label} if devices.ids else {})
 
 
 def _on_host_network(spec: Body, around: Surroundings) -> bool:
@@ -209,12 +212,13 @@ def _limits(worker: Body, refusals: Refusals) -> Body:
                 path, resources["requests"][name], f"at most the limit, {resources['limits'][name]}, is allowed"
             )
     return {
-        "NanoCpus": int(cpu * 10**9) if cpu else None,
+        "NanoCpus": math.ceil(cpu * 10**9) if cpu else None,
         "CpuShares": max(2, min(int(asked * 1024), _MOST_SHARES)) if asked else None,
-        "Memory": int(memory) if memory else None,
+        # Rounded up, because Docker takes 0 for no limit.
+        "Memory": math.ceil(memory) if memory else None,
         # Equal: no swap besides, as on a node.
-        "MemorySwap": int(memory) if memory else None,
-        "MemoryReservation": int(requests["memory"]) if requests.get("memory") else None,
+        "MemorySwap": math.ceil(memory) if memory else None,
+        "MemoryReservation": math.ceil(requests["memory"]) if requests.get("memory") else None,
     }
 
 

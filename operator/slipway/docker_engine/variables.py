@@ -45,6 +45,8 @@ def environment(
                 refusals.add(f"{path}.envFrom[{index}].{kind}", one[kind].get("name"), _NO_OBJECT)
     found: dict[str, str] = {}
     for one in container.get("env", ()):
+        if not one["name"] or "=" in one["name"]:
+            refusals.add(f"{path}.env[{one['name']}].name", one["name"], "a name without = is needed")
         value = _value(pod, container, one, f"{path}.env[{one['name']}]", config_maps, refusals, found)
         if value is not None:
             found[one["name"]] = value

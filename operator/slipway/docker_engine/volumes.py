@@ -1,6 +1,8 @@
 """The volumes of a pod, as mounts of its container."""
 
+import math
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,6 +15,8 @@ from slipway.planner.refusals import engine_place
 
 SHM: Final = "/dev/shm"
 _MADE: Final = ("", "DirectoryOrCreate")
+_OF_ROOTLESS: Final = re.compile(r"(/var)?/run/user(/\d+)?")
+"""Folders in which an engine that runs as a user has its socket."""
 _PROPAGATION: Final = {"None": "rprivate", "HostToContainer": "rslave", "Bidirectional": "rshared"}
 _TYPES: Final = (
     *_MADE,
@@ -127,7 +131,8 @@ def _path(source: Body, below: str, where: str, refusals: Refusals) -> str:
         refusals.add(f"{where}.hostPath.path", folder, "an absolute path without .. is needed")
         return "/nowhere"
     path = posixpath.join(folder, below) if below else folder
-    if (engine := engine_place(path)) is not None:
+    rootless = _OF_ROOTLESS.fullmatch(posixpath.normpath("/" + path.lstrip("/")))
+    if (engine := rootless[0] if rootless else engine_place(path)) is not None:
         why = f"no job gets the socket of a container engine ({engine}): mount another folder"
         refusals.add(f"{where}.hostPath.path", path, why)
     return path
@@ -155,7 +160,7 @@ def _add_empty(found: Mounts, source: Body, mount: Body, container: Body, where:
     if medium == "Memory":
         # So sizes the kubelet what lies in memory.
         limit = amount(container.get("resources", {}).get("limits", {}).get("memory"))
-        most = int(min((one for one in (size, limit) if one), default=0))
+        most = math.ceil(min((one for one in (size, limit) if one), default=0))
         if mount["mountPath"] == SHM and most and not read_only:
             found.shm_size = most
             return
