@@ -34,7 +34,7 @@ def test_a_user_who_is_not_root_can_write(client: Any, image: str, *, read_only:
         securityContext={"runAsUser": 1000, "readOnlyRootFilesystem": read_only},
     )
     request = container(body, Surroundings())
-    archive = opening(request)
+    archive = opening(request.body["HostConfig"].get("Mounts", ()))
     assert archive is not None
     made = [create(client, request)]
     try:

@@ -28,7 +28,7 @@ from slipway.docker_engine.containers import (
     network_exists,
     remove_networks,
 )
-from slipway.docker_engine.convert import Surroundings, Unconvertible, container
+from slipway.docker_engine.convert import ContainerRequest, Surroundings, Unconvertible, container
 from slipway.docker_engine.devices import LABEL_DEVICES, Assigned, Inventory, Shortage, assign_all
 from slipway.docker_engine.job_files import LABEL_HOME, MAX_EVENTS, JobFolder, Outdated
 from slipway.docker_engine.logs import keep_log
@@ -203,12 +203,17 @@ class Applier:
                     container(body, self._surroundings(job, body, images, devices))
                     for body, devices in zip(bodies, assigned, strict=True)
                 ]
-                self._each(lambda request: self._create_one(request.name, request.body, job), requests)
+                self._each(lambda request: self._create_one(request, job), requests)
         self._world.checked, self._world.rejection = job.generation, None
 
-    def _create_one(self, name: str, body: Body, job: Job) -> None:
+    def _create_one(self, request: ContainerRequest, job: Job) -> None:
+        name, body = request.name, request.body
+        own = {LABEL_HOME: job_files.home_id()}
+        if request.api_version > (spoken := self._containers.api_version):
+            # It would take the request, and pass over what it does not know.
+            least, has = (".".join(map(str, one)) for one in (request.api_version, spoken))
+            raise _Refused(f"a mount of {name} needs an engine with API {least}, and this one has {has}", POD_REJECTED)
         try:
-            own = {LABEL_HOME: job_files.home_id()}
             self._containers.create(name, body | {"Labels": body["Labels"] | own})
         except EngineRefuses as error:
             if error.status != CONFLICT:

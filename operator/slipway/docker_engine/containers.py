@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api import names
+from slipway.docker_engine.empty_volumes import opening
 from slipway.docker_engine.errors import EngineUnavailable
+from slipway.docker_engine.job_files import LABEL_HOME
 from slipway.docker_engine.seen import Inspected
 
 if TYPE_CHECKING:
@@ -60,6 +62,11 @@ class Containers:
     uid: str
     """UID of the job."""
 
+    @property
+    def api_version(self) -> tuple[int, ...]:
+        """The version of the Engine API that is spoken."""
+        return tuple(map(int, str(self.api.api_version).split(".")))
+
     def states(self) -> dict[str, str]:
         """The state of each container of the job, in a word, by id."""
         with answered():
@@ -89,6 +96,7 @@ class Containers:
         """Start a container; what keeps it from starting the engine says in its state."""
         try:
             with answered(), _absent_is_none():
+                self._open_volumes(container)
                 self.api.start(container)
         except EngineRefuses as error:
             if error.status == NOT_MODIFIED:
@@ -96,6 +104,27 @@ class Containers:
             state = (self.inspect(container) or {}).get("State", {})
             if not state.get("Error"):
                 raise
+
+    def _open_volumes(self, container: str) -> None:
+        """Let every user write to the empty volumes of a container, as to an emptyDir; again is as well."""
+        found = self.api.inspect_container(container)
+        archive = opening(found["HostConfig"].get("Mounts") or ())
+        if archive is None:
+            return
+        if not found["HostConfig"]["ReadonlyRootfs"]:
+            self.api.put_archive(container, "/", archive)
+            return
+        # The engine unpacks nothing where the root can only be read.
+        beside = f"{found['Name'].strip('/')}-volumes"
+        owner = {LABEL_HOME: found["Config"]["Labels"].get(LABEL_HOME, "")}
+        body = {"Image": found["Image"], "Labels": owner, "HostConfig": {"VolumesFrom": [container]}}
+        with _absent_is_none():
+            self.api.remove_container(beside, force=True)
+        self.api.create_container_from_config(body, beside)  # type: ignore[no-untyped-call]
+        try:
+            self.api.put_archive(beside, "/", archive)
+        finally:
+            self.api.remove_container(beside, force=True)
 
     def stop(self, container: str, grace_seconds: int) -> None:
         """Send SIGTERM, then SIGKILL after so many seconds; returns when the container has ended."""

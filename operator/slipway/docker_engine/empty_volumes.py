@@ -2,22 +2,23 @@
 
 import io
 import tarfile
-from typing import Final
-
-from slipway.docker_engine.docker_run import ContainerRequest
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 _EVERYBODY: Final = 0o777
 
 
-def opening(request: ContainerRequest) -> bytes | None:
+def opening(mounts: Iterable[Mapping[str, Any]]) -> bytes | None:
     """A tar archive that opens the empty volumes to all users; None for a container that has none.
+
+    Args:
+        mounts: `Mounts` of its HostConfig.
 
     Docker makes them for root. Unpack it at / of the container once that is created and before it starts
     (`PUT /containers/{id}/archive`). Where its root can only be read Docker refuses that: then unpack it in a second
     container, never started, that has the volumes of the first (`VolumesFrom`).
     """
-    mounts = request.body.get("HostConfig", {}).get("Mounts", ())
-    places = [one["Target"] for one in mounts if one["Type"] == "volume" and "Source" not in one]
+    places = [one["Target"] for one in mounts if one["Type"] == "volume" and not one.get("Source")]
     if not places:
         return None
     content = io.BytesIO()

@@ -72,7 +72,9 @@ def _left_behind() -> Iterator[Outcome]:
         with answered():
             there = [one["Labels"] for one in api.containers(all=True, filters={"label": mine})]
             there += [one["Labels"] for one in api.networks(filters={"label": mine})]
-        jobs = {one[names.LABEL_JOB_UID]: one.get(names.LABEL_JOB_NAME, "") for one in there}
+        jobs = {
+            one[names.LABEL_JOB_UID]: one.get(names.LABEL_JOB_NAME, "") for one in there if names.LABEL_JOB_UID in one
+        }
         for uid, name in jobs.items():
             if uid not in known:
                 yield from _orphans(uid, name)

@@ -17,6 +17,7 @@ from slipway.docker_engine.options import Options, extended_resources
 from slipway.docker_engine.progress import Progress, Silent
 from slipway.docker_engine.pulls import resolve
 from slipway.docker_engine.supervisor import ensure_supervisor
+from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, read
 from slipway.planner.acceptance import InvalidSpec, accept
 from slipway.planner.actions import Body
@@ -103,7 +104,10 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
     try:
         if wishes.network not in (None, "host") and not network_exists(api, str(wishes.network)):
             raise Refused(f"there is no Docker network {wishes.network}: docker network create {wishes.network}")
+        make_directories(api, asked[0])
         images = _images(api, asked, progress or Silent())
+    except WorkspaceRefused as error:
+        raise Refused(str(error)) from error
     finally:
         api.close()
     options = Options(
