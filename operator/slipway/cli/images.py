@@ -18,7 +18,7 @@ from slipway.docker_engine.images import build_image, push_image
 from slipway.docker_engine.manifest import with_image, write_image
 from slipway.docker_engine.progress import shown_on
 from slipway.docker_engine.references import checked
-from slipway.docker_engine.request import build_request, push_argv
+from slipway.docker_engine.request import build_request, overlay_request, push_argv
 
 NO_ENGINE: Final = 3
 INTERRUPTED: Final = 130
@@ -56,6 +56,7 @@ path = click.Path(path_type=Path)
 @click.command()
 @click.option("--image", required=True, metavar="NAME", help="Name of the image, such as my-app:v1.0.")
 @click.option("-f", "--dockerfile", type=path, default="Dockerfile", show_default=True, help="How it is built.")
+@click.option("--base", metavar="IMAGE", help="Lay the context over this image's working directory; no Dockerfile.")
 @click.option("--context", type=path, help="Folder the Dockerfile copies from.  [default: the Dockerfile's folder]")
 @click.option("--registry", metavar="NAME", help="Put before the image's name, such as gcr.io/my-project.")
 @click.option("--build-arg", "build_args", type=Pair(), multiple=True, help="Value of an ARG of the Dockerfile.")
@@ -63,17 +64,24 @@ path = click.Path(path_type=Path)
 @click.option("--write", "manifest", type=path, metavar="FILE", help="Set spec.image of the SliceJob in this YAML.")
 @click.option("--dry-run", is_flag=True, help="Print the docker commands that do the same, and do nothing.")
 def build(
-    image: str, dockerfile: Path, context: Path | None, registry: str | None,
+    image: str, dockerfile: Path, base: str | None, context: Path | None, registry: str | None,
     build_args: tuple[tuple[str, str], ...], push: bool, manifest: Path | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Build an image for a job, and print its full name; with --push also its digest.
 
+    With --base the files of the context are laid over an image, without a Dockerfile; .dockerignore holds.
+
     Exit codes: 1 refused or failed, 2 wrong usage, 3 no Docker engine.
     """
+    if base is not None and build_args:
+        raise click.UsageError("--build-arg is for a Dockerfile, and --base needs none.")
     if push and registry is None:
         raise click.UsageError("--push needs --registry, which says where to.")
     with exit_codes():
-        request = build_request(dockerfile, image, registry, dict(build_args), context)
+        if base is not None:
+            request = overlay_request(base, image, registry, context or Path())
+        else:
+            request = build_request(dockerfile, image, registry, dict(build_args), context)
         if manifest is not None:
             # Before an hour of building, not after it.
             with_image(manifest, request.name)

@@ -85,6 +85,11 @@ _OPTIONS: Final = (
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="File with the SliceJobProfile of this machine.",
     ),
+    click.Option(
+        ["--overlay", "overlay"],
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder to lay over the image's working directory; .dockerignore holds.",
+    ),
     click.Option(["--without-devices"], is_flag=True, help="Give no TPU chips and GPUs, to try a job without them."),
 )
 
@@ -122,6 +127,7 @@ def _wishes(given: dict[str, Any]) -> Wishes:
         devices=(*given.pop("devices"), *devices),
         without_devices=given.pop("without_devices"),
         profile=_profile(given.pop("profile")),
+        overlay=given.pop("overlay"),
     )
 
 

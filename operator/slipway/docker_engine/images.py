@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from slipway.docker_engine.engine import connected
 from slipway.docker_engine.errors import ImageBuildError, Stage
 from slipway.docker_engine.progress import Progress, Silent
 from slipway.docker_engine.references import checked, login_command, split
-from slipway.docker_engine.request import BuildRequest, build_request
+from slipway.docker_engine.request import BuildRequest, build_request, overlay_dockerfile
 from slipway.docker_engine.transcript import Transcript
 
 if TYPE_CHECKING:
     from docker import APIClient
 
+_IGNORE: Final = ".dockerignore"
+_OVERLAY: Final = ".slipway.Dockerfile"
 _REFUSALS: Final = ("denied", "unauthorized", "authentication required", "no basic auth credentials")
 """An engine tells in words only that the registry did not let it in."""
 
@@ -45,12 +48,11 @@ def build_and_push_docker_image(
 def build_image(engine: APIClient, request: BuildRequest, progress: Progress) -> str:
     """Build, and return the id of the image."""
     transcript = Transcript(progress)
-    progress.step(f"Building {request.name} from {request.dockerfile}")
+    what = request.dockerfile if request.base is None else f"{request.context} over {request.base}"
+    progress.step(f"Building {request.name} from {what}")
     with _failures("build", request.name, transcript):
         events = engine.build(
-            path=str(request.context),
-            # The SDK looks for a relative one below the context, the docker command below the current folder.
-            dockerfile=str(request.dockerfile.absolute()),
+            **_sources(request),
             tag=request.name,
             buildargs=dict(request.build_args),
             rm=True,
@@ -61,6 +63,38 @@ def build_image(engine: APIClient, request: BuildRequest, progress: Progress) ->
             transcript.add(event)
         _end(transcript, transcript.image)
     return transcript.image
+
+
+def lay_over(engine: APIClient, image: str, folder: Path, progress: Progress) -> str:
+    """Lay a folder over the working directory of an image, and return the id of what comes of it.
+
+    What .dockerignore names is left out. The same files over the same image are the same image: the engine has it
+    cached (T-02, T-44).
+    """
+    # The engine takes a bare id for the name of an image.
+    base = image.removeprefix("sha256:")
+    return build_image(engine, BuildRequest(f"slipway.local/patched:{base[:12]}", folder, folder, {}, base), progress)
+
+
+def _sources(request: BuildRequest) -> dict[str, Any]:
+    """Where the engine finds the Dockerfile and what it copies."""
+    if request.base is None:
+        # The SDK looks for a relative one below the context, the docker command below the current folder.
+        return {"path": str(request.context), "dockerfile": str(request.dockerfile.absolute())}
+    from docker.utils.build import tar
+
+    # By the SDK's own name for such a Dockerfile, which is another each time, nothing would ever be cached.
+    left_out = [*_ignored(request.context), _IGNORE]
+    context = tar(request.context, left_out, (_OVERLAY, overlay_dockerfile(request.base)))
+    return {"fileobj": context, "custom_context": True, "dockerfile": _OVERLAY}
+
+
+def _ignored(folder: Path) -> list[str]:
+    try:
+        lines = (folder / _IGNORE).read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 def push_image(engine: APIClient, name: str, progress: Progress) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -21,12 +22,36 @@ class BuildRequest:
     context: Path
     """The folder whose files the Dockerfile can copy."""
     build_args: Mapping[str, str]
+    base: str | None = None
+    """The image over which the context is laid; then there is no Dockerfile."""
 
     @property
     def argv(self) -> list[str]:
         """The docker command that builds the same."""
+        if self.base is not None:
+            laid = f"printf %s {shlex.quote(overlay_dockerfile(self.base))}"
+            return [
+                "sh",
+                "-c",
+                f"{laid} | docker build -t {shlex.quote(self.name)} -f - {shlex.quote(str(self.context))}",
+            ]
         arguments = [word for key, value in self.build_args.items() for word in ("--build-arg", f"{key}={value}")]
         return ["docker", "build", "-t", self.name, *arguments, "-f", str(self.dockerfile), str(self.context)]
+
+
+def overlay_dockerfile(base: str) -> str:
+    """What lays a folder over the working directory of an image (T-43)."""
+    return f"FROM {base}\nCOPY . .\n"
+
+
+def overlay_request(base: str, image_name: str, registry: str | None, context: str | PathLike[str]) -> BuildRequest:
+    """Return the request for an image with a folder laid over another's working directory."""
+    folder = Path(context)
+    if not folder.is_dir():
+        raise refuse(f"The folder {folder} does not exist, or is none.")
+    if not base.strip():
+        raise refuse("The name of the base image is empty.")
+    return BuildRequest(full_name(image_name, registry), folder / "Dockerfile", folder, {}, base)
 
 
 def push_argv(name: str) -> list[str]:

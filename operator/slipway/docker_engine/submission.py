@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api.places import worker
@@ -12,6 +13,7 @@ from slipway.docker_engine.containers import network_exists
 from slipway.docker_engine.convert import ContainerRequest, Surroundings, container, problems
 from slipway.docker_engine.devices import Assigned, DeviceMapping, Inventory, Shortage, assign_all
 from slipway.docker_engine.engine import Address, connect
+from slipway.docker_engine.images import lay_over
 from slipway.docker_engine.job_files import JobExists, folder
 from slipway.docker_engine.options import Options, extended_resources
 from slipway.docker_engine.progress import Progress, Silent
@@ -43,6 +45,8 @@ class Wishes:
     without_devices: bool = False
     profile: Mapping[str, Any] | None = None
     """A SliceJobProfile: its `name` and its `spec`."""
+    overlay: Path | None = None
+    """A folder to lay over the working directory of the image."""
 
 
 NO_WISHES: Final = Wishes()
@@ -92,6 +96,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
         Refused: when it cannot run on this machine.
         ImageUnavailable: when an image is missing and cannot be pulled.
         EngineUnavailable: when there is no engine to talk to.
+        ImageBuildError: when the folder cannot be laid over the image.
         EngineLost: when it stops to answer.
         JobExists: when a job has the name, whatever it is like.
     """
@@ -106,6 +111,8 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
             raise Refused(f"there is no Docker network {wishes.network}: docker network create {wishes.network}")
         make_directories(api, asked[0])
         images = _images(api, asked, progress or Silent())
+        if wishes.overlay is not None:
+            images = {name: lay_over(api, one, wishes.overlay, progress or Silent()) for name, one in images.items()}
     except WorkspaceRefused as error:
         raise Refused(str(error)) from error
     finally:

@@ -18,7 +18,7 @@ from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
 from slipway.docker_engine import pruning, submission, supervisor
 from slipway.docker_engine.containers import EngineLost, EngineRefuses
-from slipway.docker_engine.errors import EngineUnavailable
+from slipway.docker_engine.errors import EngineUnavailable, ImageBuildError
 from slipway.docker_engine.job_files import (
     NAMESPACE,
     JobExists,
@@ -187,7 +187,7 @@ def answered() -> Iterator[None]:
         raise errors.AlreadyExists(str(error)) from error
     except Outdated as error:
         raise errors.ChangedMeanwhile(str(error)) from error
-    except (Refused, ImageUnavailable) as error:
+    except (Refused, ImageUnavailable, ImageBuildError) as error:
         raise errors.Refused(str(error)) from error
     except EngineRefuses as error:
         raise errors.ServerFailed(f"the Docker engine refuses: {error}") from error
