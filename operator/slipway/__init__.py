@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from slipway.docker_engine import ImageBuildError, build_and_push_docker_image
+    from slipway.local.blocking import LocalClient
+    from slipway.local.client import AsyncLocalClient
     from slipway.sdk.accelerators import CPU, GPU, TPU
     from slipway.sdk.containers import CompletedRun, run_docker_async, run_docker_multislice, run_docker_on_pod
     from slipway.sdk.decorators import (
@@ -63,6 +65,8 @@ _HOMES = {
         "TPU",
     ),
     "client.asynchronous": ("AsyncClient",),
+    "local.client": ("AsyncLocalClient",),
+    "local.blocking": ("LocalClient",),
     "client.blocking": ("Client", "Job"),
     "sdk.containers": (
         "CompletedRun",
@@ -123,6 +127,7 @@ __all__ = [
     "AlreadyExists",
     "AlreadyFinished",
     "AsyncClient",
+    "AsyncLocalClient",
     "CapacityUnavailable",
     "Captured",
     "ChangedMeanwhile",
@@ -140,6 +145,7 @@ __all__ = [
     "JobInfo",
     "JobPreempted",
     "JobSucceeded",
+    "LocalClient",
     "NotAllowed",
     "NotAuthenticated",
     "NotFound",

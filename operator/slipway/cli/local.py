@@ -18,7 +18,7 @@ from slipway.client.manifest import InvalidManifest, check_profile, documents
 from slipway.client.pictures.output import console
 from slipway.docker_engine.devices import DeviceMapping
 from slipway.docker_engine.submission import Wishes
-from slipway.local.client import LocalClient
+from slipway.local.client import AsyncLocalClient
 from slipway.local.target import LocalTarget
 
 _VERBS: Final = ("cancel", "delete", "describe", "events", "list", "logs", "resume", "suspend", "wait", "why")
@@ -167,7 +167,7 @@ def prune(names: tuple[str, ...]) -> None:
 
     async def work() -> list[SlipwayError]:
         errors: list[SlipwayError] = []
-        async with LocalClient() as client:
+        async with AsyncLocalClient() as client:
             for name, outcome in await client.prune(names):
                 if isinstance(outcome, SlipwayError):
                     click.echo(f"Error: {outcome}", err=True)

@@ -1,4 +1,4 @@
-"""SliceJobs without asyncio: every method of `AsyncClient`, and a handle of one job."""
+"""SliceJobs without asyncio: every verb of `Verbs`, and a handle of one job."""
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from slipway.client import portal
 from slipway.client.errors import JobError, SlipwayError
 from slipway.client.logs import Batch, Line, Note, Selection, Separator, follow_batches
 from slipway.client.model import Description, Event, JobState
-from slipway.client.target import ClusterTarget
+from slipway.client.target import ClusterTarget, Target
 from slipway.client.verbs import FINISHED, Verbs
 from slipway.client.view import JobView
 from slipway.cluster.wire import JsonObject
@@ -27,9 +27,8 @@ def _to_the_log(remark: Note | Separator) -> None:
     log.warning("%s", remark.message)
 
 
-@dataclass(frozen=True)
-class Client(ClusterTarget):
-    """SliceJobs of one namespace of a cluster; made without any call. Every method opens a connection of its own.
+class BlockingVerbs(Target):
+    """The verbs of a client without asyncio. Every method opens a client of its own.
 
     Methods raise the tree of `slipway.client.errors`. They work in a notebook and from any thread.
     """
@@ -158,10 +157,15 @@ class Client(ClusterTarget):
 
 
 @dataclass(frozen=True)
+class Client(BlockingVerbs, ClusterTarget):
+    """SliceJobs of one namespace of a cluster; made without any call."""
+
+
+@dataclass(frozen=True)
 class Job:
     """A job that was submitted here or elsewhere."""
 
-    client: Client
+    client: BlockingVerbs
     name: str
     uid: str
     """UID of the job: a later one of the same name is another job."""

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 _DEBOUNCE_MS: Final = 20
 
 
-class LocalClient(Verbs):
+class AsyncLocalClient(Verbs):
     """SliceJobs on the Docker engine that the docker command would use.
 
-    Use it as `async with LocalClient() as client`. Every method raises the tree of `slipway.client.errors`.
+    Use it as `async with AsyncLocalClient() as client`. Every method raises the tree of `slipway.client.errors`.
     """
 
     def __init__(self, wishes: Wishes = NO_WISHES, console: "Console | None" = None) -> None:

@@ -12,7 +12,7 @@ from slipway.docker_engine.submission import NO_WISHES, Wishes
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from slipway.local.client import LocalClient
+    from slipway.local.client import AsyncLocalClient
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class LocalTarget(Target):
         """The one namespace that there is."""
         return NAMESPACE
 
-    def client(self) -> LocalClient:
+    def client(self) -> AsyncLocalClient:
         """A client of its own for each call, to be opened with `async with`."""
         # It needs this module.
-        from slipway.local.client import LocalClient
+        from slipway.local.client import AsyncLocalClient
 
-        return LocalClient(self.wishes, self.console)
+        return AsyncLocalClient(self.wishes, self.console)
