@@ -248,6 +248,11 @@ def a_deleted_node_is_a_dead_machine(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fencing, "_grace_over", lambda *_: True)
 
 
+def a_final_phase_is_a_kubelets_word(patch: pytest.MonkeyPatch) -> None:
+    """A pod that the pod garbage collector says has failed counts as terminated by its kubelet."""
+    patch.setattr(fencing, "_being_collected", lambda *_: ())
+
+
 def a_second_run_is_as_good_as_the_first(patch: pytest.MonkeyPatch) -> None:
     """That a kubelet started a pod anew says nothing about its machine."""
     patch.setattr(Facts, "ran_twice", False)
@@ -338,6 +343,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (an_unanswered_create_is_forgotten, 8206480, ()),
     (a_lost_node_has_no_past, 8207900, ()),
     (a_deleted_node_is_a_dead_machine, 1, ()),
+    (a_final_phase_is_a_kubelets_word, 640001340, ()),
     (a_second_run_is_as_good_as_the_first, 1300, ()),
     (all_profiles_are_one, 0, (PROFILES,)),
     (unknown_words_are_no_words, 1, (VERSIONS,)),
