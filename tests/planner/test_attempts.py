@@ -271,14 +271,24 @@ def test_a_host_whose_machine_is_gone_may_have_succeeded_before_though_no_watch_
     assert world.status.phase is Phase.SUCCEEDED
 
 
-def test_a_pod_bound_in_the_second_in_which_its_node_was_denied_may_be_on_the_next_one_of_that_name() -> None:
+@pytest.mark.parametrize(
+    ("denied", "asked"),
+    [
+        pytest.param(0.6, Refresh(nodes=("node-0-0",)), id="in the same second"),
+        pytest.param(4.9, Refresh(nodes=("node-0-0",)), id="soon after, or before by a clock that is ahead"),
+        pytest.param(5.0, Refresh(pods=True), id="later, by any clock"),
+    ],
+)
+def test_a_pod_bound_shortly_before_its_node_was_denied_may_be_on_the_next_one_of_that_name(
+    denied: float, asked: Refresh
+) -> None:
     world = World(slices=1, hosts=1).begin()
     world.pod(0, 0).runs()
     del world.nodes["node-0-0"]
-    world.lost["node-0-0"] = LostNode(world.now + timedelta(milliseconds=600))
+    world.now += timedelta(seconds=denied)
+    world.lost["node-0-0"] = LostNode(world.now)
     world.answers = False
-    world.now += timedelta(seconds=1)
-    assert actions_of(world.step(), Refresh) == [Refresh(nodes=("node-0-0",))]
+    assert actions_of(world.step(), Refresh) == [asked]
     assert world.attempt.end_time is None
 
 

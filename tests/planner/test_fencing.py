@@ -126,6 +126,7 @@ GONE: dict[str, tuple[Callable[[PodHandle], PodHandle], int]] = {
     "forced while it ran": (lambda pod: pod.vanishes(seen=True), 4),
     "gone unseen while it ran": (PodHandle.vanishes, 22),
     "collected while it ran": (lambda pod: collected(pod).vanishes(seen=True), 4),
+    "said to have failed by the collector, which has yet to remove it": (collected, 22),
     "collected after it was asked to terminate": (lambda pod: collected(pod.is_deleted()).vanishes(seen=True), 4),
     "terminated, and then removed by its kubelet": (lambda pod: pod.is_deleted().exits(143).vanishes(seen=True), 0),
     "terminated, which the watch did not show": (lambda pod: pod.is_deleted().vanishes(), 0),

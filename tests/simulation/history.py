@@ -74,6 +74,8 @@ class History:
         self.fleet = Fleet(
             self.timeline, self.store, self.server, self.plot.weather, rng, self.grounds, record=record, say=self._say
         )
+        self._read_seconds = UNREAD_SECONDS if self.plot.weather.lose else EVENT_SECONDS
+        """Simulated seconds within which a process has read the status that it wrote, and told of it."""
         self.calm = False
         self.broken: Violation | None = None
         """What was found broken inside a process, which would only log it and go on."""
@@ -297,9 +299,10 @@ class History:
             process = self.fleet.named(told.who)
             if any(uid == told.uid and 0 <= at - told.at < UNREAD_SECONDS for uid, at in self.cluster.overwritten):
                 continue
-            if process.died is not None and process.died < told.at + EVENT_SECONDS:
+            # The answers to the write, and to the reads after it, may be lost for half a minute each. Who dies by then
+            # has not read what it wrote, and the next process finds only the phase that came after.
+            if process.died is not None and process.died < told.at + self._read_seconds:
                 continue
-            # The answers to the write, and to the reads after it, may be lost for half a minute each.
             gone = self.cluster.asked_to_go.get(told.uid)
             if gone is not None and gone < told.at + UNREAD_SECONDS:
                 continue

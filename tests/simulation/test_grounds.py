@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.grounds import QUOTA, RAY, SLOW_LISTS, STANDBY, STRANGERS, VERSIONS, WEIGHTS, grounds
+from tests.simulation.grounds import CLOCKS, QUOTA, RAY, SLOW_LISTS, STANDBY, STRANGERS, VERSIONS, WEIGHTS, grounds
 from tests.simulation.run import run_seed, told
 
 MET: Final = (
@@ -14,6 +14,7 @@ MET: Final = (
     (STANDBY, 22497, "the same, while the program crashes"),
     (SLOW_LISTS, 273, "a pod that was preempted before all ran is gone when the slow list is answered"),
     (SLOW_LISTS, 3977, "a pod bound in the second in which the last Node of that name was denied is no lost one"),
+    (CLOCKS, 640081954, "a phase that nobody could read for a minute, and then its writer dies"),
     (VERSIONS, 64, "an older version cannot read a phase, and keeps the record of attempts"),
     (VERSIONS, 94, "the same after one attempt"),
     (STRANGERS, 234, "somebody writes a word that nobody knows, and the record of attempts stays"),

@@ -8,12 +8,10 @@ from slipway.api import names
 from slipway.planner.effective import Effective
 from slipway.planner.nodes import Node, Taint
 from slipway.planner.objects import Pod, PodCondition, Terminated
+from slipway.planner.snapshot import SKEW
 
 NEAR: Final = timedelta(seconds=120)
 """A failure of the node explains the end of a container this close to it."""
-
-SKEW: Final = timedelta(seconds=5)
-"""How far the clocks of the API servers and of the kubelets may be apart."""
 
 REMOVAL: Final = timedelta(seconds=60)
 """How long after the end of its containers a kubelet may remove a pod that it was asked to terminate."""

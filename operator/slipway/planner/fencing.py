@@ -14,8 +14,7 @@ from slipway.api.places import HEAD, Place
 from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.draft import Draft
 from slipway.planner.endings import ending_of
-from slipway.planner.objects import Pod
-from slipway.planner.snapshot import Vanished
+from slipway.planner.objects import Pod, PodCondition
 
 RENEWALS: Final = 4
 """How often a kubelet renews its Lease in the time for which it holds."""
@@ -55,8 +54,9 @@ def _orphans(draft: Draft) -> Iterator[datetime]:
     for lost in snapshot.vanished:
         # What the watch did not show may have been missed by the kubelet's as well: it gives the pod's own period then.
         due = lost.at + (grace if lost.removed_at is None else FORCED + LATE)
-        if draft.now < due and _is_orphan(draft, lost):
+        if draft.now < due and _is_orphan(draft, lost.pod):
             yield due
+    yield from _being_collected(draft, max(grace, FORCED + LATE))
     if not snapshot.deleted_here.complete or seen.begun_by_this_process or attempt is None or attempt.end_time is None:
         return
     # Pods that were removed before this process saw them: by its clock they were gone when the attempt ended.
@@ -64,10 +64,26 @@ def _orphans(draft: Draft) -> Iterator[datetime]:
     yield from (attempt.end_time + grace for _ in seen.absent - known)
 
 
-def _is_orphan(draft: Draft, lost: Vanished) -> bool:
-    pod = lost.pod
-    disrupted = pod.condition("DisruptionTarget", "True")
-    collected = disrupted is not None and disrupted.reason == POD_GC
+def _being_collected(draft: Draft, grace: timedelta) -> Iterator[datetime]:
+    """By when the containers of each pod have terminated that the pod garbage collector is about to remove.
+
+    It sets the phase to Failed a moment before it does, whatever the containers do, and the kubelet learns it then.
+    """
+    for pod in draft.snapshot.own_pods():
+        word = _collected(pod)
+        since = word.last_transition_time if word is not None else None
+        if since is not None and draft.now < since + grace and _is_orphan(draft, pod):
+            yield since + grace
+
+
+def _collected(pod: Pod) -> PodCondition | None:
+    """The condition that the pod garbage collector sets together with the phase."""
+    found = pod.condition("DisruptionTarget")
+    return found if found is not None and found.reason == POD_GC else None
+
+
+def _is_orphan(draft: Draft, pod: Pod) -> bool:
+    collected = _collected(pod) is not None
     reported = pod.worker is not None and pod.worker.terminated is not None
     if not pod.spec.node_name or reported or (pod.ended and not collected):
         return False

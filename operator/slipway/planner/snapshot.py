@@ -57,7 +57,7 @@ class LostNode:
         if bound_at is not None and self.created is not None and self.created > bound_at:
             # The Node that is gone had replaced the one the pod was bound to.
             return self.created
-        return self.at if bound_at is None or bound_at + SECONDS_DIFFER <= self.at else None
+        return self.at if bound_at is None or bound_at + SKEW <= self.at else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,11 @@ class PodEvents:
     events: tuple[PodEvent, ...] = ()
 
 
-SECONDS_DIFFER: Final = timedelta(seconds=2)
-"""A pod bound so shortly before its Node was denied may be on the next Node of that name: dates have no fractions."""
+SKEW: Final = timedelta(seconds=5)
+"""How far the clocks of the API servers, of the kubelets and of Slipway may be apart.
+
+A pod bound so shortly before its Node was denied may be on the next Node of that name.
+"""
 OPERATOR_IMAGE: Final = f"ghcr.io/slipway-dev/slipway:{VERSION}"
 """The image of this version of Slipway, unless the operator is told another."""
 POD_REJECTED: Final = "PodRejected"
