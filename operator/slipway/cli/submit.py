@@ -32,6 +32,7 @@ from slipway.client.manifest import (
     last_word,
     manifest,
     new_name,
+    warnings,
 )
 from slipway.client.operators import unserved
 from slipway.client.pictures.output import console
@@ -83,11 +84,19 @@ def manifests(target: Target, files: Sequence[str], given: dict[str, Any]) -> li
     Raises:
         Failure: with exit code 2, naming the file and the field.
     """
-    return [body for body, *_ in _described(target, files, given)[0]]
+    return _bodies(_described(target, files, given)[0])
 
 
 Described = tuple[Manifest, Sources, Profile | None]
 """A job, who says what of it by the beginnings of paths, and its profile where that is among the files."""
+
+
+def _bodies(jobs: Sequence[Described]) -> list[Manifest]:
+    """The jobs alone; what has no effect in them is told on standard error."""
+    for body, _, profile in jobs:
+        for words in warnings(body, profile):
+            click.echo(f"Warning: SliceJob {body['metadata']['name']}: {words}", err=True)
+    return [body for body, *_ in jobs]
 
 
 def _described(
@@ -230,8 +239,8 @@ def submit(target: Target, files: tuple[str, ...], dry_run: str | None, output: 
             results = await asyncio.gather(*send, return_exceptions=True)
             return results, await _unserved(client, results)
 
-    results, warnings = run(work())
-    for words in warnings:
+    results, unserved_words = run(work())
+    for words in unserved_words:
         click.echo(f"Warning: {words}", err=True)
     _tell(bodies, results, output, " (dry run)" if dry_run else "")
 
@@ -281,6 +290,7 @@ def render(target: Target, files: tuple[str, ...], explain: bool, output: str | 
 
     if explain:
         jobs, _ = _described(target, files, given, (KIND, PROFILE_KIND))
+        _bodies(jobs)
         _explain([values(*job) for job in jobs], output)
         return
     bodies = manifests(target, files, given)
@@ -326,7 +336,7 @@ def validate(target: Target, files: tuple[str, ...], server: bool) -> None:
     """
     given = dict.fromkeys(("image",))
     jobs, profiles = _described(target, files, given, (KIND, PROFILE_KIND))
-    bodies = [body for body, *_ in jobs]
+    bodies = _bodies(jobs)
     if server:
 
         async def work() -> None:
