@@ -341,6 +341,8 @@ def validate(target: Target, files: tuple[str, ...], server: bool) -> None:
 
         async def work() -> None:
             async with AsyncClient(target.namespace, target.kubeconfig, target.context) as client:
+                for profile in profiles:
+                    await client.check_profile(profile)
                 for body in bodies:
                     await client.submit(body, dry_run=True)
 

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from slipway.api import names
+from slipway.api.profile import DEFAULT_PROFILE
 from slipway.api.status import Attempt, Phase
 from slipway.client import errors
 from slipway.client.hosts import hosts
-from slipway.client.model import Description, Event, JobState, Stored
+from slipway.client.model import Description, Event, JobState, ProfileOfJob, Stored
 from slipway.client.target import NO_SLICEJOBS, Target, typed
 from slipway.cluster import history, paths
 from slipway.cluster.connection import ApiConnection
@@ -242,7 +243,36 @@ class AsyncClient(Target):
         if history:
             attempts = tuple(Attempt.model_validate(one) for one in await self.history(name))
         pods = await self.pods(name, attempt=number) if number is not None else ()
-        return Description(job, attempts, hosts(name, pods), await self.events(name))
+        return Description(job, attempts, hosts(name, pods), await self.events(name), await self._profile(job))
+
+    async def check_profile(self, body: Mapping[str, Any]) -> None:
+        """Have the API server check a SliceJobProfile strictly, whether one of its name exists or not; store nothing.
+
+        Raises:
+            Refused: when the API server does not take it.
+        """
+        namespace = body["metadata"].get("namespace") or self.resolved_namespace
+        # The API server looks last of all whether the name is taken.
+        with answered(), suppress(AlreadyExists):
+            await self.api.create(paths.profiles(namespace), body, JsonObject, check=True)
+
+    async def _profile(self, job: JobState) -> ProfileOfJob | None:
+        """The profile of a job, as far as the caller may read it."""
+        named, newest = job.stored.spec.get("profile"), next(iter(job.status.attempts), None)
+        name = str(named or DEFAULT_PROFILE)
+        attempt = newest.number if newest is not None else None
+        defaults = newest.defaults if newest is not None else None
+        began = defaults.generation if defaults is not None and defaults.profile == name else None
+        try:
+            with answered():
+                found = await self.api.get(f"{paths.profiles(job.namespace)}/{name}", Stored)
+        except (errors.NotFound, errors.NotAllowed) as error:
+            if named is None and began is None:
+                return None
+            there = isinstance(error, errors.NotAllowed)
+            problem = "you may not read it" if there else "there is none of that name"
+            return ProfileOfJob(name, None, problem, attempt, began)
+        return ProfileOfJob(name, found.metadata.generation, "", attempt, began)
 
     async def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""
