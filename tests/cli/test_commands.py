@@ -150,6 +150,23 @@ def test_bad_manifests_are_refused_here_and_by_the_api_server(jobs: Jobs, tmp_pa
     assert "is not an image reference" in said(slipway(jobs, "validate", "--server", str(manifest)), code=2)
 
 
+def test_profiles_are_checked_by_the_api_server_whether_they_exist_or_not(jobs: Jobs, tmp_path: Path) -> None:
+    manifest = tmp_path / "profile.yaml"
+    body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJobProfile", "metadata": {"name": "unused"}}
+    good = body | {"spec": {"defaults": {"image": "a:1"}}}
+    for exists in (False, True):
+        # Only the API server evaluates CEL.
+        manifest.write_text(yaml.safe_dump(body | {"spec": {"defaults": {"image": "a b"}}}))
+        said(slipway(jobs, "validate", str(manifest)))
+        assert "is not an image reference" in said(slipway(jobs, "validate", "--server", str(manifest)), code=2)
+        manifest.write_text(yaml.safe_dump(good))
+        assert "slicejobprofile unused is valid" in said(slipway(jobs, "validate", "--server", str(manifest)))
+        stored = jobs.kubectl.get("sjp")["items"]
+        assert [one["metadata"]["name"] for one in stored] == ["unused"] * exists
+        jobs.kubectl.apply(good)
+    jobs.kubectl("delete", "sjp", "unused")
+
+
 def test_a_job_is_listed_described_and_explained(jobs: Jobs) -> None:
     jobs.apply(hosts=2, nodeSelector={"disk": "fast"})
     jobs.until("WaitingForCapacity")

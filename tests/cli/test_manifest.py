@@ -1,9 +1,13 @@
 """Jobs as people write them: what flags and files become, and what is refused before anything is sent."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from slipway.cli.main import main
 from slipway.client.manifest import Flags, InvalidManifest, check, documents, environment, manifest
 from slipway.client.mounts import mounts
 
@@ -126,6 +130,44 @@ def test_what_cannot_run_is_refused_before_anything_is_sent(body: dict[str, Any]
     with pytest.raises(InvalidManifest) as refused:
         check(body)
     assert words in str(refused.value)
+
+
+CLAIM: dict[str, Any] = {"workspace": {"persistentVolumeClaim": {"claimName": "jobs"}}}
+
+
+def files(tmp_path: Path, profile: dict[str, Any] | None) -> str:
+    body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJobProfile", "metadata": {"name": "default"}}
+    bodies = [job(**CLAIM, workingDir="/app")] + ([] if profile is None else [body | {"spec": profile}])
+    file = tmp_path / "jobs.yaml"
+    file.write_text("\n---\n".join(json.dumps(one) for one in bodies))
+    return str(file)
+
+
+BESIDE = "Warning: SliceJob train: spec.workingDir: "
+COMMANDS = {
+    "validate": (("validate",), {"reservedKeys": "Ignore"}, "without effect beside spec.workspace"),
+    "render --explain": (("render", "--explain", "-f"), {"reservedKeys": "Ignore"}, "without effect"),
+    "validate without the profile": (("validate",), None, "the operator refuses the job, or ignores the fields"),
+    "render": (("render", "-f"), None, "the operator refuses the job, or ignores the fields"),
+    "submit": (("submit", "--dry-run", "client", "-f"), None, "the operator refuses the job"),
+}
+
+
+@pytest.mark.parametrize(("command", "profile", "words"), COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.row("B-34")
+def test_fields_that_have_no_effect_beside_a_workspace_are_warned_of(
+    tmp_path: Path, command: tuple[str, ...], profile: dict[str, Any] | None, words: str
+) -> None:
+    done = CliRunner().invoke(main, [*command, files(tmp_path, profile)])
+    assert done.exit_code == 0, done.output
+    assert done.stderr.startswith(BESIDE)
+    assert words in done.stderr
+
+
+def test_fields_beside_a_workspace_are_refused_where_the_profile_is_known_to_refuse_them(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["validate", files(tmp_path, {"reservedKeys": "Refuse"})])
+    assert done.exit_code == 2
+    assert "spec.workingDir cannot be set beside spec.workspace" in done.stderr
 
 
 FILES = {

@@ -14,6 +14,7 @@ from slipway.client.asynchronous import AsyncClient
 from slipway.client.blocking import Client
 from slipway.client.errors import NotFound
 from slipway.client.manifest import manifest
+from slipway.client.model import ProfileOfJob
 from slipway.cluster import history
 from tests.conftest import Kubectl
 from tests.running import Jobs
@@ -48,6 +49,55 @@ async def test_a_job_that_no_operator_has_seen_is_described(kubectl: Kubectl) ->
     async with AsyncClient(kubectl.namespace, kubectl.kubeconfig) as client:
         found = await client.describe("train")
     assert (found.job.phase, found.attempts, found.hosts, found.events) == ("Pending", (), {}, ())
+
+
+WORDS: dict[str, tuple[ProfileOfJob, str]] = {
+    "no attempt yet": (ProfileOfJob("team", 3), "team (generation 3)"),
+    "the attempt has it": (ProfileOfJob("team", 3, "", 1, 3), "team (generation 3)"),
+    "the attempt has an older one": (
+        ProfileOfJob("team", 3, "", 1, 2), "team (generation 3; attempt 1 began with generation 2)",
+    ),
+    "the attempt is older than the profile": (
+        ProfileOfJob("team", 3, "", 1), "team (generation 3; attempt 1 began without it)",
+    ),
+    "it is gone": (
+        ProfileOfJob("team", None, "there is none of that name", 1, 2),
+        "team (there is none of that name; attempt 1 began with generation 2)",
+    ),
+    "it never was": (ProfileOfJob("team", None, "there is none of that name"), "team (there is none of that name)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("profile", "words"), WORDS.values(), ids=WORDS)
+def test_the_profile_of_a_job_is_told_in_a_line(profile: ProfileOfJob, words: str) -> None:
+    assert profile.words == words
+
+
+def test_the_profile_of_a_job_is_described_and_the_version_that_its_attempt_began_with(kubectl: Kubectl) -> None:
+    client = client_of(kubectl)
+    where = ("--kubeconfig", str(kubectl.kubeconfig), "--namespace", kubectl.namespace)
+
+    def described() -> str:
+        shown = CliRunner().invoke(main, ["describe", "train", *where])
+        assert shown.exit_code == 0, shown.output
+        return " ".join(shown.output.split())
+
+    kubectl.apply(JOB)
+    assert client.describe("train").profile is None
+    assert "Profile" not in described()
+    profile = {"apiVersion": JOB["apiVersion"], "kind": "SliceJobProfile", "metadata": {"name": "default"}}
+    kubectl.apply(profile | {"spec": {"defaults": {"shmSize": "1Gi"}}})
+    assert "Profile default (generation 1)" in described()
+    attempt: dict[str, Any] = {"number": 0, "startTime": datetime.now(UTC).isoformat()}
+    attempt["defaults"] = {"profile": "default", "generation": 1, "hash": "a"}
+    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p",
+            json.dumps({"status": {"phase": "Running", "attempt": 0, "attempts": [attempt]}}))  # fmt: skip
+    kubectl.apply(profile | {"spec": {"defaults": {"shmSize": "2Gi"}}})
+    assert "Profile default (generation 2; attempt 0 began with generation 1)" in described()
+    kubectl("delete", "sjp", "default")
+    assert "Profile default (there is none of that name; attempt 0 began with generation 1)" in described()
+    data = json.loads(CliRunner().invoke(main, ["describe", "train", *where, "-o", "json"]).output)
+    assert (data["profile"]["name"], data["profile"]["began"]) == ("default", 1)
 
 
 def test_older_attempts_are_read_when_they_are_wanted(kubectl: Kubectl) -> None:

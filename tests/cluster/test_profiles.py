@@ -1,5 +1,6 @@
 """What a changed profile does to jobs: nothing to an attempt that has begun, everything to the next one."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,11 +8,14 @@ import pytest
 from slipway.api.profile import ProfileSpec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
+from slipway.cluster.jobs import JobStore
 from slipway.cluster.profiles import ProfileMeta, ProfileObject, ProfileStore
-from slipway.cluster.reflector import number
+from slipway.cluster.reflector import REMEMBERED_SECONDS, number
 from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.actions import CreatePods
+from slipway.planner.site import Choice, applied
 from slipway.planner.site import Site as SiteOfJob
+from tests.cluster.things import Time, job_json
 from tests.planner.build import World
 
 NAMESPACE = "ml"
@@ -21,7 +25,9 @@ class Site:
     """The profiles of a namespace, as a process knows them."""
 
     def __init__(self, chart: dict[str, Any] | None = None) -> None:
-        self.store = ProfileStore(lambda: 0.0, ProfileSpec.model_validate(chart or {}))
+        self.time = Time()
+        self.store = ProfileStore(self.time, ProfileSpec.model_validate(chart or {}))
+        self.jobs = JobStore(self.time, profiles=self.store)
         self._version = 0
 
     def profile(self, name: str = "default", limits: dict[str, Any] | None = None, **defaults: Any) -> "Site":
@@ -215,6 +221,109 @@ def test_only_so_many_earlier_versions_are_remembered() -> None:
         site.profile(image=f"train:{count}")
     (earlier,) = site.store._earlier.values()
     assert len(earlier) == 16
+
+
+def test_the_versions_of_running_attempts_are_remembered_before_all_others() -> None:
+    site = Site().profile(image="train:0")
+    job = Held(site, version=1)
+    for count in range(100):
+        site.profile(image=f"train:{count}")
+    assert job.began in site.store._earlier[NAMESPACE, "default"]
+
+
+class Held:
+    """A job whose attempt runs, in a store, with the version that its profile had then."""
+
+    def __init__(self, site: Site, version: int, name: str = "train") -> None:
+        self.version, self.name, self.jobs = version, name, site.jobs
+        profile = site.store._read[NAMESPACE, "default"]
+        began = applied(site.store.chart, profile)
+        assert began is not None
+        self.began = began
+        self.shown()
+
+    def shown(self, end: str | None = None) -> None:
+        attempt = {"number": 0, "startTime": "2026-01-01T00:00:00Z"}
+        attempt["defaults"] = self.began.model_dump(by_alias=True, exclude_none=True)  # type: ignore[assignment]
+        body = job_json(self.version, uid=self.name, name=self.name)
+        body["metadata"]["namespace"] = NAMESPACE
+        body["status"] = {"attempt": 0, "attempts": [attempt | ({"endTime": end} if end else {})]}
+        self.version += 1
+        assert self.jobs.upsert(body) is not None
+
+
+RELEASES: dict[str, Callable[[Held], object]] = {
+    "its attempt ends": lambda held: held.shown(end="2026-01-01T01:00:00Z"),
+    "it is deleted": lambda held: held.jobs.remove((NAMESPACE, held.name), held.name),
+}
+
+
+@pytest.mark.parametrize("ends", RELEASES.values(), ids=RELEASES)
+def test_a_version_that_no_running_attempt_needs_is_forgotten(ends: Callable[[Held], object]) -> None:
+    site = Site().profile(image="train:1")
+    first, second = Held(site, 1, "first"), Held(site, 1, "second")
+    site.profile(image="train:2")
+    site.time.now += 2 * REMEMBERED_SECONDS
+    ends(first)
+    assert list(site.store._earlier[NAMESPACE, "default"]) == [second.began], "the other attempt needs it still"
+    ends(second)
+    assert site.store._earlier, "an attempt may just be beginning with it"
+    site.time.now += REMEMBERED_SECONDS
+    site.profile("another")
+    assert (NAMESPACE, "default") not in site.store._earlier
+    assert not site.store._begun
+
+
+def test_a_version_with_which_an_attempt_is_just_beginning_is_there_when_its_status_comes() -> None:
+    site = Site().profile(image="train:1")
+    profile = site.store._read[NAMESPACE, "default"]
+    site.profile(image="train:2")
+    site.time.now += REMEMBERED_SECONDS - 1
+    began = applied(site.store.chart, profile)
+    assert began is not None
+    assert began in site.store._earlier[NAMESPACE, "default"]
+
+
+def test_a_changed_profile_costs_nothing_for_jobs_of_other_namespaces_and_profiles() -> None:
+    site = Site()
+    for namespace in ("ml", "web"):
+        for profile in ("", "special"):
+            for number_ in range(3):
+                body = job_json(uid=f"{namespace}{profile}{number_}", name=f"job{profile}{number_}")
+                body["metadata"]["namespace"] = namespace
+                body["spec"] |= {"profile": profile} if profile else {}
+                site.jobs.upsert(body)
+    asked: list[str] = []
+    choose = site.store.choose
+
+    def counted(namespace: str, given: SliceJobSpec, status: SliceJobStatus) -> Choice:
+        asked.append(f"{namespace}/{given.profile or 'default'}")
+        return choose(namespace, given, status)
+
+    site.store.choose = counted  # type: ignore[method-assign]
+    site.profile("special", image="train:2")
+    found = site.jobs.profile_changed(NAMESPACE, "special")
+    assert sorted(found) == [(NAMESPACE, f"jobspecial{one}") for one in range(3)]
+    assert asked == ["ml/special"] * 3
+    asked.clear()
+    site.store.unreadable["web"] = "forbidden"
+    assert len(site.jobs.profile_changed("web")) == 6
+    assert set(asked) == {"web/default", "web/special"}
+    asked.clear()
+    site.store.unreadable[""] = "forbidden"
+    assert len(site.jobs.profile_changed("")) == 6, "those of web have that problem already"
+    assert len(asked) == 12
+
+
+def test_a_job_that_names_another_profile_is_looked_at_for_that_one() -> None:
+    site = Site()
+    site.jobs.upsert(job_json(1, 1))
+    site.jobs.upsert(job_json(2, 2, spec={"hosts": 1, "profile": "special"}))
+    site.profile("special", image="train:1").profile(image="train:2")
+    assert site.jobs.profile_changed("ns", "special") == []
+    assert site.jobs._under == {"ns": {"special": {("ns", "train"): None}}}
+    site.jobs.remove(("ns", "train"))
+    assert site.jobs._under == {}
 
 
 def test_an_older_version_of_a_profile_is_not_put_back() -> None:

@@ -149,6 +149,26 @@ async def test_a_refusal_later_on_is_waited_out(replay: Replay, watcher: Watcher
     assert (await heard(watcher, 3))[-1] == f"+{A}"
 
 
+@pytest.mark.parametrize(
+    ("refused", "asked"),
+    [
+        ([refusal(403, "Forbidden", "may not watch pods")], [None, "10", None]),
+        ([watching(gone()), refusal(403, "Forbidden", "may not list pods")], [None, "10", None, None]),
+    ],
+    ids=["a watch", "a list"],
+)
+async def test_a_refusal_later_on_is_raised_for_those_who_want_to_know(
+    replay: Replay, api: ApiConnection, refused: list[Any], asked: list[str | None]
+) -> None:
+    watcher = Watcher(api, paths.pods(), Pod, first_pause=0.001, late_refusals=True)
+    replay.then(listing("10"), *refused)
+    with pytest.raises(Forbidden, match="may not"):
+        await heard(watcher)
+    replay.then(listing("20", pod_json(A)))
+    assert await heard(watcher, 3) == ["init", f"+{A}", "done 20"]
+    assert versions(replay) == asked
+
+
 async def test_a_silent_watch_is_given_up(
     replay: Replay, watcher: Watcher[Pod], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "maxSlices 0": ({"limits": {"maxSlices": 0}}, "spec.limits.maxSlices"),
     "a relative folder": ({"limits": {"hostPaths": ["data"]}}, "spec.limits.hostPaths[0]"),
     "an unknown limit": ({"limits": {"gpus": 1}}, 'unknown field "spec.limits.gpus"'),
+    "another word than Refuse and Ignore": ({"reservedKeys": "ignore"}, "spec.reservedKeys: Unsupported value"),
     "no spec": ({}, "spec: Required value"),
 }
 
@@ -130,6 +131,25 @@ def test_a_limit_is_a_condition_that_names_profile_and_rule(jobs: Jobs) -> None:
     )
     jobs.kubectl.apply(profile(limits={"maxSlices": 2}))
     jobs.until("Running")
+
+
+@pytest.mark.row("B-34")
+def test_fields_that_a_workspace_decides_on_are_refused_until_the_profile_has_them_ignored(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K-06, F-49"""
+    monkeypatch.setenv("SLIPWAY_IMAGE", IMAGE)
+    jobs.operator.stop()
+    jobs.operator.start()
+    claim = {"persistentVolumeClaim": {"claimName": "jobs"}}
+    jobs.apply(**TPU, workspace=claim, workingDir="/app", securityContext={"runAsUser": 7, "runAsGroup": 7})
+    jobs.until("Invalid")
+    assert jobs.condition("Accepted")["reason"] == "ReservedField"
+    jobs.kubectl.apply(profile() | {"spec": {"reservedKeys": "Ignore"}})
+    worker = jobs.until_true("pods", jobs.pods)[0]["spec"]["containers"][0]
+    assert worker["workingDir"] == "/var/tmp/slicejob/workspace/train"
+    assert worker["securityContext"] == {"runAsGroup": 7}
+    jobs.until_true("a warning", lambda: "ReservedFieldsIgnored" in jobs.events())
 
 
 def test_an_operator_that_takes_over_knows_profiles_before_it_decides(jobs: Jobs) -> None:

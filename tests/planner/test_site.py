@@ -10,9 +10,12 @@ from slipway.api.places import FIRST
 from slipway.api.profile import Defaults, ProfileSpec
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
 from slipway.api.status import AppliedDefaults, DefaultValue
-from slipway.planner.acceptance import InvalidSpec, accept, changed_since
+from slipway.planner.acceptance import InvalidSpec, accept, changed_since, template_hash
+from slipway.planner.containers import template_spec
 from slipway.planner.limits import forbidden, mirrored, pulled
+from slipway.planner.notices import notices
 from slipway.planner.pods import PodFactory
+from slipway.planner.reserved import reserved_keys
 from slipway.planner.site import CHART, NO_CHART, Choice, Profile, Site, site_of
 from slipway.planner.snapshot import Settings
 from tests.planner.build import World, spec
@@ -132,6 +135,119 @@ def test_where_the_values_come_from_is_told() -> None:  # E1-20
         DefaultValue(field="spec.nodeSelector", value='{"pool": "a"}', source=BY_PROFILE),
         DefaultValue(field="spec.priorityClassName", value="batch", source=CHART),
     }
+
+
+RESERVED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "K-06 F-49 B-34 all of them, sorted": (
+        {
+            "workingDir": "/app",
+            "securityContext": {"runAsUser": 7, "runAsGroup": 8},
+            "volumeMounts": [{"name": "v", "mountPath": one} for one in ("/ws/a", "/free")],
+            "podTemplate": {
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "worker",
+                            "workingDir": "/app",
+                            "tty": True,
+                            "securityContext": {"runAsUser": 7},
+                            "volumeMounts": [{"name": "v", "mountPath": one} for one in ("/ws", "/other")],
+                        },
+                        {"name": "log", "workingDir": "/a"},
+                    ]
+                }
+            },
+        },
+        (
+            "podTemplate.spec.containers[worker].securityContext.runAsUser",
+            "podTemplate.spec.containers[worker].volumeMounts[/ws]",
+            "podTemplate.spec.containers[worker].workingDir",
+            "securityContext.runAsUser",
+            "volumeMounts[/ws/a]",
+            "workingDir",
+        ),
+    ),
+    "one of them": ({"workingDir": "/app"}, ("workingDir",)),
+    "none of them": ({"volumeMounts": [{"name": "v", "mountPath": "/free"}]}, ()),
+}
+IGNORING = ProfileSpec.model_validate({"reservedKeys": "Ignore"})
+REFUSING = ProfileSpec.model_validate({"reservedKeys": "Refuse"})
+WORKSPACE: dict[str, Any] = {
+    "workspace": {"mountPath": "/ws", "persistentVolumeClaim": {"claimName": "a"}},
+    "volumes": [{"name": "v", "emptyDir": {}}],
+}
+
+
+@pytest.mark.parametrize(("fields", "keys"), RESERVED.values(), ids=RESERVED)
+@pytest.mark.row("B-34")
+def test_fields_that_a_workspace_decides_on_are_ignored_where_the_site_says_so(
+    fields: dict[str, Any], keys: tuple[str, ...]
+) -> None:
+    found, site = sited(WORKSPACE | fields, IGNORING)
+    assert site.ignored == keys
+    assert reserved_keys(found, template_spec(found)) == ()
+    assert [one.reason for one in notices(found, site)] == ["ReservedFieldsIgnored"] * bool(keys)
+    assert all(one.warning and ", ".join(f"spec.{key}" for key in keys) in one.message for one in notices(found, site))
+
+
+def test_what_stands_beside_an_ignored_field_stays() -> None:
+    fields, _ = RESERVED["K-06 F-49 B-34 all of them, sorted"]
+    found, _ = sited(WORKSPACE | fields, IGNORING)
+    assert found.model_dump(by_alias=True)["securityContext"] == {"runAsGroup": 8}
+    assert [one.mount_path for one in found.volume_mounts] == ["/free"]
+    worker, log = template_spec(found)["containers"]
+    assert worker == {
+        "name": "worker",
+        "tty": True,
+        "securityContext": {},
+        "volumeMounts": [{"name": "v", "mountPath": "/other"}],
+    }
+    assert log == {"name": "log", "workingDir": "/a"}
+
+
+LAYERS: dict[str, tuple[ProfileSpec | None, ProfileSpec | None, bool]] = {
+    "nobody says anything": (None, None, False),
+    "the profile": (IGNORING, None, True),
+    "the chart": (None, IGNORING, True),
+    "the chart, under a profile that says nothing": (ProfileSpec(), IGNORING, True),
+    "the profile against the chart": (REFUSING, IGNORING, False),
+    "the chart against the profile": (IGNORING, REFUSING, True),
+}
+
+
+@pytest.mark.parametrize(("profile", "chart", "ignored"), LAYERS.values(), ids=LAYERS)
+def test_the_profile_decides_before_the_chart_what_becomes_of_such_fields(
+    profile: ProfileSpec | None, chart: ProfileSpec | None, ignored: bool
+) -> None:
+    job = WORKSPACE | {"workingDir": "/app", "image": "a"}
+    found, _ = sited(job, profile, chart)
+    world = World(**job)
+    world.sited = lambda given, _: sited(given.model_dump(by_alias=True, exclude_unset=True), profile, chart)
+    assert (found.working_dir is None) is ignored
+    if ignored:
+        assert accept(world.job, Settings()).spec.working_dir is None
+        assert accept(world.job, Settings()).resolved.template_hash == template_hash(world.job.written or spec())
+    else:
+        with pytest.raises(InvalidSpec, match=r"spec\.workingDir cannot be set beside spec\.workspace"):
+            accept(world.job, Settings())
+
+
+def test_a_default_of_the_site_that_a_workspace_decides_on_is_never_ignored() -> None:  # K-06
+    profile = ProfileSpec.model_validate({"reservedKeys": "Ignore", "defaults": {"workingDir": "/site"}})
+    found, site = sited(WORKSPACE | {"workingDir": "/app"}, profile)
+    assert (found.working_dir, site.ignored) == ("/site", ("workingDir",))
+    assert reserved_keys(found, template_spec(found)) == ("workingDir",)
+
+
+def test_without_a_workspace_nothing_is_ignored() -> None:
+    found, site = sited({"workingDir": "/app"}, IGNORING)
+    assert (found.working_dir, site.ignored) == ("/app", ())
+
+
+def test_a_pod_template_that_cannot_be_read_is_left_to_its_own_refusal() -> None:
+    broken = {"podTemplate": {"spec": {"containers": [{"name": "worker", "volumeMounts": "none"}]}}}
+    found, site = sited(WORKSPACE | broken | {"workingDir": "/app"}, IGNORING)
+    assert (found.working_dir, site.ignored) == ("/app", ())
 
 
 def test_without_a_site_nothing_is_added() -> None:

@@ -13,11 +13,12 @@ from slipway.api.names import RAY_CONTAINER, WORKSPACE_CONTAINER
 from slipway.api.places import FIRST, HEAD
 from slipway.api.profile import ProfileSpec
 from slipway.api.workspace import WorkspaceVolume
-from slipway.planner.acceptance import InvalidSpec, accept, resolve, template_spec
+from slipway.planner.acceptance import InvalidSpec, accept, resolve
+from slipway.planner.containers import template_spec
 from slipway.planner.pods import PodFactory
+from slipway.planner.reserved import reserved_keys
 from slipway.planner.site import NO_CHART, UNKNOWN_SITE, Choice, Profile, Site, site_of
 from slipway.planner.snapshot import Settings
-from slipway.planner.workspace import reserved_keys
 
 from .build import World, spec, world_at
 from .test_pods import environment, make

@@ -15,7 +15,7 @@ from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.actions import Plan
 from slipway.planner.snapshot import Snapshot
 from slipway.shell import engine as engine_module
-from slipway.shell import job_lists
+from slipway.shell import health, job_lists
 from slipway.shell.clock import Clock
 from slipway.shell.engine import CALM_SECONDS_PER_POD, Engine, EngineFailed
 from slipway.shell.settings import OperatorSettings
@@ -23,6 +23,10 @@ from tests.cluster.replay import Replay, replaying
 from tests.cluster.things import job_json, node_json, pod, pod_json
 
 KEY = ("ns", "train")
+PROFILE: dict[str, Any] = {
+    "metadata": {"name": "default", "namespace": "ns", "uid": "profile", "resourceVersion": "1", "generation": 1},
+    "spec": {},
+}
 
 
 class Server:
@@ -33,10 +37,17 @@ class Server:
         self.lists: dict[str, list[Any]] = {"slicejobs": [job_json()]}
         self.objects: dict[str, Any] = {}
         self.refused: set[str] = set()
+        self.absent: set[str] = set()
+        self._watches_end = asyncio.Event()
         self.deleted: list[str] = []
         self.slow: dict[str, float] = {}
         self.begun: list[tuple[str, str]] = []
         self.done: list[tuple[str, str]] = []
+
+    def end_watches(self) -> None:
+        """Those there are now; what is watched from now on stays open."""
+        self._watches_end.set()
+        self._watches_end = asyncio.Event()
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         what = request.path.rsplit("/", 1)[-1]
@@ -50,10 +61,16 @@ class Server:
     async def answer(self, request: web.Request, what: str) -> web.StreamResponse:
         if what in self.objects:
             return web.json_response(self.objects[what])
+        if what in self.absent:
+            return web.json_response({"reason": "NotFound", "message": f"no {what}"}, status=404)
         if what in self.refused:
             return web.json_response({"reason": "Forbidden", "message": f"may not list {what}"}, status=403)
         if "watch" in request.query:
-            await self.replay.until_closed()
+            closed = asyncio.ensure_future(self.replay.until_closed())
+            ended = asyncio.ensure_future(self._watches_end.wait())
+            await asyncio.wait((closed, ended), return_when=asyncio.FIRST_COMPLETED)
+            closed.cancel()
+            ended.cancel()
         if request.method == "DELETE":
             self.deleted.append(request.query["labelSelector"])
         if "/leases" in request.path:
@@ -287,6 +304,58 @@ async def test_nodes_that_may_be_listed_later_are_watched_from_then_on(
         assert "n1" in engine.cache.nodes.view
     assert caplog.text.count("nodes cannot be watched") == 1
     assert caplog.text.count("nodes are watched from now on") == 1
+
+
+async def test_profiles_that_can_no_longer_be_read_start_nothing_until_they_can(
+    server: Server, monkeypatch: pytest.MonkeyPatch, planned: list[Snapshot]
+) -> None:
+    monkeypatch.setattr(engine_module, "FORBIDDEN_SECONDS", (0.02, 0.05))
+    server.lists["slicejobprofiles"] = [PROFILE]
+
+    def problem() -> str:
+        found = planned[-1].job.site.choice.problem if planned else None
+        return found[0] if found is not None else ""
+
+    async with running(server) as (engine, _):
+        engine.observe(None, job_json())
+        await until(lambda: planned and planned[-1].job.site.choice.profile is not None)
+        assert problem() == ""
+        server.refused.add("slicejobprofiles")
+        server.end_watches()
+        await until(lambda: problem() == "ProfileUnreadable")
+        assert planned[-1].job.site.choice.profile is not None, "what was known of it stays"
+        server.refused.clear()
+        await until(lambda: problem() == "")
+
+
+@pytest.mark.parametrize(
+    ("answers", "healthy"),
+    [("profiles", False), ("nothing of profiles, by their role", True), ("that there is no CRD", True)],
+)
+async def test_silence_of_profiles_counts_unless_the_api_server_refuses_them(
+    server: Server, monkeypatch: pytest.MonkeyPatch, answers: str, healthy: bool
+) -> None:
+    if answers == "that there is no CRD":
+        server.absent.add("slicejobprofiles")
+    elif not healthy:
+        server.lists["slicejobprofiles"] = [PROFILE]
+    else:
+        server.refused.add("slicejobprofiles")
+    async with running(server) as (engine, _):
+        await until(engine._ready.is_set)
+        assert engine.health()
+        monkeypatch.setattr(health, "MAX_SILENCE_SECONDS", 0.2)
+        others = [*engine._pod_watchers.values(), engine._node_watcher]
+        end = asyncio.get_running_loop().time() + 0.4
+        while asyncio.get_running_loop().time() < end:
+            for one in others:
+                one.heard = engine._clock.monotonic()
+            await asyncio.sleep(0.05)
+        if healthy:
+            assert engine.health()
+        else:
+            with pytest.raises(health.Unhealthy, match="silent"):
+                engine.health()
 
 
 async def test_the_lease_is_released_only_when_no_write_can_land_any_more(

@@ -109,6 +109,9 @@ class ProfileSpec(Model):
     """What SliceJobs may not have."""
     gpus: GpuNodes | None = None
     """What the nodes with GPUs have."""
+    reserved_keys: Literal["Refuse", "Ignore"] | None = None
+    """What becomes of a SliceJob with fields that its spec.workspace decides on, such as workingDir. Refuse, the
+    default: it is refused. Ignore: the fields have no effect, and a warning names them."""
     data_sets: DataSets = Field(default={})
     """Data sets by study and name. Jobs with spec.study have those of their study at /data/STUDY/DATA-SET."""
 

@@ -1,6 +1,7 @@
 """`slipway describe`: one job in full."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from slipway.cli import environment, why
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
-from slipway.client.model import Description, JobState
+from slipway.client.model import Description, JobState, ProfileOfJob
 from slipway.client.pictures.matrix import matrix
 from slipway.client.pictures.output import console
 from slipway.client.pictures.timeline import timeline
@@ -68,6 +69,7 @@ def as_data(found: Description) -> dict[str, Any]:
         "namespace": found.job.namespace,
         "spec": found.job.stored.spec,
         "status": found.job.stored.status,
+        "profile": asdict(found.profile) if found.profile is not None else None,
         "attempts": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in found.attempts],
         "hosts": {place.words: state for place, state in found.hosts.items()},
         "events": [event_table.as_data(one) for one in found.events],
@@ -76,7 +78,7 @@ def as_data(found: Description) -> dict[str, Any]:
 
 def show(out: Console, found: Description, now: datetime, unseen: str = "") -> None:
     """Print it for people; `unseen` says why no operator looks after the job."""
-    out.print(summary(found.job, now))
+    out.print(summary(found.job, now, found.profile))
     out.print(f"\n{unseen or found.job.message}")
     if found.attempts:
         out.print("\n[bold]Attempts[/]", markup=True)
@@ -91,7 +93,7 @@ def show(out: Console, found: Description, now: datetime, unseen: str = "") -> N
         out.print(event_table.table(found.events[-_SHOWN_EVENTS:], now))
 
 
-def summary(job: JobState, now: datetime) -> Table:
+def summary(job: JobState, now: datetime, profile: ProfileOfJob | None = None) -> Table:
     """The head of the description."""
     status = job.status
     grid = Table.grid(padding=(0, 2))
@@ -104,6 +106,8 @@ def summary(job: JobState, now: datetime) -> Table:
     grid.add_row("Phase", coloured(job.phase).append(reason))
     grid.add_row("Nodes", nodes + (f", {status.ready_slices} slices ready" if status.ready_slices else ""))
     grid.add_row("Image", str(job.stored.spec.get("image", "-")))
+    if profile is not None:
+        grid.add_row("Profile", profile.words)
     grid.add_row("Created", f"{age(job.created, now)} ago")
     grid.add_row("Charged", budgets + (f", {status.uncharged} attempts uncharged" if status.uncharged else ""))
     if status.coordinator is not None:

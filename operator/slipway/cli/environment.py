@@ -13,7 +13,7 @@ from slipway.cli.common import USAGE, Failure
 from slipway.client.model import JobState
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.env_listing import Listed, Listing, listing
-from slipway.planner.site import UNKNOWN_SITE
+from slipway.planner.site import unknown_site_of
 from slipway.planner.snapshot import Settings
 from slipway.planner.stored import read_job
 
@@ -27,7 +27,10 @@ def environment(job: JobState) -> Listing:
         settings = replace(settings, coordinator_port=job.status.resolved.coordinator_port)
     try:
         read = read_job(msgspec.to_builtins(job.stored))
-        return listing(replace(read, site=UNKNOWN_SITE), settings)
+        if read.spec is not None:
+            spec, site = unknown_site_of(read.spec)
+            read = replace(read, spec=spec, given=read.spec, site=site)
+        return listing(read, settings)
     except InvalidSpec as error:
         raise Failure(f"SliceJob {job.name} gets no hosts: {error.message}", USAGE) from error
 

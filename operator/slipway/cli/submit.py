@@ -32,10 +32,11 @@ from slipway.client.manifest import (
     last_word,
     manifest,
     new_name,
+    warnings,
 )
 from slipway.client.pictures.output import console
 from slipway.client.provenance import Sources, Value, values
-from slipway.client.target import Target
+from slipway.client.target import ClusterTarget, Target
 from slipway.client.verbs import Submitted, Verbs
 from slipway.planner.site import Profile
 
@@ -82,11 +83,19 @@ def manifests(target: Target, files: Sequence[str], given: dict[str, Any]) -> li
     Raises:
         Failure: with exit code 2, naming the file and the field.
     """
-    return [body for body, *_ in _described(target, files, given)[0]]
+    return _bodies(_described(target, files, given)[0])
 
 
 Described = tuple[Manifest, Sources, Profile | None]
 """A job, who says what of it by the beginnings of paths, and its profile where that is among the files."""
+
+
+def _bodies(jobs: Sequence[Described]) -> list[Manifest]:
+    """The jobs alone; what has no effect in them is told on standard error."""
+    for body, _, profile in jobs:
+        for words in warnings(body, profile):
+            click.echo(f"Warning: SliceJob {body['metadata']['name']}: {words}", err=True)
+    return [body for body, *_ in jobs]
 
 
 def _described(
@@ -229,8 +238,8 @@ def submit(target: Target, files: tuple[str, ...], dry_run: str | None, output: 
             results = await asyncio.gather(*send, return_exceptions=True)
             return results, await _unserved(client, results)
 
-    results, warnings = run(work())
-    for words in warnings:
+    results, unserved_words = run(work())
+    for words in unserved_words:
         click.echo(f"Warning: {words}", err=True)
     _tell(bodies, results, output, " (dry run)" if dry_run else "")
 
@@ -283,6 +292,7 @@ def render(
 
     if explain:
         jobs, _ = _described(target, files, given, (KIND, PROFILE_KIND))
+        _bodies(jobs)
         _explain([values(*job) for job in jobs], output)
         return
     bodies = manifests(target, files, given)
@@ -340,7 +350,7 @@ def explanation(job: Sequence[Value]) -> Table:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--server", is_flag=True, help="Have the API server check them, too.")
 @targeted
-def validate(target: Target, files: tuple[str, ...], server: bool) -> None:
+def validate(target: ClusterTarget, files: tuple[str, ...], server: bool) -> None:
     """Check manifests as the operator would; with --server also as the API server does. Nothing is stored.
 
     SliceJobs are checked with the SliceJobProfiles that are among the files.
@@ -349,11 +359,13 @@ def validate(target: Target, files: tuple[str, ...], server: bool) -> None:
     """
     given = dict.fromkeys(("image",))
     jobs, profiles = _described(target, files, given, (KIND, PROFILE_KIND))
-    bodies = [body for body, *_ in jobs]
+    bodies = _bodies(jobs)
     if server:
 
         async def work() -> None:
             async with target.client() as client:
+                for profile in profiles:
+                    await client.check_profile(profile)
                 for body in bodies:
                     await client.submit(body, dry_run=True)
 

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
 from slipway.api import names
+from slipway.api.profile import DEFAULT_PROFILE
 from slipway.client import errors, operators
 from slipway.client.hosts import PodSeen
 from slipway.client.kubelets import PodLogs
-from slipway.client.model import Event, JobState, Stored
+from slipway.client.model import Event, JobState, ProfileOfJob, Stored
 from slipway.client.target import NO_SLICEJOBS, ClusterTarget, answered
 from slipway.client.verbs import Verbs
 from slipway.cluster import history, paths
@@ -95,6 +96,35 @@ class AsyncClient(ClusterTarget, Verbs):
                         case InitDone() | Deleted() | Applied():
                             yield None
                             return
+
+    async def check_profile(self, body: Mapping[str, Any]) -> None:
+        """Have the API server check a SliceJobProfile strictly, whether one of its name exists or not; store nothing.
+
+        Raises:
+            Refused: when the API server does not take it.
+        """
+        namespace = body["metadata"].get("namespace") or self.resolved_namespace
+        # The API server looks last of all whether the name is taken.
+        with suppress(errors.AlreadyExists), answered():
+            await self.api.create(paths.profiles(namespace), body, JsonObject, check=True)
+
+    async def _profile(self, job: JobState) -> ProfileOfJob | None:
+        """The profile of a job, as far as the caller may read it."""
+        named, newest = job.stored.spec.get("profile"), next(iter(job.status.attempts), None)
+        name = str(named or DEFAULT_PROFILE)
+        attempt = newest.number if newest is not None else None
+        defaults = newest.defaults if newest is not None else None
+        began = defaults.generation if defaults is not None and defaults.profile == name else None
+        try:
+            with answered():
+                found = await self.api.get(f"{paths.profiles(job.namespace)}/{name}", Stored)
+        except (errors.NotFound, errors.NotAllowed) as error:
+            if named is None and began is None:
+                return None
+            there = isinstance(error, errors.NotAllowed)
+            problem = "you may not read it" if there else "there is none of that name"
+            return ProfileOfJob(name, None, problem, attempt, began)
+        return ProfileOfJob(name, found.metadata.generation, "", attempt, began)
 
     async def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""

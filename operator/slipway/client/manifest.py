@@ -18,7 +18,8 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client.mounts import mounts
 from slipway.planner.acceptance import InvalidSpec, accept
-from slipway.planner.site import NO_CHART, UNKNOWN_SITE, Choice, Profile, site_of
+from slipway.planner.notices import IGNORED, notices
+from slipway.planner.site import NO_CHART, Choice, Profile, site_of, unknown_site_of
 from slipway.planner.snapshot import Job, Settings
 from slipway.planner.stored import read_job
 
@@ -185,13 +186,22 @@ def check(body: Manifest, settings: Settings | None = None, profile: Profile | N
         raise InvalidManifest(error.message) from error
 
 
+def warnings(body: Manifest, profile: Profile | None = None) -> tuple[str, ...]:
+    """What has no effect in a job that `check` has found valid with the same profile."""
+    job = _sited(read_job(_stored(body)), profile)
+    assert job.spec is not None
+    return tuple(one.message for one in notices(job.spec, job.site) if one.reason == IGNORED)
+
+
 def _sited(job: Job, profile: Profile | None) -> Job:
     """The job as its profile makes it; what the chart says only the operator knows."""
     assert job.spec is not None
     if profile is None:
-        return replace(job, site=UNKNOWN_SITE)
-    spec, site = site_of(job.spec, NO_CHART, Choice(profile))
-    return replace(job, spec=spec, given=job.spec, site=replace(site, limits=site.limits[:-1]))
+        spec, site = unknown_site_of(job.spec)
+    else:
+        spec, site = site_of(job.spec, NO_CHART, Choice(profile))
+        site = replace(site, limits=site.limits[:-1])
+    return replace(job, spec=spec, given=job.spec, site=site)
 
 
 def _stored(body: Manifest) -> Manifest:

@@ -179,6 +179,30 @@ class Event(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True)
+class ProfileOfJob:
+    """The SliceJobProfile of a job, and which version of it the newest attempt began with."""
+
+    name: str
+    generation: int | None = None
+    """Its generation; None where it cannot be read."""
+    problem: str = ""
+    """Why it cannot be read."""
+    attempt: int | None = None
+    """Number of the newest attempt, if there is one."""
+    began: int | None = None
+    """The generation with which that attempt began; None where it began without the profile."""
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        said = [self.problem or f"generation {self.generation}"]
+        if self.attempt is not None and self.began != self.generation:
+            began = f"with generation {self.began}" if self.began is not None else "without it"
+            said.append(f"attempt {self.attempt} began {began}")
+        return f"{self.name} ({'; '.join(said)})"
+
+
+@dataclass(frozen=True)
 class Description:
     """All that is known of one job at one moment."""
 
@@ -190,3 +214,5 @@ class Description:
     """The state of each host of the current attempt that has a pod, in a word."""
     events: tuple[Event, ...]
     """Oldest first."""
+    profile: ProfileOfJob | None = None
+    """None for a job that names none in a namespace without a profile named default."""

@@ -15,7 +15,7 @@ from slipway.client.differences import differences
 from slipway.client.hosts import PodSeen, hosts
 from slipway.client.logs import Item, Selection, follow
 from slipway.client.logs.source import LogSource
-from slipway.client.model import Description, Event, JobState, Stored
+from slipway.client.model import Description, Event, JobState, ProfileOfJob, Stored
 from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
 
@@ -191,7 +191,11 @@ class Verbs(ABC):
         if history:
             attempts = tuple(Attempt.model_validate(one) for one in await self.history(name))
         pods = await self.pods(name, attempt=number) if number is not None else ()
-        return Description(job, attempts, hosts(name, pods), await self.events(name))
+        return Description(job, attempts, hosts(name, pods), await self.events(name), await self._profile(job))
+
+    async def _profile(self, job: JobState) -> ProfileOfJob | None:
+        """The profile of a job, as far as the caller may read it; None where there is none."""
+        return None
 
     @abstractmethod
     async def history(self, name: str) -> tuple[JsonObject, ...]:

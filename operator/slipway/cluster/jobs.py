@@ -6,6 +6,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import Any, Final
 
+from slipway.api.status import AppliedDefaults
 from slipway.cluster.profiles import ProfileStore
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key, Owner, owner_of
@@ -36,6 +37,8 @@ class JobStore(Reflector[Job, Key]):
         self._on_change = changed
         self._profiles = profiles
         self._waiting: dict[_Awaited, dict[Key, Job]] = {}
+        self._under: dict[str, dict[str, dict[Key, None]]] = {}
+        """Jobs by namespace and profile."""
 
     def attempt_ended(self, key: Key) -> bool:
         """Whether the last attempt has ended, so that its pods only have to be deleted."""
@@ -82,16 +85,20 @@ class JobStore(Reflector[Job, Key]):
     def profile_changed(self, namespace: str, profile: str | None = None) -> list[Key]:
         """Look again what the site says of the jobs of a profile, or of all; returns those for which it is new."""
         found: list[Key] = []
-        for job in tuple(self._objects.values()):
-            written = job.written
-            if written is None or namespace not in ("", job.namespace):
-                continue
-            if profile is not None and profile_name(written) != profile:
-                continue
-            if (now := self._sited(job, job)) is not job:
-                self._objects[job.namespace, job.name] = now
-                found += self._changed(job, now)
+        for space in (namespace,) if namespace else tuple(self._under):
+            profiles = self._under.get(space, {})
+            for name in (profile,) if profile is not None else tuple(profiles):
+                for key in tuple(profiles.get(name, ())):
+                    found += self._looked_at_again(key)
         return found
+
+    def _looked_at_again(self, key: Key) -> Collection[Key]:
+        job = self.get(key)
+        assert job is not None
+        if (now := self._sited(job, job)) is job:
+            return ()
+        self._objects[key] = now
+        return self._changed(job, now)
 
     def remove(self, key: Key, uid: str | None = None) -> Job | None:
         """Drop a job, if it is that one; returns what was known of it."""
@@ -137,14 +144,37 @@ class JobStore(Reflector[Job, Key]):
             self._waits_no_more(before)
         if waits_for(after):
             self._waiting.setdefault(_awaited(after), {})[key] = after
+        self._follow_profile(before, after)
         self._on_change(key)
         return (key,)
 
     def _gone(self, known: Job, last: Job, event: Job | None) -> Collection[Key]:
         key = (known.namespace, known.name)
         self._waits_no_more(known)
+        self._follow_profile(known, None)
         self._on_change(key)
         return (key,)
+
+    def _follow_profile(self, before: Job | None, after: Job | None) -> None:
+        """Keep in mind under which profile a job is, and with which version its attempt has begun."""
+        (old, old_began), (new, new_began) = _profile_of(before), _profile_of(after)
+        job = after or before
+        assert job is not None
+        key = (job.namespace, job.name)
+        if old != new and old is not None:
+            profiles = self._under[old[0]]
+            del profiles[old[1]][key]
+            if not profiles[old[1]]:
+                del profiles[old[1]]
+            if not profiles:
+                del self._under[old[0]]
+        if old != new and new is not None:
+            self._under.setdefault(new[0], {}).setdefault(new[1], {})[key] = None
+        if self._profiles is not None and (old, old_began) != (new, new_began):
+            if new is not None and new_began is not None:
+                self._profiles.attempt_runs(new, new_began)
+            if old is not None and old_began is not None:
+                self._profiles.attempt_over(old, old_began)
 
     def _waits_no_more(self, job: Job) -> None:
         same = self._waiting.get(_awaited(job), {})
@@ -169,6 +199,15 @@ def _contested(job: Job) -> tuple[_Awaited, _Awaited]:
 def _awaited(job: Job) -> _Awaited:
     nodes, quota = _contested(job)
     return quota if waits_for(job) == QUOTA else nodes
+
+
+def _profile_of(job: Job | None) -> tuple[Key | None, AppliedDefaults | None]:
+    """Namespace and name of a job's profile, and with which version the attempt has begun that runs."""
+    if job is None or job.written is None:
+        return None, None
+    attempts = job.status.attempts
+    runs = bool(attempts) and attempts[0].end_time is None
+    return (job.namespace, profile_name(job.written)), attempts[0].defaults if runs else None
 
 
 def _age(job: Job) -> tuple[datetime, str, str]:

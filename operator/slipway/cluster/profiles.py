@@ -1,5 +1,6 @@
 """SliceJobProfiles as the watch shows them, and the versions of them with which attempts have begun."""
 
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -10,12 +11,15 @@ from slipway.api.profile import PROFILE_KIND, ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import AppliedDefaults, SliceJobStatus
-from slipway.cluster.reflector import Reflector
+from slipway.cluster.reflector import REMEMBERED_SECONDS, Reflector
 from slipway.cluster.store import Key
 from slipway.planner.site import CHART, Choice, Profile, Site, applied, missing_profile, profile_name, site_of
 
 MAX_EARLIER: Final = 16
 """Earlier versions of a profile that are remembered for attempts that have begun with them."""
+
+Version = tuple[Key, AppliedDefaults]
+"""A version of a profile, by what it and the chart's values give to an attempt."""
 
 
 class ProfileMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,9 +45,14 @@ class ProfileStore(Reflector[ProfileObject, Key]):
     def __init__(self, clock: Callable[[], float], chart: ProfileSpec) -> None:
         """`clock` is monotonic, in seconds; `chart` has the defaults and limits of the chart's values."""
         super().__init__(clock)
+        self._clock = clock
         self.chart = Profile(CHART, spec=chart)
         self._read: dict[Key, Profile] = {}
         self._earlier: dict[Key, dict[AppliedDefaults, Profile]] = {}
+        self._begun: Counter[Version] = Counter()
+        """How many running attempts have begun with each version."""
+        self._idle: deque[tuple[float, Version]] = deque()
+        """Earlier versions that no running attempt needed at that time; the oldest comes first."""
         self.unreadable: dict[str, str] = {}
         """Why the API server does not show the profiles of a namespace, or of all, where it does not."""
 
@@ -66,6 +75,19 @@ class ProfileStore(Reflector[ProfileObject, Key]):
         if began is not None and (earlier is not None or began == applied(self.chart, None)):
             return Choice(earlier, superseded=True)
         return Choice(superseded=True, bare=True)
+
+    def attempt_runs(self, key: Key, began: AppliedDefaults) -> None:
+        """An attempt that runs has begun with that version of a profile."""
+        self._begun[key, began] += 1
+
+    def attempt_over(self, key: Key, began: AppliedDefaults) -> None:
+        """An attempt that has begun with that version runs no more."""
+        self._begun[key, began] -= 1
+        if self._begun[key, began] <= 0:
+            del self._begun[key, began]
+            if began in self._earlier.get(key, ()):
+                self._idle.append((self._clock(), (key, began)))
+        self._release()
 
     def site(self, given: SliceJobSpec, choice: Choice) -> tuple[SliceJobSpec, Site]:
         """The spec of a job with the defaults of its site, and what the site says beside these."""
@@ -90,12 +112,23 @@ class ProfileStore(Reflector[ProfileObject, Key]):
         return one.metadata.namespace, one.metadata.name
 
     def _remember(self, key: Key) -> None:
+        self._release()
         if (known := self._read.get(key)) is None or (name := applied(self.chart, known)) is None:
             return
         earlier = self._earlier.setdefault(key, {})
         earlier[name] = known
+        self._idle.append((self._clock(), (key, name)))
         while len(earlier) > MAX_EARLIER:
-            del earlier[next(iter(earlier))]
+            del earlier[next((one for one in earlier if not self._begun[key, one]), next(iter(earlier)))]
+
+    def _release(self) -> None:
+        """Forget versions that no running attempt needs, unless one may just be beginning with them."""
+        before = self._clock() - REMEMBERED_SECONDS
+        while self._idle and self._idle[0][0] <= before:
+            _, (key, name) = self._idle.popleft()
+            earlier = self._earlier.get(key, {})
+            if not self._begun[key, name] and earlier.pop(name, None) is not None and not earlier:
+                del self._earlier[key]
 
 
 def read_profile(seen: ProfileObject) -> Profile:

@@ -109,13 +109,18 @@ class Watcher(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         first_pause: float = FIRST_PAUSE,
+        late_refusals: bool = False,
     ) -> None:
-        """`kind` has `metadata.resource_version`; `first_pause` is in seconds and doubles with each failure."""
+        """`kind` has `metadata.resource_version`; `first_pause` is in seconds and doubles with each failure.
+
+        With `late_refusals`, later refusals are raised as that of the first list is, and `events` may be called again.
+        """
         self._api = api
         self._path = path
         self._kind = kind
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._first_pause = first_pause
+        self._late_refusals = late_refusals
         union: Any = _Added[kind] | _Modified[kind] | _Removed[kind] | _Bookmark | _Error  # type: ignore[valid-type]
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(union)
         self._version: str | None = None
@@ -129,8 +134,8 @@ class Watcher(Generic[T]):
         """Follow the resource for ever.
 
         Raises:
-            Forbidden: when the very first list is refused.
-            NotFound: when the very first list says that there is no such resource.
+            Forbidden: when the very first list is refused; with `late_refusals` also when a later request is.
+            NotFound: when the very first list says that there is no such resource; a later request likewise.
         """
         while True:
             began = self._now()
@@ -155,7 +160,9 @@ class Watcher(Generic[T]):
                 self._failures = max(self._failures, self._short_lives - 1)
                 self._version = None
             except SlipwayClusterError as error:
-                if isinstance(error, Forbidden | NotFound) and not self.heard:
+                if isinstance(error, Forbidden | NotFound) and (self._late_refusals or not self.heard):
+                    # Whoever comes back needs a list, which says that the objects can be read again.
+                    self._version = None
                     raise
                 log.warning("watch of %s is taken up again: %s", self._path, error)
                 await self._pause(error)

@@ -17,6 +17,7 @@ from slipway.api.names import GROUP, QUEUE_LABEL
 from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
 from slipway.planner.actions import Body
+from slipway.planner.containers import template_spec
 from slipway.planner.effective import Effective, effective, hardware_of, runtime_of
 from slipway.planner.limits import FORBIDDEN, forbidden
 from slipway.planner.merge import malformed, without_nulls
@@ -254,14 +255,6 @@ def _refuse_other_nodes(spec: SliceJobSpec, template: Body, own: Mapping[str, st
                     f"spec.{field} {label}: {printable(str(selector[label]))!r} contradicts spec.accelerator, which "
                     f"selects {own[label]!r}: remove it",
                 )
-
-
-def template_spec(spec: SliceJobSpec) -> Body:
-    """The partial PodSpec of the pod template as JSON."""
-    if spec.pod_template is None or spec.pod_template.spec is None:
-        return {}
-    content: Body = without_nulls(spec.pod_template.spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
-    return content
 
 
 def template_hash(spec: SliceJobSpec) -> str:

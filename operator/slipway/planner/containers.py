@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner.actions import Body
+from slipway.planner.merge import without_nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,14 @@ class Container:
     fields: Body
     is_worker: bool
     """Whether the user's program, or Ray, runs in it."""
+
+
+def template_spec(spec: SliceJobSpec) -> Body:
+    """The partial PodSpec of the pod template as JSON."""
+    if spec.pod_template is None or spec.pod_template.spec is None:
+        return {}
+    content: Body = without_nulls(spec.pod_template.spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    return content
 
 
 def containers(spec: SliceJobSpec, template: Body) -> Iterator[Container]:

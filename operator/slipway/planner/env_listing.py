@@ -11,8 +11,9 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.places import FIRST, HEAD, worker
 from slipway.api.slicejob import SliceJobSpec
-from slipway.planner.acceptance import accept, template_spec
+from slipway.planner.acceptance import accept
 from slipway.planner.actions import Body
+from slipway.planner.containers import template_spec
 from slipway.planner.pods import PodFactory
 from slipway.planner.redact import HIDDEN, has_secret_name, printable, redacted
 from slipway.planner.snapshot import Job, Settings

@@ -8,12 +8,12 @@ from slipway.api.names import WORKER_CONTAINER
 from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import datasets
-from slipway.planner.acceptance import template_spec
 from slipway.planner.actions import EventRecord
-from slipway.planner.containers import Container, containers
+from slipway.planner.containers import Container, containers, template_spec
 from slipway.planner.merge import malformed
 from slipway.planner.site import NO_SITE, Site
 
+IGNORED: Final = "ReservedFieldsIgnored"
 _SECRET: Final = re.compile(r"SECRET|PASSWORD", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"TOKEN", re.IGNORECASE)
 _SETTING: Final = re.compile(r"true|false|[0-9]{1,7}", re.IGNORECASE)
@@ -26,7 +26,7 @@ def notices(spec: SliceJobSpec, site: Site = NO_SITE) -> tuple[EventRecord, ...]
     if malformed(template) is not None:
         return ()
     given = tuple(containers(spec, template))
-    return (*_data_sets(spec, site), *_literal_secrets(spec, given), *_shared_memory(spec, given))
+    return (*_reserved(site), *_data_sets(spec, site), *_literal_secrets(spec, given), *_shared_memory(spec, given))
 
 
 def sidecars(spec: SliceJobSpec) -> str:
@@ -34,6 +34,21 @@ def sidecars(spec: SliceJobSpec) -> str:
     template = spec.pod_template.spec if spec.pod_template is not None else None
     beside = [one.name for one in template.containers if one.name != WORKER_CONTAINER] if template is not None else []
     return "".join(f"; container {name} of podTemplate runs as a sidecar beside the worker" for name in beside)
+
+
+def _reserved(site: Site) -> Iterator[EventRecord]:
+    """Fields beside `workspace` that have no effect, or none unless the job is refused (F-49)."""
+    if not site.ignored:
+        return
+    fields = ", ".join(f"spec.{key}" for key in site.ignored)
+    if site.known:
+        words = f"{fields}: without effect beside spec.workspace, which decides on it (reservedKeys: Ignore); remove it"
+    else:
+        words = (
+            f"{fields}: spec.workspace decides on it; the operator refuses the job, or ignores the fields where the "
+            "SliceJobProfile or the chart says reservedKeys: Ignore; remove them"
+        )
+    yield EventRecord(IGNORED, words, warning=True)
 
 
 def _data_sets(spec: SliceJobSpec, site: Site) -> Iterator[EventRecord]:

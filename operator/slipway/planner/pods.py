@@ -9,8 +9,9 @@ from slipway.api.places import HEAD, Place, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.planner import environment, placement
-from slipway.planner.acceptance import accept, template_spec
+from slipway.planner.acceptance import accept
 from slipway.planner.actions import Body
+from slipway.planner.containers import template_spec
 from slipway.planner.hardware import Hardware
 from slipway.planner.limits import mirrored
 from slipway.planner.merge import merged

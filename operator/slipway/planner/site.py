@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +16,7 @@ from slipway.api.resources import Resources
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
 from slipway.api.status import AppliedDefaults, DefaultValue
 from slipway.api.workspace import DataSet, WorkspaceVolume
+from slipway.planner.reserved import without_reserved
 
 CHART: Final = "the chart's values"
 BUILT_IN: Final = Limits(
@@ -103,6 +104,8 @@ class Site:
     """Study, data set, volume."""
     python: str = DEFAULT_PYTHON
     """Python executable of jobs with a Python module that name none."""
+    ignored: tuple[str, ...] = ()
+    """Fields below `spec` that the workspace decides on and that are left out of the job's spec; sorted."""
     known: bool = True
     """False for a client, which cannot say what the site of the operator has."""
 
@@ -127,7 +130,8 @@ def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> 
         return given, Site(choice, limits=())
     profile = choice.profile
     layers = [chart] if profile is None else [profile, chart]
-    spec, values = with_defaults(given, layers)
+    kept, ignored = without_reserved(given) if _ignores_reserved(layers) else (given, ())
+    spec, values = with_defaults(kept, layers)
     defaults = [one.spec.defaults for one in layers]
     return spec, Site(
         choice=choice,
@@ -139,7 +143,19 @@ def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> 
         workspace=next((one.workspace for one in defaults if one.workspace is not None), None),
         data_sets=next((one.spec.data_sets for one in layers if one.spec.data_sets), {}),
         python=next((one.python for one in defaults if one.python is not None), DEFAULT_PYTHON),
+        ignored=ignored,
     )
+
+
+def unknown_site_of(given: SliceJobSpec) -> tuple[SliceJobSpec, Site]:
+    """The spec of a job of which only the SliceJob is known, without what its site may ignore; and that site."""
+    spec, ignored = without_reserved(given)
+    return spec, replace(UNKNOWN_SITE, ignored=ignored)
+
+
+def _ignores_reserved(layers: list[Profile]) -> bool:
+    """What the strongest layer says that says anything. A default of the site itself is never ignored (K-06)."""
+    return next((one.spec.reserved_keys for one in layers if one.spec.reserved_keys is not None), None) == "Ignore"
 
 
 def _gpus(layers: list[Profile]) -> GpuSite:

@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Final
 
 from slipway.api import names
-from slipway.planner.acceptance import accept, template_spec
+from slipway.planner.acceptance import accept
+from slipway.planner.containers import template_spec
 from slipway.planner.nodes import Node, Taint
 from slipway.planner.placement import Needs
 from slipway.planner.pods import PodFactory

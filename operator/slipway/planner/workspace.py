@@ -5,7 +5,6 @@ volume, and no other job's. An init container makes the directories first, and r
 """
 
 import json
-import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,6 +26,7 @@ from slipway.api.workspace import (
 from slipway.planner import datasets
 from slipway.planner.actions import Body
 from slipway.planner.hardware import Variable, literal
+from slipway.planner.reserved import lies_in, reserved_keys
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Job, Settings
 
@@ -135,40 +135,6 @@ def _asks(spec: SliceJobSpec) -> list[str]:
     return [name for name, part in (("workspace", spec.workspace), ("output", spec.output)) if part is not None]
 
 
-def reserved_keys(spec: SliceJobSpec, template: Body) -> tuple[str, ...]:
-    """The fields of a spec, below `spec`, that its workspace decides on; sorted.
-
-    Args:
-        template: the PodSpec of the pod template, with the lists that a PodSpec has.
-    """
-    if spec.workspace is None:
-        return ()
-    fields = spec.model_dump(
-        by_alias=True, exclude_none=True, include={"working_dir", "security_context", "volume_mounts"}
-    )
-    found = set(_reserved("", fields, spec.workspace))
-    for container in template.get("containers", ()):
-        if container["name"] == names.WORKER_CONTAINER:
-            path = f"podTemplate.spec.containers[{names.WORKER_CONTAINER}]."
-            found.update(_reserved(path, container, spec.workspace))
-    return tuple(sorted(found))
-
-
-def _reserved(path: str, container: Body, workspace: Workspace) -> Iterator[str]:
-    if container.get("workingDir"):
-        yield f"{path}workingDir"
-    context = container.get("securityContext")
-    if isinstance(context, dict) and context.get("runAsUser") is not None:
-        yield f"{path}securityContext.runAsUser"
-    for mount in container.get("volumeMounts", ()):
-        if _lies_in(mount["mountPath"], workspace.mount_path):
-            yield f"{path}volumeMounts[{mount['mountPath']}]"
-
-
-def _lies_in(path: str, folder: str) -> bool:
-    return f"{posixpath.normpath(path)}/".startswith(f"{folder}/")
-
-
 def _contradictions(spec: SliceJobSpec) -> Iterator[tuple[str, str]]:
     """What the API server's rules refuse, for those who read a spec before it does."""
     if spec.python_module is not None:
@@ -181,7 +147,7 @@ def _contradictions(spec: SliceJobSpec) -> Iterator[tuple[str, str]]:
         yield "InvalidSpec", f"spec.output.volume: output.volume {output.volume} is not the name of one of spec.volumes"
     if any(one.mount_path == output.path for one in spec.volume_mounts):
         yield "InvalidSpec", f"spec.output.path: {OUTPUT_MOUNTED}"
-    if spec.workspace is not None and _lies_in(output.path, spec.workspace.mount_path):
+    if spec.workspace is not None and lies_in(output.path, spec.workspace.mount_path):
         yield "InvalidSpec", f"spec.output.path: {OUTPUT_IN_WORKSPACE}"
 
 

@@ -73,7 +73,11 @@ class Engine:
             one: Watcher(api, paths.pods(one), Pod, label_selector=has_uid) for one in self._namespaces
         }
         self._node_watcher = Watcher(api, paths.NODES, Node)
-        self._profile_watchers = {one: Watcher(api, paths.profiles(one), ProfileObject) for one in self._namespaces}
+        self._profile_watchers = {
+            one: Watcher(api, paths.profiles(one), ProfileObject, late_refusals=True) for one in self._namespaces
+        }
+        self._refused: set[str] = set()
+        """Namespaces whose profiles the API server does not show, so that their silence means nothing."""
         self._unsynced = {
             "jobs",
             "nodes",
@@ -143,6 +147,7 @@ class Engine:
             Unhealthy: when the process should be replaced.
         """
         watchers: list[Watcher[Any]] = [*self._pod_watchers.values()]
+        watchers += [one for scope, one in self._profile_watchers.items() if scope not in self._refused]
         if self.cache.nodes.watched:
             watchers.append(self._node_watcher)
         led = self._clock.monotonic() - self._led if self._ready.is_set() else 0.0
@@ -219,8 +224,10 @@ class Engine:
                         for namespace, name in profiles.observe(event, scope):
                             self._wake(self.cache.profile_changed(namespace, name))
                         if isinstance(event, InitDone):
+                            self._refused.discard(scope)
                             self._profiles_readable(scope, "")
             except (Forbidden, NotFound) as error:
+                self._refused.add(scope)
                 self._profiles_readable(scope, str(error) if isinstance(error, Forbidden) else "")
             await asyncio.sleep(FORBIDDEN_SECONDS[0])
 
