@@ -38,7 +38,8 @@ if TYPE_CHECKING:
         VersionMismatch,
         WaitTimeout,
     )
-    from slipway.docker_engine import ImageBuildError, build_and_push_docker_image
+    from slipway.docker_engine.errors import ImageBuildError
+    from slipway.docker_engine.images import build_and_push_docker_image
     from slipway.local.blocking import LocalClient
     from slipway.local.client import AsyncLocalClient
     from slipway.sdk.accelerators import CPU, GPU, TPU
@@ -113,7 +114,8 @@ _HOMES = {
         "VersionMismatch",
         "WaitTimeout",
     ),
-    "docker_engine": ("ImageBuildError", "build_and_push_docker_image"),
+    "docker_engine.errors": ("ImageBuildError",),
+    "docker_engine.images": ("build_and_push_docker_image",),
     "sdk.functions": ("RayExecutor",),
     "sdk.payload": ("Captured",),
     "sdk.session": ("Session",),

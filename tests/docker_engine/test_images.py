@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from slipway.docker_engine import ImageBuildError, build_and_push_docker_image
 from slipway.docker_engine.engine import connected
-from slipway.docker_engine.images import push_image
+from slipway.docker_engine.errors import ImageBuildError
+from slipway.docker_engine.images import build_and_push_docker_image, push_image
 from slipway.docker_engine.progress import Silent
 from tests.docker_engine.conftest import Contents, log_in
 from tests.docker_engine.servers import PASSWORD, USER, Breakable, Engine

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.docker_engine import ImageBuildError, build_and_push_docker_image
+from slipway.docker_engine.errors import ImageBuildError
+from slipway.docker_engine.images import build_and_push_docker_image
 from slipway.docker_engine.references import full_name, login_command, split
 from slipway.docker_engine.request import build_request, push_argv
 

@@ -12,8 +12,8 @@ from typing import Final
 import click
 from rich.console import Console
 
-from slipway.docker_engine import ImageBuildError
 from slipway.docker_engine.engine import connected
+from slipway.docker_engine.errors import ImageBuildError
 from slipway.docker_engine.images import build_image, push_image
 from slipway.docker_engine.manifest import with_image, write_image
 from slipway.docker_engine.progress import shown_on

@@ -1,6 +1,5 @@
 """What is known of one job on its engine, put together for one decision."""
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -8,34 +7,21 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any, Final
 
-from slipway.api.base import Passthrough
-from slipway.api.profile import Defaults, Limits, ProfileSpec
-from slipway.api.slicejob import SliceJobSpec, Timeouts
+from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
 from slipway.docker_engine import seen
 from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.seen import Circumstances, Deletion, Inspected
+from slipway.docker_engine.site import site
 from slipway.planner.actions import EventRecord
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.news import EventCursor, cursor_of, news
 from slipway.planner.nodes import Node, NodeMetadata
 from slipway.planner.objects import Pod
-from slipway.planner.site import CHART, Choice, Profile, site_of
+from slipway.planner.site import Choice, Profile, site_of
 from slipway.planner.snapshot import Job, OwnDeletions, Rejection, Settings, Snapshot, Vanished
 from slipway.planner.stored import read_job
 
-START_SECONDS: Final = 30
-"""Seconds within which containers start, unless the job says otherwise: images are there before an attempt begins."""
-SITE: Final = Profile(
-    CHART,
-    spec=ProfileSpec(
-        defaults=Defaults(timeouts=Timeouts(start_seconds=START_SECONDS)),
-        limits=Limits(
-            host_paths=("/",), host_processes=True, privileged=True, service_accounts=("*",), priority_classes=("*",)
-        ),
-    ),
-)
-"""This machine as a site: who may use its engine may do everything on it."""
 SETTINGS: Final = Settings(operator_image="slipway")
 _BOOT_TIME: Final = Path("/proc/stat")
 
@@ -64,19 +50,8 @@ def read(body: dict[str, Any], known: Job | None = None) -> Job:
         return replace(job, spec=known.spec, given=written, site=known.site, accepted=known.accepted)
     stored = body.get("local", {}).get("options", {}).get("profile")
     profile = Profile(stored["name"], spec=ProfileSpec.model_validate(stored["spec"])) if stored else None
-    spec, site = site_of(written, _site(written), Choice(profile))
-    return replace(job, spec=spec, given=written, site=site, accepted={})
-
-
-def _site(written: SliceJobSpec) -> Profile:
-    """What this machine gives a job. One with a workspace runs as who submits it, who is to read its files (F-43)."""
-    if written.workspace is None or os.getuid() == 0:
-        return SITE
-    user = Passthrough.model_validate({"runAsUser": os.getuid(), "runAsGroup": os.getgid()})
-    defaults = SITE.spec.defaults.model_copy(update={"pod_security_context": user})
-    # What is not set counts as not given.
-    defaults.model_fields_set.add("pod_security_context")
-    return replace(SITE, spec=SITE.spec.model_copy(update={"defaults": defaults}))
+    spec, said = site_of(written, site(written), Choice(profile))
+    return replace(job, spec=spec, given=written, site=said, accepted={})
 
 
 @dataclass

@@ -1,0 +1,45 @@
+"""This machine as a site: its defaults, what its nodes have, and no limits but the engine's own."""
+
+import os
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from slipway.api.base import Passthrough
+from slipway.api.gpus import DEFAULT_RESOURCES
+from slipway.api.profile import Defaults, GpuNodes, Limits, ProfileSpec
+from slipway.api.slicejob import SliceJobSpec, Timeouts
+from slipway.docker_engine.devices import Inventory
+from slipway.planner.site import CHART, Profile
+
+START_SECONDS: Final = 30
+"""Seconds within which containers start, unless the job says otherwise: images are there before an attempt begins."""
+_LIMITS: Final = Limits(
+    host_paths=("/",), host_processes=True, privileged=True, service_accounts=("*",), priority_classes=("*",)
+)
+"""Who may use the engine may do everything on this machine."""
+
+
+def site(written: SliceJobSpec) -> Profile:
+    """What this machine gives a job. One with a workspace runs as who submits it, who is to read its files (F-43)."""
+    found = _machine()
+    if written.workspace is None or os.getuid() == 0:
+        return found
+    user = Passthrough.model_validate({"runAsUser": os.getuid(), "runAsGroup": os.getgid()})
+    defaults = Defaults(timeouts=found.spec.defaults.timeouts, pod_security_context=user)
+    return replace(found, spec=found.spec.model_copy(update={"defaults": defaults}))
+
+
+@lru_cache(maxsize=1)
+def _machine() -> Profile:
+    defaults = Defaults(timeouts=Timeouts(start_seconds=START_SECONDS))
+    return Profile(CHART, spec=ProfileSpec(defaults=defaults, limits=_LIMITS, gpus=gpus(Inventory.read())))
+
+
+def gpus(inventory: Inventory) -> GpuNodes | None:
+    """The GPUs of this machine: with those of one vendor, a job need name neither vendor nor number (N-31)."""
+    resources = {vendor: name for vendor, name in DEFAULT_RESOURCES.items() if inventory.devices.get(vendor)}
+    if not resources:
+        return None
+    counts = [len(inventory.devices[vendor]) for vendor in resources]
+    return GpuNodes.model_validate({"resources": resources, "perNode": counts[0] if len(counts) == 1 else None})
