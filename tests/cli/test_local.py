@@ -1,0 +1,142 @@
+"""`slipway local` as far as no engine is needed: what it takes, and what it refuses before anything starts."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from slipway.cli.advice import advice
+from slipway.cli.main import main
+from tests.docker_engine.conftest import forgiving
+
+__all__ = ["forgiving"]
+
+PROFILE = """\
+apiVersion: slipway.dev/v1alpha1
+kind: SliceJobProfile
+metadata: {name: gpus}
+spec:
+  defaults:
+    env: [{name: NCCL_DEBUG, value: WARN}]
+"""
+JOB = """\
+apiVersion: slipway.dev/v1alpha1
+kind: SliceJob
+metadata: {name: train}
+spec: {image: app, command: [train], PROFILE}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
+
+
+def slipway(*words: str) -> Result:
+    return CliRunner().invoke(main, words)
+
+
+def test_the_verbs_are_those_of_a_cluster() -> None:
+    shown = slipway("local", "--help").output
+    verbs = [
+        "run",
+        "submit",
+        "list",
+        "describe",
+        "why",
+        "logs",
+        "wait",
+        "cancel",
+        "delete",
+        "events",
+        "suspend",
+        "resume",
+        "prune",
+    ]
+    assert all(f"\n  {verb} " in shown for verb in verbs)
+
+
+@pytest.mark.parametrize("verb", ["run", "submit", "list", "logs", "wait", "describe", "delete"])
+def test_no_verb_has_options_of_a_cluster(verb: str) -> None:
+    shown = slipway("local", verb, "--help").output
+    assert not any(option in shown for option in ("--kubeconfig", "--context ", "--namespace", "--spot"))
+
+
+REFUSED = [
+    pytest.param(("--device", "dev/fuse"), "absolute", id="B-22 a device by a relative path"),
+    pytest.param(("--device", "/dev/fuse:/dev/fuse:x"), "letters of r, w and m", id="B-22 a permission that is none"),
+    pytest.param(("--mount", "type=device,src=/dev/fuse,x=1"), "'x' is not known", id="B-22 an unknown key"),
+    pytest.param(("--ulimit", "nofile"), "NAME=SOFT[:HARD]", id="a ulimit without a value"),
+    pytest.param(
+        ("--mount", "type=bind,src=/var/run/docker.sock,dst=/s"), "docker.sock", id="B-25 the engine's socket"
+    ),
+    pytest.param(("--type", "v5litepod-16"), "google.com/tpu 16 is asked for", id="TPU chips that are not there"),
+    pytest.param(("--gpus", "2", "--gpu-vendor", "nvidia"), "this machine has 0", id="GPUs that are not there"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED)
+def test_what_cannot_run_here_is_refused_with_code_2(options: tuple[str, ...], words: str) -> None:
+    done = slipway("local", "run", "--image", "app", *options, "--", "train")
+    assert done.exit_code == 2, done.output
+    assert words in done.output
+    assert slipway("local", "list", "-o", "name").output == ""
+
+
+@pytest.mark.usefixtures("forgiving")
+def test_without_an_engine_a_job_is_refused_with_code_3(tmp_path: Path) -> None:
+    """F-13, E1-33: one sentence with the cause, and nothing is stored."""
+    done = slipway("local", "run", "--image", "app", "--", "train")
+    assert done.exit_code == 3
+    assert done.output.count("\n") == 1
+    assert f"not reachable at unix://{tmp_path}/no-engine.sock" in done.output
+    assert slipway("local", "list", "-o", "name").output == ""
+
+
+@pytest.mark.parametrize("verb", ["describe", "why", "logs", "cancel", "wait"])
+def test_a_job_that_there_is_not_has_code_4(verb: str) -> None:
+    done = slipway("local", verb, "nothing")
+    assert done.exit_code == 4
+    assert "no job nothing" in done.output
+
+
+def test_devices_and_limits_are_in_the_docker_command(tmp_path: Path) -> None:
+    done = slipway("render", "--docker", "--name", "one", "--image", "app", "--hosts", "2", "--", "run", "a b")
+    first, second = map(shlex.split, done.output.splitlines())
+    assert first[:3] == ["docker", "run", "--rm"]
+    assert first[-4:] == ["--entrypoint", "run", "app", "a b"]
+    assert first[first.index("--hostname") + 1] == "0-0-0"
+    assert second[second.index("--hostname") + 1] == "0-0-1"
+
+
+def test_the_record_of_a_job_has_its_containers() -> None:
+    """T-39, E1-17."""
+    done = slipway("render", "--docker", "-o", "json", "--name", "one", "--image", "app", "--", "train")
+    record = json.loads(done.output)
+    assert record["name"] == "one"
+    [container] = record["containers"]
+    assert container["name"] == "one-0-0-0"
+    assert container["argv"][:2] == ["docker", "run"]
+
+
+@pytest.mark.parametrize(
+    ("content", "spec", "words"),
+    [
+        pytest.param(PROFILE, "profile: other", "spec.profile 'other'", id="the job names another profile"),
+        pytest.param(JOB.replace(", PROFILE", ""), "hosts: 1", "only documents of kind", id="the file has no profile"),
+        pytest.param(PROFILE.replace("env:", "envs:"), "hosts: 1", "envs", id="a field that a profile has not"),
+    ],
+)
+def test_a_profile_that_does_not_fit_is_refused(tmp_path: Path, content: str, spec: str, words: str) -> None:
+    (tmp_path / "profile.yaml").write_text(content)
+    (tmp_path / "job.yaml").write_text(JOB.replace("PROFILE", spec))
+    done = slipway("local", "run", "-f", str(tmp_path / "job.yaml"), "--profile", str(tmp_path / "profile.yaml"))
+    assert done.exit_code == 2, done.output
+    assert words in done.output
+
+
+def test_advice_names_the_command_for_the_place() -> None:
+    assert advice("Suspended", "train") == "slipway resume train lets it go on"
