@@ -70,9 +70,7 @@ REFUSED = [
     pytest.param(("--device", "/dev/fuse:/dev/fuse:x"), "letters of r, w and m", id="B-22 a permission that is none"),
     pytest.param(("--mount", "type=device,src=/dev/fuse,x=1"), "'x' is not known", id="B-22 an unknown key"),
     pytest.param(("--ulimit", "nofile"), "NAME=SOFT[:HARD]", id="a ulimit without a value"),
-    pytest.param(
-        ("--mount", "type=bind,src=/var/run/docker.sock,dst=/s"), "docker.sock", id="B-25 the engine's socket"
-    ),
+    pytest.param(("--mount", "type=bind,src=/var/run/docker.sock,dst=/s"), "docker.sock", id="B-25 its socket"),
     pytest.param(("--type", "v5litepod-16"), "google.com/tpu 16 is asked for", id="TPU chips that are not there"),
     pytest.param(("--gpus", "2", "--gpu-vendor", "nvidia"), "this machine has 0", id="GPUs that are not there"),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -50,9 +50,9 @@ def build_image(engine: APIClient, request: BuildRequest, progress: Progress) ->
     transcript = Transcript(progress)
     what = request.dockerfile if request.base is None else f"{request.context} over {request.base}"
     progress.step(f"Building {request.name} from {what}")
-    with _failures("build", request.name, transcript):
+    with _failures("build", request.name, transcript), _sources(request) as sources:
         events = engine.build(
-            **_sources(request),
+            **sources,
             tag=request.name,
             buildargs=dict(request.build_args),
             rm=True,
@@ -76,17 +76,19 @@ def lay_over(engine: APIClient, image: str, folder: Path, progress: Progress) ->
     return build_image(engine, BuildRequest(f"slipway.local/patched:{base[:12]}", folder, folder, {}, base), progress)
 
 
-def _sources(request: BuildRequest) -> dict[str, Any]:
+@contextmanager
+def _sources(request: BuildRequest) -> Iterator[dict[str, Any]]:
     """Where the engine finds the Dockerfile and what it copies."""
     if request.base is None:
         # The SDK looks for a relative one below the context, the docker command below the current folder.
-        return {"path": str(request.context), "dockerfile": str(request.dockerfile.absolute())}
+        yield {"path": str(request.context), "dockerfile": str(request.dockerfile.absolute())}
+        return
     from docker.utils.build import tar
 
     # By the SDK's own name for such a Dockerfile, which is another each time, nothing would ever be cached.
     left_out = [*_ignored(request.context), _IGNORE]
-    context = tar(request.context, left_out, (_OVERLAY, overlay_dockerfile(request.base)))
-    return {"fileobj": context, "custom_context": True, "dockerfile": _OVERLAY}
+    with closing(tar(request.context, left_out, (_OVERLAY, overlay_dockerfile(request.base)))) as context:
+        yield {"fileobj": context, "custom_context": True, "dockerfile": _OVERLAY}
 
 
 def _ignored(folder: Path) -> list[str]:
