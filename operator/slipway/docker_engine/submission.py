@@ -82,6 +82,13 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     if found := problems(asked[0]):
         raise Refused("; ".join(found))
     if not wishes.without_devices:
+        resolved = accept(job, SETTINGS)
+        if resolved.hardware.own_pool:
+            hosts = resolved.resolved.hosts
+            raise Refused(
+                f"a slice of {resolved.resolved.type} is {hosts} machines, and this is one; --without-devices tries "
+                "the job without TPU chips"
+            )
         try:
             assign_all(Inventory.read(), [extended_resources(one) for one in asked], {})
         except Shortage as error:
