@@ -8,7 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from slipway.cli.advice import advice
+from slipway.cli.local import Device
 from slipway.cli.main import main
+from slipway.client.mounts import mounts
+from slipway.docker_engine.devices import DeviceMapping
 from tests.docker_engine.conftest import forgiving
 
 __all__ = ["forgiving"]
@@ -77,12 +80,20 @@ REFUSED = [
 ]
 
 
+@pytest.mark.row("B-22", "B-25")
 @pytest.mark.parametrize(("options", "words"), REFUSED)
 def test_what_cannot_run_here_is_refused_with_code_2(options: tuple[str, ...], words: str) -> None:
     done = slipway("local", "run", "--image", "app", *options, "--", "train")
     assert done.exit_code == 2, done.output
     assert words in done.output
     assert slipway("local", "list", "-o", "name").output == ""
+
+
+@pytest.mark.row("B-23")
+def test_only_a_container_of_this_machine_has_a_device_with_narrower_permissions() -> None:
+    assert Device().convert("/dev/fuse:/dev/f:r", None, None) == DeviceMapping("/dev/fuse", "/dev/f", "r")
+    with pytest.raises(ValueError, match="only an engine on this machine can pass a device through"):
+        mounts(["type=device,src=/dev/fuse,permissions=r"])
 
 
 @pytest.mark.usefixtures("forgiving")
