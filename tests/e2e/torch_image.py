@@ -32,7 +32,7 @@ _UNUSED: Final = re.compile(
 def build_image(progress: Progress) -> Path:
     """The archive of the image."""
     files = archives.tar_layer(images.folder() / "torch-program.layer", {"app/all_reduce.py": PROGRAM}, {})
-    image = archives.Image(IMAGE, (_torch(progress), files), ("python3", "/app/all_reduce.py"))
+    image = archives.Image(IMAGE, (torch_layer(progress), files), ("python3", "/app/all_reduce.py"))
     path = images.folder() / f"torch-{image.digest[:12]}.tar"
     if not path.exists():
         with step(progress, f"Writing image {IMAGE}"):
@@ -40,7 +40,8 @@ def build_image(progress: Progress) -> Path:
     return path
 
 
-def _torch(progress: Progress) -> archives.Layer:
+def torch_layer(progress: Progress) -> archives.Layer:
+    """A Debian with torch; made once."""
     path = images.folder() / _LAYER
     if not path.exists():
         packages.ensure(packages.IMAGES, progress)

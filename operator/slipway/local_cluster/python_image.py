@@ -49,7 +49,7 @@ def build_python_image(
             f"These requirements name no version: {', '.join(unpinned)}.",
             hint="Write NAME==VERSION, so that images repeat.",
         )
-    layers = [_debian_layer(progress)]
+    layers = [debian_layer(progress)]
     if requirements:
         layers.append(_packages_layer(sorted(requirements), progress))
     if files:
@@ -76,7 +76,8 @@ def _archive_stem(reference: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", reference)
 
 
-def _debian_layer(progress: Progress) -> archives.Layer:
+def debian_layer(progress: Progress) -> archives.Layer:
+    """A Debian with Python; made once."""
     path = images.folder() / f"debian-{SUITE}-{_key(*_DEBIAN)}.layer"
     if not path.exists():
         packages.ensure(packages.IMAGES, progress)
