@@ -92,18 +92,20 @@ class Containers:
             made = self.api.create_container_from_config(dict(body), name)  # type: ignore[no-untyped-call]
             return str(made["Id"])
 
-    def start(self, container: str) -> None:
-        """Start a container; what keeps it from starting the engine says in its state."""
+    def start(self, container: str) -> bool:
+        """Start a container. False where it cannot be started: why, the engine says in its state, and in no event."""
         try:
             with answered(), _absent_is_none():
                 self._open_volumes(container)
                 self.api.start(container)
         except EngineRefuses as error:
             if error.status == NOT_MODIFIED:
-                return
+                return True
             state = (self.inspect(container) or {}).get("State", {})
             if not state.get("Error"):
                 raise
+            return False
+        return True
 
     def _open_volumes(self, container: str) -> None:
         """Let every user write to the empty volumes of a container, as to an emptyDir; again is as well."""

@@ -123,8 +123,7 @@ class Supervisor:
         decision = plan(world.snapshot(job), world.observed)
         again = applier.apply(decision, job)
         job = self._job = read(self._folder.read(), job)
-        applier.start(job)
-        if again:
+        if applier.start(job) or again:
             return 0.0
         if self._settled(job, world, applier):
             return _SETTLED
@@ -205,7 +204,7 @@ def ensure_supervisor(job: JobFolder) -> None:
     with job.supervised() as mine:
         if not mine:
             return
-    subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "slipway.docker_engine.supervisor", job.name],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -214,6 +213,8 @@ def ensure_supervisor(job: JobFolder) -> None:
         cwd="/",
         env=os.environ | {"XDG_STATE_HOME": str(job.path.parents[2])},
     )
+    # A program that lives longer than the supervisor is its parent, and has to hear of its end.
+    Thread(target=process.wait, daemon=True, name=f"supervisor of {job.name}").start()
 
 
 def delete(job: JobFolder) -> None:

@@ -105,6 +105,10 @@ class World:
         self._states, self._observed = {one: state for one, state in states.items() if one in self.pods}, at
         return news
 
+    def doubt(self, container: str) -> None:
+        """Something has happened to a container that the engine tells nobody of; the next look is at it, too."""
+        self._states.pop(container, None)
+
     def deleting(self, container: str, deletion: Deletion) -> None:
         """This process has begun to delete a container."""
         self.deletions[container] = deletion
