@@ -150,14 +150,14 @@ class Containers:
 
     def log(
         self, container: str, *, follow: bool = False, since: datetime | None = None, tail: int | None = None
-    ) -> Iterator[bytes]:
-        """Its log in pieces, each line after the time at which it was written."""
+    ) -> Log:
+        """Its log, each line after the time at which it was written."""
         options: dict[str, Any] = {"since": since} if since is not None else {}
         with answered():
             raw = self.api.logs(
                 container, stream=True, timestamps=True, follow=follow, tail="all" if tail is None else tail, **options
             )
-        return _pieces(raw)
+        return Log(raw)
 
     def events(self, since: datetime) -> Iterator[dict[str, Any]]:
         """What happens to containers of the job from then on; ends when the engine does."""
@@ -166,13 +166,24 @@ class Containers:
             yield from self.api.events(since=int(since.timestamp()), decode=True, filters=filters)
 
 
-def _pieces(raw: Iterator[bytes]) -> Iterator[bytes]:
-    """The frames of a log. The engine cuts long lines and dates each part; the first date is that of the line."""
-    whole = True
-    with answered():
-        for frame in raw:
-            yield frame if whole else frame.partition(b" ")[2]
-            whole = frame.endswith(b"\n")
+class Log:
+    """The log of a container as it comes from the engine, in pieces."""
+
+    def __init__(self, frames: Any) -> None:
+        """`frames` is the stream of the SDK: a frame is a line, or a part of a long one."""
+        self._frames = frames
+
+    def __iter__(self) -> Iterator[bytes]:
+        # The engine cuts long lines and dates each part; the first date is that of the line.
+        whole = True
+        with answered():
+            for frame in self._frames:
+                yield frame if whole else frame.partition(b" ")[2]
+                whole = frame.endswith(b"\n")
+
+    def close(self) -> None:
+        """Break it off, from any thread."""
+        self._frames.close()
 
 
 @contextmanager

@@ -66,6 +66,10 @@ class ContainerLogs:
         with suppress(FileNotFoundError):
             async for _ in awatch(path, debounce=50, step=10, rust_timeout=1000, yield_on_timeout=True):
                 yield await self._look()
+        # The folder is gone, and with it the job.
+        while True:
+            yield {}
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _look(self) -> dict[str, Any]:
         while True:
@@ -125,12 +129,17 @@ class ContainerLogStream:
     def _pieces(self) -> Iterator[bytes]:
         options = Options.from_json(self._job.read()["local"]["options"])
         api = connect(options.engine)
-        self._close = api.close
-        containers = Containers(api, self._uid)
-        if containers.inspect(self._pod) is None:
-            yield from self._kept()
-            return
-        yield from containers.log(self._pod, follow=self._query.follow, since=self._query.since, tail=self._query.tail)
+        try:
+            containers = Containers(api, self._uid)
+            if containers.inspect(self._pod) is None:
+                yield from self._kept()
+                return
+            query = self._query
+            log = containers.log(self._pod, follow=query.follow, since=query.since, tail=query.tail)
+            self._close = log.close
+            yield from log
+        finally:
+            api.close()
 
     def _kept(self) -> Iterator[bytes]:
         """The same lines from the file."""
@@ -168,10 +177,12 @@ class _Pipe:
                 self._put(piece)
                 self._room.wait()
                 if cut.is_set():
-                    raise LogBroken("the stream was cut")
+                    break
         except Exception as error:
             # Whatever it is, who waits for the pieces has to hear of it.
-            self._end = LogBroken("the stream was cut") if cut.is_set() else error
+            self._end = error
+        if cut.is_set():
+            self._end = LogBroken("the stream was cut")
         self._ended = True
         self._tell()
 

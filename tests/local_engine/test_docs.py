@@ -1,0 +1,26 @@
+"""The commands of the page about jobs on this machine."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.local_engine.engine import IMAGE, User
+
+PAGE = (ROOT / "docs/local.md").read_text()
+
+
+def test_the_commands_of_the_page(user: User) -> None:
+    script = "\n".join(re.findall(r"<!-- test -->\n```sh\n(.*?)```", PAGE, re.DOTALL))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env=user.variables | {"PATH": path, "IMAGE": IMAGE},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "host 1 of 2" in done.stdout
+    assert "hello deleted" in done.stdout
+    assert "docker run --rm" in done.stdout
