@@ -1,6 +1,7 @@
 """Who has the nodes: what is known by watches, and what is read."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -39,6 +40,18 @@ def test_a_pod_of_others_has_the_node_if(seen: Visitor, counts: bool) -> None:
     assert bool(found) is counts
     if counts:
         assert found[0].words == "pod team-b/notebook (priority 7, since 2026-01-01T00:00:00Z)"
+
+
+def test_what_all_pods_on_a_node_request_is_known_whoever_they_are_of() -> None:
+    labels = {names.LABEL_JOB_UID: "uid-1", names.LABEL_JOB_NAME: "train"}
+    of_job, other = a_pod(labels=labels, limits={"cpu": "2"}), a_pod(requests={"cpu": "500m"}, limits={"cpu": "3"})
+    ended = a_pod(phase="Failed", limits={"cpu": "8"})
+    uses = visitors([of_job, other, ended], NOW).uses
+    assert [(one.tenant.title, dict(one.sizes)) for one in uses] == [
+        ("team-b/train", {"cpu": 2, "pods": 1}),
+        ("pod team-b/notebook", {"cpu": Decimal("0.5"), "pods": 1}),
+    ]
+    assert (uses[0].tenant.uid, uses[0].tenant.priority) == ("uid-1", 7)
 
 
 def test_tenants_are_those_of_the_moment(time: Time) -> None:

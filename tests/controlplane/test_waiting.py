@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster.provider import NativeCluster
-from tests.conftest import jobs_of, kubectl_for
+from tests.conftest import give_gpus, jobs_of, kubectl_for
 from tests.mistakes import note, shown
 from tests.running import Jobs
 
@@ -222,6 +222,53 @@ def test_a_priority_that_is_said_to_be_high_enough_is(jobs: Jobs) -> None:
         jobs.apply(accelerator=SPOT, priorityClassName=priority_class(jobs, int(said[1]) + 1))
         jobs.until("Running")
         assert any("notebook" in name and reason == "Preempted" for name, reason in all_events(jobs))
+
+
+@pytest.fixture
+def with_gpus(control_plane: NativeCluster) -> Iterator[None]:
+    """Two of the CPU nodes have four GPUs each."""
+    kubectl = kubectl_for(control_plane, "default")
+    for node in ("cpu-0", "cpu-1"):
+        give_gpus(kubectl, node, "4")
+    yield
+    for node in ("cpu-0", "cpu-1"):
+        give_gpus(kubectl, node, None)
+
+
+def of_gpus(count: int) -> dict[str, Any]:
+    return {"accelerator": {"gpu": {"vendor": "nvidia", "count": count}}, "command": ["sleep", "1000"]}
+
+
+def test_who_has_the_gpus_is_said_and_waiting_for_them_helps(jobs: Jobs, with_gpus: None) -> None:
+    jobs.apply("eval", hosts=2, oneHostPerNode=True, **of_gpus(3))
+    jobs.until("Running", "eval")
+    jobs.apply(**of_gpus(2))
+    step = "wait for, or free, waiting/eval on cpu-0 and cpu-1"
+    message = jobs.until_true(
+        "a remedy", lambda: (said := jobs.condition("Running").get("message", "")) * (step in said)
+    )
+    assert jobs.condition("Running")["reason"] == "NodesHeld"
+    assert "cpu-0 has 1 of 4 nvidia.com/gpu left (waiting/eval has 3); cpu-1 has 1 of 4" in message
+    assert "a pod requests 2 nvidia.com/gpu" in message
+    jobs.kubectl("delete", "sj", "eval")
+    jobs.until("Running")
+
+
+def test_who_has_the_cpus_is_said_and_the_priority_that_is_said_to_help_does(jobs: Jobs) -> None:
+    size: dict[str, Any] = {"resources": {"requests": {"cpu": "20"}}, "command": ["sleep", "1000"]}
+    jobs.apply("eval", hosts=8, **size, priorityClassName=priority_class(jobs, 100))
+    jobs.until("Running", "eval")
+    jobs.apply(hosts=2, **size)
+    words = r"a priorityClassName whose value is above (\d+): the scheduler may then preempt waiting/eval"
+    said = jobs.until_true("a remedy", lambda: re.search(words, jobs.condition("Running").get("message", "")))
+    running = jobs.condition("Running")
+    assert running["reason"] == "PriorityTooLow"
+    assert (
+        "2 of 2 pods cannot be scheduled: cpu-0 has 12 of 32 cpu left (waiting/eval (priority 100" in running["message"]
+    )
+    jobs.kubectl("delete", "sj", "train")
+    jobs.apply(hosts=2, **size, priorityClassName=priority_class(jobs, int(said[1]) + 1))
+    jobs.until("Running")
 
 
 def all_events(jobs: Jobs) -> list[tuple[str, str]]:

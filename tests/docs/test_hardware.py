@@ -50,6 +50,11 @@ def test_a_job_of_the_page_can_run(kind: str) -> None:
     assert resolved.hosts == {"TPUs": 4, "GPUs": 4, "CPUs": 8}[kind]
 
 
+def test_the_group_video_reaches_the_pods() -> None:  # N-28
+    assert check(JOBS["the group video"]).gpu_resource == "amd.com/gpu"
+    assert pod("the group video")["securityContext"]["supplementalGroups"] == [44]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("row", PARTS)
 def test_the_pods_have_what_the_table_says(kind: str, row: str) -> None:

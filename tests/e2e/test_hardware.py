@@ -3,6 +3,9 @@
 The GPUs are capacity of the nodes that no device stands behind, so torch runs with gloo on the CPUs.
 """
 
+import os
+import stat
+from pathlib import Path
 from typing import Any
 
 from tests.e2e.torch_image import IMAGE
@@ -41,3 +44,40 @@ def test_torch_sums_over_the_hosts_of_gpu_and_cpu_jobs(gpu_jobs: Jobs) -> None: 
     assert (resolved["type"], resolved["gpuResource"], resolved["gpusPerHost"]) == ("nvidia-l4", "nvidia.com/gpu", 4)
     for pod in gpu_jobs.pods("on-gpus"):
         assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+
+
+VIDEO, USER = 44, 12345
+OPENS = "for device in full other; do (exec 3<> /dev/given/$device && echo $device opens) 2>&1; done; id -G"
+
+
+def devices(folder: Path) -> None:
+    """A device that the container runtime allows every container, for the group only, and one that it does not."""
+    folder.mkdir()
+    for name, number, mode in (("full", (1, 7), 0o660), ("other", (10, 229), 0o666)):
+        os.mknod(folder / name, stat.S_IFCHR, os.makedev(*number))
+        (folder / name).chmod(mode)
+        os.chown(folder / name, 0, VIDEO)
+
+
+def test_a_device_of_the_node_can_be_opened_by_privileged_containers_only(real_jobs: Jobs, tmp_path: Path) -> None:
+    """N-28, N-29: a hostPath shows the device, and the device cgroup of the container refuses it."""
+    devices(tmp_path / "devices")
+    volume = {"name": "devices", "hostPath": {"path": str(tmp_path / "devices")}}
+    given: dict[str, Any] = {
+        "command": ["sh", "-c", OPENS],
+        "volumeMounts": [{"name": "devices", "mountPath": "/dev/given"}],
+    }
+    groups = {"runAsUser": USER, "runAsGroup": USER, "supplementalGroups": [VIDEO]}
+    real_jobs.apply(hosts=1, volumes=[volume], podSecurityContext=groups, **given)
+    real_jobs.until("Succeeded")
+    [pod] = real_jobs.pods()
+    said = real_jobs.kubectl("logs", pod["metadata"]["name"]).stdout.splitlines()
+    assert said[0] == "full opens", "with the group that may"
+    assert said[1].endswith("/dev/given/other: Operation not permitted"), "although everybody may"
+    assert said[2].split() == [str(USER), str(VIDEO)]
+    worker = pod["spec"]["containers"][0]
+    container = {"name": "main", "image": worker["image"], "securityContext": {"privileged": True}, **given}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "privileged"}}
+    spec = {"restartPolicy": "Never", "volumes": [volume], "containers": [container]}
+    code, log = real_jobs.ran(body | {"spec": spec}, seconds=60)
+    assert (code, log.splitlines()[1]) == (0, "other opens")

@@ -28,6 +28,9 @@ NO_PROFILE: Final = ProfileSpec()
 MAX_READ: Final = 10_000
 """Nodes of which is remembered when they were read; an older one is read again."""
 
+MAX_VISITED: Final = 1_024
+"""Nodes of which the pods are remembered; they count for a minute."""
+
 
 @dataclass(slots=True)
 class Deletions:
@@ -181,7 +184,7 @@ class Cache:
 
     def visitors_read(self, node: str, found: Visitors) -> None:
         """The pods on a node were read."""
-        _remember(self.visitors, node, found)
+        _remember(self.visitors, node, found, MAX_VISITED)
 
     def kubelet_read(
         self, node: str, at: datetime, renewed_at: datetime | None, seconds: int | None = None, forbidden: bool = False
@@ -253,10 +256,10 @@ def _deleted(deletions: Deletions | None, job: Job) -> OwnDeletions:
     return OwnDeletions(frozenset(deletions.uids), deletions.complete)
 
 
-def _remember(memory: dict[str, T], name: str, what: T) -> None:
+def _remember(memory: dict[str, T], name: str, what: T, most: int = MAX_READ) -> None:
     memory.pop(name, None)
     memory[name] = what
-    while len(memory) > MAX_READ:
+    while len(memory) > most:
         del memory[next(iter(memory))]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 
 import msgspec
 
@@ -9,7 +10,8 @@ from slipway.api import names
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.store import Key, PodStore
 from slipway.planner.objects import ENDED_PHASES
-from slipway.planner.tenants import Tenant, Tenants, Visitors
+from slipway.planner.placement import requested
+from slipway.planner.tenants import Tenant, Tenants, Use, Visitors
 
 
 class WatchedTenants(Tenants):
@@ -52,12 +54,19 @@ class _Resources(msgspec.Struct, frozen=True):
     limits: dict[str, str] = {}
 
 
-class _Container(msgspec.Struct, frozen=True):
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
     resources: _Resources = _Resources()
+    restart_policy: str = ""
+
+    @property
+    def asked(self) -> dict[str, str]:
+        return self.resources.limits | self.resources.requests
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     containers: list[_Container]
+    init_containers: list[_Container] = []
+    overhead: dict[str, str] = {}
     priority: int = 0
     priority_class_name: str = ""
 
@@ -79,15 +88,28 @@ class Visitor(msgspec.Struct, frozen=True):
         """Whether it is not Slipway's, has not ended, and requests TPUs."""
         if names.LABEL_JOB_UID in self.metadata.labels or self.status.phase in ENDED_PHASES:
             return False
-        asked = (one.resources.requests | one.resources.limits for one in self.spec.containers)
-        return any(names.TPU_RESOURCE in each for each in asked)
+        return any(names.TPU_RESOURCE in each.asked for each in self.spec.containers)
+
+    @property
+    def use(self) -> Use:
+        """What it requests of its node, and whose it is."""
+        spec = self.spec
+        inits = [(one.restart_policy == "Always", one.asked) for one in spec.init_containers]
+        sizes = requested((one.asked for one in spec.containers), inits, spec.overhead)
+        return Use(_tenant(self), sizes | {"pods": Decimal(1)})
 
 
 def visitors(pods: Iterable[Visitor], at: datetime) -> Visitors:
     """What is remembered of the pods that were read on one node."""
-    return Visitors(at, tuple(map(_tenant, filter(lambda pod: pod.takes_devices, pods))))
+    there = [pod for pod in pods if pod.status.phase not in ENDED_PHASES]
+    devices = tuple(_tenant(pod) for pod in there if pod.takes_devices)
+    return Visitors(at, devices, tuple(pod.use for pod in there))
 
 
 def _tenant(pod: Visitor) -> Tenant:
     spec, of = pod.spec, pod.metadata
+    if (uid := of.labels.get(names.LABEL_JOB_UID)) is not None:
+        # The pods of a job are one tenant, whenever each of them was started.
+        job = of.labels.get(names.LABEL_JOB_NAME, "")
+        return Tenant(names.KIND, of.namespace, job, uid, spec.priority, spec.priority_class_name)
     return Tenant("Pod", of.namespace, of.name, "", spec.priority, spec.priority_class_name, pod.status.start_time)

@@ -92,6 +92,8 @@ def _of_pools(draft: Draft, short: Shortage) -> Shortage:
         refused_at=max((one for one in dates if one is not None), default=draft.now),
         now=draft.now,
         standing=_standing(draft, short),
+        waiting=0 if any(pod.is_head for pod in draft.seen.unscheduled) else len(draft.seen.unscheduled),
+        wanted=len(draft.seen.wanted),
     )
     try:
         answer = explain_unscheduled(view)

@@ -12,7 +12,7 @@ from slipway.api.gpus import is_gpu
 from slipway.planner.objects import Part, PodCondition
 
 NODE_CONDITIONS: Final = frozenset(("Ready",))
-SIZES: Final = frozenset(("cpu", "memory", names.TPU_RESOURCE))
+SIZES: Final = frozenset(("cpu", "memory", "pods", names.TPU_RESOURCE))
 """Resources of which a node shows how much pods may request, besides GPUs."""
 
 

@@ -1,6 +1,6 @@
 """Where the pods of a slice may run: selectors, tolerations, and the pool each slice has to itself."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -50,12 +50,8 @@ class Needs:
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> "Needs":
         """Those of a PodSpec."""
-        sizes: dict[str, Decimal] = {}
-        for container in spec.get("containers", ()):
-            resources = container.get("resources", {})
-            # A limit without a request is the request.
-            for name, quantity in (resources.get("limits", {}) | resources.get("requests", {})).items():
-                sizes[name] = sizes.get(name, Decimal(0)) + (amount(quantity) or Decimal(0))
+        inits = [(one.get("restartPolicy") == "Always", _asked(one)) for one in spec.get("initContainers", ())]
+        sizes = requested((_asked(one) for one in spec.get("containers", ())), inits, spec.get("overhead") or {})
         return cls(spec.get("nodeSelector", {}), spec.get("tolerations", ()), sizes)
 
     @property
@@ -77,6 +73,45 @@ class Needs:
         """Taints of a node that nothing tolerates and that keep pods out."""
         hard = (taint for taint in node.spec.taints if taint.effect in _HARD)
         return [taint for taint in hard if not any(_tolerates(one, taint) for one in self.tolerations)]
+
+
+def requested(
+    containers: Iterable[Mapping[str, object]],
+    inits: Iterable[tuple[bool, Mapping[str, object]]],
+    overhead: Mapping[str, object],
+) -> dict[str, Decimal]:
+    """What the scheduler takes a pod to request, by resource.
+
+    Args:
+        containers: what each of its containers requests.
+        inits: what each of its init containers requests, and whether it goes on running beside the containers.
+        overhead: that of its RuntimeClass.
+    """
+    running: dict[str, Decimal] = {}
+    peak: dict[str, Decimal] = {}
+    for stays, sizes in inits:
+        # An init container that ends runs beside those before it that do not.
+        before = dict(running)
+        target = running if stays else before
+        _add(target, sizes)
+        peak = {name: max(peak.get(name, Decimal(0)), target.get(name, Decimal(0))) for name in peak | target}
+    for sizes in containers:
+        _add(running, sizes)
+    found = {name: max(peak.get(name, Decimal(0)), running.get(name, Decimal(0))) for name in peak | running}
+    _add(found, overhead)
+    return found
+
+
+def _add(sizes: dict[str, Decimal], more: Mapping[str, object]) -> None:
+    for name, quantity in more.items():
+        sizes[name] = sizes.get(name, Decimal(0)) + (amount(quantity) or Decimal(0))
+
+
+def _asked(container: Mapping[str, Any]) -> Mapping[str, object]:
+    """A limit without a request is the request."""
+    resources = container.get("resources") or {}
+    asked: dict[str, object] = (resources.get("limits") or {}) | (resources.get("requests") or {})
+    return asked
 
 
 def suits(node: Node, needs: Needs) -> bool:

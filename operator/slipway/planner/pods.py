@@ -78,8 +78,12 @@ class PodFactory:
     def least_nodes(self) -> int:
         """Nodes that the job needs at least; 0 for pods that may share nodes."""
         slices = min(self._spec.acceptable_slices, default=self._spec.slices)
-        alone = self._hardware.whole_nodes or self._on_the_nodes_network or self._spec.one_host_per_node
-        return slices * self._resolved.hosts if alone else 0
+        return slices * self._resolved.hosts if self._hardware.whole_nodes or self.alone else 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether no two workers may be on one node."""
+        return self._on_the_nodes_network or bool(self._spec.one_host_per_node)
 
     @property
     def _on_the_nodes_network(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Final
 
@@ -38,12 +39,24 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """What a pod requests of its node."""
+
+    tenant: Tenant
+    """Whose pod it is."""
+    sizes: Mapping[str, Decimal]
+    """Quantities by resource; one of `pods`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Visitors:
-    """The pods of others on one node, as they were read."""
+    """The pods on one node, as they were read."""
 
     read_at: datetime
     pods: tuple[Tenant, ...] = ()
-    """Those that request devices."""
+    """Those of others that request TPUs."""
+    uses: tuple[Use, ...] = ()
+    """What all pods that have not ended request, those of SliceJobs too."""
     unknown: bool = False
     """Whether they could not be read."""
 

@@ -11,9 +11,21 @@ from slipway.planner.explain import Explanation
 from slipway.planner.nodes import Node
 from slipway.planner.preemption import ORDINARY, Standing, bar
 from slipway.planner.remedies import Remedy, Scene, remedies
+from slipway.planner.shared_nodes import Crowd, Room, crowded, make_room, near
 from slipway.planner.snapshot import Job, Settings
 from slipway.planner.tenants import Tenants
-from slipway.planner.vacancies import Ground, Kind, Request, Site, request_of, said_alike, survey
+from slipway.planner.vacancies import (
+    HELD,
+    TOO_FEW,
+    TOO_LOW,
+    Ground,
+    Kind,
+    Request,
+    Site,
+    request_of,
+    said_alike,
+    survey,
+)
 from slipway.planner.wording import listed
 
 VISITS_LAST: Final = timedelta(seconds=60)
@@ -24,8 +36,6 @@ MAX_VISITS: Final = 64
 """Nodes whose pods are read for one decision, at most."""
 _MOST_CLAUSES: Final = 3
 _MOST_SHAPES: Final = 5
-HELD: Final = "NodesHeld"
-TOO_LOW: Final = "PriorityTooLow"
 _REASONS: Final = {
     Kind.HOSTS: "NodePoolIncomplete",
     Kind.SIZE: "NodesTooSmall",
@@ -36,14 +46,14 @@ _REASONS: Final = {
 }
 NO_SUCH_NODES: Final = "NoSuchNodes"
 NO_SUCH_LABELS: Final = "SelectorMatchesNothing"
-TOO_FEW: Final = "TooFewNodes"
 COMING: Final = "NodesComing"
 REASONS: Final = {
     NO_SUCH_NODES: "no node has that TPU type and topology, or none is a spot node; the message lists those there are; "
     "of a GPU job: no node has GPUs of that vendor",
     NO_SUCH_LABELS: "no node of that type has a label that `nodeSelector` asks for; the message names the label",
     COMING: "an Event of the cluster autoscaler says that it adds nodes",
-    TOO_FEW: "fewer node pools match than slices are wanted",
+    TOO_FEW: "fewer node pools match than slices are wanted; of a GPU or CPU job: the nodes have no room for all its "
+    "pods even without the pods of others",
     "NodePoolIncomplete": "a node pool has not as many hosts as a slice",
     "NodesTooSmall": "a pod requests more CPU, memory or GPUs than an empty node has",
     "NodesTainted": "nodes have a taint that nothing tolerates",
@@ -69,6 +79,10 @@ class View:
     """When the scheduler last said that it finds no node for a pod."""
     now: datetime
     standing: Standing = ORDINARY
+    waiting: int = 0
+    """Workers that the scheduler has found no node for; 0 where it has found none for another pod, too."""
+    wanted: int = 0
+    """Pods of the attempt."""
 
     @property
     def ground(self) -> Ground:
@@ -100,7 +114,7 @@ def explain_unscheduled(view: View) -> Answer:
     if request.own_rules or not view.nodes:
         return Answer(None)
     if not request.accelerated:
-        return Answer(_of_shared_nodes(request, sites))
+        return _of_shared_nodes(view, request, sites)
     free = [site for site in sites if not site.obstacles]
     if len(free) >= view.slices:
         return Answer(None, _unread(view, free))
@@ -136,8 +150,32 @@ def _seen_whole(view: View, sites: Sequence[Site]) -> bool:
     return all(one is not None and not one.unknown for one in known)
 
 
-def _of_shared_nodes(request: Request, sites: Sequence[Site]) -> Explanation | None:
-    """For CPU and GPU jobs only what keeps every node out is known: how full the nodes are is not."""
+def _of_shared_nodes(view: View, request: Request, sites: Sequence[Site]) -> Answer:
+    """For CPU and GPU jobs: what keeps every node out, or who has them, as far as the pods on them were read."""
+    found = _closed(request, sites)
+    nodes = {node.metadata.name: node for node in view.nodes}
+    sites = near(request, sites, nodes, MAX_VISITS)
+    if not view.settings.whole_cluster or not view.waiting or not sites:
+        return Answer(found)
+    visitors, since = view.tenants.visitors, view.ground.since
+    if unread := tuple(one.name for one in sites if one.name not in visitors or visitors[one.name].read_at < since):
+        return Answer(found, unread)
+    if any(visitors[site.name].unknown for site in sites):
+        return Answer(found)
+    rooms = tuple(Room(site, nodes[site.name], visitors[site.name].uses) for site in sites)
+    crowd = Crowd(request, view.waiting, view.wanted, rooms)
+    if found is None:
+        if crowd.fits(crowd.open):
+            # The scheduler sees something else in the way.
+            return Answer(None)
+        found = Explanation(*crowded(crowd, view.standing), "")
+    remedy = next(make_room(crowd, view.standing), None)
+    step = remedy.words if remedy is not None else ""
+    return Answer(Explanation(found.reason, found.message, step), remedy=remedy)
+
+
+def _closed(request: Request, sites: Sequence[Site]) -> Explanation | None:
+    """What keeps pods that share nodes out of every node, however full these are."""
     if not sites:
         return Explanation(NO_SUCH_NODES, f"no node has {' and '.join(sorted(request.needs.gpus))}", "")
     if any(not site.obstacles for site in sites):

@@ -25,6 +25,9 @@ _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _CONDITION_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _OWN_RULES: Final = frozenset(("affinity", "schedulingGates", "topologySpreadConstraints", "schedulerName"))
 """Fields of podTemplate.spec with rules for placement that are not repeated here."""
+HELD: Final = "NodesHeld"
+TOO_LOW: Final = "PriorityTooLow"
+TOO_FEW: Final = "TooFewNodes"
 _OF_MANY: Final = {"has": "have", "is": "are", "waits": "wait"}
 
 
@@ -100,6 +103,10 @@ class Request:
     """Nodes of a node pool that a slice takes whole; 0 where no slice takes a whole one."""
     own_rules: bool
     """Whether the spec has rules for placement that are not repeated here."""
+    alone: bool = False
+    """Whether no two of the pods may be on one node."""
+    given_labels: Collection[str] = ()
+    """Keys of the labels that follow from the accelerator."""
 
 
 def request_of(job: Job, settings: Settings) -> Request:
@@ -108,13 +115,15 @@ def request_of(job: Job, settings: Settings) -> Request:
     Raises:
         InvalidSpec: when the job's spec cannot be accepted.
     """
-    asked = accept(job, settings)
+    asked, factory = accept(job, settings), PodFactory(job, settings)
     return Request(
         uid=job.uid,
         accelerated=asked.hardware.accelerated,
-        needs=PodFactory(job, settings).needs,
+        needs=factory.needs,
         pool_hosts=asked.resolved.hosts if asked.hardware.own_pool else 0,
         own_rules=bool(template_spec(asked.spec).keys() & _OWN_RULES),
+        alone=factory.alone,
+        given_labels=asked.hardware.labels().keys(),
     )
 
 
