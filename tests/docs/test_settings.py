@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 READ = {
     "operator.md": ("shell", "cluster", "client"),
     "local-cluster.md": ("local_cluster",),
-    "images.md": ("docker_engine",),
+    "local.md": ("docker_engine",),
 }
 MARKS_OUR_PROCESSES = "SLIPWAY_CLUSTER_DIR"
 """Is set by us for ourselves."""
@@ -19,7 +19,7 @@ MARKS_OUR_PROCESSES = "SLIPWAY_CLUSTER_DIR"
 
 def variables_of(room: str) -> set[str]:
     """The names of variables in the program text of a room."""
-    text = "\n".join(file.read_text() for file in (ROOT / "operator/slipway" / room).glob("*.py"))
+    text = "\n".join(file.read_text() for file in (ROOT / "operator/slipway" / room).rglob("*.py"))
     pattern = r"\"((?:SLIPWAY|XDG|DOCKER|KUBEBUILDER)_[A-Z_]+|COORD_PORT|KUBECONFIG)\""
     return set(re.findall(pattern, text)) - {MARKS_OUR_PROCESSES}
 
