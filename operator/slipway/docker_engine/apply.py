@@ -4,12 +4,10 @@ What the cluster's kubelets do is done here, too: `start` starts what was create
 a file.
 """
 
-import fcntl
 import logging
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -29,7 +27,7 @@ from slipway.docker_engine.containers import (
     remove_networks,
 )
 from slipway.docker_engine.convert import Surroundings, Unconvertible, container
-from slipway.docker_engine.devices import LABEL_DEVICES, Assigned, Inventory, Shortage, assign_all
+from slipway.docker_engine.devices import LABEL_DEVICES, Assigned, Shortage, assign_all
 from slipway.docker_engine.job_files import LABEL_HOME, MAX_EVENTS, JobFolder, Outdated
 from slipway.docker_engine.logs import keep_log
 from slipway.docker_engine.options import Options, extended_resources
@@ -60,8 +58,6 @@ from slipway.planner.status_patch import status_patch
 
 log = logging.getLogger(__name__)
 
-PARALLEL: Final = 16
-"""Containers that are created, started, stopped or removed at once."""
 NO_GRACE: Final = 0
 
 
@@ -73,7 +69,7 @@ class Applier:
         self._world = world
         self._containers = world.containers
         self._options = options
-        self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="containers")
+        self._pool = world.machine.pool()
         self._removals: dict[str, Future[None]] = {}
         self._logs: dict[str, Future[None]] = {}
         self._writing: defaultdict[str, Lock] = defaultdict(Lock)
@@ -194,7 +190,7 @@ class Applier:
         with self._refusals(job):
             self._ensure_network(job)
             images = self._images(bodies)
-            with _machine_locked():
+            with self._world.machine.choosing_devices():
                 assigned = self._assigned(bodies, self._used())
                 requests = [
                     container(body, self._surroundings(job, body, images, devices))
@@ -314,7 +310,7 @@ class Applier:
     def _assigned(self, bodies: list[Body], used: dict[str, str]) -> list[Assigned]:
         if self._options.without_devices:
             return [Assigned() for _ in bodies]
-        return list(assign_all(Inventory.read(), [extended_resources(body) for body in bodies], used))
+        return list(assign_all(self._world.machine.inventory(), [extended_resources(body) for body in bodies], used))
 
     def _used(self) -> dict[str, str]:
         """The devices that containers of any job have, and which job that is."""
@@ -366,18 +362,6 @@ class _Refused(Exception):
 def network_name(job: Job) -> str:
     """Name of the network that a job has to itself."""
     return f"slipway-{job.name}-{job.uid[:8]}"
-
-
-@contextmanager
-def _machine_locked() -> Iterator[None]:
-    """Let no other job choose devices meanwhile."""
-    path = job_files.home() / ".devices.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _tell(events: list[dict[str, Any]], told: Iterable[EventRecord], status: SliceJobStatus, at: datetime) -> None:

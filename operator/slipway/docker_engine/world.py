@@ -1,10 +1,8 @@
 """What is known of one job on its engine, put together for one decision."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
-from socket import gethostname
+from datetime import datetime
 from typing import Any, Final
 
 from slipway.api.profile import Defaults, Limits, ProfileSpec
@@ -12,6 +10,7 @@ from slipway.api.slicejob import Timeouts
 from slipway.api.status import SliceJobStatus
 from slipway.docker_engine import seen
 from slipway.docker_engine.containers import Containers
+from slipway.docker_engine.machine import THIS, Machine
 from slipway.docker_engine.seen import Circumstances, Deletion, Inspected
 from slipway.planner.actions import EventRecord
 from slipway.planner.freshness import EVER, Horizon
@@ -35,22 +34,6 @@ SITE: Final = Profile(
 )
 """This machine as a site: who may use its engine may do everything on it."""
 SETTINGS: Final = Settings(operator_image="slipway")
-_BOOT_TIME: Final = Path("/proc/stat")
-
-
-def now() -> datetime:
-    """The time in UTC."""
-    return datetime.now(UTC)
-
-
-def booted_at() -> datetime:
-    """When this machine was started."""
-    try:
-        lines = _BOOT_TIME.read_text().splitlines()
-        seconds = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
-    except (OSError, StopIteration):
-        return EVER
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def read(body: dict[str, Any], known: Job | None = None) -> Job:
@@ -69,7 +52,7 @@ class World:
     """The containers of a job as they were last seen, and what this process has done about them."""
 
     containers: Containers
-    clock: Callable[[], datetime] = now
+    machine: Machine = THIS
     pods: dict[str, Pod] = field(default_factory=dict)
     """By the container's id."""
     deletions: dict[str, Deletion] = field(default_factory=dict)
@@ -87,9 +70,16 @@ class World:
     _deleted: tuple[int | None, set[str]] = (None, set())
     _ended_here: int | None = None
     _told: EventCursor | None = None
-    _since: datetime = field(default_factory=now)
+    _since: datetime = field(init=False)
     _versions: int = 0
     _observed: datetime = EVER
+
+    def __post_init__(self) -> None:
+        self._since = self.clock()
+
+    def clock(self) -> datetime:
+        """The time of this machine."""
+        return self.machine.now()
 
     def observe(self, changed: Iterable[str]) -> list[Inspected]:
         """Look at the containers; returns what the engine says of those that are new or have changed.
@@ -126,7 +116,7 @@ class World:
         state = found["State"]
         failed = seen.ended(state) and state.get("ExitCode") != 0
         about = Circumstances(
-            node=gethostname(),
+            node=self.machine.name,
             tail=self.containers.tail(container) if failed else "",
             deletion=self.deletions.get(container),
             outages=tuple(self.outages),
@@ -136,7 +126,7 @@ class World:
 
     def snapshot(self, job: Job) -> Snapshot:
         """Everything a decision on the job is made from, as of the last look."""
-        node, at = gethostname(), self._observed
+        node, at = self.machine.name, self._observed
         attempt = job.status.attempt
         self._vanished = {
             uid: one
@@ -150,7 +140,7 @@ class World:
             pods=tuple(self.pods.values()),
             vanished=tuple(self._vanished.values()),
             # A machine that was started again is another Node of the same name.
-            nodes={node: Node(NodeMetadata(node, uid=node, creation_timestamp=booted_at()))},
+            nodes={node: Node(NodeMetadata(node, uid=node, creation_timestamp=self.machine.booted_at()))},
             known=Horizon(self._since, at, at, EVER, {node: at}),
             checked=self.checked == job.generation,
             rejection=rejection,
