@@ -5,13 +5,11 @@ a file.
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from threading import Lock
 from typing import Any, Final
 
 from slipway.api import names
@@ -72,7 +70,6 @@ class Applier:
         self._pool = world.machine.pool()
         self._removals: dict[str, Future[None]] = {}
         self._logs: dict[str, Future[None]] = {}
-        self._writing: defaultdict[str, Lock] = defaultdict(Lock)
 
     def close(self) -> None:
         """Wait for what is under way."""
@@ -112,8 +109,23 @@ class Applier:
     def keep_logs(self) -> None:
         """Have the log of every container that has ended written to a file."""
         for one, pod in self._world.pods.items():
-            if pod.ended and one not in self._logs:
+            # A container that is being removed has its log kept before that.
+            if pod.ended and one not in self._logs and one not in self._removals:
                 self._logs[one] = self._pool.submit(self._keep_log, one, pod.metadata.name)
+
+    def raise_failures(self) -> None:
+        """Forget the removals that have failed, so that they are decided again.
+
+        Raises:
+            EngineLost: when that is why.
+            EngineRefuses: when that is why.
+        """
+        failed = {one: error for one, done in self._removals.items() if done.done() and (error := done.exception())}
+        for one in failed:
+            del self._removals[one]
+            self._world.not_deleting(one)
+        for error in failed.values():
+            raise error
 
     def remove_everything(self) -> None:
         """Remove what has ended, with the network of the job; the logs stay."""
@@ -154,7 +166,7 @@ class Applier:
                 self._ensure_network(job)
             case CreateServices():
                 self._ensure_network(job)
-                self._world.served = action.attempt
+                self._world.serves(action.attempt)
             case CreatePods():
                 self._create(action, job)
                 return True
@@ -240,22 +252,24 @@ class Applier:
 
     def _stop_and_remove(self, container: str, pod: str, grace: int) -> None:
         self._containers.stop(container, grace)
-        self._keep_log(container, pod)
-        self._containers.remove(container)
+        self._remove_with_log(container, pod)
 
     def _remove(self, container: str) -> None:
-        pod = self._world.pods.get(container)
+        if (removal := self._removals.get(container)) is not None:
+            removal.result()
+        elif (pod := self._world.pods.get(container)) is not None:
+            self._remove_with_log(container, pod.metadata.name)
+
+    def _remove_with_log(self, container: str, pod: str) -> None:
         if (writing := self._logs.get(container)) is not None:
             writing.result()
-        elif pod is not None:
-            self._keep_log(container, pod.metadata.name)
+        else:
+            self._keep_log(container, pod)
         self._containers.remove(container)
 
     def _keep_log(self, container: str, pod: str) -> None:
         try:
-            # The end of a container and its deletion may both want its log kept.
-            with self._writing[container]:
-                keep_log(self._containers, container, self._folder.log(pod))
+            keep_log(self._containers, container, self._folder.log(pod))
         except (EngineRefuses, EngineLost, OSError) as error:
             # The log is worth much, and never the job.
             log.warning("the log of %s could not be kept: %s", pod, error)

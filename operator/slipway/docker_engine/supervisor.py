@@ -37,6 +37,8 @@ RECONNECTED: Final = "engine"
 """News that the engine can be reached again: containers may have changed unseen."""
 PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries to reach an engine that is away."""
+LOOK_SECONDS: Final = 30.0
+"""Seconds after which it looks again without any news: not all that happens is told."""
 LOG_BYTES: Final = 1024 * 1024
 _SETTLED: Final = -1.0
 
@@ -115,14 +117,14 @@ class Supervisor:
 
     def _turn(self, world: World, applier: Applier, changed: set[str]) -> float | None:
         """Decide and act once; returns after how many seconds to do it again, None for when there is news."""
+        applier.raise_failures()
         world.observe(changed)
         applier.keep_logs()
         job = self._job = read(self._folder.read(), self._job)
         decision = plan(world.snapshot(job), world.observed)
         again = applier.apply(decision, job)
         job = self._job = read(self._folder.read(), job)
-        applier.start(job)
-        if again:
+        if applier.start(job) or again:
             return 0.0
         if self._settled(job, world, applier):
             return _SETTLED
@@ -143,7 +145,7 @@ class Supervisor:
 
     def _wait(self, seconds: float | None) -> set[str]:
         """Wait for news, or so long; returns the containers that something has happened to."""
-        found = self._news.wait(seconds)
+        found = self._news.wait(LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS))
         if RECONNECTED in found:
             raise EngineLost("its stream of events has ended")
         return found - {FILE}

@@ -63,6 +63,8 @@ class World:
     rejection: tuple[int, Rejection] | None = None
     """Why a container of a generation could not be created."""
     served: int | None = None
+    served_at: datetime = EVER
+    """From when on containers of the attempt could start: nobody starts them while no process looks after the job."""
     begun: int | None = None
     status_written: datetime | None = None
     _states: dict[str, str] = field(default_factory=dict)
@@ -112,6 +114,15 @@ class World:
         if (found := self.containers.inspect(container)) is not None:
             self._see(container, found)
 
+    def not_deleting(self, container: str) -> None:
+        """The deletion of a container has failed; the next look is at it, too."""
+        self.deletions.pop(container, None)
+        self.doubt(container)
+
+    def serves(self, attempt: int) -> None:
+        """This process has made the network of an attempt."""
+        self.served, self.served_at = attempt, self.clock()
+
     def _see(self, container: str, found: Inspected) -> None:
         state = found["State"]
         failed = seen.ended(state) and state.get("ExitCode") != 0
@@ -146,6 +157,7 @@ class World:
             rejection=rejection,
             pending_deletions=frozenset(self.deletions),
             served=self.served,
+            served_at=self.served_at,
             deleted_here=OwnDeletions(uids, complete=self._ended_here is not None and self._ended_here == attempt),
             begun_by_this_process=self.begun,
             status_written=self.status_written,
