@@ -75,11 +75,11 @@ def engine_in(folder: Path) -> Iterator[Engine]:
         f"--containerd-plugins-namespace=test-plugins-{os.getpid()}", "--bridge=none", "--iptables=false",
         "--ip-forward=false", "--ip-masq=false",
     ]  # fmt: skip
-    with running(command, folder / "engine.log", lambda: _answers(path)) as process:
+    with running(command, folder / "engine.log", lambda: answers(path)) as process:
         yield Engine(process, f"unix://{path}")
 
 
-def _answers(path: Path) -> bool:
+def answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.settimeout(2)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from slipway.api import names
 from slipway.api.status import SliceJobStatus, rfc3339
@@ -55,6 +55,8 @@ from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, J
 from slipway.planner.status_patch import status_patch
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
 
 NO_GRACE: Final = 0
 
@@ -94,17 +96,26 @@ class Applier:
             return True
         return again
 
-    def start(self, job: Job) -> None:
-        """Start the containers that were created for the attempt that is active."""
+    def start(self, job: Job) -> bool:
+        """Start the containers that were created for the attempt that is active.
+
+        Returns:
+            Whether one could not be started.
+        """
         number = job.status.attempt
         if number is None or job.attempt_ended or job.deleting:
-            return
+            return False
         fresh = [
             one
             for one, pod in self._world.pods.items()
             if pod.attempt == number and pod.status.phase == "Pending" and not pod.terminating
         ]
-        self._each(self._containers.start, fresh)
+        failed = [
+            one for one, started in zip(fresh, self._each(self._containers.start, fresh), strict=True) if not started
+        ]
+        for one in failed:
+            self._world.doubt(one)
+        return bool(failed)
 
     def keep_logs(self) -> None:
         """Have the log of every container that has ended written to a file."""
@@ -353,12 +364,13 @@ class Applier:
         self._world.rejection = (job.generation, Rejection(message, self._world.clock(), reason))
         raise _Interrupted from None
 
-    def _each(self, work: Callable[[Any], object], things: Iterable[Any]) -> None:
+    def _each(self, work: Callable[[T], R], things: Iterable[T]) -> list[R]:
         """Do it for all at once; the first error is raised when all are done."""
         done = [self._pool.submit(work, one) for one in things]
         errors = [error for one in done if (error := one.exception()) is not None]
         if errors:
             raise errors[0]
+        return [one.result() for one in done]
 
 
 class _Interrupted(Exception):

@@ -85,17 +85,19 @@ class Containers:
             made = self.api.create_container_from_config(dict(body), name)  # type: ignore[no-untyped-call]
             return str(made["Id"])
 
-    def start(self, container: str) -> None:
-        """Start a container; what keeps it from starting the engine says in its state."""
+    def start(self, container: str) -> bool:
+        """Start a container. False where it cannot be started: why, the engine says in its state, and in no event."""
         try:
             with answered(), _absent_is_none():
                 self.api.start(container)
         except EngineRefuses as error:
             if error.status == NOT_MODIFIED:
-                return
+                return True
             state = (self.inspect(container) or {}).get("State", {})
             if not state.get("Error"):
                 raise
+            return False
+        return True
 
     def stop(self, container: str, grace_seconds: int) -> None:
         """Send SIGTERM, then SIGKILL after so many seconds; returns when the container has ended."""

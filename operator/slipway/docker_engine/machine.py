@@ -81,7 +81,7 @@ class Machine:
         """Do nothing for so long."""
         time.sleep(seconds)
 
-    def thread(self, name: str, work: Callable[[], None]) -> None:
+    def thread(self, name: str, work: Callable[[], object]) -> None:
         """Have something done meanwhile; the process does not wait for it at its end."""
         Thread(target=work, daemon=True, name=name).start()
 

@@ -195,7 +195,7 @@ def ensure_supervisor(job: JobFolder) -> None:
     with job.supervised() as mine:
         if not mine:
             return
-    subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "slipway.docker_engine.supervisor", job.name],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -204,6 +204,8 @@ def ensure_supervisor(job: JobFolder) -> None:
         cwd="/",
         env=os.environ | {"XDG_STATE_HOME": str(job.path.parents[2])},
     )
+    # A program that lives longer than the supervisor is its parent, and has to hear of its end.
+    THIS.thread(f"supervisor of {job.name}", process.wait)
 
 
 def delete(job: JobFolder) -> None:

@@ -37,7 +37,10 @@ SETTINGS: Final = Settings(operator_image="slipway")
 
 
 def read(body: dict[str, Any], known: Job | None = None) -> Job:
-    """A stored job with the defaults of this machine."""
+    """A stored job with the defaults of this machine; a `known` one of the same version is that job."""
+    about = body["metadata"]
+    if known is not None and (known.uid, known.resource_version) == (about["uid"], about["resourceVersion"]):
+        return known
     job = read_job(body, known)
     if (written := job.written) is None:
         return job
@@ -106,6 +109,10 @@ class World:
             self.deletions.pop(one, None)
         self._states, self._observed = {one: state for one, state in states.items() if one in self.pods}, at
         return news
+
+    def doubt(self, container: str) -> None:
+        """Something has happened to a container that the engine tells nobody of; the next look is at it, too."""
+        self._states.pop(container, None)
 
     def deleting(self, container: str, deletion: Deletion) -> None:
         """This process has begun to delete a container."""
