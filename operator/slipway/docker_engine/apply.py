@@ -25,11 +25,11 @@ from slipway.docker_engine.containers import (
     remove_networks,
 )
 from slipway.docker_engine.convert import Surroundings, Unconvertible, container
-from slipway.docker_engine.devices import LABEL_DEVICES, Assigned, Shortage, assign_all
+from slipway.docker_engine.devices import LABEL_DEVICES, Assigned, Shortage, assign_all, ids_of
 from slipway.docker_engine.job_files import LABEL_HOME, MAX_EVENTS, JobFolder, Outdated
 from slipway.docker_engine.logs import keep_log
 from slipway.docker_engine.options import Options, extended_resources
-from slipway.docker_engine.seen import Deletion
+from slipway.docker_engine.seen import Deletion, ended
 from slipway.docker_engine.world import SETTINGS, World, read
 from slipway.planner import environment
 from slipway.planner.actions import (
@@ -242,8 +242,8 @@ class Applier:
             grace = action.grace_seconds if action.grace_seconds is not None else self._own_grace(one, own)
             at = self._world.clock()
             if one not in self._removals:
-                self._world.deleting(one, Deletion(at, grace))
                 self._removals[one] = self._pool.submit(self._stop_and_remove, one, pod.metadata.name, grace)
+                self._world.deleting(one, Deletion(at, grace))
 
     def _own_grace(self, container: str, known: int | None) -> int:
         found = self._containers.inspect(container) or {}
@@ -342,10 +342,17 @@ class Applier:
         found: dict[str, str] = {}
         for one in self._containers.of_all_jobs():
             labels = one["Labels"]
-            if one["State"] in ("created", "running", "paused", "restarting"):
-                devices = filter(None, labels.get(LABEL_DEVICES, "").split(","))
+            devices = ids_of(labels.get(LABEL_DEVICES, ""))
+            if devices and self._holds_devices(one["Id"], one["State"]):
                 found |= dict.fromkeys(devices, labels.get(names.LABEL_JOB_NAME, ""))
         return found
+
+    def _holds_devices(self, container: str, state: str) -> bool:
+        if state != "created":
+            return state in ("running", "paused", "restarting")
+        # One that could not be started stays as it was created, and is over.
+        known = self._containers.inspect(container)
+        return known is not None and not ended(known["State"])
 
     @contextmanager
     def _refusals(self, job: Job) -> Iterator[None]:

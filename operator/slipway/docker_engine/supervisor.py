@@ -22,7 +22,7 @@ from slipway.docker_engine.apply import Applier
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.job_files import JobFolder, NoSuchJob, folder, folders
-from slipway.docker_engine.machine import THIS, Machine
+from slipway.docker_engine.machine import THIS, Machine, News
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.world import World, read
 from slipway.planner.lifecycle import expiry
@@ -35,8 +35,10 @@ FILE: Final = "job"
 """News that the file of the job has changed."""
 RECONNECTED: Final = "engine"
 """News that the engine can be reached again: containers may have changed unseen."""
+TRIES: Final = (0.2, 0.5, 1.0)
+"""Seconds between tries to reach an engine that is away: what ends before it is found counts as ended with it."""
 PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between tries to reach an engine that is away."""
+"""Seconds between turns that fail."""
 LOOK_SECONDS: Final = 30.0
 """Seconds after which it looks again without any news: not all that happens is told."""
 LOG_BYTES: Final = 1024 * 1024
@@ -56,20 +58,17 @@ class Supervisor:
 
     def run(self) -> None:
         """Look after the job until it is settled, over losses of the engine."""
-        lost: datetime | None = None
-        outages: list[tuple[datetime, datetime]] = []
         self._machine.thread("file", self._follow_file)
         try:
             uid = str(self._folder.read()["metadata"]["uid"])
             while True:
-                api, since = self._connected()
-                if (away := lost or since) is not None:
-                    outages.append((away, self._machine.now()))
+                api = self._connected()
+                world = World(Containers(api, uid), self._machine, outages=self._folder.outages())
                 try:
-                    self._look_after(World(Containers(api, uid), self._machine, outages=outages))
+                    self._look_after(world)
                     return
                 except EngineLost as error:
-                    lost = self._machine.now()
+                    self._folder.engine_lost(world.hung_up or self._machine.now())
                     log.warning("the engine was lost: %s", error)
                 finally:
                     api.close()
@@ -78,23 +77,26 @@ class Supervisor:
         finally:
             self._stop.set()
 
-    def _connected(self) -> tuple[Any, datetime | None]:
-        """A connection, however long it takes; and since when there was none, if it took more than one try."""
-        since: datetime | None = None
-        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+    def _connected(self) -> Any:
+        """A connection, however long it takes; since when there was none, the job's file says."""
+        for pause in chain(TRIES, repeat(TRIES[-1])):
             try:
-                return self._machine.connect(self._options.engine), since
+                api = self._machine.connect(self._options.engine)
             except EngineUnavailable as error:
-                since = since or self._machine.now()
+                self._folder.engine_lost(self._machine.now())
                 log.warning("%s; next try in %s s", error, pause)
                 self._machine.sleep(pause)
+            else:
+                self._folder.engine_found(self._machine.now())
+                return api
         raise AssertionError("the pauses have no end")
 
     def _look_after(self, world: World) -> None:
         """Turn after turn until the job is settled, or the engine is lost."""
         applier = Applier(self._folder, world, self._options)
-        follow = partial(self._follow_engine, world.containers, self._machine.now())
-        self._machine.thread("engine", follow)
+        # What follows an earlier connection may find out late that this is over; it tells nobody any more.
+        news = self._news = self._machine.news()
+        self._machine.thread("engine", partial(self._follow_engine, world, self._machine.now(), news))
         failures, changed = 0, set[str]()
         try:
             while True:
@@ -121,7 +123,7 @@ class Supervisor:
         world.observe(changed)
         applier.keep_logs()
         job = self._job = read(self._folder.read(), self._job)
-        decision = plan(world.snapshot(job), world.observed)
+        decision = plan(world.snapshot(job), world.clock())
         again = applier.apply(decision, job)
         job = self._job = read(self._folder.read(), job)
         if applier.start(job) or again:
@@ -141,6 +143,8 @@ class Supervisor:
         applier.remove_everything()
         if job.deleting:
             self._folder.remove()
+        else:
+            self._folder.settle()
         return True
 
     def _wait(self, seconds: float | None) -> set[str]:
@@ -155,14 +159,16 @@ class Supervisor:
         for _ in self._machine.changes(self._folder, self._stop):
             self._news.put(FILE)
 
-    def _follow_engine(self, containers: Containers, since: datetime) -> None:
+    @staticmethod
+    def _follow_engine(world: World, since: datetime, news: News) -> None:
         """Tell of what happens to the containers."""
         try:
-            for event in containers.events(since):
-                self._news.put(str(event.get("id") or event.get("Actor", {}).get("ID", "")))
+            for event in world.containers.events(since):
+                news.put(str(event.get("id") or event.get("Actor", {}).get("ID", "")))
         except (EngineLost, EngineRefuses) as error:
             log.info("%s", error)
-        self._news.put(RECONNECTED)
+        world.hung_up = world.clock()
+        news.put(RECONNECTED)
 
 
 def supervise(job: JobFolder, machine: Machine = THIS) -> None:
@@ -179,13 +185,15 @@ def supervise(job: JobFolder, machine: Machine = THIS) -> None:
 
 
 def needs_supervisor(job: JobFolder, machine: Machine = THIS) -> bool:
-    """Whether something is to be done for a job: it has not ended, is to be deleted, or its time is over."""
+    """Whether something is to be done for a job: it is not settled, is to be deleted, or its time is over."""
     try:
-        found = read(job.read())
+        body = job.read()
+        found = read(body)
     except NoSuchJob:
         return False
     due = expiry(found.spec, found.status) if found.spec is not None else None
-    return found.deleting or not found.status.final or (due is not None and due <= machine.now())
+    settled = found.status.final and body["local"].get("settled", False)
+    return found.deleting or not settled or (due is not None and due <= machine.now())
 
 
 def ensure_supervisor(job: JobFolder) -> None:

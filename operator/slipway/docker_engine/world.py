@@ -61,6 +61,8 @@ class World:
     deletions: dict[str, Deletion] = field(default_factory=dict)
     outages: list[tuple[datetime, datetime]] = field(default_factory=list)
     """When the engine was not reachable."""
+    hung_up: datetime | None = None
+    """When it ended the stream of events; a turn that is under way may find out later."""
     checked: int | None = None
     """The generation whose containers can be made here."""
     rejection: tuple[int, Rejection] | None = None
