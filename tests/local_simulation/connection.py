@@ -2,13 +2,17 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+from docker.errors import APIError
 
 from slipway.api import names
 from tests.local_simulation.engine import Container, Engine, refusal
-from tests.local_simulation.fibers import Process
+from tests.local_simulation.fibers import Broken, Process
+from tests.simulation.truth import Violation
 
 Act = Callable[[], Any]
 
@@ -31,7 +35,8 @@ class Weather:
     """Share of the calls under way that are carried out after the death of who asked."""
 
 
-CALM = Weather()
+NOTED_SECONDS: Final = 4.0
+"""Simulated seconds within which a supervisor has noted that the engine is gone."""
 
 
 class Lost(ConnectionError):
@@ -41,19 +46,35 @@ class Lost(ConnectionError):
 class Connection:
     """As much of docker.APIClient as production code uses."""
 
-    def __init__(self, engine: Engine, process: Process, weather: Weather, rng: random.Random) -> None:
+    def __init__(
+        self, engine: Engine, process: Process, weather: Weather, rng: random.Random, losses: list[float]
+    ) -> None:
         self._engine = engine
         self._process = process
         self._weather = weather
         self._rng = rng
         self._epoch = engine.epoch
         self._closed = False
+        self._losses = losses
+        self._ended: float | None = None
         self.name = f"{process.name}.{engine.timeline.now}"
         self.opened = engine.timeline.now
 
     def close(self) -> None:
         self._closed = True
+        self._ended = self._engine.timeline.now
         self._engine.news.give()
+
+    @property
+    def job(self) -> str:
+        """What its process looks after."""
+        return self._process.job
+
+    def in_use_at(self, time: float) -> bool:
+        """Whether its process had noticed by then, and lived long enough after to note it."""
+        died = self._process.died
+        alive = died is None or died > time + NOTED_SECONDS
+        return alive and (self._ended is None or self._ended >= time)
 
     @property
     def cut(self) -> bool:
@@ -67,12 +88,15 @@ class Connection:
         if weather.slow and rng.random() < weather.slow:
             self._slowly(act, rng.uniform(0.0, 3.0), late and rng.random() < weather.late)
         if weather.unasked and rng.random() < weather.unasked:
-            raise Lost("connection reset")
+            raise self._lost("connection reset")
         if weather.refused and rng.random() < weather.refused:
             raise refusal(500, "the engine is out of sorts")
-        answer = act()
+        try:
+            answer = act()
+        except Violation as broken:
+            raise Broken(str(broken)) from broken
         if weather.unanswered and rng.random() < weather.unanswered:
-            raise Lost("no answer")
+            raise self._lost("no answer")
         process.step()
         self._check()
         return answer
@@ -89,17 +113,18 @@ class Connection:
     def _orphaned(self, act: Act) -> None:
         def do() -> None:
             if self._engine.up:
-                try:
+                with suppress(APIError):
                     act()
-                except Exception as error:
-                    if type(error).__name__ == "Violation":
-                        raise
 
         self._engine.timeline.after(self._rng.uniform(0.0, 5.0), do)
 
     def _check(self) -> None:
         if self.cut:
-            raise Lost("the engine has hung up")
+            raise self._lost("the engine has hung up")
+
+    def _lost(self, words: str) -> Lost:
+        self._losses.append(self._engine.timeline.now)
+        return Lost(words)
 
     # What is read.
 
@@ -164,24 +189,14 @@ class Connection:
 
     def remove_container(self, container: str, *, v: bool, force: bool) -> None:
         engine = self._engine
-
-        def act() -> tuple[Container, float]:
-            found = engine.get(container)
-            return found, engine.begin_removal(found, "removed by Slipway")
-
-        found, seconds = self._call(act, late=True)
-        if seconds:
-            timer = engine.timeline.after(seconds, lambda: self._finish_alone(found))
-            self._process.sleep(seconds)
-            timer.cancel()
-            self._check()
-        engine.finish_removal(found)
-
-    def _finish_alone(self, container: Container) -> None:
-        try:
-            self._engine.finish_removal(container)
-        except Exception as error:
-            self._engine.say("engine: %s", error)
+        found: Container = self._call(
+            lambda: engine.remove_by_force(engine.get(container), "removed by Slipway"), late=True
+        )
+        while found.removing and not self.cut:
+            found.ended.wait()
+        self._check()
+        if found.error_of_removal:
+            raise refusal(500, found.error_of_removal)
 
     # Networks.
 

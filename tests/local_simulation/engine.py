@@ -48,6 +48,7 @@ class Container:
     dead: bool = False
     code: int = 0
     error: str = ""
+    error_of_removal: str = ""
     started: float | None = None
     finished: float | None = None
     shown: dict[str, int] = field(default_factory=dict)
@@ -125,6 +126,8 @@ class Reactions:
     """After how many seconds SIGTERM ends it, with which code; None for never."""
     start_error: Callable[[Container], str] = lambda container: ""
     """Why a process cannot be started."""
+    asked: Callable[[str, Mapping[str, str]], None] = lambda what, labels: None
+    """Called with what is asked for, and the labels of the container, where that changes anything."""
 
 
 class Engine:
@@ -178,6 +181,7 @@ class Engine:
     def create(self, name: str, body: Mapping[str, Any]) -> Container:
         if self.named(name) is not None:
             raise refusal(409, f'Conflict. The container name "/{name}" is already in use')
+        self.reactions.asked("create", body.get("Labels", {}))
         made = Container(self._id(), name, body, self.timeline.now, Signal(self.timeline))
         self._two_owners(made)
         self.containers[made.id] = made
@@ -187,7 +191,7 @@ class Engine:
     def _two_owners(self, made: Container) -> None:
         for other in self.containers.values():
             shared = set(made.devices) & set(other.devices)
-            if shared and other.state in ("created", "running", "paused"):
+            if shared and other.state in ("created", "running", "paused") and not other.error:
                 raise Violation(f"{made.name} gets {sorted(shared)}, which {other.name} has")
 
     def start(self, container: Container) -> None:
@@ -195,6 +199,7 @@ class Engine:
             raise refusal(409, "container is marked for removal and cannot be started")
         if container.running:
             raise refusal(304, "")
+        self.reactions.asked("start", container.labels)
         if error := self.reactions.start_error(container):
             container.error, container.code = error, 127
             container.version += 1
@@ -223,6 +228,7 @@ class Engine:
         container.paused = False
         if container.stopping or not container.running:
             return
+        self.reactions.asked("stop", container.labels)
         container.stopping = True
         if (answer := self.reactions.term(container)) is not None:
             seconds, code = answer
@@ -245,47 +251,37 @@ class Engine:
 
         self.timeline.after(grace, kill)
 
-    def begin_removal(self, container: Container, why: str) -> float:
-        """Kill it and begin to remove it; returns how many seconds that takes.
+    def remove_by_force(self, container: Container, why: str) -> Container:
+        """Kill it and begin to remove it.
 
         Raises:
             APIError: when it is being removed already.
         """
         if container.removing:
             raise refusal(409, f"removal of container {container.name} is already in progress")
-        container.removing = True
+        if container.running:
+            self.reactions.asked("remove", container.labels)
+        container.removing, container.error_of_removal = True, ""
         self.ends(container, SIGKILLED, why)
-        return self.rng.uniform(0.0, 2.0) if self.rng.random() < self.slow_removals else 0.0
+        if self.rng.random() < self.slow_removals:
+            self.timeline.after(self.rng.uniform(0.0, 2.0), lambda: self._finish_removal(container))
+        else:
+            self._finish_removal(container)
+        return container
 
-    def finish_removal(self, container: Container) -> None:
-        """It is gone, or dead where its files are in use.
-
-        Raises:
-            APIError: when they are.
-        """
-        if container.id not in self.containers or not container.removing:
+    def _finish_removal(self, container: Container) -> None:
+        """It is gone, or dead where its files are in use."""
+        if not container.removing:
             return
+        container.removing = False
         if self.rng.random() < self.jammed:
-            container.removing, container.dead = False, True
+            container.dead = True
+            container.error_of_removal = f"container {container.name}: driver failed to remove root filesystem"
             container.version += 1
-            raise refusal(500, f"container {container.name}: driver failed to remove root filesystem")
-        del self.containers[container.id]
-        self._event(container, "destroy")
-
-    def remove_by_force(self, container: Container, why: str) -> None:
-        """What `docker rm -f` of somebody does, who does not wait."""
-        try:
-            seconds = self.begin_removal(container, why)
-        except APIError:
-            return
-
-        def finish() -> None:
-            try:
-                self.finish_removal(container)
-            except APIError:
-                pass
-
-        self.timeline.after(seconds, finish) if seconds else finish()
+        else:
+            del self.containers[container.id]
+            self._event(container, "destroy")
+        container.ended.give()
 
     def hang_up(self) -> None:
         """It answers nobody any more, and forgets its events."""

@@ -19,6 +19,8 @@ class Faults:
     say: Callable[..., None]
     kill_all: Callable[[], None]
     """Kills every process of the machine."""
+    forgotten: Callable[[Container], None]
+    """Called when somebody removes a container that does not run."""
     calm: bool = False
     outages: list[tuple[float, float]] = field(default_factory=list)
     """When the engine was down, as far as it is over."""
@@ -54,7 +56,13 @@ class Faults:
 
     def _remove(self, container: Container) -> None:
         self.say("somebody: docker rm -f %s", container.name)
-        self.site.engine.remove_by_force(container, REMOVED)
+        self._by_force(container)
+
+    def _by_force(self, container: Container) -> None:
+        if not container.running:
+            self.forgotten(container)
+        if not container.removing and container.id in self.site.engine.containers:
+            self.site.engine.remove_by_force(container, REMOVED)
 
     def _pause(self, container: Container) -> None:
         if container.running:
@@ -75,7 +83,7 @@ class Faults:
         self.say("somebody: docker system prune")
         for one in list(engine.containers.values()):
             if not one.running:
-                engine.remove_by_force(one, REMOVED)
+                self._by_force(one)
         for id, (_, labels) in list(engine.networks.items()):
             if not any(one.uid == labels.get(names.LABEL_JOB_UID) for one in engine.containers.values()):
                 del engine.networks[id]
@@ -87,7 +95,7 @@ class Faults:
         if engine.up and engine.named(name) is None:
             self.say("somebody: docker run --name %s", name)
             made = engine.create(name, {})
-            self.site.timeline.after(self.rng.uniform(1.0, 100.0), lambda: engine.remove_by_force(made, REMOVED))
+            self.site.timeline.after(self.rng.uniform(1.0, 100.0), lambda: self._by_force(made))
 
     def _hang_up(self, words: str) -> bool:
         if not self.site.engine.up:
@@ -126,6 +134,9 @@ class Faults:
         dead = [one for one in self.site.engine.containers.values() if one.running]
         for one in dead:
             self.site.engine.ends(one, REBOOTED, REBOOT)
+        for one in self._own():
+            if one.state == "created":
+                self.forgotten(one)
         seconds = self.rng.uniform(10.0, 100.0)
 
         def boot() -> None:

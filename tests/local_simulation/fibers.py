@@ -1,9 +1,10 @@
 """Threads of which one runs at a time, in simulated time, so that code that blocks can be simulated as it is."""
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.simulation.timeline import Timeline
 
@@ -12,10 +13,14 @@ class Killed(BaseException):
     """The process of this fiber is gone; nobody catches it."""
 
 
+class Broken(BaseException):
+    """An invariant does not hold; production code, which survives mistakes, must not survive that."""
+
+
 class _Carrier:
     """A thread that carries one fiber after another."""
 
-    idle: list["_Carrier"] = []
+    idle: ClassVar[list["_Carrier"]] = []
 
     def __init__(self) -> None:
         self.go, self.back = Lock(), Lock()
@@ -30,6 +35,10 @@ class _Carrier:
             self.work()
             self.idle.append(self)
             self.back.release()
+
+
+# A forked process has no thread of its parent but one.
+os.register_at_fork(after_in_child=_Carrier.idle.clear)
 
 
 class Fiber:
@@ -124,10 +133,13 @@ class Signal:
 class Process:
     """Fibers that die together."""
 
-    def __init__(self, timeline: Timeline, name: str) -> None:
+    def __init__(self, timeline: Timeline, name: str, job: str = "") -> None:
         self.timeline = timeline
         self.name = name
+        self.job = job
+        """What it looks after."""
         self.dead = False
+        self.died: float | None = None
         self.steps_left: int | None = None
         """After how many steps it is killed."""
         self.began = timeline.now
@@ -168,7 +180,7 @@ class Process:
         """It is gone at once; whatever it was doing is never finished."""
         if self.dead:
             return
-        self.dead = True
+        self.dead, self.died = True, self.timeline.now
         mine = Fiber.current
         for one in self._fibers:
             if one is not mine and not one.over:

@@ -1,7 +1,10 @@
 """One history: jobs, their supervisors, people and faults, all from one seed, and what must be true of them."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,7 +17,7 @@ from slipway.docker_engine.job_files import NAMESPACE, NoSuchJob
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.supervisor import needs_supervisor, supervise
 from slipway.planner.stored import NEVER_WRITTEN
-from tests.local_simulation.engine import Container, Engine, Reactions
+from tests.local_simulation.engine import Engine, Reactions
 from tests.local_simulation.faults import Faults
 from tests.local_simulation.fibers import Fiber, Process
 from tests.local_simulation.invariants import LocalInvariants
@@ -33,6 +36,20 @@ CLEAN_UP: Final = 300.0
 IMAGE: Final = "busybox:1"
 
 
+class LocalTruth(Truth):
+    """What hit the attempts, as far as a certain supervisor can know it."""
+
+    judge: str = ""
+    doubtful: Callable[[str, Blow], bool]
+    clean: dict[AttemptKey, list[Blow]]
+    """Programs that ended well, which hits an attempt only where it is taken for an end with the engine."""
+
+    def of(self, key: AttemptKey) -> list[Blow]:
+        doubtful = partial(self.doubtful, self.judge)
+        found = [replace(one, kind=Kind.SILENT) if doubtful(one) else one for one in super().of(key)]
+        return found + [replace(one, kind=Kind.SILENT) for one in self.clean.get(key, ()) if doubtful(one)]
+
+
 class History:
     """Runs one seed."""
 
@@ -45,7 +62,7 @@ class History:
         random.seed(seed)
         self.setting = setting(rng)
         self.timeline = Timeline()
-        self.engine = Engine(self.timeline, rng, Reactions())
+        self.engine = Engine(self.timeline, rng, Reactions(asked=self._asked))
         self.engine.say = self._say
         self.engine.jammed, self.engine.slow_removals = self.setting.jammed, self.setting.slow_removals
         self.disk = Disk(self.timeline, folder, written=self._written)
@@ -53,20 +70,21 @@ class History:
             self.timeline, self.engine, self.disk, rng, self.setting.weather, self.setting.gpus, self.setting.threads
         )
         self.names: dict[str, str] = {}
-        self.truth = Truth(self.names)
+        self.truth = LocalTruth(self.names)
+        self.truth.doubtful = self._doubtful
         shapes = {name: one.shape for name, one in self.setting.plots.items()}
         self.programs = Programs(
             self.timeline, rng, self.engine, self.truth, shapes, self.names, self._script, self._say
         )
+        self.truth.clean = self.programs.clean
         self.invariants = LocalInvariants(self.programs, self._noticed, self._unseen)  # type: ignore[arg-type]
-        self.faults = Faults(self.site, rng, self._say, self._kill_all)
+        self.faults = Faults(self.site, rng, self._say, self._kill_all, self.programs.forgotten)
         self.processes: dict[str, Process] = {}
         """The newest supervisor of each job, by the job's name."""
         self.calm = False
         self.broken: Violation | None = None
         self._numbers = count()
         self._all: list[Process] = []
-        self._watch_engine()
 
     def _say(self, words: str, *details: object) -> None:
         if self._tracing:
@@ -126,7 +144,7 @@ class History:
         """What `ensure_supervisor` does."""
         owner = self.disk.supervised.get(name)
         folder = self._folder(name)
-        process = Process(self.timeline, f"supervisor {next(self._numbers)}")
+        process = Process(self.timeline, f"supervisor {next(self._numbers)}", name)
         machine = ModelMachine(self.site, process)
         if (owner is not None and not owner.dead) or not needs_supervisor(folder, machine):
             return
@@ -139,10 +157,8 @@ class History:
         process.spawn(lambda: self._supervised(folder, machine, process))
 
     def _supervised(self, folder: Folder, machine: ModelMachine, process: Process) -> None:
-        try:
+        with suppress(NoSuchJob):
             supervise(folder, machine)
-        except NoSuchJob:
-            pass
         self._say("%s is done", process.name)
         process.kill()
 
@@ -270,6 +286,7 @@ class History:
     # What must be true.
 
     def _written(self, who: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+        self.invariants.job_written(after)
         if before["status"] == after["status"]:
             return
         try:
@@ -284,44 +301,33 @@ class History:
         """Whether the process that writes must know of a blow."""
         mine = [one for one in self.site.connections if one.name.startswith(f"{who}.")]
         container = self.programs.gone[blow.uid]
-        if blow.kind is Kind.DISRUPTED:
-            down = next((since for since, until in self.faults.outages if since <= blow.time <= until), None)
-            return down is not None and any(one.opened <= down for one in mine)
         if blow.kind is Kind.DELETED:
             return bool(mine) and mine[-1].name in container.shown
         if blow.kind in (Kind.EXIT, Kind.OOM, Kind.PEER) and mine:
             return container.id in self.engine.containers or container.shown.get(mine[-1].name, 0) >= container.version
         return True
 
-    def _watch_engine(self) -> None:
-        """Check what supervisors ask of the engine against what they have written."""
-        create, start, term, remove = (
-            self.engine.create, self.engine.start, self.engine.term, self.engine.begin_removal,
-        )  # fmt: skip
+    def _doubtful(self, who: str, blow: Blow) -> bool:
+        """Whether who writes cannot tell an end with the engine from one by the program itself."""
+        if blow.kind is Kind.DISRUPTED:
+            name = self.names[self.programs.gone[blow.uid].uid]
+            down = next((since for since, until in self.faults.outages if since <= blow.time <= until), None)
+            mine = (one for one in self.site.connections if one.job == name)
+            return down is None or not any(one.opened <= down and one.in_use_at(down) for one in mine)
+        if blow.kind in (Kind.EXIT, Kind.OOM, Kind.PEER):
+            return self._as_with_the_engine(blow)
+        return False
 
-        def checked_create(name: str, body: Any) -> Container:
-            labels = body.get("Labels", {})
-            if Fiber.current is not None:
-                self._decided(labels[names.LABEL_JOB_UID], int(labels[names.LABEL_ATTEMPT]), "create")
-            return create(name, body)
+    def _as_with_the_engine(self, blow: Blow) -> bool:
+        """Whether the job's supervisors did not see the engine when a program ended by itself, or just after."""
+        uid, end = self.programs.gone[blow.uid].uid, moment(blow.time)
+        away = self.invariants.outages.get(uid, ())
+        return any(since - timedelta(seconds=self.programs.slack) <= end <= until for since, until in away)
 
-        def checked_start(container: Container) -> None:
-            if Fiber.current is not None:
-                self._decided(*container.key, "start")
-            start(container)
-
-        def checked_term(container: Container, why: str) -> None:
-            if Fiber.current is not None and container.running:
-                self._decided(*container.key, "stop")
-            term(container, why)
-
-        def checked_removal(container: Container, why: str) -> float:
-            if Fiber.current is not None and container.running:
-                self._decided(*container.key, "remove")
-            return remove(container, why)
-
-        self.engine.create, self.engine.start = checked_create, checked_start  # type: ignore[method-assign]
-        self.engine.term, self.engine.begin_removal = checked_term, checked_removal  # type: ignore[method-assign]
+    def _asked(self, what: str, labels: Mapping[str, str]) -> None:
+        """Check what a supervisor asks of the engine against what it has written."""
+        if Fiber.current is not None:
+            self._decided(labels[names.LABEL_JOB_UID], int(labels[names.LABEL_ATTEMPT]), what)
 
     def _decided(self, uid: str, attempt: int, what: str) -> None:
         """The status says what is done: an attempt that has begun is made, one that has ended is stopped."""

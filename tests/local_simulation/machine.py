@@ -16,9 +16,8 @@ from slipway.docker_engine.job_files import JobFolder, NoSuchJob
 from slipway.docker_engine.machine import Machine
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.engine import Engine
-from tests.local_simulation.fibers import Fiber, Pool, Process, Signal
+from tests.local_simulation.fibers import Broken, Fiber, Pool, Process, Signal
 from tests.simulation.timeline import Timeline, moment
-from tests.simulation.truth import Violation
 
 Written = Callable[[str, dict[str, Any], dict[str, Any]], None]
 """Called with who has written a job, how it was, and how it is."""
@@ -33,7 +32,8 @@ class Disk:
 
     timeline: Timeline
     logs: Path
-    files: dict[str, bytes] = field(default_factory=dict)
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What is in them; nobody changes what he has read."""
     supervised: dict[str, Process] = field(default_factory=dict)
     changes: dict[str, Signal] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
@@ -58,12 +58,11 @@ class Folder(JobFolder):
     def read(self) -> dict[str, Any]:
         if (found := self.disk.files.get(self.name)) is None:
             raise NoSuchJob(self.name)
-        body: dict[str, Any] = json.loads(found)
-        return body
+        return found
 
     def store(self, body: dict[str, Any]) -> None:
         """A new job."""
-        self.disk.files[self.name] = json.dumps(body).encode()
+        self.disk.files[self.name] = json.loads(json.dumps(body))
         (self.path / "logs").mkdir(parents=True, exist_ok=True)
 
     def remove(self) -> None:
@@ -93,7 +92,7 @@ class Folder(JobFolder):
     def _write(self, body: dict[str, Any]) -> None:
         _step()
         before = self.read()
-        self.disk.files[self.name] = json.dumps(body).encode()
+        self.disk.files[self.name] = json.loads(json.dumps(body))
         self.disk.change(self.name)
         self.disk.written(Fiber.current.process.name if Fiber.current else "user", before, body)
         _step()
@@ -117,6 +116,8 @@ class Site:
     threads: int = 16
     booted: float = -1000.0
     connections: list[Connection] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    """When somebody lost the engine."""
     choosing: Process | None = None
     chosen: Signal = field(init=False)
 
@@ -152,7 +153,7 @@ class ModelNews:
         now = int(self._process.timeline.now)
         self._waits = (now, count + 1 if now == second else 1)
         if count > MOST_WAITS:
-            raise Violation(f"{self._process.name} goes on and on without waiting")
+            raise Broken(f"{self._process.name} goes on and on without waiting")
 
 
 class ModelMachine(Machine):
@@ -201,7 +202,7 @@ class ModelMachine(Machine):
         site = self._site
         if not site.engine.up:
             raise EngineUnavailable("the engine is away", "", "")
-        made = Connection(site.engine, self._process, site.weather, site.rng)
+        made = Connection(site.engine, self._process, site.weather, site.rng, site.losses)
         site.connections.append(made)
         return made
 

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from slipway.api.places import Place
@@ -48,6 +48,8 @@ class Programs:
     """The place of each attempt whose container cannot be started."""
     gone: dict[str, Container] = field(default_factory=dict)
     """Every container that has hit a program by its end, by id."""
+    clean: dict[AttemptKey, list[Blow]] = field(default_factory=dict)
+    """Programs that ended well."""
     slack: float = 1.0
     """Seconds by which the end of a container may be taken for one with its engine."""
 
@@ -63,9 +65,7 @@ class Programs:
         if key not in self.programs:
             script, shape = self.script(key), self.shape_of(key[0])
             self.say("attempt %d is going to %s (%s)", key[1], script.will.value, script)
-            self.programs[key] = Program(
-                key, shape.pods, script, self.timeline, self.rng, self._ends, lambda: True
-            )
+            self.programs[key] = Program(key, shape.pods, script, self.timeline, self.rng, self._ends, lambda: True)
         return self.programs[key]
 
     def _starts(self, container: Container) -> None:
@@ -110,14 +110,19 @@ class Programs:
             kind = Kind.OOM
         elif why == "will":
             cause = self.shape_of(container.uid).codes.get(container.code, Cause.FAILURE)
-        if why in ("will", "peer") and not self.engine.up:
-            # Nobody can tell it from one that was stopped with the engine.
-            kind = Kind.SILENT
-        if clean and kind is not Kind.SILENT:
-            return
         self.gone[container.id] = container
         blow = Blow(self.timeline.now, kind, cause, container.place, container.id, container.version, container.code)
-        self.truth.hit(container.key, blow)
+        if clean:
+            self.clean.setdefault(container.key, []).append(replace(blow, kind=Kind.EXIT))
+        else:
+            self.truth.hit(container.key, blow)
+
+    def forgotten(self, container: Container) -> None:
+        """Somebody removes a container that does not run: how it has ended may be known by then, or not."""
+        if container.uid in self.names:
+            self.gone[container.id] = container
+            blow = Blow(self.timeline.now, Kind.SILENT, Cause.PREEMPTION, container.place, container.id)
+            self.truth.hit(container.key, blow)
 
     def _term(self, container: Container) -> tuple[float, int] | None:
         """SIGTERM ends most, some with 0; it ends nothing that hangs in a collective."""

@@ -1,17 +1,50 @@
 """Runs many histories, in one process or in several."""
 
 import gc
+import logging
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.local_simulation.fibers import Broken
 from tests.local_simulation.history import History
-from tests.simulation.run import Failure, prepared
+from tests.simulation.run import Failure
 from tests.simulation.truth import Violation
 
 _CHUNK: Final = 50
+
+
+class _Mistakes(logging.Handler):
+    """Supervisors survive mistakes, and log them; a history does not."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info or record.levelno > logging.WARNING:
+            error = record.exc_info[1] if record.exc_info else None
+            self.found.append(repr(error or record.getMessage()))
+
+
+@contextmanager
+def prepared() -> Iterator[_Mistakes]:
+    """Silences Slipway's logs, except for its mistakes."""
+    log, mistakes = logging.getLogger("slipway"), _Mistakes()
+    level, propagate = log.level, log.propagate
+    log.setLevel(logging.WARNING)
+    log.propagate = False
+    log.addHandler(mistakes)
+    try:
+        yield mistakes
+    finally:
+        log.removeHandler(mistakes)
+        log.setLevel(level)
+        log.propagate = propagate
 
 
 def told(seed: int) -> tuple[str, tuple[str, ...]]:
@@ -34,12 +67,12 @@ def _run(seed: int, *, tracing: bool) -> tuple[str, tuple[str, ...]]:
         history = History(seed, Path(folder), tracing=tracing)
         try:
             history.run()
-        except Violation as violation:
+        except (Violation, Broken) as violation:
             broken = str(violation)
         except Exception as error:
             broken = f"{type(error).__name__}: {error}"
         if not broken and mistakes.found:
-            broken = f"a mistake in Slipway: {mistakes.found[0]!r}"
+            broken = f"a mistake in Slipway: {mistakes.found[0]}"
     return broken, tuple(history.lines)
 
 
