@@ -102,4 +102,14 @@ def test_an_engine_that_stops_takes_its_containers_along(away: tuple[float, floa
     since, until = (FINISHED + timedelta(seconds=one) for one in away)
     found = seen("exited", Circumstances("here", outages=((since, until),)), ExitCode=143)
     assert found.status.reason == reason
-    assert seen("exited", Circumstances("here", outages=((since, until),))).status.reason == ""
+
+
+def test_an_exit_0_on_sigterm_is_no_success() -> None:
+    stopped = Circumstances("here", outages=((FINISHED - timedelta(seconds=2), FINISHED + timedelta(seconds=30)),))
+    assert (seen("exited", stopped).status.phase, seen("exited", stopped).status.reason) == ("Failed", "NodeShutdown")
+    late = Circumstances("here", outages=((FINISHED + timedelta(seconds=0.5), FINISHED + timedelta(seconds=30)),))
+    assert (seen("exited", late).status.phase, seen("exited", late).status.reason) == ("Succeeded", "")
+
+
+def test_what_somebody_could_not_remove_was_deleted() -> None:
+    assert seen("dead", ExitCode=137).deletion_requested_at == FINISHED

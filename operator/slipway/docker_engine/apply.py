@@ -4,16 +4,12 @@ What the cluster's kubelets do is done here, too: `start` starts what was create
 a file.
 """
 
-import fcntl
 import logging
-import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from threading import Lock
 from typing import Any, Final, TypeVar
 
 from slipway.api import names
@@ -29,11 +25,11 @@ from slipway.docker_engine.containers import (
     remove_networks,
 )
 from slipway.docker_engine.convert import ContainerRequest, Surroundings, Unconvertible, container
-from slipway.docker_engine.devices import LABEL_DEVICES, Assigned, Inventory, Shortage, assign_all
+from slipway.docker_engine.devices import LABEL_DEVICES, Assigned, Shortage, assign_all, ids_of
 from slipway.docker_engine.job_files import LABEL_HOME, MAX_EVENTS, JobFolder, Outdated
 from slipway.docker_engine.logs import keep_log
 from slipway.docker_engine.options import Options, extended_resources
-from slipway.docker_engine.seen import Deletion
+from slipway.docker_engine.seen import Deletion, ended
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, World, read
 from slipway.planner import environment
@@ -63,8 +59,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 
-PARALLEL: Final = 16
-"""Containers that are created, started, stopped or removed at once."""
 NO_GRACE: Final = 0
 
 
@@ -76,10 +70,9 @@ class Applier:
         self._world = world
         self._containers = world.containers
         self._options = options
-        self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="containers")
+        self._pool = world.machine.pool()
         self._removals: dict[str, Future[None]] = {}
         self._logs: dict[str, Future[None]] = {}
-        self._writing: defaultdict[str, Lock] = defaultdict(Lock)
 
     def close(self) -> None:
         """Wait for what is under way."""
@@ -128,8 +121,23 @@ class Applier:
     def keep_logs(self) -> None:
         """Have the log of every container that has ended written to a file."""
         for one, pod in self._world.pods.items():
-            if pod.ended and one not in self._logs:
+            # A container that is being removed has its log kept before that.
+            if pod.ended and one not in self._logs and one not in self._removals:
                 self._logs[one] = self._pool.submit(self._keep_log, one, pod.metadata.name)
+
+    def raise_failures(self) -> None:
+        """Forget the removals that have failed, so that they are decided again.
+
+        Raises:
+            EngineLost: when that is why.
+            EngineRefuses: when that is why.
+        """
+        failed = {one: error for one, done in self._removals.items() if done.done() and (error := done.exception())}
+        for one in failed:
+            del self._removals[one]
+            self._world.not_deleting(one)
+        for error in failed.values():
+            raise error
 
     def remove_everything(self) -> None:
         """Remove what has ended, with the network of the job; the logs stay."""
@@ -170,7 +178,7 @@ class Applier:
                 self._ensure_network(job)
             case CreateServices():
                 self._ensure_network(job)
-                self._world.served = action.attempt
+                self._world.serves(action.attempt)
             case CreatePods():
                 self._create(action, job)
                 return True
@@ -208,7 +216,7 @@ class Applier:
             images = self._images(bodies)
             for body in bodies:
                 make_directories(self._containers.api, body)
-            with _machine_locked():
+            with self._world.machine.choosing_devices():
                 assigned = self._assigned(bodies, self._used())
                 requests = [
                     container(body, self._surroundings(job, body, images, devices))
@@ -242,8 +250,8 @@ class Applier:
             grace = action.grace_seconds if action.grace_seconds is not None else self._own_grace(one, own)
             at = self._world.clock()
             if one not in self._removals:
-                self._world.deleting(one, Deletion(at, grace))
                 self._removals[one] = self._pool.submit(self._stop_and_remove, one, pod.metadata.name, grace)
+                self._world.deleting(one, Deletion(at, grace))
 
     def _own_grace(self, container: str, known: int | None) -> int:
         found = self._containers.inspect(container) or {}
@@ -263,22 +271,24 @@ class Applier:
 
     def _stop_and_remove(self, container: str, pod: str, grace: int) -> None:
         self._containers.stop(container, grace)
-        self._keep_log(container, pod)
-        self._containers.remove(container)
+        self._remove_with_log(container, pod)
 
     def _remove(self, container: str) -> None:
-        pod = self._world.pods.get(container)
+        if (removal := self._removals.get(container)) is not None:
+            removal.result()
+        elif (pod := self._world.pods.get(container)) is not None:
+            self._remove_with_log(container, pod.metadata.name)
+
+    def _remove_with_log(self, container: str, pod: str) -> None:
         if (writing := self._logs.get(container)) is not None:
             writing.result()
-        elif pod is not None:
-            self._keep_log(container, pod.metadata.name)
+        else:
+            self._keep_log(container, pod)
         self._containers.remove(container)
 
     def _keep_log(self, container: str, pod: str) -> None:
         try:
-            # The end of a container and its deletion may both want its log kept.
-            with self._writing[container]:
-                keep_log(self._containers, container, self._folder.log(pod))
+            keep_log(self._containers, container, self._folder.log(pod))
         except (EngineRefuses, EngineLost, OSError) as error:
             # The log is worth much, and never the job.
             log.warning("the log of %s could not be kept: %s", pod, error)
@@ -333,17 +343,24 @@ class Applier:
     def _assigned(self, bodies: list[Body], used: dict[str, str]) -> list[Assigned]:
         if self._options.without_devices:
             return [Assigned() for _ in bodies]
-        return list(assign_all(Inventory.read(), [extended_resources(body) for body in bodies], used))
+        return list(assign_all(self._world.machine.inventory(), [extended_resources(body) for body in bodies], used))
 
     def _used(self) -> dict[str, str]:
         """The devices that containers of any job have, and which job that is."""
         found: dict[str, str] = {}
         for one in self._containers.of_all_jobs():
             labels = one["Labels"]
-            if one["State"] in ("created", "running", "paused", "restarting"):
-                devices = filter(None, labels.get(LABEL_DEVICES, "").split(","))
+            devices = ids_of(labels.get(LABEL_DEVICES, ""))
+            if devices and self._holds_devices(one["Id"], one["State"]):
                 found |= dict.fromkeys(devices, labels.get(names.LABEL_JOB_NAME, ""))
         return found
+
+    def _holds_devices(self, container: str, state: str) -> bool:
+        if state != "created":
+            return state in ("running", "paused", "restarting")
+        # One that could not be started stays as it was created, and is over.
+        known = self._containers.inspect(container)
+        return known is not None and not ended(known["State"])
 
     @contextmanager
     def _refusals(self, job: Job) -> Iterator[None]:
@@ -386,18 +403,6 @@ class _Refused(Exception):
 def network_name(job: Job) -> str:
     """Name of the network that a job has to itself."""
     return f"slipway-{job.name}-{job.uid[:8]}"
-
-
-@contextmanager
-def _machine_locked() -> Iterator[None]:
-    """Let no other job choose devices meanwhile."""
-    path = job_files.home() / ".devices.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _tell(events: list[dict[str, Any]], told: Iterable[EventRecord], status: SliceJobStatus, at: datetime) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,9 @@ LABEL_HOME: Final = "slipway.dev/home"
 """On containers and networks: whose they are. See `home_id`."""
 MAX_EVENTS: Final = 100
 """Events that are kept of a job, the newest."""
+MAX_OUTAGES: Final = 20
+"""Outages of the engine that are kept of a job, the newest."""
+SHORTEST_OUTAGE: Final = timedelta(seconds=1)
 
 JsonObject = dict[str, Any]
 
@@ -140,6 +143,30 @@ class JobFolder:
             (self.path / "logs").mkdir(exist_ok=True)
             self._write(made)
         return made
+
+    def settle(self) -> None:
+        """Note that nothing is left on the engine of a job that has ended."""
+        with self.changing() as body:
+            body["local"]["settled"] = True
+
+    def outages(self) -> list[tuple[datetime, datetime]]:
+        """When the engine was away, as supervisors of the job have noticed."""
+        found = [[datetime.fromisoformat(one) for one in pair] for pair in self.read()["local"].get("outages", ())]
+        return [(since, until) for since, until in found]
+
+    def engine_lost(self, at: datetime) -> None:
+        """Note that the engine is away, unless that is known: the next supervisor may be another process."""
+        with self.changing() as body:
+            body["local"].setdefault("engineLost", at.isoformat())
+
+    def engine_found(self, at: datetime) -> None:
+        """Note that the engine can be reached."""
+        with self.changing() as body:
+            since = body["local"].pop("engineLost", None)
+            # In less time no engine stops and starts: only a connection was lost.
+            if since is not None and at - datetime.fromisoformat(since) >= SHORTEST_OUTAGE:
+                body["local"].setdefault("outages", []).append([since, at.isoformat()])
+                del body["local"]["outages"][:-MAX_OUTAGES]
 
     def remove(self) -> None:
         """Remove the job with its logs."""

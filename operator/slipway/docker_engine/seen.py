@@ -74,9 +74,13 @@ def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[s
         until = about.deletion.since + timedelta(seconds=about.deletion.grace_seconds)
         metadata["deletionTimestamp"] = until.isoformat()
         metadata["deletionGracePeriodSeconds"] = about.deletion.grace_seconds
+    elif state["Status"] == "dead":
+        # The engine could not remove it, as somebody had asked.
+        metadata["deletionTimestamp"] = state["FinishedAt"]
+        metadata["deletionGracePeriodSeconds"] = 0
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": container["Created"]}
     worker = {"name": names.WORKER_CONTAINER, "state": _state(state, about)}
-    status: dict[str, Any] = {"phase": _phase(state), "conditions": [bound], "containerStatuses": [worker]}
+    status: dict[str, Any] = {"phase": _phase(state, about), "conditions": [bound], "containerStatuses": [worker]}
     if _stopped_with_engine(state, about):
         status |= {"reason": ENGINE_STOPPED, "message": "the Docker engine was stopped"}
     return {"metadata": metadata, "spec": {"nodeName": about.node}, "status": status}
@@ -91,9 +95,10 @@ def _start_failed(state: Inspected) -> bool:
     return state["Status"] == "created" and bool(state.get("Error"))
 
 
-def _phase(state: Inspected) -> str:
+def _phase(state: Inspected, about: Circumstances) -> str:
     if ended(state):
-        return "Succeeded" if state["Status"] == "exited" and _exit_code(state) == 0 else "Failed"
+        succeeded = state["Status"] == "exited" and _exit_code(state) == 0 and not _stopped_with_engine(state, about)
+        return "Succeeded" if succeeded else "Failed"
     return "Pending" if state["Status"] == "created" else "Running"
 
 
@@ -132,8 +137,12 @@ def _reason(state: Inspected) -> str:
 
 
 def _stopped_with_engine(state: Inspected, about: Circumstances) -> bool:
-    """Whether it terminated while the engine was away: an engine ends its containers after it has hung up."""
+    """Whether it terminated while the engine was away: an engine ends its containers after it has hung up.
+
+    An exit 0 is no success then: programs that write a checkpoint when they are told to stop exit so.
+    """
     finished = moment(state.get("FinishedAt", ""))
-    if not ended(state) or finished is None or _exit_code(state) == 0:
+    if not ended(state) or finished is None:
         return False
-    return any(since - _STOPPED_SLACK <= finished <= until for since, until in about.outages)
+    slack = _STOPPED_SLACK if _exit_code(state) else timedelta(0)
+    return any(since - slack <= finished <= until for since, until in about.outages)

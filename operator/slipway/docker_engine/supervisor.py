@@ -12,22 +12,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import chain, repeat
-from queue import Empty, Queue
-from threading import Event, Thread
-from time import monotonic
+from threading import Event
 from typing import Any, Final
-
-from watchfiles import watch
 
 from slipway.api.status import rfc3339
 from slipway.docker_engine.apply import Applier
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses
-from slipway.docker_engine.engine import connect
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.job_files import JobFolder, NoSuchJob, folder, folders
+from slipway.docker_engine.machine import THIS, Machine, News
 from slipway.docker_engine.options import Options
-from slipway.docker_engine.world import World, now, read
+from slipway.docker_engine.world import World, read
 from slipway.planner.lifecycle import expiry
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import Job
@@ -38,39 +35,40 @@ FILE: Final = "job"
 """News that the file of the job has changed."""
 RECONNECTED: Final = "engine"
 """News that the engine can be reached again: containers may have changed unseen."""
+TRIES: Final = (0.2, 0.5, 1.0)
+"""Seconds between tries to reach an engine that is away: what ends before it is found counts as ended with it."""
 PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between tries to reach an engine that is away."""
+"""Seconds between turns that fail."""
+LOOK_SECONDS: Final = 30.0
+"""Seconds after which it looks again without any news: not all that happens is told."""
 LOG_BYTES: Final = 1024 * 1024
-_DEBOUNCE_MS: Final = 20
 _SETTLED: Final = -1.0
 
 
 class Supervisor:
     """The loop that looks after one job."""
 
-    def __init__(self, job: JobFolder, options: Options) -> None:
+    def __init__(self, job: JobFolder, options: Options, machine: Machine = THIS) -> None:
         self._folder = job
         self._options = options
-        self._news: Queue[str] = Queue()
+        self._machine = machine
+        self._news = machine.news()
         self._stop = Event()
         self._job: Job | None = None
 
     def run(self) -> None:
         """Look after the job until it is settled, over losses of the engine."""
-        lost: datetime | None = None
-        outages: list[tuple[datetime, datetime]] = []
-        Thread(target=self._follow_file, daemon=True, name="file").start()
+        self._machine.thread("file", self._follow_file)
         try:
             uid = str(self._folder.read()["metadata"]["uid"])
             while True:
-                api, since = self._connected()
-                if (away := lost or since) is not None:
-                    outages.append((away, now()))
+                api = self._connected()
+                world = World(Containers(api, uid), self._machine, outages=self._folder.outages())
                 try:
-                    self._look_after(World(Containers(api, uid), outages=outages))
+                    self._look_after(world)
                     return
                 except EngineLost as error:
-                    lost = now()
+                    self._folder.engine_lost(world.hung_up or self._machine.now())
                     log.warning("the engine was lost: %s", error)
                 finally:
                     api.close()
@@ -79,22 +77,26 @@ class Supervisor:
         finally:
             self._stop.set()
 
-    def _connected(self) -> tuple[Any, datetime | None]:
-        """A connection, however long it takes; and since when there was none, if it took more than one try."""
-        since: datetime | None = None
-        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+    def _connected(self) -> Any:
+        """A connection, however long it takes; since when there was none, the job's file says."""
+        for pause in chain(TRIES, repeat(TRIES[-1])):
             try:
-                return connect(self._options.engine), since
+                api = self._machine.connect(self._options.engine)
             except EngineUnavailable as error:
-                since = since or now()
+                self._folder.engine_lost(self._machine.now())
                 log.warning("%s; next try in %s s", error, pause)
-                self._stop.wait(pause)
+                self._machine.sleep(pause)
+            else:
+                self._folder.engine_found(self._machine.now())
+                return api
         raise AssertionError("the pauses have no end")
 
     def _look_after(self, world: World) -> None:
         """Turn after turn until the job is settled, or the engine is lost."""
         applier = Applier(self._folder, world, self._options)
-        Thread(target=self._follow_engine, args=(world.containers, now()), daemon=True, name="engine").start()
+        # What follows an earlier connection may find out late that this is over; it tells nobody any more.
+        news = self._news = self._machine.news()
+        self._machine.thread("engine", partial(self._follow_engine, world, self._machine.now(), news))
         failures, changed = 0, set[str]()
         try:
             while True:
@@ -117,10 +119,11 @@ class Supervisor:
 
     def _turn(self, world: World, applier: Applier, changed: set[str]) -> float | None:
         """Decide and act once; returns after how many seconds to do it again, None for when there is news."""
+        applier.raise_failures()
         world.observe(changed)
         applier.keep_logs()
         job = self._job = read(self._folder.read(), self._job)
-        decision = plan(world.snapshot(job), world.observed)
+        decision = plan(world.snapshot(job), world.clock())
         again = applier.apply(decision, job)
         job = self._job = read(self._folder.read(), job)
         if applier.start(job) or again:
@@ -140,61 +143,57 @@ class Supervisor:
         applier.remove_everything()
         if job.deleting:
             self._folder.remove()
+        else:
+            self._folder.settle()
         return True
 
     def _wait(self, seconds: float | None) -> set[str]:
         """Wait for news, or so long; returns the containers that something has happened to."""
-        found: set[str] = set()
-        end = None if seconds is None else monotonic() + seconds
-        try:
-            found.add(self._news.get(timeout=None if end is None else max(0.0, end - monotonic())))
-            while True:
-                found.add(self._news.get_nowait())
-        except Empty:
-            pass
+        found = self._news.wait(LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS))
         if RECONNECTED in found:
             raise EngineLost("its stream of events has ended")
         return found - {FILE}
 
     def _follow_file(self) -> None:
         """Tell of changes of the job's file by others."""
-        path = self._folder.path
-        for changes in watch(path, recursive=False, debounce=_DEBOUNCE_MS, step=5, stop_event=self._stop):
-            if any(name == str(self._folder.file) for _, name in changes):
-                self._news.put(FILE)
+        for _ in self._machine.changes(self._folder, self._stop):
+            self._news.put(FILE)
 
-    def _follow_engine(self, containers: Containers, since: datetime) -> None:
+    @staticmethod
+    def _follow_engine(world: World, since: datetime, news: News) -> None:
         """Tell of what happens to the containers."""
         try:
-            for event in containers.events(since):
-                self._news.put(str(event.get("id") or event.get("Actor", {}).get("ID", "")))
+            for event in world.containers.events(since):
+                news.put(str(event.get("id") or event.get("Actor", {}).get("ID", "")))
         except (EngineLost, EngineRefuses) as error:
             log.info("%s", error)
-        self._news.put(RECONNECTED)
+        world.hung_up = world.clock()
+        news.put(RECONNECTED)
 
 
-def supervise(name: str) -> None:
+def supervise(job: JobFolder, machine: Machine = THIS) -> None:
     """Look after a job in this process, unless another does."""
-    job = folder(name)
     while True:
         with job.supervised() as mine:
             if not mine:
                 return
             body = job.read()
-            Supervisor(job, Options.from_json(body["local"]["options"])).run()
+            Supervisor(job, Options.from_json(body["local"]["options"]), machine).run()
         # A command that came while the lock was still held did not start another supervisor.
-        if not needs_supervisor(job):
+        if not needs_supervisor(job, machine):
             return
 
 
-def needs_supervisor(job: JobFolder) -> bool:
-    """Whether something is to be done for a job: it has not ended, is to be deleted, or its time is over."""
+def needs_supervisor(job: JobFolder, machine: Machine = THIS) -> bool:
+    """Whether something is to be done for a job: it is not settled, is to be deleted, or its time is over."""
     try:
-        found = read(job.read())
+        body = job.read()
+        found = read(body)
     except NoSuchJob:
         return False
     due = expiry(found.spec, found.status) if found.spec is not None else None
-    return found.deleting or not found.status.final or (due is not None and due <= now())
+    settled = found.status.final and body["local"].get("settled", False)
+    return found.deleting or not settled or (due is not None and due <= machine.now())
 
 
 def ensure_supervisor(job: JobFolder) -> None:
@@ -214,13 +213,13 @@ def ensure_supervisor(job: JobFolder) -> None:
         env=os.environ | {"XDG_STATE_HOME": str(job.path.parents[2])},
     )
     # A program that lives longer than the supervisor is its parent, and has to hear of its end.
-    Thread(target=process.wait, daemon=True, name=f"supervisor of {job.name}").start()
+    THIS.thread(f"supervisor of {job.name}", process.wait)
 
 
 def delete(job: JobFolder) -> None:
     """Have a job deleted with its containers and its logs."""
     with job.changing() as body:
-        body["metadata"].setdefault("deletionTimestamp", rfc3339(now()))
+        body["metadata"].setdefault("deletionTimestamp", rfc3339(THIS.now()))
     ensure_supervisor(job)
 
 
@@ -249,7 +248,7 @@ def main(arguments: list[str] = sys.argv[1:]) -> None:
     """Look after the job of that name."""
     job = folder(arguments[0])
     with _logging(job):
-        supervise(job.name)
+        supervise(job)
 
 
 if __name__ == "__main__":

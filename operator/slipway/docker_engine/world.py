@@ -1,16 +1,15 @@
 """What is known of one job on its engine, put together for one decision."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
-from socket import gethostname
+from datetime import datetime
 from typing import Any, Final
 
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
 from slipway.docker_engine import seen
 from slipway.docker_engine.containers import Containers
+from slipway.docker_engine.machine import THIS, Machine
 from slipway.docker_engine.seen import Circumstances, Deletion, Inspected
 from slipway.docker_engine.site import site
 from slipway.planner.actions import EventRecord
@@ -23,26 +22,16 @@ from slipway.planner.snapshot import Job, OwnDeletions, Rejection, Settings, Sna
 from slipway.planner.stored import read_job
 
 SETTINGS: Final = Settings(operator_image="slipway")
-_BOOT_TIME: Final = Path("/proc/stat")
-
-
-def now() -> datetime:
-    """The time in UTC."""
-    return datetime.now(UTC)
-
-
-def booted_at() -> datetime:
-    """When this machine was started."""
-    try:
-        lines = _BOOT_TIME.read_text().splitlines()
-        seconds = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
-    except (OSError, StopIteration):
-        return EVER
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def read(body: dict[str, Any], known: Job | None = None) -> Job:
-    """A stored job with the defaults of this machine, and of the profile that it was submitted with."""
+    """A stored job with the defaults of this machine, and of the profile that it was submitted with.
+
+    A `known` one of the same version is that job.
+    """
+    about = body["metadata"]
+    if known is not None and (known.uid, known.resource_version) == (about["uid"], about["resourceVersion"]):
+        return known
     job = read_job(body, known)
     if (written := job.written) is None:
         return job
@@ -59,17 +48,21 @@ class World:
     """The containers of a job as they were last seen, and what this process has done about them."""
 
     containers: Containers
-    clock: Callable[[], datetime] = now
+    machine: Machine = THIS
     pods: dict[str, Pod] = field(default_factory=dict)
     """By the container's id."""
     deletions: dict[str, Deletion] = field(default_factory=dict)
     outages: list[tuple[datetime, datetime]] = field(default_factory=list)
     """When the engine was not reachable."""
+    hung_up: datetime | None = None
+    """When it ended the stream of events; a turn that is under way may find out later."""
     checked: int | None = None
     """The generation whose containers can be made here."""
     rejection: tuple[int, Rejection] | None = None
     """Why a container of a generation could not be created."""
     served: int | None = None
+    served_at: datetime = EVER
+    """From when on containers of the attempt could start: nobody starts them while no process looks after the job."""
     begun: int | None = None
     status_written: datetime | None = None
     _states: dict[str, str] = field(default_factory=dict)
@@ -77,9 +70,16 @@ class World:
     _deleted: tuple[int | None, set[str]] = (None, set())
     _ended_here: int | None = None
     _told: EventCursor | None = None
-    _since: datetime = field(default_factory=now)
+    _since: datetime = field(init=False)
     _versions: int = 0
     _observed: datetime = EVER
+
+    def __post_init__(self) -> None:
+        self._since = self.clock()
+
+    def clock(self) -> datetime:
+        """The time of this machine."""
+        return self.machine.now()
 
     def observe(self, changed: Iterable[str]) -> list[Inspected]:
         """Look at the containers; returns what the engine says of those that are new or have changed.
@@ -116,11 +116,20 @@ class World:
         if (found := self.containers.inspect(container)) is not None:
             self._see(container, found)
 
+    def not_deleting(self, container: str) -> None:
+        """The deletion of a container has failed; the next look is at it, too."""
+        self.deletions.pop(container, None)
+        self.doubt(container)
+
+    def serves(self, attempt: int) -> None:
+        """This process has made the network of an attempt."""
+        self.served, self.served_at = attempt, self.clock()
+
     def _see(self, container: str, found: Inspected) -> None:
         state = found["State"]
         failed = seen.ended(state) and state.get("ExitCode") != 0
         about = Circumstances(
-            node=gethostname(),
+            node=self.machine.name,
             tail=self.containers.tail(container) if failed else "",
             deletion=self.deletions.get(container),
             outages=tuple(self.outages),
@@ -130,7 +139,7 @@ class World:
 
     def snapshot(self, job: Job) -> Snapshot:
         """Everything a decision on the job is made from, as of the last look."""
-        node, at = gethostname(), self._observed
+        node, at = self.machine.name, self._observed
         attempt = job.status.attempt
         self._vanished = {
             uid: one
@@ -144,12 +153,13 @@ class World:
             pods=tuple(self.pods.values()),
             vanished=tuple(self._vanished.values()),
             # A machine that was started again is another Node of the same name.
-            nodes={node: Node(NodeMetadata(node, uid=node, creation_timestamp=booted_at()))},
+            nodes={node: Node(NodeMetadata(node, uid=node, creation_timestamp=self.machine.booted_at()))},
             known=Horizon(self._since, at, at, EVER, {node: at}),
             checked=self.checked == job.generation,
             rejection=rejection,
             pending_deletions=frozenset(self.deletions),
             served=self.served,
+            served_at=self.served_at,
             deleted_here=OwnDeletions(uids, complete=self._ended_here is not None and self._ended_here == attempt),
             begun_by_this_process=self.begun,
             status_written=self.status_written,

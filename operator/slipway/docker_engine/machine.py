@@ -1,0 +1,126 @@
+"""This machine as a supervisor uses it: its time, its threads, ways to wait, its engine and its devices.
+
+In one class, so that a simulation can put a machine in its place whose time it makes pass.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import Empty, Queue
+from socket import gethostname
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final
+
+from watchfiles import watch
+
+from slipway.docker_engine import engine, job_files
+from slipway.docker_engine.devices import Inventory
+from slipway.docker_engine.engine import Address
+from slipway.docker_engine.job_files import JobFolder
+from slipway.planner.freshness import EVER
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+PARALLEL: Final = 16
+"""Containers that are created, started, stopped or removed at once."""
+_BOOT_TIME: Final = Path("/proc/stat")
+_DEBOUNCE_MS: Final = 20
+
+
+class News:
+    """Words that threads have for a supervisor, until it asks for them."""
+
+    def __init__(self) -> None:
+        self._words: Queue[str] = Queue()
+
+    def put(self, word: str) -> None:
+        """Have a word for it."""
+        self._words.put(word)
+
+    def wait(self, seconds: float | None) -> set[str]:
+        """All words that there are, once there is one or the seconds are over; None is for ever."""
+        found: set[str] = set()
+        try:
+            found.add(self._words.get(timeout=seconds))
+            while True:
+                found.add(self._words.get_nowait())
+        except Empty:
+            return found
+
+
+class Machine:
+    """The machine that this process runs on."""
+
+    @property
+    def name(self) -> str:
+        """Its name, which its jobs see as that of their node."""
+        return gethostname()
+
+    def now(self) -> datetime:
+        """The time in UTC."""
+        return datetime.now(UTC)
+
+    def booted_at(self) -> datetime:
+        """When it was started."""
+        try:
+            lines = _BOOT_TIME.read_text().splitlines()
+            seconds = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+        except (OSError, StopIteration):
+            return EVER
+        return datetime.fromtimestamp(seconds, UTC)
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing for so long."""
+        time.sleep(seconds)
+
+    def thread(self, name: str, work: Callable[[], object]) -> None:
+        """Have something done meanwhile; the process does not wait for it at its end."""
+        Thread(target=work, daemon=True, name=name).start()
+
+    def pool(self) -> Executor:
+        """Threads for the containers of a job."""
+        return ThreadPoolExecutor(PARALLEL, thread_name_prefix="containers")
+
+    def news(self) -> News:
+        """What threads tell a supervisor by."""
+        return News()
+
+    def changes(self, job: JobFolder, stop: Event) -> Iterator[None]:
+        """One after another, the changes of a job's file, until `stop` is set."""
+        for changes in watch(job.path, recursive=False, debounce=_DEBOUNCE_MS, step=5, stop_event=stop):
+            if any(name == str(job.file) for _, name in changes):
+                yield
+
+    def connect(self, address: Address) -> APIClient:
+        """A connection to an engine.
+
+        Raises:
+            EngineUnavailable: when it is not reachable.
+        """
+        return engine.connect(address)
+
+    def inventory(self) -> Inventory:
+        """Its accelerators."""
+        return Inventory.read()
+
+    @contextmanager
+    def choosing_devices(self) -> Iterator[None]:
+        """Let no other job choose devices meanwhile."""
+        path = job_files.home() / ".devices.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+THIS: Final = Machine()

@@ -1,0 +1,40 @@
+"""What must hold after every write of a status, as on a cluster, with what is different on one machine."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Attempt
+from tests.simulation.invariants import Invariants
+
+
+@dataclass(slots=True)
+class LocalInvariants(Invariants):
+    """The invariants of the simulated cluster; the history of attempts is in the job's own file."""
+
+    pages: dict[str, set[int]] = field(default_factory=dict)
+    """The attempts in each job's history, by UID."""
+
+    outages: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
+    """When supervisors did not see the engine, by the job's UID."""
+
+    def job_written(self, body: dict[str, Any]) -> None:
+        """Somebody has written the file of a job."""
+        uid, local = body["metadata"]["uid"], body["local"]
+        self.pages[uid] = {one["number"] for one in local["history"]}
+        pairs = ([datetime.fromisoformat(one) for one in pair] for pair in local.get("outages", ()))
+        self.outages[uid] = [(since, until) for since, until in pairs]
+
+    def _charge(self, uid: str, who: str, attempt: Attempt, spec: SliceJobSpec) -> None:
+        self.cluster.truth.judge = who  # type: ignore[attr-defined]
+        Invariants._charge(self, uid, who, attempt, spec)
+
+    def _kept(self, uid: str) -> set[int]:
+        return self.pages.get(uid, set())
+
+    def _misled(self, uid: str, who: str, number: int) -> bool:
+        return False
+
+    def _removed_unreported(self, uid: str, attempt: Attempt) -> bool:
+        return False

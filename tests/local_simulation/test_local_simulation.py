@@ -1,0 +1,148 @@
+"""Random histories of jobs on one machine, and rules that are broken on purpose."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from slipway.docker_engine import seen, supervisor
+from slipway.docker_engine.apply import Applier
+from slipway.docker_engine.job_files import JobFolder
+from slipway.docker_engine.world import World
+from slipway.planner.actions import Plan
+from slipway.planner.snapshot import Job
+from tests.local_simulation.__main__ import main
+from tests.local_simulation.run import run_seed, run_some, told
+
+Breakage = Callable[[pytest.MonkeyPatch], None]
+MOST_SEEDS = 300
+
+
+def test_no_history_breaks_an_invariant() -> None:
+    assert [f"seed {one.seed}: {one.message}" for one in run_some(range(100_000, 100_150))] == []
+
+
+def test_a_seed_tells_the_same_history_again() -> None:
+    for seed in range(1, 6):
+        broken, lines = told(seed)
+        assert not broken
+        assert (broken, lines) == told(seed)
+        assert len(lines) > 5
+
+
+def test_the_command_says_how_fast_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--count", "4", "--seed", "1", "--jobs", "1"]) == 0
+    assert re.match(r"4 histories in [0-9.]+ s, \d+ a second; 0 broke an invariant", capsys.readouterr().out)
+
+
+def actions_come_first(patch: pytest.MonkeyPatch) -> None:
+    """What the plan says is done, and then written."""
+
+    def broken(self: Applier, plan: Plan, job: Job) -> bool:
+        for action in plan.actions:
+            self._act(action, job)
+        return self._write(plan, job) is not job
+
+    patch.setattr(Applier, "apply", broken)
+
+
+def nobody_waits_for_the_stop(patch: pytest.MonkeyPatch) -> None:
+    """A container that is asked to stop counts as gone."""
+
+    patch.setattr(Applier, "_stop_and_remove", lambda *_: None)
+    snapshot = World.snapshot
+
+    def broken(self: World, job: Job) -> Any:
+        for one in self.deletions:
+            self.pods.pop(one, None)
+        return snapshot(self, job)
+
+    patch.setattr(World, "snapshot", broken)
+
+
+def whatever_was_created_is_started(patch: pytest.MonkeyPatch) -> None:
+    """Containers of attempts that have ended are started, too."""
+
+    def broken(self: Applier, job: Job) -> bool:
+        fresh = [one for one, pod in self._world.pods.items() if pod.status.phase == "Pending"]
+        return not all(self._each(self._containers.start, fresh))
+
+    patch.setattr(Applier, "start", broken)
+
+
+def outages_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What ended with the engine ended by itself."""
+    patch.setattr(JobFolder, "outages", lambda self: [])
+
+
+def an_exit_0_is_always_a_success(patch: pytest.MonkeyPatch) -> None:
+    """Programs that exit 0 when the engine stops them are done."""
+    stopped = seen._stopped_with_engine
+    patch.setattr(seen, "_stopped_with_engine", lambda state, about: bool(state["ExitCode"]) and stopped(state, about))
+
+
+def devices_in_use_are_free(patch: pytest.MonkeyPatch) -> None:
+    """A job takes the first devices, whoever has them."""
+    patch.setattr(Applier, "_used", lambda self: {})
+
+
+def the_dead_hold_devices(patch: pytest.MonkeyPatch) -> None:
+    """A container that could not be started keeps its devices."""
+    states = ("created", "running", "paused", "restarting")
+    patch.setattr(Applier, "_holds_devices", lambda self, container, state: state in states)
+
+
+def what_has_ended_is_settled(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks after what a killed supervisor has left behind of a job that has ended."""
+    needs = supervisor.needs_supervisor
+
+    def broken(job: JobFolder, *rest: Any) -> bool:
+        body: Mapping[str, Any] = job.read()
+        if body["status"].get("phase") in ("Succeeded", "Failed", "Cancelled", "Preempted"):
+            return body["metadata"].get("deletionTimestamp") is not None
+        return needs(job, *rest)
+
+    patch.setattr("tests.local_simulation.history.needs_supervisor", broken)
+    patch.setattr(supervisor, "needs_supervisor", broken)
+
+
+def failed_removals_stay(patch: pytest.MonkeyPatch) -> None:
+    """What could not be removed is not tried again."""
+    patch.setattr(Applier, "raise_failures", lambda self: None)
+
+
+def somebody_elses_rm_is_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """What somebody has removed has failed."""
+    pod_json = seen.pod_json
+
+    def broken(container: Any, about: Any, version: int) -> Any:
+        found = pod_json(container, about, version)
+        if container["State"]["Status"] == "dead" and about.deletion is None:
+            del found["metadata"]["deletionTimestamp"]
+        return found
+
+    patch.setattr(seen, "pod_json", broken)
+
+
+BREAKAGES: tuple[tuple[Breakage, int], ...] = (
+    (actions_come_first, 1),
+    (nobody_waits_for_the_stop, 1),
+    (whatever_was_created_is_started, 240),
+    (outages_are_forgotten, 1),
+    (an_exit_0_is_always_a_success, 20),
+    (devices_in_use_are_free, 15),
+    (the_dead_hold_devices, 250),
+    (what_has_ended_is_settled, 1),
+    (failed_removals_stay, 15),
+    (somebody_elses_rm_is_a_failure, 180),
+)
+"""Each with a seed near one that catches it."""
+
+
+@pytest.mark.parametrize(("breakage", "first"), BREAKAGES, ids=[one[0].__name__ for one in BREAKAGES])
+def test_a_broken_rule_is_caught(breakage: Breakage, first: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        breakage(patch)
+        caught = next(seed for seed in range(first, first + MOST_SEEDS) if run_seed(seed) is not None)
+    assert run_seed(caught) is None
