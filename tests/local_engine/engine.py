@@ -9,7 +9,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from docker.models.containers import Container
 
 from slipway.cli.main import main
-from tests.docker_engine.servers import answers, tool
+from tests.docker_engine.servers import answers, running, tool
 
 IMAGE: Final = "slipway.local/busybox:1"
 NETWORK_PACKAGES: Final = {"ip": "iproute2", "iptables": "iptables", "nsenter": "util-linux"}
@@ -59,6 +59,11 @@ class Dockerd:
         """What DOCKER_HOST has to be."""
         return f"unix://{self.socket}"
 
+    @property
+    def containerd(self) -> Path:
+        """The socket of what holds the containers; an engine that is killed does not take it along."""
+        return self.folder / "containerd.sock"
+
     def start(self) -> None:
         """Start it and wait until it answers."""
         # `ip netns exec` would hide the cgroups, without which an engine does not start.
@@ -66,7 +71,7 @@ class Dockerd:
             tool("nsenter"), f"--net=/run/netns/{self.namespace}", tool("dockerd"), f"--host={self.host}",
             f"--data-root={self.folder / 'data'}", f"--exec-root={self.folder / 'exec'}",
             f"--pidfile={self.folder / 'pid'}", f"--containerd-namespace={self.namespace}",
-            f"--containerd-plugins-namespace={self.namespace}-plugins",
+            f"--containerd-plugins-namespace={self.namespace}-plugins", f"--containerd={self.containerd}",
         ]  # fmt: skip
         log = self.folder / "engine.log"
         with log.open("ab") as output:
@@ -99,15 +104,22 @@ def engine_in(folder: Path) -> Iterator[Dockerd]:
     name = f"slipway-{os.getpid()}"
     subprocess.run([tool("ip"), "netns", "add", name], check=True)
     engine = Dockerd(folder, name)
+    config = folder / "containerd.toml"
+    config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+    containerd = [
+        tool("containerd"), f"--config={config}", f"--root={folder / 'containerd'}",
+        f"--state={folder / 'containerd-state'}", f"--address={engine.containerd}",
+    ]  # fmt: skip
     try:
         subprocess.run([tool("ip"), "-n", name, "link", "set", "lo", "up"], check=True)
-        engine.start()
-        client = docker.from_env(environment={"DOCKER_HOST": engine.host})
-        client.api.import_image_from_data(_image(), repository=IMAGE.partition(":")[0], tag="1")
-        client.close()
-        yield engine
+        with running(containerd, folder / "containerd.log", engine.containerd.exists):
+            engine.start()
+            with closing(docker.APIClient(engine.host)) as api:
+                api.import_image_from_data(_image(), repository=IMAGE.partition(":")[0], tag="1")
+            yield engine
+            engine.stop()
     finally:
-        engine.stop()
+        engine.kill()
         subprocess.run([tool("ip"), "netns", "delete", name], check=True)
 
 
@@ -228,9 +240,9 @@ class User:
         return [pid for pid, job in supervisors(self.state) if name in (None, job)]
 
     def only_supervisor(self, name: str = "train") -> int:
-        found: list[int] = until("one supervisor", lambda: self.supervisors(name))
-        assert len(found) == 1
-        return found[0]
+        # One that finds the job looked after ends again.
+        until("one supervisor", lambda: len(self.supervisors(name)) == 1)
+        return self.supervisors(name)[0]
 
 
 def supervisors(state: Path) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -50,6 +49,7 @@ from slipway.planner.actions import (
     Refresh,
 )
 from slipway.planner.merge_patch import apply_merge_patch
+from slipway.planner.news import cursor_of, news
 from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory, config_maps
 from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
@@ -151,7 +151,8 @@ class Applier:
         kept = [one for action in plan.before if isinstance(action, KeepHistory) for one in action.attempts]
         if patch:
             self._world.writes(job, plan.status)
-        told = self._world.news(replace(job, status=plan.status))
+        # The Events are written with the status, so what the one before says has been told.
+        told = () if job.status_problem else news(cursor_of(job.status), plan.status, job.spec, job.site)
         if not (patch or kept or told):
             return job
         at = self._world.clock()

@@ -12,9 +12,7 @@ from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.machine import THIS, Machine
 from slipway.docker_engine.seen import Circumstances, Deletion, Inspected
 from slipway.docker_engine.site import site
-from slipway.planner.actions import EventRecord
 from slipway.planner.freshness import EVER, Horizon
-from slipway.planner.news import EventCursor, cursor_of, news
 from slipway.planner.nodes import Node, NodeMetadata
 from slipway.planner.objects import Pod
 from slipway.planner.site import Choice, Profile, site_of
@@ -69,7 +67,6 @@ class World:
     _vanished: dict[str, Vanished] = field(default_factory=dict)
     _deleted: tuple[int | None, set[str]] = (None, set())
     _ended_here: int | None = None
-    _told: EventCursor | None = None
     _since: datetime = field(init=False)
     _versions: int = 0
     _observed: datetime = EVER
@@ -173,13 +170,6 @@ class World:
             self.begun = status.attempt
         if status.attempt_ended and not job.attempt_ended:
             self._ended_here, self._deleted = status.attempt, (status.attempt, set())
-
-    def news(self, job: Job) -> tuple[EventRecord, ...]:
-        """What the job's status says that nobody was told of."""
-        if job.status_problem:
-            return ()
-        told, self._told = self._told or EventCursor(), cursor_of(job.status)
-        return news(told, job.status, job.spec, job.site)
 
     @property
     def observed(self) -> datetime:

@@ -1,0 +1,100 @@
+"""The engine and the supervisor of a job may go at any moment; no attempt is lost, charged twice or run twice."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.local_engine.engine import Dockerd, Engine, User, until
+
+MOMENTS: Final = 20
+"""How often the supervisor is killed."""
+FAILURES: Final = 4
+STAMPED: Final = f"""
+echo "begin $SLIPWAY_ATTEMPT $SLIPWAY_RANK $(date +%s%N)" >> /shared/stamps
+sleep 1.$(( (SLIPWAY_ATTEMPT * 37 + SLIPWAY_RANK * 11) % 100 ))
+echo "end $SLIPWAY_ATTEMPT $SLIPWAY_RANK" >> /shared/stamps
+[ $SLIPWAY_ATTEMPT -ge {FAILURES} ] || exit 3
+"""
+
+
+# F-69, D-03: an engine that stops takes its containers along, which is no failure of the program. The job goes on.
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_engine_goes_and_comes_back(user: User, dockerd: Dockerd, engine: Engine, how: str) -> None:
+    user.submit("[ $SLIPWAY_ATTEMPT -gt 0 ] || sleep 1000", hosts=2)
+    engine.running("train", 2)
+    user.until("Running")
+    dockerd.stop() if how == "stop" else dockerd.kill()
+    try:
+        assert "Running" in user.slipway("list").out
+        user.only_supervisor()
+        time.sleep(1)
+    finally:
+        dockerd.start()
+    status = user.ended()
+    assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 1, 0)
+    [_, taken] = status["attempts"]
+    assert taken["cause"] in ("preemption", "infrastructure")
+    assert status["preemptions"] == 1
+
+
+# A job that is cancelled while there is no engine ends when there is one again; a supervisor waits for it.
+def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Dockerd, engine: Engine) -> None:
+    user.submit("sleep 1000")
+    engine.running("train")
+    user.until("Running")
+    os.kill(user.only_supervisor(), signal.SIGKILL)
+    dockerd.stop()
+    try:
+        until("a supervisor", lambda: adopted(user))
+        user.slipway("cancel", "train")
+        until("the supervisor's words", lambda: "not reachable" in user.log())
+        waiting = user.only_supervisor()
+    finally:
+        dockerd.start()
+    assert user.only_supervisor() == waiting
+    status = user.ended()
+    assert (status["phase"], status["failures"]) == ("Cancelled", 0)
+
+
+def adopted(user: User) -> bool:
+    """Whether any command has seen to it that the job is looked after; who was killed may hold its lock for a moment."""
+    user.slipway("list")
+    return bool(user.supervisors() or user.status().get("completionTime"))
+
+
+# G-03: killed at any moment, a supervisor is followed by another that goes on where it was.
+def test_a_supervisor_is_killed_again_and_again(user: User, engine: Engine, shared: dict[str, Any]) -> None:
+    chance = random.Random(7)
+    budget = {"maxFailures": FAILURES + 1, "gracePeriodSeconds": 1}
+    user.submit(STAMPED, hosts=2, retries=budget, **shared)
+    killed = 0
+    while killed < MOMENTS and not user.status().get("completionTime"):
+        until("a supervisor", lambda: adopted(user))
+        time.sleep(chance.uniform(0, 2))
+        for pid in user.supervisors():
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+    assert killed >= MOMENTS, "the job was over too soon"
+    until("a supervisor", lambda: adopted(user))
+    status = user.ended(seconds=120)
+    assert (status["phase"], status["attempt"], status["failures"], status["preemptions"]) == (
+        "Succeeded", FAILURES, FAILURES, 0,
+    )  # fmt: skip
+    assert [one["number"] for one in status["attempts"]] == list(range(FAILURES, -1, -1))
+    assert {one["root"]["exitCode"] for one in status["attempts"][1:]} == {3}
+    events = user.slipway("events", "train").out
+    told = [f"attempt {number} (failure {number + 1} of {FAILURES + 1})" for number in range(FAILURES)]
+    assert [events.count(words) for words in told] == [1] * FAILURES
+    assert events.count("AttemptFailed") == FAILURES
+    begun = [line.split() for line in Path(shared["volumes"][0]["hostPath"]["path"], "stamps").read_text().splitlines()]
+    attempts = [int(words[1]) for words in begun]
+    assert attempts == sorted(attempts), "two attempts overlap"
+    assert len(begun) == len({tuple(words[:3]) for words in begun}), "a host ran twice in one attempt"
+    for attempt in range(FAILURES + 1):
+        log = user.slipway("logs", "train", "--attempt", str(attempt))
+        assert "was not kept" not in log.err

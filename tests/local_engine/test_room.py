@@ -1,0 +1,117 @@
+"""A full disk, many jobs at once, and what is left behind."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from slipway.api import names
+from slipway.docker_engine.job_files import LABEL_HOME
+from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
+
+JOBS: Final = 20
+"""Jobs at once; more than about 30 need more networks than an engine has by default."""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+# A status that cannot be written is written later: nothing is lost or done twice.
+def test_a_full_disk(dockerd: Dockerd, engine: Engine, small_disk: Path) -> None:
+    user = User(small_disk, dockerd.host)
+    user.submit("[ $SLIPWAY_ATTEMPT -gt 0 ] || { sleep 3; exit 5; }")
+    engine.running("train")
+    user.until("Running")
+    full = small_disk / "full"
+    with pytest.raises(OSError, match="No space left"), full.open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+    until("the end of the container", lambda: [one.status for one in engine.containers("train")] == ["exited"])
+    supervisor = user.only_supervisor()
+    assert user.status()["phase"] == "Running"
+    user.slipway("list")
+    full.unlink()
+    status = user.ended()
+    assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 1, 1)
+    assert supervisor
+    user.slipway("prune")
+    assert engine.of_jobs() == []
+
+
+# Jobs of one user do not get in each other's way.
+def test_many_jobs_at_once(user: User, engine: Engine) -> None:
+    chosen = [f"job-{number}" for number in range(JOBS)]
+    for name in chosen:
+        user.submit("echo $SLIPWAY_JOB; sleep 1", name)
+    for name in chosen:
+        status = user.ended(name, seconds=120)
+        assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 0, 0), name
+    for name in chosen:
+        assert user.slipway("logs", name).out == f"{name}\n"
+
+
+# N-32..N-34: prune removes what has ended and what nobody knows any more, of this user, and nothing else.
+def test_prune(user: User, engine: Engine, dockerd: Dockerd, tmp_path: Path) -> None:
+    other = User(tmp_path / "other", dockerd.host)
+    for whose, name in ((user, "ended"), (user, "runs"), (user, "lost"), (other, "theirs")):
+        whose.submit("true" if name == "ended" else "sleep 1000", name)
+    for name in ("runs", "lost", "theirs"):
+        engine.running(name)
+    user.ended("ended")
+    # Somebody has removed the files of a job, whose supervisor then ends.
+    shutil.rmtree(user.folder("lost"))
+    until("the end of its supervisor", lambda: not user.supervisors("lost"))
+    pruned = user.slipway("prune").out
+    assert sorted(pruned.splitlines()) == ["ended deleted", "what was left of job lost deleted"]
+    assert [len(engine.containers(name)) for name in ("ended", "lost", "runs", "theirs")] == [0, 0, 1, 1]
+    assert {name.partition("-")[0] for name in engine.of_jobs() if not name.startswith("slipway-")} == {
+        "runs",
+        "theirs",
+    }
+    assert "has not ended: cancel it first" in user.slipway("prune", "runs", code=1).err
+    assert "no job nobody" in user.slipway("prune", "nobody", code=4).err
+    assert user.slipway("prune").out == ""
+    assert user.status("runs")["phase"] in ("Starting", "Running")
+    other.slipway("delete", "--yes", "--wait", "theirs")
+    until("the end of their supervisor", lambda: not other.supervisors())
+
+
+# An engine has about 30 networks for all: a job that gets none waits for one, and says so.
+def test_a_job_waits_for_a_network(user: User, engine: Engine) -> None:
+    made = []
+    try:
+        with pytest.raises(Exception, match="could not find an available"):
+            while True:
+                made.append(engine.client.networks.create(f"full-{len(made)}", driver="bridge"))
+        user.submit("true", retries={"capacityRetrySeconds": 1})
+        until("the reason", lambda: "address pool" in user.slipway("why", "train").out)
+        assert user.status()["failures"] == 0
+    finally:
+        for one in made:
+            one.remove()
+    assert user.ended()["phase"] == "Succeeded"
+
+
+# What is somebody else's has no label of a job: prune does not know it.
+def test_prune_leaves_other_containers(user: User, engine: Engine) -> None:
+    theirs = engine.client.containers.create(IMAGE, ["true"], labels={"app": "theirs"})
+    ours = engine.client.containers.create(
+        IMAGE, ["true"], labels={names.LABEL_JOB_UID: "u", names.LABEL_JOB_NAME: "old", LABEL_HOME: "other"}
+    )
+    try:
+        assert user.slipway("prune").out == ""
+        theirs.reload()
+        ours.reload()
+    finally:
+        theirs.remove()
+        ours.remove()
