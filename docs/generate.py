@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import FINAL_PHASES, Cause, Phase
-from slipway.docker_engine.conversion_table import TABLE, Answer
+from slipway.docker_engine.conversion.table import TABLE, Answer
 from slipway.planner import unscheduled
 from slipway.planner.causes import RULES
 from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending

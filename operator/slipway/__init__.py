@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from slipway.docker_engine.errors import ImageBuildError
-    from slipway.docker_engine.images import build_and_push_docker_image
+    from slipway.docker_engine.images.building import build_and_push_docker_image
     from slipway.local.blocking import LocalClient
     from slipway.local.client import AsyncLocalClient
     from slipway.sdk.accelerators import CPU, GPU, TPU
@@ -115,7 +115,7 @@ _HOMES = {
         "WaitTimeout",
     ),
     "docker_engine.errors": ("ImageBuildError",),
-    "docker_engine.images": ("build_and_push_docker_image",),
+    "docker_engine.images.building": ("build_and_push_docker_image",),
     "sdk.functions": ("RayExecutor",),
     "sdk.payload": ("Captured",),
     "sdk.session": ("Session",),

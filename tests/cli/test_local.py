@@ -11,7 +11,7 @@ from slipway.cli.advice import advice
 from slipway.cli.local import Device
 from slipway.cli.main import main
 from slipway.client.mounts import mounts
-from slipway.docker_engine.devices import DeviceMapping
+from slipway.docker_engine.conversion.devices import DeviceMapping
 from tests.docker_engine.conftest import forgiving
 
 __all__ = ["forgiving"]

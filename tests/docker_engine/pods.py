@@ -3,7 +3,7 @@
 from typing import Any
 
 from slipway.api.places import FIRST, Place
-from slipway.docker_engine.convert import ContainerRequest, Surroundings, container
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container
 from slipway.planner.actions import Body
 from slipway.planner.merge import merged
 from slipway.planner.pods import PodFactory

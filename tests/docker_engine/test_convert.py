@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from slipway.api.places import HEAD, worker
-from slipway.docker_engine.convert import Surroundings, Unconvertible, container, problems
-from slipway.docker_engine.devices import Assigned, DeviceMapping
+from slipway.docker_engine.conversion.convert import Surroundings, Unconvertible, container, problems
+from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
 from slipway.planner.actions import Body
 from tests.docker_engine.pods import converted, host_config, pod, variables, with_spec
 

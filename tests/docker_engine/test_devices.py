@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from slipway.docker_engine.devices import (
+from slipway.docker_engine.conversion.devices import (
     KINDS,
     UNLIMITED,
     Assigned,

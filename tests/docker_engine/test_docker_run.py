@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from slipway.docker_engine.convert import ContainerRequest, Surroundings, container, docker_run
-from slipway.docker_engine.devices import Assigned, DeviceMapping
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container, docker_run
+from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
 from slipway.local_cluster.packages import find_tool
 from slipway.planner.actions import Body
 from tests.docker_engine.pods import create, pod, with_spec

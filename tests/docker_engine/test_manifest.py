@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slipway.docker_engine.errors import ImageBuildError
-from slipway.docker_engine.manifest import with_image, write_image
+from slipway.docker_engine.images.manifest import with_image, write_image
 
 NEW = "gcr.io/acme/app:1@sha256:" + "a" * 64
 

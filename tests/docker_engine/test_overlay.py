@@ -6,9 +6,9 @@ import pytest
 
 from slipway.docker_engine.engine import connected
 from slipway.docker_engine.errors import ImageBuildError
-from slipway.docker_engine.images import build_image, lay_over
-from slipway.docker_engine.progress import Silent
-from slipway.docker_engine.request import overlay_request
+from slipway.docker_engine.images.building import build_image, lay_over
+from slipway.docker_engine.images.progress import Silent
+from slipway.docker_engine.images.request import overlay_request
 from tests.docker_engine.servers import Engine
 
 

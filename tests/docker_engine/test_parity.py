@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from slipway.api.places import Place, worker
-from slipway.docker_engine.convert import ContainerRequest, Surroundings, container, problems
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container, problems
 from slipway.planner.actions import Body
 from tests.conftest import ROOT
 from tests.docker_engine.pods import pod

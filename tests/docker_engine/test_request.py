@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from slipway.docker_engine.errors import ImageBuildError
-from slipway.docker_engine.images import build_and_push_docker_image
-from slipway.docker_engine.references import full_name, login_command, split
-from slipway.docker_engine.request import build_request, push_argv
+from slipway.docker_engine.images.building import build_and_push_docker_image
+from slipway.docker_engine.images.references import full_name, login_command, split
+from slipway.docker_engine.images.request import build_request, push_argv
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slipway.api.profile import GpuNodes
-from slipway.docker_engine.devices import Inventory
+from slipway.docker_engine.conversion.devices import Inventory
 from slipway.docker_engine.site import gpus
 
 

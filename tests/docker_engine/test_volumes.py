@@ -8,8 +8,8 @@ import pytest
 
 from slipway.api.places import worker
 from slipway.api.workspace import DataSet
-from slipway.docker_engine.convert import Surroundings, container, problems
-from slipway.docker_engine.empty_volumes import opening
+from slipway.docker_engine.conversion.convert import Surroundings, container, problems
+from slipway.docker_engine.conversion.empty_volumes import opening
 from slipway.planner.actions import Body
 from slipway.planner.site import Site
 from tests.docker_engine.pods import host_config, pod, with_spec

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from slipway.docker_engine.devices import Device, Inventory
+from slipway.docker_engine.conversion.devices import Device, Inventory
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.job_files import JobFolder, NoSuchJob

@@ -16,7 +16,7 @@ from slipway.cli.common import USAGE, Failure, code_of, retargeted, run
 from slipway.client.errors import SlipwayError
 from slipway.client.manifest import InvalidManifest, check_profile, documents
 from slipway.client.pictures.output import console
-from slipway.docker_engine.devices import DeviceMapping
+from slipway.docker_engine.conversion.devices import DeviceMapping
 from slipway.docker_engine.submission import Wishes
 from slipway.local.client import AsyncLocalClient
 from slipway.local.target import LocalTarget

@@ -306,7 +306,7 @@ def render(
 
 def _print_docker(bodies: Sequence[Manifest], output: str | None) -> None:
     """The commands that `slipway local` would have the engine carry out; as data one record for each job (T-39)."""
-    from slipway.docker_engine.docker_run import docker_run
+    from slipway.docker_engine.conversion.docker_run import docker_run
     from slipway.docker_engine.submission import Refused, rendered
 
     try:

@@ -23,8 +23,8 @@ from slipway.docker_engine.containers import (
     network_exists,
     remove_networks,
 )
-from slipway.docker_engine.convert import ContainerRequest, Surroundings, Unconvertible, container
-from slipway.docker_engine.devices import LABEL_DEVICES, Assigned, Shortage, assign_all, ids_of
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, Unconvertible, container
+from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Assigned, Shortage, assign_all, ids_of
 from slipway.docker_engine.job_files import LABEL_HOME, MAX_EVENTS, JobFolder, Outdated
 from slipway.docker_engine.logs import keep_log
 from slipway.docker_engine.options import Options, extended_resources

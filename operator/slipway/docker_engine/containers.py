@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api import names
-from slipway.docker_engine.empty_volumes import opening
+from slipway.docker_engine.conversion.empty_volumes import opening
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.job_files import LABEL_HOME
 from slipway.docker_engine.seen import Inspected

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from watchfiles import watch
 
 from slipway.docker_engine import engine, job_files
-from slipway.docker_engine.devices import Inventory
+from slipway.docker_engine.conversion.devices import Inventory
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder
 from slipway.planner.freshness import EVER

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from slipway.docker_engine.devices import DeviceMapping
+from slipway.docker_engine.conversion.devices import DeviceMapping
 from slipway.docker_engine.engine import Address
 from slipway.planner.actions import Body
 

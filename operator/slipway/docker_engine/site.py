@@ -9,7 +9,7 @@ from slipway.api.base import Passthrough
 from slipway.api.gpus import DEFAULT_RESOURCES
 from slipway.api.profile import Defaults, GpuNodes, Limits, ProfileSpec
 from slipway.api.slicejob import SliceJobSpec, Timeouts
-from slipway.docker_engine.devices import Inventory
+from slipway.docker_engine.conversion.devices import Inventory
 from slipway.planner.site import CHART, Profile
 
 START_SECONDS: Final = 30

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from slipway.api.places import worker
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import network_exists
-from slipway.docker_engine.convert import ContainerRequest, Surroundings, container, problems
-from slipway.docker_engine.devices import Assigned, DeviceMapping, Inventory, Shortage, assign_all
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container, problems
+from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping, Inventory, Shortage, assign_all
 from slipway.docker_engine.engine import Address, connect
-from slipway.docker_engine.images import lay_over
+from slipway.docker_engine.images.building import lay_over
+from slipway.docker_engine.images.progress import Progress, Silent
+from slipway.docker_engine.images.pulls import resolve
 from slipway.docker_engine.job_files import JobExists, folder
 from slipway.docker_engine.options import Options, extended_resources
-from slipway.docker_engine.progress import Progress, Silent
-from slipway.docker_engine.pulls import resolve
 from slipway.docker_engine.supervisor import ensure_supervisor
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, read

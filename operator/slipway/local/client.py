@@ -19,6 +19,8 @@ from slipway.cluster.wire import JsonObject
 from slipway.docker_engine import pruning, submission, supervisor
 from slipway.docker_engine.containers import EngineLost, EngineRefuses
 from slipway.docker_engine.errors import EngineUnavailable, ImageBuildError
+from slipway.docker_engine.images.progress import Silent, shown_on
+from slipway.docker_engine.images.pulls import ImageUnavailable
 from slipway.docker_engine.job_files import (
     NAMESPACE,
     JobExists,
@@ -28,8 +30,6 @@ from slipway.docker_engine.job_files import (
     folder,
     folders,
 )
-from slipway.docker_engine.progress import Silent, shown_on
-from slipway.docker_engine.pulls import ImageUnavailable
 from slipway.docker_engine.submission import NO_WISHES, Refused, Wishes
 from slipway.local.containers import job_pods
 from slipway.local.logs import ContainerLogs

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from slipway.api.places import HEAD
-from slipway.docker_engine.conversion_table import ANSWERS, PARENTS, TABLE, Answer
-from slipway.docker_engine.convert import problems
-from slipway.docker_engine.field_forms import FORMS, NEEDED
-from slipway.docker_engine.unconvertible import UNKNOWN
+from slipway.docker_engine.conversion.convert import problems
+from slipway.docker_engine.conversion.field_forms import FORMS, NEEDED
+from slipway.docker_engine.conversion.table import ANSWERS, PARENTS, TABLE, Answer
+from slipway.docker_engine.conversion.unconvertible import UNKNOWN
 from slipway.planner.actions import Body
 from tests.docker_engine.pods import pod, with_spec
 

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.resources import amount
-from slipway.docker_engine.devices import KINDS, LABEL_DEVICES, NO_DEVICES, Assigned, DeviceMapping
-from slipway.docker_engine.docker_run import ContainerRequest, docker_run
-from slipway.docker_engine.expansion import expanded
-from slipway.docker_engine.security import security
-from slipway.docker_engine.unconvertible import Refusals, Unconvertible, refuse_by_table
-from slipway.docker_engine.variables import environment
-from slipway.docker_engine.volumes import mounts
+from slipway.docker_engine.conversion.devices import KINDS, LABEL_DEVICES, NO_DEVICES, Assigned, DeviceMapping
+from slipway.docker_engine.conversion.docker_run import ContainerRequest, docker_run
+from slipway.docker_engine.conversion.expansion import expanded
+from slipway.docker_engine.conversion.security import security
+from slipway.docker_engine.conversion.unconvertible import Refusals, Unconvertible, refuse_by_table
+from slipway.docker_engine.conversion.variables import environment
+from slipway.docker_engine.conversion.volumes import mounts
 from slipway.planner.actions import Body
 from slipway.planner.environment import HOSTNAMES_KEY, PROCESS_ADDRESSES_KEY
 from slipway.planner.merge import without_nulls

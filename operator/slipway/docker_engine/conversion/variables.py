@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.resources import amount
-from slipway.docker_engine.expansion import expanded
-from slipway.docker_engine.unconvertible import Refusals
+from slipway.docker_engine.conversion.expansion import expanded
+from slipway.docker_engine.conversion.unconvertible import Refusals
 from slipway.planner.actions import Body
 
 NODE: Final = "localhost"

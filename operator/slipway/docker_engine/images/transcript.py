@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from slipway.docker_engine.progress import Progress
+from slipway.docker_engine.images.progress import Progress
 
 KEPT_LINES: Final = 20
 """Lines of the running step that an error repeats."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from slipway.docker_engine.containers import EngineRefuses, answered, image_id
-from slipway.docker_engine.progress import Progress
-from slipway.docker_engine.references import login_command, split
-from slipway.docker_engine.transcript import Transcript
+from slipway.docker_engine.images.progress import Progress
+from slipway.docker_engine.images.references import login_command, split
+from slipway.docker_engine.images.transcript import Transcript
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slipway.docker_engine.engine import connected
 from slipway.docker_engine.errors import ImageBuildError, Stage
-from slipway.docker_engine.progress import Progress, Silent
-from slipway.docker_engine.references import checked, login_command, split
-from slipway.docker_engine.request import BuildRequest, build_request, overlay_dockerfile
-from slipway.docker_engine.transcript import Transcript
+from slipway.docker_engine.images.progress import Progress, Silent
+from slipway.docker_engine.images.references import checked, login_command, split
+from slipway.docker_engine.images.request import BuildRequest, build_request, overlay_dockerfile
+from slipway.docker_engine.images.transcript import Transcript
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from slipway.docker_engine.conversion_table import ANSWERS, PARENTS, Answer
-from slipway.docker_engine.field_forms import FORMS, NEEDED, OBJECT, OBJECTS, Form
+from slipway.docker_engine.conversion.field_forms import FORMS, NEEDED, OBJECT, OBJECTS, Form
+from slipway.docker_engine.conversion.table import ANSWERS, PARENTS, Answer
 from slipway.planner.merge import MERGE_KEYS
 
 _MAX_SHOWN: Final = 80

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from slipway.docker_engine.unconvertible import Refusals
+from slipway.docker_engine.conversion.unconvertible import Refusals
 from slipway.planner.actions import Body
 
 _SECCOMP: Final = {"RuntimeDefault": (), "Unconfined": ("seccomp=unconfined",)}

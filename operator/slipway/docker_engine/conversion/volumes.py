@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from slipway.api.resources import amount
-from slipway.docker_engine.expansion import UnknownVariable, fully_expanded
-from slipway.docker_engine.unconvertible import Refusals
+from slipway.docker_engine.conversion.expansion import UnknownVariable, fully_expanded
+from slipway.docker_engine.conversion.unconvertible import Refusals
 from slipway.planner.actions import Body
 from slipway.planner.refusals import engine_place
 

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 
 from slipway.docker_engine.errors import refuse
-from slipway.docker_engine.references import full_name
+from slipway.docker_engine.images.references import full_name
 
 
 @dataclass(frozen=True)

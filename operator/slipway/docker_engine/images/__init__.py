@@ -1,0 +1,1 @@
+"""Images: building, pushing, pulling, and naming them by what they are."""
