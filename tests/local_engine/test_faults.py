@@ -62,7 +62,7 @@ def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Docke
 
 
 def adopted(user: User) -> bool:
-    """Whether any command has seen to it that the job is looked after; who was killed may hold its lock for a moment."""
+    """Have a command see to it that the job is looked after; a process that dies holds its lock for a moment."""
     user.slipway("list")
     return bool(user.supervisors() or user.status().get("completionTime"))
 

@@ -11,7 +11,7 @@ LONG: Final = 100_000
 """Characters of a line; Docker cuts them after 16,384 bytes."""
 FLOOD: Final = f"""
 for second in 0 1 2 3; do seq $((second * 1000 + 1)) $((second * 1000 + 1000)); sleep 1; done
-tail -c {LONG} /dev/zero | tr '\\0' x; echo
+head -c {LONG} /dev/zero | tr '\\0' x; echo
 echo 'no newline' | tr -d '\\n'
 """
 
