@@ -1,15 +1,14 @@
 """A full disk, many jobs at once, and what is left behind."""
 
-import contextlib
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
-from uuid import uuid4
+from typing import Final
 
-import docker
+import docker.types
 import pytest
+from docker.models.networks import Network
 
 from slipway.api import names
 from slipway.docker_engine.job_files import LABEL_HOME
@@ -86,15 +85,18 @@ def test_prune(user: User, engine: Engine, dockerd: Dockerd, tmp_path: Path) -> 
     until("the end of their supervisor", lambda: not other.supervisors())
 
 
-def all_networks(engine: Engine) -> Iterator[Any]:
-    with contextlib.suppress(docker.errors.APIError):
-        while True:
-            yield engine.client.networks.create(f"many-{uuid4().hex}", driver="bridge")
+ALL_ADDRESSES: Final = ("172.18.0.0/15", "172.20.0.0/14", "172.24.0.0/13", "192.168.0.0/16")
+"""What an engine makes its networks from, but for that of its own bridge."""
+
+
+def network_of(engine: Engine, subnet: str) -> Network:
+    pool = docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet)])
+    return engine.client.networks.create(f"all-{subnet.replace('/', '-')}", driver="bridge", ipam=pool)
 
 
 # An engine has about 30 networks for all: a job that gets none waits for one, and says so.
 def test_a_job_waits_for_a_network(user: User, engine: Engine) -> None:
-    made = list(all_networks(engine))
+    made = [network_of(engine, subnet) for subnet in ALL_ADDRESSES]
     try:
         user.submit("true", retries={"capacityRetrySeconds": 1})
         until("the reason", lambda: "address pool" in user.slipway("why", "train").out)
