@@ -129,7 +129,7 @@ def test_a_job_is_submitted_again(user: User) -> None:
             "there is no Docker network elsewhere: docker network create elsewhere", id="no such network",
         ),
         pytest.param(
-            (), {"accelerator": {"type": "v5litepod-16"}}, 2,
+            (), {"accelerator": {"type": "v5litepod-4"}}, 2,
             "--without-devices tries the job without them", id="more devices than there are",
         ),
     ],

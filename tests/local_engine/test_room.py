@@ -14,7 +14,7 @@ from slipway.api import names
 from slipway.docker_engine.job_files import LABEL_HOME
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
 
-JOBS: Final = 20
+JOBS: Final = 10
 """Jobs at once; more than about 30 need more networks than an engine has by default."""
 
 
