@@ -8,8 +8,8 @@ from importlib import resources
 import pytest
 
 import slipway
-from slipway import docker_engine
 from slipway.client.manifest import new_name
+from slipway.docker_engine.images import building
 from slipway.version import VERSION
 
 
@@ -23,7 +23,7 @@ def test_the_package_shows_what_it_has() -> None:
     assert {*slipway.__all__, "__version__"} <= set(dir(slipway))
     assert slipway.__version__ == VERSION
     assert resources.files(slipway).joinpath("py.typed").is_file()
-    assert slipway.build_and_push_docker_image is docker_engine.build_and_push_docker_image
+    assert slipway.build_and_push_docker_image is building.build_and_push_docker_image
     with pytest.raises(AttributeError, match="has no attribute 'launch'"):
         slipway.launch  # noqa: B018
 

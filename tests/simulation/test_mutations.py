@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slipway.api.status import AppliedDefaults, Cause, Phase, SliceJobStatus
-from slipway.cluster import cache, history, jobs, store
+from slipway.cluster import cache, history, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
@@ -24,6 +24,7 @@ from slipway.planner import (
     placement,
     rivals,
     snapshot,
+    stored,
     summary,
 )
 from slipway.planner.actions import Plan
@@ -281,14 +282,14 @@ def all_profiles_are_one(patch: pytest.MonkeyPatch) -> None:
 
 def unknown_words_are_no_words(patch: pytest.MonkeyPatch) -> None:
     """A status in which another version wrote a word of its own counts as never written."""
-    read = jobs.read_status
+    read = stored.read_status
 
     def broken(content: Any) -> tuple[SliceJobStatus, str]:
         status, problem = read(content)
         words = (status.phase, *(attempt.cause for attempt in status.attempts))
         return (status, problem) if all(word is None or word.known for word in words) else (SliceJobStatus(), "")
 
-    patch.setattr(jobs, "read_status", broken)
+    patch.setattr(stored, "read_status", broken)
 
 
 def jobs_wait_for_quota_with_their_pods(patch: pytest.MonkeyPatch) -> None:
@@ -347,7 +348,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (a_final_phase_is_taken_back, 400, ()),
     (pools_are_chosen_anew_each_time, 1, ()),
     (slices_that_wait_take_what_was_promised, 400, ()),
-    (a_watch_makes_nodes_lost, 1, ()),
+    (a_watch_makes_nodes_lost, 2200, ()),
     (nobody_gives_way, 1, (CROWD,)),
     (an_unreadable_node_is_a_lost_one, 1, (UNREADABLE_NODES,)),
     (the_machines_own_clock_is_right, 1, (CLOCKS,)),

@@ -1,12 +1,13 @@
 """Records what each decision was made from, so that it can be made again elsewhere: one line of JSON a decision.
 
-Node pools are left out, so those of new pods are not chosen again. The form follows from the types of `Snapshot`. A
+Node pools are left out: those of new pods are not chosen again, and why a slice has none is not looked into again. The
+form follows from the types of `Snapshot`. A
 field that is added later is read as its default from older records, and one that is removed is skipped.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -23,7 +24,7 @@ from slipway.planner.redact import HIDDEN, redacted
 from slipway.planner.site import NO_SITE
 from slipway.planner.snapshot import Job, PodEvents, Snapshot
 from slipway.planner.stored import read_status
-from slipway.planner.tenants import Tenants
+from slipway.planner.tenants import NOBODY, Tenants, Visitors
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ class Record:
 
     now: datetime
     snapshot: Snapshot
+    visitors: Mapping[str, Visitors] = field(default_factory=dict)
+    """Pods of others, by node."""
 
 
 class Recorder:
@@ -65,14 +68,16 @@ class Recorder:
 
 
 def line_of(record: Record) -> bytes:
-    """The record without secrets, without node pools, and without nodes on which the job has no pods."""
+    """The record without secrets, without node pools, and without nodes that the decision does not depend on."""
     job = record.snapshot.job
     rivals = tuple(map(_without_secrets, record.snapshot.rivals))
-    # Whether a rival can run at all depends on nodes that this job has no pods on.
-    seen = record.snapshot if rivals else _only_its_nodes(record.snapshot)
+    # Whether a rival can run at all, and why a pod has no node, depends on nodes that this job has no pods on.
+    waits = any(not pod.spec.node_name for pod in record.snapshot.pods)
+    seen = record.snapshot if rivals or waits else _only_its_nodes(record.snapshot)
     events = _its_events(seen)
     shown = replace(seen, job=_without_secrets(job), rivals=rivals, pools=NodePools(), pod_events=events)
-    content = msgspec.to_builtins(Record(record.now, shown), enc_hook=_encoded)
+    visitors = record.snapshot.pools.tenants.visitors if waits else {}
+    content = msgspec.to_builtins(Record(record.now, shown, visitors), enc_hook=_encoded)
     del content["snapshot"]["pools"]
     cleaned = _cleaned(content, lambda text: redacted(text, job.spec))
     for one in (cleaned["snapshot"]["job"], *cleaned["snapshot"]["rivals"]):
@@ -84,7 +89,10 @@ def records(path: Path) -> Iterator[Record]:
     """Read a file of records, oldest first."""
     decoder = msgspec.json.Decoder(Record, dec_hook=_decoded)
     with path.open("rb") as file:
-        yield from (decoder.decode(line) for line in file)
+        for line in file:
+            found = decoder.decode(line)
+            tenants = Tenants(found.visitors) if found.visitors else NOBODY
+            yield replace(found, snapshot=replace(found.snapshot, pools=NodePools(tenants=tenants)))
 
 
 def _only_its_nodes(snapshot: Snapshot) -> Snapshot:
