@@ -10,6 +10,7 @@ from slipway.docker_engine.seen import Circumstances, Deletion, pod
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 STARTED, FINISHED = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+ENDED = ("exited", "removing", "dead")
 NEVER = "0001-01-01T00:00:00Z"
 HERE = Circumstances("here")
 
@@ -21,7 +22,7 @@ def container(status: str, **state: Any) -> dict[str, Any]:
         "ExitCode": 0,
         "OOMKilled": False,
         "StartedAt": STARTED.isoformat().replace("+00:00", "Z") if status != "created" else NEVER,
-        "FinishedAt": FINISHED.isoformat().replace("+00:00", "Z") if status in ("exited", "dead") else NEVER,
+        "FinishedAt": FINISHED.isoformat().replace("+00:00", "Z") if status in ENDED else NEVER,
     }
     labels = {
         "slipway.dev/job-name": "train",
@@ -51,7 +52,8 @@ def seen(status: str, about: Circumstances = HERE, **state: Any) -> Any:
         pytest.param("restarting", {}, "Running", "waiting", id="restarting"),
         pytest.param("running", {}, "Running", "running", id="running"),
         pytest.param("paused", {}, "Running", "running", id="paused containers hold what they hold"),
-        pytest.param("removing", {}, "Running", "running", id="being removed"),
+        pytest.param("removing", {"ExitCode": 137}, "Failed", "Error", id="being removed"),
+        pytest.param("removing", {}, "Succeeded", "Completed", id="being removed after an exit 0"),
         pytest.param("exited", {}, "Succeeded", "Completed", id="exited 0"),
         pytest.param("exited", {"ExitCode": 3}, "Failed", "Error", id="exited 3"),
         pytest.param("exited", {"ExitCode": 137, "OOMKilled": True}, "Failed", "OOMKilled", id="out of memory"),
@@ -111,5 +113,12 @@ def test_an_exit_0_on_sigterm_is_no_success() -> None:
     assert (seen("exited", late).status.phase, seen("exited", late).status.reason) == ("Succeeded", "")
 
 
-def test_what_somebody_could_not_remove_was_deleted() -> None:
-    assert seen("dead", ExitCode=137).deletion_requested_at == FINISHED
+@pytest.mark.parametrize("status", ["removing", "dead"])
+def test_what_somebody_removes_is_deleted(status: str) -> None:
+    assert seen(status, ExitCode=137).deletion_requested_at == FINISHED
+    assert seen(status, FinishedAt=NEVER).deletion_requested_at == seen(status).bound_at
+
+
+def test_a_container_that_could_not_be_started_ended_when_it_was_created() -> None:
+    found = seen("created", Error="exec: nope")
+    assert found.worker.terminated.finished_at == found.bound_at

@@ -138,12 +138,12 @@ def test_the_engine_that_is_needed(body: Body, version: tuple[int, int]) -> None
 
 
 def test_empty_volumes_are_opened_to_all() -> None:
-    archive = opening(container(mounting(empty(), mountPath="/a/b"), Surroundings()))
+    archive = opening(host_config(mounting(empty(), mountPath="/a/b"))["Mounts"])
     assert archive is not None
     with tarfile.open(fileobj=io.BytesIO(archive)) as content:
         assert [(one.name, one.mode, one.isdir()) for one in content] == [("a/b", 0o777, True)]
-    assert opening(container(mounting(claim("data")), Surroundings())) is None
-    assert opening(container(mounting(empty(medium="Memory")), Surroundings())) is None
+    assert opening(host_config(mounting(claim("data")))["Mounts"]) is None
+    assert opening(host_config(mounting(empty(medium="Memory"))).get("Mounts", ())) is None
 
 
 WORKER = "spec.containers[worker]"

@@ -30,7 +30,7 @@ def two_chips(monkeypatch: pytest.MonkeyPatch, user: User, tmp_path: Path) -> It
 
     def supervise(job: JobFolder) -> None:
         if supervisor.needs_supervisor(job):
-            threads.append(Thread(target=supervisor.supervise, args=(job.name,)))
+            threads.append(Thread(target=supervisor.supervise, args=(job,)))
             threads[-1].start()
 
     chips = tuple(Device("tpu", number, str(node)) for number, node in enumerate(nodes))

@@ -46,6 +46,8 @@ class Lost(ConnectionError):
 class Connection:
     """As much of docker.APIClient as production code uses."""
 
+    api_version: Final = "1.51"
+
     def __init__(
         self, engine: Engine, process: Process, weather: Weather, rng: random.Random, losses: list[float]
     ) -> None:
@@ -187,7 +189,11 @@ class Connection:
         self._engine.stop_later(found, timeout, "stopped by Slipway")
         return found
 
-    def remove_container(self, container: str, *, v: bool, force: bool) -> None:
+    def put_archive(self, container: str, path: str, data: bytes) -> None:
+        assert path == "/"
+        self._call(lambda: self._engine.unpack(self._engine.get(container), data), late=True)
+
+    def remove_container(self, container: str, *, v: bool = False, force: bool) -> None:
         engine = self._engine
         found: Container = self._call(
             lambda: engine.remove_by_force(engine.get(container), "removed by Slipway"), late=True

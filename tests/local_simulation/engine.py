@@ -1,9 +1,11 @@
 """A model of the Docker engine: its containers, networks and events, and what happens to them."""
 
 import random
+import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from tests.simulation.timeline import Timeline, moment
 from tests.simulation.truth import Violation
 
 NEVER: Final = "0001-01-01T00:00:00Z"
+EVERYBODY: Final = 0o777
 SIGKILLED: Final = 137
 SIGTERMED: Final = 143
 REBOOTED: Final = 255
@@ -55,6 +58,8 @@ class Container:
     """The version that each connection was shown last."""
     version: int = 1
     """Grows when its state changes."""
+    opened: set[str] = field(default_factory=set)
+    """Empty volumes to which every user may write."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -62,9 +67,24 @@ class Container:
         return found
 
     @property
+    def host_config(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.body.get("HostConfig", {})
+        return found
+
+    @property
+    def empty_volumes(self) -> set[str]:
+        mounts = self.host_config.get("Mounts") or ()
+        return {one["Target"] for one in mounts if one["Type"] == "volume" and not one.get("Source")}
+
+    @property
     def uid(self) -> str:
         """UID of its job; empty for a container of others."""
         return self.labels.get(names.LABEL_JOB_UID, "")
+
+    @property
+    def of_slipway(self) -> bool:
+        """Whether it is a job's, or one that opens a job's volumes."""
+        return bool(self.uid) or "VolumesFrom" in self.host_config
 
     @property
     def key(self) -> AttemptKey:
@@ -108,6 +128,8 @@ class Container:
             "Created": _stamp(self.created),
             "State": state,
             "Config": config,
+            "HostConfig": {"ReadonlyRootfs": False} | dict(self.host_config),
+            "Image": self.body.get("Image", ""),
         }
 
 
@@ -188,6 +210,16 @@ class Engine:
         self._event(made, "create")
         return made
 
+    def unpack(self, container: Container, archive: bytes) -> None:
+        """Give its folders the modes of an archive; the volumes may be another's."""
+        if container.host_config.get("ReadonlyRootfs"):
+            raise refusal(500, "container rootfs is marked read-only")
+        owners = map(self.get, container.host_config.get("VolumesFrom", [container.id]))
+        with tarfile.open(fileobj=BytesIO(archive)) as content:
+            folders = {f"/{one.name}" for one in content if one.isdir() and one.mode == EVERYBODY}
+        for one in owners:
+            one.opened |= folders
+
     def _two_owners(self, made: Container) -> None:
         for other in self.containers.values():
             shared = set(made.devices) & set(other.devices)
@@ -200,6 +232,8 @@ class Engine:
         if container.running:
             raise refusal(304, "")
         self.reactions.asked("start", container.labels)
+        if closed := container.empty_volumes - container.opened:
+            raise Violation(f"{container.name} is started while only root can write to {sorted(closed)}")
         if error := self.reactions.start_error(container):
             container.error, container.code = error, 127
             container.version += 1

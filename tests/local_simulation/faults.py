@@ -1,7 +1,7 @@
 """What goes wrong with the engine, the machine and the containers, and what people do with `docker`."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from slipway.api import names
@@ -31,6 +31,7 @@ class Faults:
             "stop the engine": (3.0, self.stop_engine),
             "kill the engine": (1.5, self.kill_engine),
             "restart the machine": (0.7, self.reboot),
+            "shut the machine down": (0.7, self.shut_down),
             "docker kill": (1.0, lambda: self._to_container(self._kill)),
             "docker stop": (1.0, lambda: self._to_container(self._stop)),
             "docker rm -f": (2.0, lambda: self._to_container(self._remove)),
@@ -95,7 +96,12 @@ class Faults:
         if engine.up and engine.named(name) is None:
             self.say("somebody: docker run --name %s", name)
             made = engine.create(name, {})
-            self.site.timeline.after(self.rng.uniform(1.0, 100.0), lambda: self._by_force(made))
+            self.site.timeline.after(self.rng.uniform(1.0, 100.0), lambda: self._remove_until_gone(made))
+
+    def _remove_until_gone(self, container: Container) -> None:
+        self._by_force(container)
+        if container.id in self.site.engine.containers:
+            self.site.timeline.after(30.0, lambda: self._remove_until_gone(container))
 
     def _hang_up(self, words: str) -> bool:
         if not self.site.engine.up:
@@ -134,10 +140,26 @@ class Faults:
         dead = [one for one in self.site.engine.containers.values() if one.running]
         for one in dead:
             self.site.engine.ends(one, REBOOTED, REBOOT)
+        self._never_started()
+        self._boot_after(self.rng.uniform(10.0, 100.0), dead)
+
+    def shut_down(self) -> None:
+        """In good order: supervisors, the engine, its containers; then it starts again."""
+        if not self._hang_up("the machine is shut down"):
+            return
+        self.kill_all()
+        self.site.timeline.after(self.rng.uniform(0.0, 0.5), self._stop_containers)
+        self._never_started()
+        self._boot_after(self.rng.uniform(31.0, 100.0), ())
+
+    def _never_started(self) -> None:
+        """They are there after a reboot, and of an earlier machine."""
         for one in self._own():
             if one.state == "created":
                 self.forgotten(one)
-        seconds = self.rng.uniform(10.0, 100.0)
+
+    def _boot_after(self, seconds: float, dead: Iterable[Container]) -> None:
+        """The engine knows of no end of those that are dead, and dates it then."""
 
         def boot() -> None:
             self.site.booted = self.site.timeline.now - 5.0

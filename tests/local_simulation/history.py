@@ -77,6 +77,7 @@ class History:
             self.timeline, rng, self.engine, self.truth, shapes, self.names, self._script, self._say
         )
         self.truth.clean = self.programs.clean
+        self.programs.removed_unseen = self._removed_unseen
         self.invariants = LocalInvariants(self.programs, self._noticed, self._unseen)  # type: ignore[arg-type]
         self.faults = Faults(self.site, rng, self._say, self._kill_all, self.programs.forgotten)
         self.processes: dict[str, Process] = {}
@@ -307,6 +308,13 @@ class History:
             return container.id in self.engine.containers or container.shown.get(mine[-1].name, 0) >= container.version
         return True
 
+    def _removed_unseen(self, uid: str, who: str, attempt: int) -> bool:
+        """Whether somebody removed a container of whose end who writes was not told."""
+        mine = [one for one in self.site.connections if one.name.startswith(f"{who}.")]
+        blows = (blow for blow in self.truth.blows.get((uid, attempt), ()) if blow.kind is Kind.DELETED)
+        gone = [self.programs.gone[blow.uid] for blow in blows]
+        return bool(mine) and any(one.shown.get(mine[-1].name, 0) < one.version for one in gone)
+
     def _doubtful(self, who: str, blow: Blow) -> bool:
         """Whether who writes cannot tell an end with the engine from one by the program itself."""
         if blow.kind is Kind.DISRUPTED:
@@ -326,7 +334,7 @@ class History:
 
     def _asked(self, what: str, labels: Mapping[str, str]) -> None:
         """Check what a supervisor asks of the engine against what it has written."""
-        if Fiber.current is not None:
+        if Fiber.current is not None and names.LABEL_JOB_UID in labels:
             self._decided(labels[names.LABEL_JOB_UID], int(labels[names.LABEL_ATTEMPT]), what)
 
     def _decided(self, uid: str, attempt: int, what: str) -> None:
@@ -356,7 +364,7 @@ class History:
 
     def _left(self) -> list[str]:
         return [
-            *(f"{one.name} ({one.state})" for one in self.engine.containers.values() if one.uid),
+            *(f"{one.name} ({one.state})" for one in self.engine.containers.values() if one.of_slipway),
             *(name for name, _ in self.engine.networks.values()),
         ]
 

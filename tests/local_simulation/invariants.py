@@ -34,7 +34,8 @@ class LocalInvariants(Invariants):
         return self.pages.get(uid, set())
 
     def _misled(self, uid: str, who: str, number: int) -> bool:
-        return False
+        """Whether a container was removed of which the process saw no end: that may have been the first."""
+        return self.cluster.removed_unseen(uid, who, number)  # type: ignore[attr-defined]
 
     def _removed_unreported(self, uid: str, attempt: Attempt) -> bool:
         return False

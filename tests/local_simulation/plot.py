@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from slipway.api.status import Cause
 from tests.local_simulation.connection import Weather
@@ -11,6 +11,15 @@ from tests.simulation.plot import CODES
 
 JOB = "train"
 RIVAL = "rival"
+SCRATCH_WORKER: Final[dict[str, Any]] = {
+    "name": "worker",
+    "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+}
+SCRATCH: Final[dict[str, Any]] = {
+    "volumes": [{"name": "scratch", "emptyDir": {}}],
+    "containers": [SCRATCH_WORKER],
+}
+READ_ONLY: Final = {"securityContext": {"readOnlyRootFilesystem": True}}
 
 
 @dataclass(slots=True)
@@ -80,6 +89,10 @@ def _plot(rng: random.Random, gpus: int, horizon: float) -> Plot:
     each = gpus // (slices * hosts)
     if each and rng.random() < 0.8:
         spec["accelerator"] = {"gpu": {"vendor": "nvidia", "count": rng.randint(1, each)}}
+    if rng.random() < 0.2:
+        spec["podTemplate"] = {"spec": SCRATCH}
+        if rng.random() < 0.5:
+            spec["podTemplate"] = {"spec": SCRATCH | {"containers": [SCRATCH_WORKER | READ_ONLY]}}
     if rng.random() < 0.1:
         spec["activeDeadlineSeconds"] = rng.randint(20, 600)
     if rng.random() < 0.1:

@@ -50,6 +50,8 @@ class Programs:
     """Every container that has hit a program by its end, by id."""
     clean: dict[AttemptKey, list[Blow]] = field(default_factory=dict)
     """Programs that ended well."""
+    removed_unseen: Callable[[str, str, int], bool] = lambda uid, who, attempt: False
+    """Whether who writes was not told of the end of a container that somebody removed."""
     slack: float = 1.0
     """Seconds by which the end of a container may be taken for one with its engine."""
 
@@ -100,7 +102,8 @@ class Programs:
         if clean:
             self.truth.done.setdefault(key, set()).add(container.place)
         self._hit(container, why, clean)
-        self.programs[key].ended(container, clean)
+        # Its peers wait in vain for one that was stopped before they met.
+        self.programs[key].ended(container, clean and self.programs[key].met)
 
     def _hit(self, container: Container, why: str, clean: bool) -> None:
         if why in BY_SLIPWAY:

@@ -23,6 +23,8 @@ MAX_TAIL_BYTES: Final = 2048
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 NOT_MODIFIED: Final = 304
+LABEL_OPENED: Final = f"{names.GROUP}/opens-volumes-of"
+"""UID of the job whose volumes a container is there to open."""
 
 
 class EngineRefuses(Exception):
@@ -118,8 +120,8 @@ class Containers:
             return
         # The engine unpacks nothing where the root can only be read.
         beside = f"{found['Name'].strip('/')}-volumes"
-        owner = {LABEL_HOME: found["Config"]["Labels"].get(LABEL_HOME, "")}
-        body = {"Image": found["Image"], "Labels": owner, "HostConfig": {"VolumesFrom": [container]}}
+        labels = {LABEL_HOME: found["Config"]["Labels"].get(LABEL_HOME, ""), LABEL_OPENED: self.uid}
+        body = {"Image": found["Image"], "Labels": labels, "HostConfig": {"VolumesFrom": [container]}}
         with _absent_is_none():
             self.api.remove_container(beside, force=True)
         self.api.create_container_from_config(body, beside)  # type: ignore[no-untyped-call]
@@ -212,9 +214,12 @@ def network_exists(api: APIClient, name: str) -> bool:
         return any(one["Name"] == name for one in api.networks(names=[name]))
 
 
-def remove_networks(api: APIClient, uid: str) -> None:
-    """Remove the networks of a job."""
+def remove_the_rest(api: APIClient, uid: str) -> None:
+    """Remove what a job whose containers are gone has left: its networks, and containers that opened its volumes."""
     with answered():
+        for one in api.containers(all=True, filters={"label": f"{LABEL_OPENED}={uid}"}):
+            with _absent_is_none():
+                api.remove_container(one["Id"], force=True)
         for one in api.networks(filters={"label": f"{names.LABEL_JOB_UID}={uid}"}):
             with _absent_is_none():
                 api.remove_network(one["Id"])

@@ -159,10 +159,16 @@ class JobFolder:
         with self.changing() as body:
             body["local"].setdefault("engineLost", at.isoformat())
 
+    def engine_seen(self) -> datetime:
+        """When a supervisor of the job was last sure to see the engine."""
+        body = self.read()
+        return datetime.fromisoformat(body["local"].get("engineSeen") or body["metadata"]["creationTimestamp"])
+
     def engine_found(self, at: datetime) -> None:
         """Note that the engine can be reached."""
         with self.changing() as body:
             since = body["local"].pop("engineLost", None)
+            body["local"]["engineSeen"] = at.isoformat()
             # In less time no engine stops and starts: only a connection was lost.
             if since is not None and at - datetime.fromisoformat(since) >= SHORTEST_OUTAGE:
                 body["local"].setdefault("outages", []).append([since, at.isoformat()])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from socket import gethostname
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from watchfiles import watch
 
@@ -28,6 +28,9 @@ from slipway.planner.freshness import EVER
 
 if TYPE_CHECKING:
     from docker import APIClient
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 PARALLEL: Final = 16
 """Containers that are created, started, stopped or removed at once."""
@@ -124,3 +127,12 @@ class Machine:
 
 
 THIS: Final = Machine()
+
+
+def at_once(pool: Executor, work: Callable[[T], R], things: Iterable[T]) -> list[R]:
+    """Do it for all things at once; the first error is raised when all are done."""
+    done = [pool.submit(work, one) for one in things]
+    errors = [error for one in done if (error := one.exception()) is not None]
+    if errors:
+        raise errors[0]
+    return [one.result() for one in done]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from slipway.api import names
-from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, answered, remove_networks
+from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, answered, remove_the_rest
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.job_files import LABEL_HOME, JobFolder, folder, folders, home_id
@@ -54,7 +54,7 @@ def _remove(engine: Address, uid: str) -> None:
         containers = Containers(api, uid)
         for one in containers.states():
             containers.remove(one)
-        remove_networks(api, uid)
+        remove_the_rest(api, uid)
     finally:
         api.close()
 

@@ -15,6 +15,7 @@ ENGINE_STOPPED: Final = "NodeShutdown"
 _STOPPED_SLACK: Final = timedelta(seconds=1)
 START_ERROR: Final = "StartError"
 _EPOCH_YEAR: Final = 1
+_BEING_REMOVED: Final = ("removing", "dead")
 
 Inspected = dict[str, Any]
 """The answer to `GET /containers/ID/json`."""
@@ -74,12 +75,12 @@ def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[s
         until = about.deletion.since + timedelta(seconds=about.deletion.grace_seconds)
         metadata["deletionTimestamp"] = until.isoformat()
         metadata["deletionGracePeriodSeconds"] = about.deletion.grace_seconds
-    elif state["Status"] == "dead":
-        # The engine could not remove it, as somebody had asked.
-        metadata["deletionTimestamp"] = state["FinishedAt"]
+    elif state["Status"] in _BEING_REMOVED:
+        # Somebody else has asked for that. A dead one the engine could not remove.
+        metadata["deletionTimestamp"] = state["FinishedAt"] if moment(state["FinishedAt"]) else container["Created"]
         metadata["deletionGracePeriodSeconds"] = 0
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": container["Created"]}
-    worker = {"name": names.WORKER_CONTAINER, "state": _state(state, about)}
+    worker = {"name": names.WORKER_CONTAINER, "state": _state(state, container["Created"], about)}
     status: dict[str, Any] = {"phase": _phase(state, about), "conditions": [bound], "containerStatuses": [worker]}
     if _stopped_with_engine(state, about):
         status |= {"reason": ENGINE_STOPPED, "message": "the Docker engine was stopped"}
@@ -88,7 +89,7 @@ def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[s
 
 def ended(state: Inspected) -> bool:
     """Whether a container has ended, or could not be started."""
-    return state["Status"] in ("exited", "dead") or _start_failed(state)
+    return state["Status"] in ("exited", *_BEING_REMOVED) or _start_failed(state)
 
 
 def _start_failed(state: Inspected) -> bool:
@@ -97,7 +98,11 @@ def _start_failed(state: Inspected) -> bool:
 
 def _phase(state: Inspected, about: Circumstances) -> str:
     if ended(state):
-        succeeded = state["Status"] == "exited" and _exit_code(state) == 0 and not _stopped_with_engine(state, about)
+        succeeded = (
+            state["Status"] in ("exited", "removing")
+            and _exit_code(state) == 0
+            and not _stopped_with_engine(state, about)
+        )
         return "Succeeded" if succeeded else "Failed"
     return "Pending" if state["Status"] == "created" else "Running"
 
@@ -108,10 +113,11 @@ def _exit_code(state: Inspected) -> int:
     return code if isinstance(code, int) and not (code == 0 and state["Status"] == "dead") else 1
 
 
-def _state(state: Inspected, about: Circumstances) -> dict[str, Any]:
+def _state(state: Inspected, created: str, about: Circumstances) -> dict[str, Any]:
     started, finished = moment(state.get("StartedAt", "")), moment(state.get("FinishedAt", ""))
     if _start_failed(state):
-        end = {"exitCode": 128, "reason": START_ERROR, "message": state["Error"]}
+        # The engine does not date it. The containers of an attempt are started together, as soon as they are created.
+        end = {"exitCode": 128, "reason": START_ERROR, "message": state["Error"], "finishedAt": created}
         return {"terminated": end}
     if ended(state):
         end = {

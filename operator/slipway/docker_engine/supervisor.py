@@ -61,6 +61,9 @@ class Supervisor:
         self._machine.thread("file", self._follow_file)
         try:
             uid = str(self._folder.read()["metadata"]["uid"])
+            if (seen := self._folder.engine_seen()) < self._machine.booted_at():
+                # Who looked after the job may have ended before the engine ended the containers.
+                self._folder.engine_lost(seen)
             while True:
                 api = self._connected()
                 world = World(Containers(api, uid), self._machine, outages=self._folder.outages())
@@ -79,11 +82,13 @@ class Supervisor:
 
     def _connected(self) -> Any:
         """A connection, however long it takes; since when there was none, the job's file says."""
+        unseen = self._folder.engine_seen() if self._job is None else None
         for pause in chain(TRIES, repeat(TRIES[-1])):
             try:
                 api = self._machine.connect(self._options.engine)
             except EngineUnavailable as error:
-                self._folder.engine_lost(self._machine.now())
+                # Since when, this process cannot know at its start.
+                self._folder.engine_lost(unseen or self._machine.now())
                 log.warning("%s; next try in %s s", error, pause)
                 self._machine.sleep(pause)
             else:
@@ -119,9 +124,9 @@ class Supervisor:
 
     def _turn(self, world: World, applier: Applier, changed: set[str]) -> float | None:
         """Decide and act once; returns after how many seconds to do it again, None for when there is news."""
-        applier.raise_failures()
+        applier.remover.raise_failures()
         world.observe(changed)
-        applier.keep_logs()
+        applier.remover.keep_logs()
         job = self._job = read(self._folder.read(), self._job)
         decision = plan(world.snapshot(job), world.clock())
         again = applier.apply(decision, job)
@@ -138,9 +143,9 @@ class Supervisor:
         if not over or any(pod.may_run for pod in world.pods.values()):
             return False
         if world.pods:
-            applier.remove_everything()
+            applier.remover.remove_everything()
             return False
-        applier.remove_everything()
+        applier.remover.remove_everything()
         if job.deleting:
             self._folder.remove()
         else:

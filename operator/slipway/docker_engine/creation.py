@@ -1,0 +1,184 @@
+"""Creates the containers of an attempt: with their network, their directories, and devices that no other job has."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+from slipway.api import names
+from slipway.docker_engine import job_files
+from slipway.docker_engine.containers import CONFLICT, EngineRefuses, ensure_network, image_id, network_exists
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, Unconvertible, container
+from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Assigned, Shortage, assign_all, ids_of
+from slipway.docker_engine.job_files import LABEL_HOME
+from slipway.docker_engine.machine import at_once
+from slipway.docker_engine.options import Options, extended_resources
+from slipway.docker_engine.seen import ended
+from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
+from slipway.docker_engine.world import SETTINGS, World
+from slipway.planner import environment
+from slipway.planner.actions import Body, Check, CreatePods
+from slipway.planner.pods import PodFactory, config_maps
+from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
+
+log = logging.getLogger(__name__)
+
+
+class Interrupted(Exception):
+    """Going on with this plan makes no sense: a container was refused."""
+
+
+class _Refused(Exception):
+    """A container cannot be made; the reason is one of the planner's."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Creator:
+    """Creates containers; what is refused is remembered for the next plan, and raised as Interrupted."""
+
+    def __init__(self, world: World, options: Options, pool: Executor) -> None:
+        self._world = world
+        self._containers = world.containers
+        self._options = options
+        self._pool = pool
+
+    def check(self, action: Check, job: Job) -> None:
+        """Whether the containers can be made here, before anything exists."""
+        bodies = [one for one in action.bodies if one["kind"] == "Pod"]
+        with self._refusals(job):
+            self._network_of(job)
+            for body in bodies:
+                container(body, self._surroundings(job, body, self._options.images))
+            self._assigned(bodies, {})
+        self._world.checked, self._world.rejection = job.generation, None
+
+    def create(self, action: CreatePods, job: Job) -> None:
+        """Create the containers of these places; they are not started."""
+        factory = PodFactory(job, SETTINGS, action.pools)
+        bodies = [factory.pod(action.attempt, place) for place in action.places]
+        with self._refusals(job):
+            self.ensure_network(job)
+            images = self._images(bodies)
+            for body in bodies:
+                make_directories(self._containers.api, body)
+            with self._world.machine.choosing_devices():
+                assigned = self._assigned(bodies, self._used())
+                requests = [
+                    container(body, self._surroundings(job, body, images, devices))
+                    for body, devices in zip(bodies, assigned, strict=True)
+                ]
+                at_once(self._pool, lambda request: self._create_one(request, job), requests)
+        self._world.checked, self._world.rejection = job.generation, None
+
+    def _create_one(self, request: ContainerRequest, job: Job) -> None:
+        name, body = request.name, request.body
+        own = {LABEL_HOME: job_files.home_id()}
+        if request.api_version > (spoken := self._containers.api_version):
+            # It would take the request, and pass over what it does not know.
+            least, has = (".".join(map(str, one)) for one in (request.api_version, spoken))
+            raise _Refused(f"a mount of {name} needs an engine with API {least}, and this one has {has}", POD_REJECTED)
+        try:
+            self._containers.create(name, body | {"Labels": body["Labels"] | own})
+        except EngineRefuses as error:
+            if error.status != CONFLICT:
+                raise
+            found = self._containers.inspect(name)
+            owner = (found or {}).get("Config", {}).get("Labels", {}).get(names.LABEL_JOB_UID)
+            if found is not None and owner != job.uid:
+                words = f"container {name} exists and is not of this job: remove it, or choose another name for the job"
+                raise _Refused(words, NAME_TAKEN) from error
+
+    def ensure_network(self, job: Job) -> None:
+        """Create the network of a job that has one of its own, unless it is there."""
+        if self._network_of(job) == network_name(job):
+            labels = {
+                names.LABEL_JOB_UID: job.uid,
+                names.LABEL_JOB_NAME: job.name,
+                LABEL_HOME: job_files.home_id(),
+            }
+            ensure_network(self._containers.api, network_name(job), labels)
+
+    def _network_of(self, job: Job) -> str:
+        """The network of the job's containers."""
+        if job.spec is not None and job.spec.host_network:
+            return "host"
+        given = self._options.network
+        if given and not network_exists(self._containers.api, given):
+            raise _Refused(f"there is no Docker network {given}: docker network create {given}", POD_REJECTED)
+        return given or network_name(job)
+
+    def _images(self, bodies: Iterable[Body]) -> dict[str, str]:
+        """The ids of images, as they were when the job was submitted; so all hosts of all attempts run the same."""
+        asked = {one["image"] for body in bodies for one in body["spec"]["containers"]}
+        for reference in asked:
+            known = self._options.images.get(reference)
+            if known is None or image_id(self._containers.api, known) is None:
+                words = f"image {reference} is not on this machine any more: pull it, and submit the job again"
+                raise _Refused(words, POD_REJECTED)
+        return dict(self._options.images)
+
+    def _surroundings(
+        self, job: Job, body: Body, images: Mapping[str, str], devices: Assigned | None = None
+    ) -> Surroundings:
+        resolved = job.status.resolved
+        attempt = job.status.attempt or 0
+        lists = config_maps(job, attempt, job.granted, resolved) if resolved is not None else ()
+        hosts = resolved.hosts if resolved is not None else 1
+        peers = [name for one in range(job.granted) for name in environment.host_names(job, attempt, one, hosts)]
+        meeting = environment.coordinator(job, attempt, resolved).address if resolved is not None else None
+        return Surroundings(
+            network=self._network_of(job),
+            peers=(*peers, *([meeting] if meeting else [])),
+            images=images,
+            config_maps={one["metadata"]["name"]: one["data"] for one in lists},
+            devices=devices or Assigned(),
+            ulimits=self._options.ulimits,
+            extra_devices=self._options.devices,
+        )
+
+    def _assigned(self, bodies: list[Body], used: dict[str, str]) -> list[Assigned]:
+        if self._options.without_devices:
+            return [Assigned() for _ in bodies]
+        return list(assign_all(self._world.machine.inventory(), [extended_resources(body) for body in bodies], used))
+
+    def _used(self) -> dict[str, str]:
+        """The devices that containers of any job have, and which job that is."""
+        found: dict[str, str] = {}
+        for one in self._containers.of_all_jobs():
+            labels = one["Labels"]
+            devices = ids_of(labels.get(LABEL_DEVICES, ""))
+            if devices and self._holds_devices(one["Id"], one["State"]):
+                found |= dict.fromkeys(devices, labels.get(names.LABEL_JOB_NAME, ""))
+        return found
+
+    def _holds_devices(self, container: str, state: str) -> bool:
+        if state != "created":
+            return state in ("running", "paused", "restarting")
+        # One that could not be started stays as it was created, and is over.
+        known = self._containers.inspect(container)
+        return known is not None and not ended(known["State"])
+
+    @contextmanager
+    def _refusals(self, job: Job) -> Iterator[None]:
+        """What is refused inside is remembered, and ends the plan."""
+        try:
+            yield
+        except _Refused as error:
+            self._reject(job, error.reason, str(error))
+        except Shortage as error:
+            self._reject(job, QUOTA_EXCEEDED if error.may_pass else POD_REJECTED, str(error))
+        except (Unconvertible, WorkspaceRefused, EngineRefuses) as error:
+            self._reject(job, POD_REJECTED, str(error))
+
+    def _reject(self, job: Job, reason: str, message: str) -> None:
+        log.warning("%s: %s", reason, message)
+        self._world.rejection = (job.generation, Rejection(message, self._world.clock(), reason))
+        raise Interrupted from None
+
+
+def network_name(job: Job) -> str:
+    """Name of the network that a job has to itself."""
+    return f"slipway-{job.name}-{job.uid[:8]}"
