@@ -73,8 +73,8 @@ def test_a_start_error_is_told_at_once(user: User) -> None:
 @pytest.mark.parametrize(
     ("act", "expected"),
     [
-        pytest.param("kill", (0, "failure", "ExitCode", 137), id="docker kill looks like a program that is killed"),
-        pytest.param("remove", (0, "preemption", "PodDeleted", None), id="docker rm -f takes the host away"),
+        pytest.param("kill", (0, "failure", "ExitCode"), id="docker kill looks like a program that is killed"),
+        pytest.param("remove", (0, "preemption", "PodDeleted"), id="docker rm -f takes the host away"),
     ],
 )
 def test_what_is_done_to_a_container_by_hand(user: User, engine: Engine, act: str, expected: tuple[Any, ...]) -> None:
@@ -83,4 +83,7 @@ def test_what_is_done_to_a_container_by_hand(user: User, engine: Engine, act: st
     one.kill() if act == "kill" else one.remove(force=True)
     status = user.ended()
     assert status["phase"] == "Succeeded"
-    assert cause(status["attempts"][1]) == expected
+    *found, code = cause(status["attempts"][1])
+    assert tuple(found) == expected
+    # A container that is removed may be gone before anybody has read its exit code.
+    assert code == 137 or (code is None and act == "remove")
