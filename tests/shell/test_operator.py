@@ -80,6 +80,20 @@ async def test_a_job_gets_its_pods_and_takes_them_along(control_plane: NativeClu
     assert lease["spec"]["holderIdentity"] == ""
 
 
+# The user of the image is a number without an entry in /etc/passwd.
+async def test_it_starts_as_a_user_without_a_name(
+    control_plane: NativeCluster, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 65532")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    async with operating(settings(control_plane, kubectl)) as running:
+        await asyncio.to_thread(kubectl.apply, job())
+        await until(lambda: len(pods(kubectl)) == 2, "two pods")
+    assert running.result() == EXIT_OK
+
+
 async def test_jobs_that_were_there_before_are_found_and_nothing_is_written_into_them(
     control_plane: NativeCluster, kubectl: Kubectl
 ) -> None:

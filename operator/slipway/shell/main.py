@@ -136,6 +136,8 @@ async def _serve(engine: Engine, api: ApiConnection, settings: OperatorSettings,
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
+            # Else kopf asks for the name of the user, and that of the image has none.
+            identity=settings.identity,  # type: ignore[arg-type]
             stop_flag=end,
         )
     except Exception as error:
