@@ -17,6 +17,7 @@ from slipway.docker_engine.job_files import NAMESPACE, NoSuchJob
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.supervisor import needs_supervisor, supervise
 from slipway.planner.stored import NEVER_WRITTEN
+from tests.local_simulation.connection import Connection
 from tests.local_simulation.engine import Engine, Reactions
 from tests.local_simulation.faults import Faults
 from tests.local_simulation.fibers import Fiber, Process
@@ -77,8 +78,8 @@ class History:
             self.timeline, rng, self.engine, self.truth, shapes, self.names, self._script, self._say
         )
         self.truth.clean = self.programs.clean
-        self.programs.removed_unseen = self._removed_unseen
         self.invariants = LocalInvariants(self.programs, self._noticed, self._unseen)  # type: ignore[arg-type]
+        self.invariants.removed_unseen = self._removed_unseen
         self.faults = Faults(self.site, rng, self._say, self._kill_all, self.programs.forgotten)
         self.processes: dict[str, Process] = {}
         """The newest supervisor of each job, by the job's name."""
@@ -300,20 +301,23 @@ class History:
 
     def _noticed(self, who: str, blow: Blow) -> bool:
         """Whether the process that writes must know of a blow."""
-        mine = [one for one in self.site.connections if one.name.startswith(f"{who}.")]
-        container = self.programs.gone[blow.uid]
+        mine, container = self._connection_of(who), self.programs.gone[blow.uid]
         if blow.kind is Kind.DELETED:
-            return bool(mine) and mine[-1].name in container.shown
-        if blow.kind in (Kind.EXIT, Kind.OOM, Kind.PEER) and mine:
-            return container.id in self.engine.containers or container.shown.get(mine[-1].name, 0) >= container.version
+            return mine is not None and mine.name in container.shown
+        if blow.kind in (Kind.EXIT, Kind.OOM, Kind.PEER) and mine is not None:
+            return container.id in self.engine.containers or container.shown.get(mine.name, 0) >= container.version
         return True
+
+    def _connection_of(self, who: str) -> Connection | None:
+        """The newest connection of a process."""
+        return next((one for one in reversed(self.site.connections) if one.name.startswith(f"{who}.")), None)
 
     def _removed_unseen(self, uid: str, who: str, attempt: int) -> bool:
         """Whether somebody removed a container of whose end who writes was not told."""
-        mine = [one for one in self.site.connections if one.name.startswith(f"{who}.")]
+        mine = self._connection_of(who)
         blows = (blow for blow in self.truth.blows.get((uid, attempt), ()) if blow.kind is Kind.DELETED)
         gone = [self.programs.gone[blow.uid] for blow in blows]
-        return bool(mine) and any(one.shown.get(mine[-1].name, 0) < one.version for one in gone)
+        return mine is not None and any(one.shown.get(mine.name, 0) < one.version for one in gone)
 
     def _doubtful(self, who: str, blow: Blow) -> bool:
         """Whether who writes cannot tell an end with the engine from one by the program itself."""

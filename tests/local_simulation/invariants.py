@@ -1,5 +1,6 @@
 """What must hold after every write of a status, as on a cluster, with what is different on one machine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,9 @@ class LocalInvariants(Invariants):
 
     pages: dict[str, set[int]] = field(default_factory=dict)
     """The attempts in each job's history, by UID."""
+
+    removed_unseen: Callable[[str, str, int], bool] = lambda uid, who, attempt: False
+    """Whether who writes was not told of the end of a container that somebody removed."""
 
     outages: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
     """When supervisors did not see the engine, by the job's UID."""
@@ -35,7 +39,7 @@ class LocalInvariants(Invariants):
 
     def _misled(self, uid: str, who: str, number: int) -> bool:
         """Whether a container was removed of which the process saw no end: that may have been the first."""
-        return self.cluster.removed_unseen(uid, who, number)  # type: ignore[attr-defined]
+        return self.removed_unseen(uid, who, number)
 
     def _removed_unreported(self, uid: str, attempt: Attempt) -> bool:
         return False

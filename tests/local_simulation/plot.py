@@ -15,10 +15,7 @@ SCRATCH_WORKER: Final[dict[str, Any]] = {
     "name": "worker",
     "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
 }
-SCRATCH: Final[dict[str, Any]] = {
-    "volumes": [{"name": "scratch", "emptyDir": {}}],
-    "containers": [SCRATCH_WORKER],
-}
+SCRATCH_VOLUMES: Final = [{"name": "scratch", "emptyDir": {}}]
 READ_ONLY: Final = {"securityContext": {"readOnlyRootFilesystem": True}}
 
 
@@ -90,9 +87,8 @@ def _plot(rng: random.Random, gpus: int, horizon: float) -> Plot:
     if each and rng.random() < 0.8:
         spec["accelerator"] = {"gpu": {"vendor": "nvidia", "count": rng.randint(1, each)}}
     if rng.random() < 0.2:
-        spec["podTemplate"] = {"spec": SCRATCH}
-        if rng.random() < 0.5:
-            spec["podTemplate"] = {"spec": SCRATCH | {"containers": [SCRATCH_WORKER | READ_ONLY]}}
+        worker = SCRATCH_WORKER | (READ_ONLY if rng.random() < 0.5 else {})
+        spec["podTemplate"] = {"spec": {"volumes": SCRATCH_VOLUMES, "containers": [worker]}}
     if rng.random() < 0.1:
         spec["activeDeadlineSeconds"] = rng.randint(20, 600)
     if rng.random() < 0.1:

@@ -50,8 +50,6 @@ class Programs:
     """Every container that has hit a program by its end, by id."""
     clean: dict[AttemptKey, list[Blow]] = field(default_factory=dict)
     """Programs that ended well."""
-    removed_unseen: Callable[[str, str, int], bool] = lambda uid, who, attempt: False
-    """Whether who writes was not told of the end of a container that somebody removed."""
     slack: float = 1.0
     """Seconds by which the end of a container may be taken for one with its engine."""
 

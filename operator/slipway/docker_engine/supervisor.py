@@ -82,13 +82,12 @@ class Supervisor:
 
     def _connected(self) -> Any:
         """A connection, however long it takes; since when there was none, the job's file says."""
-        unseen = self._folder.engine_seen() if self._job is None else None
         for pause in chain(TRIES, repeat(TRIES[-1])):
             try:
                 api = self._machine.connect(self._options.engine)
             except EngineUnavailable as error:
-                # Since when, this process cannot know at its start.
-                self._folder.engine_lost(unseen or self._machine.now())
+                # Since when, this process cannot know at its start; later it has noted when it lost the engine.
+                self._folder.engine_lost(self._folder.engine_seen())
                 log.warning("%s; next try in %s s", error, pause)
                 self._machine.sleep(pause)
             else:

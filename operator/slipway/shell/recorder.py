@@ -1,8 +1,8 @@
 """Records what each decision was made from, so that it can be made again elsewhere: one line of JSON a decision.
 
 Node pools are left out: those of new pods are not chosen again, and why a slice has none is not looked into again. The
-form follows from the types of `Snapshot`. A
-field that is added later is read as its default from older records, and one that is removed is skipped.
+form follows from the types of `Snapshot`. A field that is added later is read as its default from older records, and
+one that is removed is skipped.
 """
 
 import logging
