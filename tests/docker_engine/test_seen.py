@@ -54,6 +54,9 @@ def seen(status: str, about: Circumstances = HERE, **state: Any) -> Any:
         pytest.param("paused", {}, "Running", "running", id="paused containers hold what they hold"),
         pytest.param("removing", {"ExitCode": 137}, "Failed", "Error", id="being removed"),
         pytest.param("removing", {}, "Succeeded", "Completed", id="being removed after an exit 0"),
+        pytest.param(
+            "removing", {"FinishedAt": NEVER}, "Failed", "ContainerStatusUnknown", id="being removed unstarted"
+        ),
         pytest.param("exited", {}, "Succeeded", "Completed", id="exited 0"),
         pytest.param("exited", {"ExitCode": 3}, "Failed", "Error", id="exited 3"),
         pytest.param("exited", {"ExitCode": 137, "OOMKilled": True}, "Failed", "OOMKilled", id="out of memory"),

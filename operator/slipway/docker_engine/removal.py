@@ -60,12 +60,13 @@ class Remover:
     def delete(self, action: DeletePods) -> None:
         """Stop and remove containers; the next looks show them terminating, and then gone."""
         for one, pod in self._chosen(action):
+            if one in self._removals:
+                continue
             own = pod.metadata.deletion_grace_period_seconds
             grace = action.grace_seconds if action.grace_seconds is not None else self._own_grace(one, own)
             at = self._world.clock()
-            if one not in self._removals:
-                self._removals[one] = self._pool.submit(self._stop_and_remove, one, pod.metadata.name, grace)
-                self._world.deleting(one, Deletion(at, grace))
+            self._removals[one] = self._pool.submit(self._stop_and_remove, one, pod.metadata.name, grace)
+            self._world.deleting(one, Deletion(at, grace))
 
     def _own_grace(self, container: str, known: int | None) -> int:
         found = self._containers.inspect(container) or {}

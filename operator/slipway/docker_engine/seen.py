@@ -98,11 +98,7 @@ def _start_failed(state: Inspected) -> bool:
 
 def _phase(state: Inspected, about: Circumstances) -> str:
     if ended(state):
-        succeeded = (
-            state["Status"] in ("exited", "removing")
-            and _exit_code(state) == 0
-            and not _stopped_with_engine(state, about)
-        )
+        succeeded = _exit_code(state) == 0 and not _stopped_with_engine(state, about)
         return "Succeeded" if succeeded else "Failed"
     return "Pending" if state["Status"] == "created" else "Running"
 
@@ -110,7 +106,15 @@ def _phase(state: Inspected, about: Circumstances) -> str:
 def _exit_code(state: Inspected) -> int:
     """A container without a readable exit code has failed (F-68)."""
     code = state.get("ExitCode")
-    return code if isinstance(code, int) and not (code == 0 and state["Status"] == "dead") else 1
+    return code if isinstance(code, int) and not (code == 0 and _end_unknown(state)) else 1
+
+
+def _end_unknown(state: Inspected) -> bool:
+    """Whether what the engine says of the end is no word of the program.
+
+    It could not remove the container (F-67), or never started it.
+    """
+    return state["Status"] == "dead" or moment(state.get("FinishedAt", "")) is None
 
 
 def _state(state: Inspected, created: str, about: Circumstances) -> dict[str, Any]:
@@ -134,8 +138,7 @@ def _state(state: Inspected, created: str, about: Circumstances) -> dict[str, An
 
 
 def _reason(state: Inspected) -> str:
-    if state["Status"] == "dead":
-        # The engine could not remove it, and what it says of its end is no word of the program (F-67).
+    if _end_unknown(state):
         return "ContainerStatusUnknown"
     if state.get("OOMKilled"):
         return "OOMKilled"
