@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 DRAWING := $(VENV)/.drawing
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-ray check simulate bench bench-quick generate mistakes format clean
+.PHONY: demo test test-ray check simulate bench bench-quick generate kustomize mistakes format clean
 
 demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node, and the job's recovery
 	slipway demo
@@ -38,8 +38,11 @@ check: $(READY)  ## Style, types, layers, generated files
 	$(PYTHON) -m pytest -q -k generated tests/api tests/chart tests/docs
 
 generate: $(READY)  ## Write again what is generated from the models and the planner's tables
-	$(PYTHON) -m slipway.api.crd crds charts/slipway/files
+	$(PYTHON) -m slipway.api.crd crds charts/slipway/files deploy/kustomize
 	$(PYTHON) -m docs.generate
+
+kustomize: $(READY)  ## Write the kustomize base again, after a change of the chart; builds Helm where there is none
+	$(PYTHON) -m tests.chart.kustomize
 
 MISTAKES := $(VENV)/mistakes.jsonl
 mistakes: $(READY)  ## Make every mistake of docs/mistakes.md on real clusters, and write the page

@@ -1,6 +1,6 @@
 """Writes what follows from the models and the planner's tables: `make generate`.
 
-That is parts of the pages, and in the schema of the chart's values the part about profiles.
+That is parts of the pages, and in the schema of the chart's values the descriptions and the part about profiles.
 """
 
 import json
@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from docs import chart
+from slipway.api.ledger import Account, Loss
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import FINAL_PHASES, Cause, Phase
 from slipway.docker_engine.conversion.table import TABLE, Answer
@@ -19,9 +24,10 @@ from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
 from slipway.planner.explain import TROUBLES, Trouble
 from slipway.planner.rejections import ROWS, Row
 from slipway.planner.variables import VARIABLES
+from slipway.shell.metric_table import METRICS, Label
 
 DOCS: Final = Path(__file__).parent
-VALUES_SCHEMA: Final = DOCS.parent / "charts/slipway/values.schema.json"
+VALUES_SCHEMA: Final = chart.CHART / "values.schema.json"
 _NAMED: Final = re.compile(r"\{(\w+)\}")
 MARKED: Final = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -137,6 +143,22 @@ def shortages() -> Iterator[str]:
     yield from (f"| `{reason}` | {meaning} |" for reason, meaning in unscheduled.REASONS.items())
 
 
+def states_of_time() -> Iterator[str]:
+    """The table of the states in `status.ledger`."""
+    yield from _parts("state", Account)
+
+
+def parts_of_lost_time() -> Iterator[str]:
+    """The table of the parts of lost time."""
+    yield from _parts("part", Loss)
+
+
+def _parts(heading: str, model: type[BaseModel]) -> Iterator[str]:
+    yield f"| {heading} | time |"
+    yield "|---|---|"
+    yield from (f"| `{to_camel(name)}` | {field.description} |" for name, field in model.model_fields.items())
+
+
 def variables() -> Iterator[str]:
     """The table of the variables that Slipway sets."""
     yield "| variable | value | in | may be set in `env` |"
@@ -144,6 +166,21 @@ def variables() -> Iterator[str]:
     yield from (
         f"| `{row.name}` | {row.value} | {row.where} | {'no' if row.reserved else 'yes'} |" for row in VARIABLES
     )
+
+
+def metrics() -> Iterator[str]:
+    """The table of the operator's metrics."""
+    yield "| metric | kind | labels | of | what it says |"
+    yield "|---|---|---|---|---|"
+    for row in METRICS.values():
+        labels = "; ".join(map(_label, row.labels))
+        owner = "leader" if row.of_leader else "process"
+        yield f"| `{row.name}` | {row.kind} | {labels} | {owner} | {row.help} |"
+
+
+def _label(label: Label) -> str:
+    words = label.words or ", ".join(f"`{value}`" for value in label.values)
+    return f"`{label.name}`: {words}"
 
 
 def converted_fields() -> Iterator[str]:
@@ -185,7 +222,7 @@ def _follows(ending: Ending) -> str:
     return "; ".join((delay, *(words for words, holds in others.items() if holds)))
 
 
-PAGES: Final = ("causes.md", "environment.md", "local.md", "status.md")
+PAGES: Final = ("causes.md", "environment.md", "local.md", "metrics.md", "status.md", "../charts/slipway/README.md")
 PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what ends one pod": pod_endings,
     "what ends an attempt uncharged": attempt_endings,
@@ -193,10 +230,14 @@ PARTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "what keeps pods from starting": troubles,
     "what the API server refuses pods for": rejections,
     "why there are no nodes": shortages,
+    "states of time": states_of_time,
+    "parts of lost time": parts_of_lost_time,
     "variables": variables,
+    "metrics": metrics,
     "what Docker is asked for": converted_fields,
     "what the local engine refuses": refused_fields,
     "what means nothing on one machine": meaningless_fields,
+    "values of the chart": chart.table,
 }
 
 
@@ -208,8 +249,8 @@ def generated(page: str) -> str:
 
 
 def values_schema() -> str:
-    """The schema of the chart's values, in which the definitions of a profile are those of its models."""
-    schema = json.loads(VALUES_SCHEMA.read_text())
+    """The schema of the chart's values, with the comments of the values and the models of a profile."""
+    schema = chart.described(json.loads(VALUES_SCHEMA.read_text()))
     profile = ProfileSpec.model_json_schema(by_alias=True)
     definitions = profile.pop("$defs") | {"ProfileSpec": profile}
     schema["$defs"] = {"quantities": schema["$defs"]["quantities"]} | _of_json_schema(definitions)

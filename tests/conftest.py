@@ -66,13 +66,14 @@ class Kubectl:
         """Read as JSON."""
         return json.loads(self("get", *arguments, "-o", "json").stdout)
 
-    def until_established(self) -> None:
-        """Wait for the CRDs; kubectl itself fails while a CRD has no conditions at all yet."""
+    def until_established(self, *plurals: str) -> None:
+        """Wait for some CRDs, or all; kubectl itself fails while a CRD has no conditions at all yet."""
+        plurals = plurals or ("slicejobs", "slicejobprofiles")
         for _ in range(50):
-            if self("get", "slicejobs,slicejobprofiles", check=False).returncode == 0:
+            if self("get", ",".join(plurals), check=False).returncode == 0:
                 return
             time.sleep(0.1)
-        raise AssertionError("the API server does not serve SliceJobs")
+        raise AssertionError(f"the API server does not serve {plurals}")
 
     def refuses(self, body: Any, *arguments: str) -> str:
         """What the API server says when it refuses a body."""
@@ -94,19 +95,25 @@ def kubectl_for(cluster: NativeCluster, namespace: str) -> Kubectl:
     return Kubectl(str(cluster.state.binaries["kubectl"]), cluster.kubeconfig, namespace)
 
 
-def cluster_of(name: str, pools: list[Pool], images: list[Path] | None = None) -> Generator[NativeCluster]:
-    provider, unique = NativeProvider(), f"{name}-{os.getpid()}"
+def cluster_of(
+    name: str, pools: list[Pool], images: list[Path] | None = None, provider: NativeProvider | None = None
+) -> Generator[NativeCluster]:
+    provider, unique = provider or NativeProvider(), f"{name}-{os.getpid()}"
     try:
         cluster = provider.up(ClusterSpec(name=unique, pools=pools, images=images or []))
-        for crd in CRDS:
-            kubectl_for(cluster, "default").apply(yaml.safe_load(crd.read_text()))
-        kubectl_for(cluster, "default").until_established()
+        install_crds(kubectl_for(cluster, "default"), [yaml.safe_load(crd.read_text()) for crd in CRDS])
         yield cluster
     finally:
         provider.down(unique)
 
 
-CLUSTERS = ("control_plane", "real_nodes", "ray_nodes", "gpu_nodes")
+def install_crds(kubectl: Kubectl, crds: list[dict[str, Any]]) -> None:
+    """Install CRDs, or upgrade to them."""
+    kubectl.apply(*crds)
+    kubectl.until_established(*(crd["spec"]["names"]["plural"] for crd in crds))
+
+
+CLUSTERS = ("control_plane", "oldest_control_plane", "kueue_cluster", "real_nodes", "ray_nodes", "gpu_nodes")
 """The shared clusters, in the order in which the tests use them."""
 RUNNING: dict[str, Generator[NativeCluster]] = {}
 LAST_TEST: dict[str, str] = {}
@@ -260,10 +267,10 @@ def _delete_all(kubectl: Kubectl, collection: str) -> None:
     kubectl("delete", "--raw", collection)
 
 
-def jobs_of(kubectl: Kubectl, folder: Path, *, whole_cluster: bool = False) -> Iterator["Jobs"]:
+def jobs_of(kubectl: Kubectl, folder: Path, **options: Any) -> Iterator["Jobs"]:
     from tests.running import Jobs, Operator
 
-    operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace, whole_cluster).start()
+    operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace, **options).start()
     try:
         yield Jobs(kubectl, operator)
     finally:

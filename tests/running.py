@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import Kubectl
+from tests.conftest import ROOT, Kubectl
+
+OWN_SOURCES = ROOT / "operator"
 
 
 @dataclass
@@ -27,15 +29,26 @@ class Operator:
         default_factory=lambda: {"limits": {"hostPaths": ["/"], "serviceAccounts": ["*"], "priorityClasses": ["*"]}}
     )
     """Defaults and limits of all jobs."""
+    metrics_port: int = 0
+    """Port of /metrics on this machine; 0 serves none."""
+    log_format: str = "text"
+    sources: Path = OWN_SOURCES
+    """Those of this version, or of another."""
     process: subprocess.Popen[bytes] | None = field(default=None)
+    _began: int = 0
+    """Size of the log when it was started last."""
 
     def start(self) -> "Operator":
         command = [sys.executable, "-m", "slipway.cli.main", "operator", "--kubeconfig", str(self.kubeconfig)]
         # A Lease of the test's own: an operator that was killed keeps its Lease for a while.
         lease = ["--lease-namespace", self.namespace, "--health-port", "0"]
+        if self.sources == OWN_SOURCES:
+            # Earlier versions have no such options.
+            lease += ["--metrics-port", str(self.metrics_port), "--log-format", self.log_format]
         served = [] if self.whole_cluster else ["--namespaces", self.namespace]
-        environment = os.environ | {"SLIPWAY_SITE": json.dumps(self.site)}
+        environment = os.environ | {"SLIPWAY_SITE": json.dumps(self.site), "PYTHONPATH": str(self.sources)}
         with self.log.open("ab") as output:
+            self._began = output.tell()
             self.process = subprocess.Popen(
                 [*command, *lease, *served], stdout=output, stderr=subprocess.STDOUT, env=environment
             )
@@ -58,6 +71,10 @@ class Operator:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError(f"the operator did not stop: {self.tail()}") from None
+
+    def said(self, words: str) -> bool:
+        """Whether it has logged the words since it was started last."""
+        return words.encode() in self.log.read_bytes()[self._began :]
 
     def tail(self, lines: int = 30) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
@@ -95,7 +112,12 @@ class Jobs:
     def until(self, phase: str, name: str = "train", *, seconds: float = 60) -> Any:
         """Wait for a phase; returns the status."""
         done = self.kubectl(
-            "wait", f"sj/{name}", f"--for=jsonpath={{.status.phase}}={phase}", f"--timeout={seconds}s", check=False
+            "wait",
+            f"sj/{name}",
+            f"--for=jsonpath={{.status.phase}}={phase}",
+            f"--timeout={seconds}s",
+            check=False,
+            seconds=2 * seconds,
         )
         status = self.status(name)
         assert done.returncode == 0, f"not {phase} but {status}\n{self.operator.tail()}"

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("plural", crd.custom_resource_definitions())
-@pytest.mark.parametrize("folder", ["crds", "charts/slipway/files"])
+@pytest.mark.parametrize("folder", ["crds", "charts/slipway/files", "deploy/kustomize"])
 def test_the_generated_crds_are_up_to_date(folder: str, plural: str) -> None:
     assert (ROOT / folder / f"slipway.dev_{plural}.yaml").read_text() == crd.to_yaml(plural), "run `make generate`"
 

@@ -40,7 +40,7 @@ def cpu_per_pod(*parts: str) -> Measure:
     """CPU milliseconds of some processes for each pod; None where the work was not done."""
 
     def measure(record: Record) -> float | None:
-        if record.problem or not record.pods:
+        if record.problem or not record.pods or not record.span:
             return None
         return 1000 * sum(record.cpu.get(one, 0.0) for one in parts) / record.pods
 

@@ -16,7 +16,7 @@ from slipway.local_cluster.components import KUBERNETES
 from tests.bench.observer import Observer
 from tests.bench.place import Place, Profile, place
 from tests.bench.records import Record, Run
-from tests.bench.systems import SYSTEMS, System
+from tests.bench.systems import SYSTEMS, ReplicatedSystem, System
 from tests.bench.usage import calm
 from tests.bench.workloads import Turn, Workload
 from tests.bench.workloads.base import Unfit
@@ -78,9 +78,15 @@ async def _measure(there: Place, entry: Entry, result: Run, out: Path, console: 
 
 def _order(entry: Entry, repetition: int) -> list[str]:
     """Another system begins in each repetition."""
-    fit = [name for name in entry.systems if SYSTEMS[name].ends or not entry.workload.needs_end]
+    fit = [name for name in entry.systems if _fits(SYSTEMS[name], entry.workload)]
     first = repetition % len(fit)
     return fit[first:] + fit[:first]
+
+
+def _fits(system: type[System], workload: Workload) -> bool:
+    return (system.ends or not workload.needs_end) and (
+        issubclass(system, ReplicatedSystem) or not workload.needs_standby
+    )
 
 
 async def turn(there: Place, workload: Workload, kind: type[System], repetition: int) -> list[Record]:

@@ -13,6 +13,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "restart": ("react", "old_gone", "exist", "running"),
     "finish": ("done", "done_after_last"),
     "loss": ("react", "old_gone", "exist", "running"),
+    "mix": (),
+    "rolling": ("running_after_last",),
+    "takeover": ("react", "old_gone", "exist", "running"),
 }
 """Moments shown for each kind of workload, by the first word of its name."""
 
@@ -23,7 +26,7 @@ def markdown(run: Run) -> str:
     parts = ["## Targets", _table(("target", "wanted", "seen", ""), _target_rows(figures))]
     parts += ["## Times", "Seconds, and in brackets how many times the ceiling's; medians (least–most)."]
     for kind, moments in COLUMNS.items():
-        if rows := list(_time_rows(figures, kind, moments)):
+        if moments and (rows := list(_time_rows(figures, kind, moments))):
             parts.append(_table(("work", "system", *moments), rows))
     parts += ["## Slipway's peers", "How many times Slipway's time they took.", _peers(figures)]
     parts += ["## What it costs", _table(_COST_HEAD, _cost_rows(figures))]
@@ -90,7 +93,8 @@ _ALL = ("controller", "kube-apiserver", "kube-controller-manager", "kube-schedul
 def _cost_rows(figures: Figures) -> Iterator[tuple[str, ...]]:
     for workload in figures.workloads():
         for system in figures.systems(workload):
-            if workload[0].split()[0] not in COLUMNS:
+            counted = all(one.span for one in figures.records(workload, system))
+            if workload[0].split()[0] not in COLUMNS or not counted:
                 continue
             yield (
                 _shown(workload),

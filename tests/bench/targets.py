@@ -72,7 +72,7 @@ def _peer(
 
 
 def _writes(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
-    records = figures.records(workload, US)
+    records = [one for one in figures.records(workload, US) if one.span]
     if not records:
         return
     creates = max(_count(one, "create pods") / one.pods for one in records)

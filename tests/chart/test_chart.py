@@ -19,7 +19,8 @@ from slipway.planner.snapshot import OPERATOR_IMAGE
 from slipway.shell.settings import OperatorSettings, read_settings
 from slipway.version import VERSION
 from tests.chart.conftest import CHART, Helm
-from tests.conftest import CRD, CRDS, ROOT, Kubectl
+from tests.chart.foreign import crds
+from tests.conftest import CRD, CRDS, ROOT, Kubectl, install_crds, kubectl_for
 from tests.planner.test_refusals import FREE, SOCKETS
 from tests.planner.test_site import LENT_BY_DEFAULT, LIMITED, OPEN
 from tests.sdk import caller
@@ -27,17 +28,42 @@ from tests.sdk import caller
 # The first one may have to build Helm: six minutes on two processors with nothing cached.
 pytestmark = pytest.mark.timeout(1800)
 
+TOLERATION = {"key": "dedicated", "operator": "Exists"}
+AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+SPREAD = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+
 EVERYTHING: dict[str, Any] = {
-    "image": {"repository": "localhost:5000/acme/slipway", "tag": "1.2.3"},
-    "replicas": 2,
+    "image": {"repository": "localhost:5000/acme/slipway", "tag": "1.2.3", "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "replicas": 3,
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [TOLERATION],
+    "affinity": AFFINITY,
+    "topologySpreadConstraints": [SPREAD],
+    "labels": {"team": "platform"},
+    "annotations": {"example.com/owner": "Platform Team"},
+    "podLabels": {"mesh": "off"},
+    "podAnnotations": {"example.com/scrape": "yes, please"},
+    "extraEnv": [{"name": "SLIPWAY_LEASE_NAMESPACE", "value": "leases"}],
+    "extraArgs": ["--context=none"],
+    "log": {"level": "debug", "format": "json"},
+    "networkPolicy": {"apiServerPorts": [8443]},
     "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 1.5, "memory": "1.5Gi"}},
     "priorityClassName": "system-cluster-critical",
     "coordinatorPort": 9000,
     "topologyKey": "example.com/slice",
     "maxPods": 500,
     "readSecrets": True,
+    "readLogs": True,
     "site": {"defaults": {"image": "train:1", "shmSize": "1Gi"}, "limits": {"maxSlices": 4, "hostPaths": ["/data"]}},
     "limitsPolicy": {"namespaceSelector": {}},
+    "metrics": {
+        "port": 9090,
+        "serviceMonitor": {"enabled": True},
+        "podMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "dashboard": {"enabled": True},
+    },
     "global": {"anything": True},
 }
 
@@ -45,8 +71,13 @@ VALUES: dict[str, dict[str, Any]] = {
     "default": {},
     "everything": EVERYTHING,
     "no CRD": {"crds": {"install": False}},
+    "some namespaces": {"namespaces": ["kube-public", "default"], "readNodes": True},
+    "nothing outside of namespaces": {"namespaces": ["kube-public"], "crds": {"install": False}},
+    "other names": {"nameOverride": "tpu"},
+    "no NetworkPolicy": {"networkPolicy": {"enabled": False}},
     "no resources": {"resources": None},
     "paused": {"replicas": 0},
+    "no metrics": {"metrics": {"enabled": False}},
 }
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -60,6 +91,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "replicas -1": ({"replicas": -1}, "/replicas"),
     "replicas two": ({"replicas": "two"}, "/replicas"),
     "replicas 1.5": ({"replicas": 1.5}, "/replicas"),
+    "pull policy": ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
+    "secret by its name": ({"imagePullSecrets": ["registry"]}, "/imagePullSecrets/0"),
+    "namespaces by commas": ({"namespaces": "a,b"}, "/namespaces"),
+    "namespace in upper case": ({"namespaces": ["Team"]}, "/namespaces/0"),
+    "namespace twice": ({"namespaces": ["a", "a"]}, "/namespaces"),
+    "name too long": ({"fullnameOverride": "a" * 54}, "/fullnameOverride"),
+    "label with a blank": ({"podLabels": {"a": "b c"}}, "/podLabels/a"),
+    "annotation is a number": ({"annotations": {"a": 1}}, "/annotations/a"),
+    "unknown part of a toleration": ({"tolerations": [{"name": "a"}]}, "/tolerations/0"),
+    "unknown affinity": ({"affinity": {"hostAffinity": {}}}, "'hostAffinity' not allowed"),
+    "spread over nothing": ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "/topologySpreadConstraints/0"),
+    "environment as a mapping": ({"extraEnv": {"A": "b"}}, "/extraEnv"),
+    "argument without dashes": ({"extraArgs": ["context"]}, "/extraArgs/0"),
+    "unknown log level": ({"log": {"level": "trace"}}, "/log/level"),
+    "unknown log format": ({"log": {"format": "xml"}}, "/log/format"),
+    "no port of the API server": ({"networkPolicy": {"apiServerPorts": []}}, "/networkPolicy/apiServerPorts"),
     "resources misspelt": ({"resources": {"request": {"cpu": 1}}}, "'request' not allowed"),
     "no quantity": ({"resources": {"limits": {"memory": "lots"}}}, "/resources/limits/memory"),
     "negative quantity": ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
@@ -70,12 +117,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "port as text": ({"coordinatorPort": "8081"}, "/coordinatorPort"),
     "two slashes in a label": ({"topologyKey": "a/b/c"}, "/topologyKey"),
     "readSecrets is text": ({"readSecrets": "true"}, "/readSecrets"),
+    "readLogs is text": ({"readLogs": "true"}, "/readLogs"),
     "maxPods 0": ({"maxPods": 0}, "/maxPods"),
     "unknown default": ({"site": {"defaults": {"command": ["sh"]}}}, "'command' not allowed"),
     "a limit that is no limit": ({"site": {"limits": {"maxSlice": 4}}}, "'maxSlice' not allowed"),
     "no slices at all": ({"site": {"limits": {"maxSlices": 0}}}, "/site/limits/maxSlices"),
     "a relative hostPath": ({"site": {"limits": {"hostPaths": ["data"]}}}, "/site/limits/hostPaths"),
     "an image that is a number": ({"site": {"defaults": {"image": 7}}}, "/site/defaults/image"),
+    "metrics at the port of the probes": ({"metrics": {"port": 8080}}, "/metrics/port"),
+    "an interval without a unit": ({"metrics": {"podMonitor": {"interval": "30"}}}, "/metrics/podMonitor/interval"),
+    "a namespace of Kueue in upper case": ({"kueue": {"namespace": "Kueue"}}, "/kueue/namespace"),
     "install maybe": ({"crds": {"install": "maybe"}}, "/crds/install"),
 }
 
@@ -99,17 +150,58 @@ def test_versions_agree() -> None:
 def test_image_is_built_from_what_the_package_needs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     lines = (ROOT / "operator/Dockerfile").read_text().splitlines()
-    copied = {name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]}
+    copied = {
+        name for line in lines if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]
+    }
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     metadata = project["project"]
     assert copied >= {"operator", metadata["readme"], *metadata["license-files"], *wheel["force-include"]}
     assert all((ROOT / name).exists() for name in copied)
 
 
+NOTES: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]] = {
+    "default": (
+        {},
+        ("serves the SliceJobs of all namespaces", "helm test tpu --namespace default", "kubectl delete crd slicejobs"),
+        ("paused",),
+    ),
+    "paused": ({"replicas": 0}, ("It is paused", "scale deployment/tpu-slipway --replicas=2"), ("helm test",)),
+    "some namespaces": (
+        {"namespaces": ["a", "b"], "crds": {"install": False}},
+        ("serves the SliceJobs of a, b.",),
+        ("kubectl delete crd",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "said", "unsaid"), NOTES.values(), ids=NOTES)
+def test_the_notes_name_the_next_command(
+    helm: Helm, values: dict[str, Any], said: Sequence[str], unsaid: Sequence[str]
+) -> None:
+    notes = helm("install", "tpu", str(CHART), "--dry-run=client", values=values).stdout.partition("NOTES:")[2]
+    assert [words for words in said if words not in notes] == []
+    assert [words for words in unsaid if words in notes] == []
+
+
+def test_the_rights_of_the_test_are_there_before_its_pod(helm: Helm) -> None:
+    hooks = [body for body in helm.template(EVERYTHING) if "helm.sh/hook" in body["metadata"]["annotations"]]
+    weights = {body["kind"]: int(body["metadata"]["annotations"]["helm.sh/hook-weight"]) for body in hooks}
+    assert max(of for kind, of in weights.items() if kind != "Pod") < weights["Pod"]
+
+
 def test_lint(helm: Helm) -> None:
     helm("lint", "--strict", str(CHART))
 
 
+@pytest.fixture(scope="module")
+def monitors(control_plane: NativeCluster) -> None:
+    """The API server knows what the Prometheus operator reads, too."""
+    kubectl = kubectl_for(control_plane, "default")
+    found = [crd for crd in crds() if crd["spec"]["group"] == "monitoring.coreos.com"]
+    install_crds(kubectl, found)
+
+
+@pytest.mark.usefixtures("monitors")
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_api_server_takes_every_object(helm: Helm, kubectl: Kubectl, values: dict[str, Any]) -> None:
     # Pod Security does not refuse a Deployment, but it warns of one whose pods it would refuse.
@@ -118,10 +210,14 @@ def test_api_server_takes_every_object(helm: Helm, kubectl: Kubectl, values: dic
     by_namespace: dict[str, list[Any]] = {}
     for one in objects:
         by_namespace.setdefault(one["metadata"].get("namespace", kubectl.namespace), []).append(one)
+        if one["kind"] == "Pod":
+            # A dry run leaves no ServiceAccount behind for the pod that needs one.
+            kubectl("create", "serviceaccount", one["spec"]["serviceAccountName"])
     for namespace, some in by_namespace.items():
         stream = "\n---\n".join(map(json.dumps, some))
         where = ("--namespace", namespace, "-f", "-")
-        done = kubectl("apply", "--server-side", "--dry-run=server", "--force-conflicts", *where, stdin=stream)
+        strict = ("--dry-run=server", "--validate=strict", "--force-conflicts")
+        done = kubectl("apply", "--server-side", *strict, *where, stdin=stream)
         assert len(done.stdout.splitlines()) == len(some)
         assert "Warning" not in done.stderr
 
@@ -138,16 +234,45 @@ def test_default_objects(helm: Helm) -> None:
     deployment = one(objects, "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["replicas"] == 2
     assert container["args"] == [
         f"--health-port={container['ports'][0]['containerPort']}",
+        f"--metrics-port={container['ports'][1]['containerPort']}",
         f"--max-pods={MAX_PODS}",
         f"--image={container['image']}",
+        "--log-level=info",
+        "--log-format=text",
     ]
     assert container["image"] == OPERATOR_IMAGE
     assert container["env"] == [{"name": "SLIPWAY_SITE", "value": '{"defaults":{},"limits":{}}'}]
     assert "priorityClassName" not in pod
-    assert "PodDisruptionBudget" not in {body["kind"] for body in objects}
+    assert {one["topologyKey"] for one in pod["topologySpreadConstraints"]} == {
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    }
+    selected = {"app.kubernetes.io/name": "slipway", "app.kubernetes.io/instance": "slipway"}
+    for spread in pod["topologySpreadConstraints"]:
+        assert spread["labelSelector"]["matchLabels"] == selected
+    assert deployment["spec"]["template"]["metadata"]["labels"].items() >= selected.items()
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["resources"]["limits"].keys() == {"cpu", "memory", "ephemeral-storage"}
+
+
+def test_a_single_pod_has_no_disruption_budget(helm: Helm) -> None:
+    assert "PodDisruptionBudget" not in {body["kind"] for body in helm.template({"replicas": 1})}
+
+
+def test_the_network_policy_covers_every_pod_and_its_ports(helm: Helm) -> None:
+    objects = helm.template()
+    policy = one(objects, "NetworkPolicy")["spec"]
+    [expression] = policy["podSelector"]["matchExpressions"]
+    pods = [one(objects, "Deployment")["spec"]["template"], one(objects, "Pod")]
+    assert {pod["metadata"]["labels"][expression["key"]] for pod in pods} == set(expression["values"])
+    opened = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+    assert opened == {port["name"] for port in pods[0]["spec"]["containers"][0]["ports"]}
+    assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [53, 53, 443, 6443]
+    assert "NetworkPolicy" not in {body["kind"] for body in helm.template({"networkPolicy": {"enabled": False}})}
 
 
 def test_every_value_arrives(helm: Helm) -> None:
@@ -156,7 +281,7 @@ def test_every_value_arrives(helm: Helm) -> None:
     (container,) = pod["containers"]
     assert container["image"] == "localhost:5000/acme/slipway:1.2.3"
     assert "--image=localhost:5000/acme/slipway:1.2.3" in container["args"]
-    assert container["resources"]["limits"] == {"cpu": 1.5, "memory": "1.5Gi"}
+    assert container["resources"]["limits"] == {"cpu": 1.5, "memory": "1.5Gi", "ephemeral-storage": "128Mi"}
     environment = {one["name"]: one["value"] for one in container["env"]}
     assert environment["COORD_PORT"] == "9000"
     site = read_settings(environment=environment).site
@@ -165,10 +290,26 @@ def test_every_value_arrives(helm: Helm) -> None:
     assert "--read-secrets=true" in container["args"]
     role = next(body for body in objects if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "slipway")
     assert {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]} in role["rules"]
+    assert {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]} in role["rules"]
     assert "--max-pods=500" in container["args"]
+    assert "--metrics-port=9090" in container["args"]
     assert any("<= 500" in json.dumps(body) for body in objects if body["kind"] == "CustomResourceDefinition")
     assert pod["priorityClassName"] == "system-cluster-critical"
-    assert one(objects, "Deployment")["spec"]["replicas"] == 2
+    assert one(objects, "Deployment")["spec"]["replicas"] == 3
+    assert container["imagePullPolicy"] == "Always"
+    assert (pod["imagePullSecrets"], pod["nodeSelector"]) == ([{"name": "registry"}], {"pool": "system"})
+    assert (pod["tolerations"], pod["affinity"]) == ([TOLERATION], AFFINITY)
+    [spread] = pod["topologySpreadConstraints"]
+    assert spread.items() >= SPREAD.items()
+    assert environment["SLIPWAY_LEASE_NAMESPACE"] == "leases"
+    assert container["args"][-3:] == ["--log-level=debug", "--log-format=json", "--context=none"]
+    template = one(objects, "Deployment")["spec"]["template"]["metadata"]
+    assert template["labels"].items() >= {"team": "platform", "mesh": "off"}.items()
+    assert template["annotations"] == {"example.com/scrape": "yes, please"}
+    assert one(objects, "NetworkPolicy")["spec"]["egress"][1] == {"ports": [{"port": 8443}]}
+    for body in objects:
+        assert body["metadata"]["labels"]["team"] == "platform"
+        assert body["metadata"]["annotations"]["example.com/owner"] == "Platform Team"
     budget = one(objects, "PodDisruptionBudget")["spec"]
     assert budget["selector"] == one(objects, "Deployment")["spec"]["selector"]
 
@@ -187,9 +328,18 @@ def test_crd_can_be_left_out(helm: Helm) -> None:
     assert "CustomResourceDefinition" not in kinds
 
 
-@pytest.mark.parametrize(("release", "name"), [("slipway", "slipway"), ("tpu", "tpu-slipway")])
-def test_names_and_labels(helm: Helm, release: str, name: str) -> None:
-    for body in helm.template(EVERYTHING, name=release):
+NAMES: dict[str, tuple[str, dict[str, str], str]] = {
+    "a release of that name": ("slipway", {}, "slipway"),
+    "another release": ("tpu", {}, "tpu-slipway"),
+    "another name": ("blue", {"nameOverride": "jobs"}, "blue-jobs"),
+    "a name of one's own": ("blue", {"nameOverride": "jobs", "fullnameOverride": "tpu"}, "tpu"),
+}
+
+
+@pytest.mark.parametrize(("release", "values", "name"), NAMES.values(), ids=NAMES)
+def test_names_and_labels(helm: Helm, release: str, values: dict[str, str], name: str) -> None:
+    foreign = {"labels": {"app.kubernetes.io/instance": "mine"}, "podLabels": {"app.kubernetes.io/name": "mine"}}
+    for body in helm.template(EVERYTHING | values | foreign, name=release):
         assert body["metadata"]["labels"]["app.kubernetes.io/instance"] == release
         if body["kind"] != "CustomResourceDefinition":
             assert body["metadata"]["name"].startswith(name)
@@ -209,6 +359,12 @@ NEEDED: Needs = {
     "any /secrets": ("create",),
     "any networking.k8s.io/networkpolicies": ("get", "create", "delete"),
     "any /events": ("create", "list"),
+    "any kueue.x-k8s.io/workloads": ("get", "list", "watch", "create", "patch", "delete"),
+    "any kueue.x-k8s.io/workloads/status": ("patch",),
+    "any kueue.x-k8s.io/localqueues": ("list", "watch"),
+    "all kueue.x-k8s.io/clusterqueues": ("list", "watch"),
+    "all kueue.x-k8s.io/resourceflavors": ("list", "watch"),
+    "all kueue.x-k8s.io/workloadpriorityclasses": ("list", "watch"),
     "all /nodes": ("get", "list", "watch"),
     "all /pods": ("list", "watch"),
     "all slipway.dev/slicejobs": ("list", "watch"),
@@ -234,6 +390,10 @@ NOT_NEEDED: Needs = {
     "any /serviceaccounts/token": ("create",),
     "any apps/deployments": ("get", "create"),
     "any /events": ("get", "watch", "delete"),
+    "any kueue.x-k8s.io/workloads": ("update", "deletecollection"),
+    "any kueue.x-k8s.io/localqueues": ("create", "patch"),
+    "all kueue.x-k8s.io/clusterqueues": ("create", "patch"),
+    "all kueue.x-k8s.io/resourceflavors": ("create", "patch", "delete"),
     "any coordination.k8s.io/leases": ("create", "get", "update"),
     "own coordination.k8s.io/leases:another": ("get", "update", "delete"),
     "own coordination.k8s.io/leases": ("list", "delete"),
@@ -283,14 +443,70 @@ def _review(own: str, what: str, verb: str) -> dict[str, Any]:
     return {"apiVersion": api, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
 
 
-@pytest.fixture
-def release(helm: Helm, kubectl: Kubectl, control_plane: NativeCluster) -> Iterator[Release]:
+@contextmanager
+def installed(helm: Helm, kubectl: Kubectl, values: dict[str, Any]) -> Iterator[Release]:
     """The chart installed in a namespace of its own; without the CRD, which the cluster has, and without pods."""
     name = f"slipway-{uuid4().hex[:8]}"
-    where = ("--kubeconfig", str(control_plane.kubeconfig), "--namespace", kubectl.namespace)
-    helm("install", name, str(CHART), *where, values={"crds": {"install": False}, "replicas": 0})
-    yield Release(kubectl, name)
-    helm("uninstall", name, *where)
+    where = ("--kubeconfig", str(kubectl.kubeconfig), "--namespace", kubectl.namespace)
+    helm("install", name, str(CHART), *where, values={"crds": {"install": False}, "replicas": 0} | values)
+    try:
+        yield Release(kubectl, name)
+    finally:
+        helm("uninstall", name, *where)
+
+
+@pytest.fixture
+def release(helm: Helm, kubectl: Kubectl) -> Iterator[Release]:
+    """A release that serves all namespaces."""
+    with installed(helm, kubectl, {}) as found:
+        yield found
+
+
+def test_an_operator_of_some_namespaces_may_do_its_work_there_and_nothing_elsewhere(
+    helm: Helm, kubectl: Kubectl
+) -> None:
+    here = {what: verbs for what, verbs in NEEDED.items() if not what.startswith("all ")}
+    elsewhere = {what.replace("any ", "own "): verbs for what, verbs in here.items() if what.startswith("any ")}
+    everywhere = {what: verbs for what, verbs in NEEDED.items() if what.startswith("all ")}
+    with installed(helm, kubectl, {"namespaces": ["kube-public"]}) as release:
+        flag = f"--token={release.token()}"
+        refused = [row for row, allowed in release.may(flag, here).items() if not allowed]
+        granted = [row for row, allowed in release.may(flag, elsewhere | everywhere | NOT_NEEDED).items() if allowed]
+    assert (refused, granted) == ([], [])
+
+
+def test_a_release_of_some_namespaces_without_crds_needs_no_rights_outside_of_namespaces(helm: Helm) -> None:
+    values: dict[str, Any] = {"namespaces": ["team-a", "team-b"], "crds": {"install": False}}
+    objects = helm.template(values, namespace="team-a")
+    assert {body["metadata"].get("namespace") for body in objects} == {"team-a", "team-b"}
+    added = [body for body in helm.template(values | {"readNodes": True}, namespace="team-a") if body not in objects]
+    [role] = [body for body in added if body["kind"] == "ClusterRole"]
+    flavors = {"apiGroups": ["kueue.x-k8s.io"]}
+    flavors |= {"resources": ["clusterqueues", "resourceflavors", "workloadpriorityclasses"]}
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+        flavors | {"verbs": ["list", "watch"]},
+    ]
+    assert {body["metadata"].get("namespace") for body in added} == {None, "kube-node-lease"}
+
+
+def test_kueue_may_read_slicejobs_where_its_namespace_is_named(helm: Helm) -> None:
+    before = helm.template({})
+    [role, binding] = [body for body in helm.template({"kueue": {"namespace": "kueue-system"}}) if body not in before]
+    assert role["rules"] == [
+        {"apiGroups": ["slipway.dev"], "resources": ["slicejobs"], "verbs": ["get", "list", "watch"]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    [subject] = binding["subjects"]
+    assert (subject["name"], subject["namespace"]) == ("kueue-controller-manager", "kueue-system")
+
+
+def test_the_policies_of_a_release_hold_where_it_serves(helm: Helm) -> None:
+    served = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a"]}
+    bindings = [one for one in helm.template({"namespaces": ["team-a"]}) if one["kind"].endswith("PolicyBinding")]
+    assert len(bindings) == 3
+    for one in bindings:
+        assert one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"] == [served]
 
 
 def test_operator_may_do_its_work_and_nothing_else(release: Release) -> None:
@@ -307,7 +523,7 @@ def test_every_granted_verb_is_needed(helm: Helm) -> None:
     granted = {
         f"{verb} {group}/{resource}"
         for body in helm.template()
-        if body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"] == "slipway"
+        if body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"] in ("slipway", "slipway-leader")
         for rule in body["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -464,6 +680,75 @@ def test_callers_may_call_and_nothing_else(helm: Helm, release: Release) -> None
         return refused, granted
 
     settles(found, ([], []))
+
+
+REQUESTS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "create a job": (("create", "-f", "-"), job_of("mine", {})),
+    "read it": (("get", "sj/mine"), None),
+    "list jobs": (("get", "sj"), None),
+    "watch jobs": (("wait", "sj/mine", "--for=create", "--timeout=20s"), None),
+    "cancel it": (("replace", "-f", "-"), job_of("mine", {"cancel": True})),
+    "delete it": (("delete", "sj/mine", "--wait=false"), None),
+    "create a Secret": (("create", "secret", "generic", "payload"), None),
+}
+"""What callers do, in this order."""
+
+REFUSED_REQUESTS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "patch a job": (("patch", "sj/other", "--type=merge", "-p", '{"spec": {"cancel": true}}'), None),
+    "write a status": (
+        ("patch", "sj/other", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Running"}}'),
+        None,
+    ),
+    "delete all jobs": (("delete", "--raw", "/apis/slipway.dev/v1alpha1/namespaces/{own}/slicejobs"), None),
+    "read the Secret": (("get", "secret/payload"), None),
+    "list Secrets": (("get", "secrets"), None),
+    "delete the Secret": (("delete", "secret/payload"), None),
+    "list pods": (("get", "pods"), None),
+    "create a pod": (("run", "pod", "--image=busybox:1"), None),
+    "reach a port of a pod": (("create", "--raw", "/api/v1/namespaces/{own}/pods/any/portforward", "-f", "-"), {}),
+    "read a profile": (("get", "sjp"), None),
+    "a job elsewhere": (("create", "--namespace=kube-public", "-f", "-"), job_of("mine", {})),
+    "list all jobs": (("get", "sj", "--all-namespaces"), None),
+    "list nodes": (("get", "nodes"), None),
+    "grant oneself more": (("create", "rolebinding", "more", "--clusterrole=admin", "--user=caller"), None),
+}
+
+PODS = "/api/v1/namespaces/{own}/pods/any"
+
+
+def test_what_callers_ask_for_is_answered_and_all_else_is_forbidden(release: Release) -> None:
+    kubectl = release.kubectl
+    kubectl.apply(job_of("other", {}))
+    kubectl("create", "serviceaccount", "trainers")
+    binding = ("rolebinding", "trainers", f"--clusterrole={release.name}-caller")
+    kubectl("create", *binding, f"--serviceaccount={kubectl.namespace}:trainers")
+    token = f"--token={kubectl('create', 'token', 'trainers').stdout.strip()}"
+    settles(lambda: kubectl(token, "auth", "can-i", "create", "slicejobs", check=False).stdout.strip(), "yes")
+
+    def asks(words: tuple[str, ...], body: Any) -> str:
+        here = [word.replace("{own}", kubectl.namespace) for word in words]
+        return kubectl(token, *here, stdin=body, check=False).stderr
+
+    assert {name: said for name, row in REQUESTS.items() if (said := asks(*row))} == {}
+    answered = {name: said for name, row in REFUSED_REQUESTS.items() if "forbidden" not in (said := asks(*row)).lower()}
+    assert answered == {}
+    # The pod does not exist: the API server answers 404 to an account that may get logs, and 403 to others.
+    assert "NotFound" in asks(("get", "--raw", f"{PODS}/log"), None)
+    assert "NotFound" in asks(("get", "--raw", f"{PODS}/exec?command=true"), None)
+    assert "Forbidden" in asks(("get", "--raw", PODS), None)
+
+
+def test_all_that_callers_may_do_is_in_their_role(release: Release) -> None:
+    release.kubectl("create", "rolebinding", "calls", f"--clusterrole={release.name}-caller", "--user=caller")
+
+    def rules_of(user: str) -> list[str]:
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {}}
+        body["spec"] = {"namespace": release.kubectl.namespace}
+        said = release.kubectl(f"--as={user}", "create", "--validate=false", "-f", "-", "-o", "json", stdin=body)
+        return sorted(json.dumps(rule, sort_keys=True) for rule in json.loads(said.stdout)["status"]["resourceRules"])
+
+    theirs = sorted(json.dumps(rule, sort_keys=True) for rule in caller.RULES)
+    settles(lambda: [rule for rule in rules_of("caller") if rule not in rules_of("nobody")], theirs)
 
 
 def settles(look: Callable[[], Any], wanted: Any) -> None:

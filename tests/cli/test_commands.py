@@ -312,6 +312,16 @@ def test_what_hosts_use_is_not_known_without_a_metrics_server(jobs: Jobs) -> Non
     assert said(slipway(jobs, "top", "train"), code=3) == "Error: this cluster has no metrics server\n"
 
 
+def test_top_shows_where_the_time_of_each_job_went(jobs: Jobs) -> None:
+    said(slipway(jobs, "submit", *RUNS))
+    jobs.until("Running")
+    (row,) = json.loads(said(slipway(jobs, "top", "-o", "json")))
+    assert (row["name"], row["lost"]) == ("train", 0.0)
+    assert row["seconds"] > 0.0
+    assert "train" in said(slipway(jobs, "top", "-A"))
+    assert "NAME names one job" in said(slipway(jobs, "top", "train", "-A"), code=2)
+
+
 def test_the_types_of_the_cluster_are_listed(jobs: Jobs) -> None:
     rows = {row["type"]: row for row in json.loads(said(slipway(jobs, "types", "--cluster", "-o", "json")))}
     assert rows["v5p-16"] | {"nodePools": 4, "nodes": 8, "hosts": 2, "topology": "2x2x2"} == rows["v5p-16"]
@@ -413,6 +423,8 @@ def test_a_namespace_that_no_operator_serves_is_said_to_be_one(
     leads = f"leads in namespace {served} and serves only {served}"
     jobs.until_true("the operator leads", lambda: leads in shown(jobs, "doctor"))
     assert f"✗ operator: {words}" in shown(elsewhere, "doctor")
+    assert leads in shown(jobs, "doctor", "--operator-namespace", served)
+    assert "✗ operator: no operator runs: " in shown(jobs, "doctor", "--operator-namespace", kubectl.namespace)
     submitted = said(slipway(elsewhere, "submit", *RUNS, "--", "sleep", "1h"))
     assert "slicejob train created" in submitted
     assert f"Warning: {words}" in submitted

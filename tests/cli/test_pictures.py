@@ -18,10 +18,11 @@ from slipway.cli import environment
 from slipway.cli.advice import ADVICE
 from slipway.cli.describe import show
 from slipway.cli.list import show_wide, table
-from slipway.cli.pods import Metrics, usage, usage_table
 from slipway.cli.submit import explanation
+from slipway.cli.top import Metrics, usage, usage_table
 from slipway.client.manifest import manifest
 from slipway.client.model import Description, Event, JobState, Stored
+from slipway.client.pictures.account import accounts, shares
 from slipway.client.pictures.live import overview, picture
 from slipway.client.pictures.matrix import matrix
 from slipway.client.pictures.timeline import timeline
@@ -46,7 +47,7 @@ def attempt(number: int, start: float, running: float | None, end: float | None,
 ROOT = {"slice": 0, "host": 1, "pod": "train-1-0-1", "exitCode": 1, "log": "step 100\nValueError: [not markup]\n"}
 ATTEMPTS = [
     attempt(2, 60, 50, None),
-    attempt(1, 600, 590, 70, cause="failure", reason="ExitCode", root=ROOT,
+    attempt(1, 600, 590, 70, cause="failure", reason="ExitCode", root=ROOT, checkpointTime=at(130),
             message="host 1 of slice 0 (pod train-1-0-1) exited with code 1: ValueError: [not markup]"),
     attempt(0, 3600, 3590, 605, cause="preemption", reason="NodeLost", message="its node is gone"),
 ]  # fmt: skip
@@ -69,6 +70,8 @@ def job(name: str = "train", phase: str = "Running", reason: str = "Running", **
 LONG = "a-job-with-a-rather-long-name"
 WAITING = job(LONG, "WaitingForCapacity", "NodesHeld", readySlices="0/2", attempts=[])
 ENDED = job("ended", "Failed", "ExitCode", completionTime=at(1800))
+PRINTED = {"attempt": 2, "step": 1200, "total": 10_000, "time": at(12), "rate": 3.8125}
+PRINTED |= {"checkpoint": 1000, "checkpointTime": at(62)}
 HOSTS = {worker(0, 0): "Running", worker(0, 1): "Failed", worker(1, 0): "Starting", worker(1, 1): "Unscheduled"}
 EVENT = Event("Restarting", "attempt 1 ended [why]", "Warning", 2, None, NOW - timedelta(seconds=70),
               involved_object={"kind": "SliceJob", "name": "train"})  # fmt: skip
@@ -85,7 +88,9 @@ GIVEN = with_environment(job())
 
 
 ALL_RUN = dict.fromkeys(HOSTS, "Running")
-DESCRIBED = Description(job(), tuple(Attempt.model_validate(one) for one in reversed(ATTEMPTS)), ALL_RUN, (EVENT,))
+DESCRIBED = Description(
+    job(progress=PRINTED), tuple(Attempt.model_validate(one) for one in reversed(ATTEMPTS)), ALL_RUN, (EVENT,)
+)
 
 MEASURED = msgspec.convert(
     [
@@ -139,6 +144,7 @@ PICTURES: dict[str, Callable[[Console], None]] = {
     "explain": one(explanation(EXPLAINED)),
     "overview": one(overview({"train": (job(), {}), "not-seen": None, "ended": (ENDED, {}), LONG: (WAITING, {})}, NOW)),
     "top": one(usage_table(usage(MEASURED))),
+    "top-of-jobs": one(accounts(shares((job(), WAITING, ENDED), NOW), namespaces=True)),
     "live": lambda console: console.print(picture(job(), HOSTS, NOW, console.width)),
 }
 

@@ -84,6 +84,8 @@ class Server:
         self.open = self.most_open = 0
         """Streams at this moment, and the most at once."""
         self.asked: list[str] = []
+        self.behind: set[str] = set()
+        """Paths of which watches are told nothing."""
         spec = {"slices": slices, "hosts": hosts} | ({"ray": {}} if ray else {})
         self.job: Any = {"metadata": {"name": "train", "namespace": "x", "uid": "u"}, "spec": spec}
         self.job["status"] = {"phase": "Pending"}
@@ -195,7 +197,7 @@ class Server:
                         await self.changed.wait()
                 kind, path, body = self.changes[seen]
                 seen += 1
-                if path == request.path:
+                if path == request.path and path not in self.behind:
                     await answer.write(json.dumps({"type": kind, "object": body}).encode() + b"\n")
         return answer
 

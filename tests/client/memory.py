@@ -13,13 +13,13 @@ from typing import Any, Self
 
 import msgspec
 
+from slipway.api.base import rfc3339
 from slipway.api.places import Place, pod_name, worker
-from slipway.api.status import rfc3339
 from slipway.client import errors
 from slipway.client.hosts import PodSeen
 from slipway.client.logs.items import SECOND, nanoseconds
 from slipway.client.logs.pods import LogPod
-from slipway.client.logs.source import LogBroken, LogGone, LogQuery
+from slipway.client.logs.source import COMBINED, LogBroken, LogGone, LogQuery
 from slipway.client.model import Event, JobState, Stored
 from slipway.client.target import Target
 from slipway.client.verbs import Verbs
@@ -220,6 +220,8 @@ async def _changes(memory: Memory, name: str, kind: type[Any]) -> AsyncGenerator
 
 class MemoryLogs:
     """The pods of a job and their logs."""
+
+    streams = (COMBINED,)
 
     def __init__(self, memory: Memory, name: str) -> None:
         self._memory, self._name = memory, name

@@ -63,7 +63,7 @@ async def told(server: Server, folder: Path, story: Story, selection: Selection 
         ({"since": NOON, "until": NOON - timedelta(seconds=1)}, "is later than until"),
         ({"since": datetime(2027, 1, 1)}, "no time zone"),
         ({"role": "driver"}, "head, worker"),
-        ({"stream": "stderr"}, "combined"),
+        ({"stream": "stdlog"}, "combined, stdout, stderr"),
         ({"attempt": "last"}, "a number, or all"),
         ({"attempt": -1}, "at least 0"),
         ({"tail": -1}, "at least 0"),
@@ -71,6 +71,7 @@ async def told(server: Server, folder: Path, story: Story, selection: Selection 
         ({"role": "head", "slices": {0}}, "neither slices nor hosts"),
         ({"follow": True, "by_time": True}, "by_time"),
         ({"follow": True, "failed": True}, "failed"),
+        ({"follow": True, "tail": 1, "stream": "stderr"}, "both tail and stream stderr"),
     ],
 )
 @pytest.mark.row("B-40")
@@ -87,6 +88,7 @@ def test_what_cannot_be_meant_is_refused(choice: dict[str, Any], words: str) -> 
         ({"hosts": {-1}}, "host -1: the job has hosts 0 to 3"),
         ({"role": "head"}, "no Ray head"),
         ({"attempt": 1}, "attempt 1: there are attempts 0 to 0"),
+        pytest.param({"stream": "stderr"}, "stream stderr: .* combined is allowed", id="T-31"),
     ],
 )
 @pytest.mark.row("B-40")
@@ -138,6 +140,18 @@ async def test_bytes_are_exact(tmp_path: Path) -> None:
     async with server.client(tmp_path) as client:
         assert joined(lines(await read(client, Selection()))) == b"".join(written)
         assert joined(lines(await read(client))) == b"".join(written)
+
+
+async def test_a_job_that_is_over_before_the_watch_has_shown_its_pods_is_read(tmp_path: Path) -> None:
+    async def story(server: Server) -> None:
+        await asyncio.sleep(0.05)
+        server.behind.add(PODS)
+        for log in await server.begin(0):
+            log.write(b"done\n")
+        await server.finish(0)
+
+    items = await told(Server(1, 2), tmp_path, story)
+    assert [of(items, 0, host) for host in (0, 1)] == [b"done\n"] * 2
 
 
 async def test_what_is_written_is_followed_to_the_end_of_the_job(tmp_path: Path) -> None:

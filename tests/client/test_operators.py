@@ -20,7 +20,7 @@ TABLE: dict[str, tuple[tuple[Operator, ...] | None, str]] = {
     "nobody may tell": (None, ""),
     "there is none": (
         (),
-        "no operator runs in this cluster: there is no Lease slipway-operator; install Slipway's chart",
+        "no operator runs: there is no Lease slipway-operator; install Slipway's chart",
     ),
     "it serves others": (
         (operator("slipway-system", "team-a", "team-b"),),

@@ -1,11 +1,12 @@
 """What a process that takes over tells again."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from slipway.cluster.cache import Cache
-from slipway.planner.snapshot import Settings
+from slipway.planner.snapshot import Rejection, Settings, Snapshot
 from tests.cluster.things import Time, job_json
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -53,3 +54,52 @@ def test_a_new_leader_warns_again_only_of_a_job_that_has_just_begun(  # F-33
     job = cache.jobs.get(("ns", "train"))
     assert job is not None
     assert [one.reason for one in cache.news(job)] == told
+
+
+def seen(cache: Cache, name: str, namespace: str = "ns", **parts: Any) -> Snapshot:
+    """A job is seen."""
+    body = job_json(uid=name, name=name, **parts)
+    body["metadata"]["namespace"] = namespace
+    cache.jobs.upsert(body)
+    found = cache.snapshot((namespace, name))
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def accepting(time: Time) -> Cache:
+    """The API server has accepted the pods of a first job."""
+    cache = Cache(Settings(), lambda: NOW, time)
+    cache.accepted(seen(cache, "first").job)
+    return cache
+
+
+@pytest.mark.parametrize(
+    ("other", "seconds", "known"),
+    [
+        pytest.param({}, 0.0, True, id="an equal spec"),
+        pytest.param({}, 60.0, False, id="an equal spec, a minute later"),
+        pytest.param({"spec": {"image": "another"}}, 0.0, False, id="another spec"),
+        pytest.param({"namespace": "another"}, 0.0, False, id="another namespace"),
+    ],
+)
+def test_what_was_accepted_is_known_of_equal_specs_for_a_minute(
+    accepting: Cache, time: Time, other: dict[str, Any], seconds: float, known: bool
+) -> None:
+    time.now += seconds
+    assert seen(accepting, "second", **other).equal_accepted is known
+
+
+def test_a_refusal_of_an_equal_spec_is_the_last_word(accepting: Cache) -> None:
+    accepting.rejected(seen(accepting, "second").job, Rejection("no", NOW))
+    assert not seen(accepting, "third").equal_accepted
+
+
+def test_what_a_profile_says_anew_has_not_been_accepted(accepting: Cache) -> None:
+    accepting.profile_changed("ns", "default")
+    assert not seen(accepting, "second").equal_accepted

@@ -142,6 +142,13 @@ async def test_a_guard_is_asked_before_each_retry(replay: Replay) -> None:
             await api.create(PATH, {}, JsonObject)
 
 
+async def test_a_dry_run_is_waited_for_longer_than_a_webhook_has(replay: Replay) -> None:
+    async with ApiConnection(open_access(replay.url), lambda: 0.2) as api:
+        replay.then(answer({}))
+        await api.create(PATH, {}, JsonObject, check=True)
+    assert [(one.query["dryRun"], one.query["timeout"]) for one in replay.requests] == [("All", "12.000s")]
+
+
 async def test_a_write_ends_before_the_time_that_its_guard_leaves_it(replay: Replay) -> None:
     left = iter((0.2,))
 

@@ -94,6 +94,14 @@ def test_a_long_queue_that_is_worked_on_has_no_age(queue: WorkQueue[str], time: 
     assert queue.oldest_age() == 1
 
 
+def test_the_backlog_is_what_is_due_and_not_taken(queue: WorkQueue[str], time: Time) -> None:
+    assert queue.backlog() == (0, 0.0)
+    for key, due in (("taken", -9), ("first", -5), ("second", -2), ("later", 10)):
+        queue.add_at(key, time.now + due)
+    queue.take()
+    assert queue.backlog() == (2, 5.0)
+
+
 def test_times_that_were_overtaken_do_not_pile_up(queue: WorkQueue[str], time: Time) -> None:
     for _ in range(10_000):
         queue.add_at("a", time.now + 3600)

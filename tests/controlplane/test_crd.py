@@ -81,7 +81,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-27 fewer than none": ({"accelerator": {"gpu": {"count": -1}}}, "spec.accelerator.gpu.count"),
     "B-27 two different numbers of GPUs": (
         gpu() | {"resources": {"limits": {"nvidia.com/gpu": 3}}},
-        "spec.resources: Invalid value: resources has another number of GPUs than accelerator.gpu.count",
+        "resources has another number of GPUs than accelerator.gpu.count",
     ),
     "B-27 two different numbers of GPUs, one as text": (
         gpu() | {"resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "3"}}},
@@ -137,7 +137,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "memory lots": ({"resources": {"limits": {"memory": "lots"}}}, "spec.resources.limits.memory"),
     "GPUs beside TPUs": (
         {"resources": {"limits": {"nvidia.com/gpu": 1}}},
-        "spec.resources: Invalid value: resources has GPUs, and the nodes of an accelerator have TPUs",
+        "resources has GPUs, and the nodes of an accelerator have TPUs",
     ),
     "requested GPUs beside TPUs": ({"resources": {"requests": {"gpu.intel.com/i915": "1"}}}, "resources has GPUs"),
     "too many pods": ({"accelerator": None, "hosts": 4096, "slices": 5}, "hosts x slices is above 16384"),
@@ -163,6 +163,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a port is a number": (worker(ports=[8081]), "spec.podTemplate.spec.containers[0].ports[0]"),
     "env of the template is an object": (worker(env={}), "spec.podTemplate.spec.containers[0].env"),
     "a variable of the template is null": (worker(env=[None]), "spec.podTemplate.spec.containers[0].env[0]"),
+    "a pattern that is no regular expression": (
+        {"progress": {"pattern": "step (?P<step>[0-9]+"}},
+        "error parsing regexp: missing closing )",
+    ),
+    "a pattern that takes more than linear time": (
+        {"progress": {"pattern": r"(?P<step>\d+)(?=/)"}},
+        "invalid or unsupported Perl syntax",
+    ),
+    "a pattern without a step": (
+        {"progress": {"pattern": r"step (\d+)"}},
+        "pattern has no group step: name the digits",
+    ),
+    "a pattern that is too long": ({"progress": {"pattern": "(?P<step>1)" + "x" * 256}}, "spec.progress.pattern"),
+    "progress without a pattern": ({"progress": {"total": 5}}, "spec.progress.pattern"),
+    "a total of no steps": ({"progress": {"pattern": "(?P<step>1)", "total": 0}}, "spec.progress.total"),
     "no time at all": ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
 }
 
@@ -220,6 +235,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         "resources": {"limits": {"nvidia.com/gpu": 3}},
     },
     "B-28 no GPUs": {"accelerator": {"gpu": {"count": 0}}, "hosts": 2},
+    "progress": {
+        "progress": {"pattern": r"step (?P<step>\d+)/(?P<total>\d+)|saved checkpoint (?P<checkpoint>\d+)", "total": 9}
+    },
     "a reservation": {"accelerator": {"type": "v5p-16", "reservation": "mine"}},
     "a reservation of GPUs": gpu(reservation="mine"),
     "CPU hosts apart": {"accelerator": None, "hosts": 2, "oneHostPerNode": True},
@@ -321,7 +339,7 @@ def test_what_may_not_change_is_refused(kubectl: Kubectl, changes: dict[str, Any
 @pytest.mark.parametrize(
     "changes",
     [{"suspend": True}, {"cancel": True}, {"retries": {"maxFailures": 3}}, {"timeouts": {"startSeconds": 9}},
-     {"ttlSecondsAfterFinished": 60}, {"cancelGracePeriodSeconds": 1}],
+     {"ttlSecondsAfterFinished": 60}, {"cancelGracePeriodSeconds": 1}, {"progress": {"pattern": "(?P<step>1)"}}],
     ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
 def test_what_may_change_is_taken(kubectl: Kubectl, changes: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """The operator on a real API server with simulated nodes: what a user does, sees, and gets wrong."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -242,13 +243,13 @@ def test_an_invalid_job_runs_once_it_is_corrected(jobs: Jobs) -> None:
     jobs.until("Running")
 
 
-def test_a_job_with_a_queue_runs_once_its_label_is_gone(jobs: Jobs) -> None:
+def test_a_job_with_a_queue_runs_without_kueue_once_its_label_is_gone(jobs: Jobs) -> None:
     label = "kueue.x-k8s.io/queue-name"
     body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": RUNS}
     body["metadata"] = {"name": "train", "labels": {label: "research"}}
     jobs.kubectl.apply(body)
     jobs.until("Invalid")
-    assert jobs.condition("Accepted")["reason"] == "QueueNotSupported"
+    assert jobs.condition("Accepted")["reason"] == "KueueNotInstalled"
     jobs.kubectl("label", "sj", "train", f"{label}-")
     jobs.until("Running")
 
@@ -320,7 +321,7 @@ def test_a_killed_operator_goes_on_where_it_was(jobs: Jobs) -> None:
     jobs.operator.start()
     time.sleep(1)
     jobs.kubectl("delete", "lease", "--all")
-    jobs.until_true("leadership", lambda: "ready:" in jobs.operator.tail(5), seconds=30)
+    jobs.until_true("leadership", lambda: jobs.operator.said("ready:"), seconds=30)
     assert jobs.status() == before
     assert sorted(pod["metadata"]["uid"] for pod in jobs.pods()) == pods
     finish(jobs)
@@ -344,14 +345,46 @@ def test_a_finished_job_is_deleted_when_its_time_is_over(jobs: Jobs) -> None:
 
 
 @pytest.mark.row("B-61")
-def test_applying_the_same_manifest_again_changes_nothing(jobs: Jobs) -> None:
-    jobs.apply(**TPU)
+def test_applying_the_same_manifest_again_and_again_changes_nothing_while_a_job_runs_and_restarts(jobs: Jobs) -> None:
+    body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": RUNS | TPU}
+
+    def applied() -> dict[str, Any]:
+        """The job after a GitOps tool has applied it, which wins every conflict."""
+        tool = ("--server-side", "--field-manager=gitops", "--force-conflicts")
+        done = jobs.kubectl("apply", *tool, "-f", "-", "-o", "json", "--show-managed-fields", stdin=body)
+        found: dict[str, Any] = json.loads(done.stdout)
+        seen.append(found["metadata"]["generation"])
+        return found
+
+    seen: list[int] = []
+    applied()
     jobs.until("Running")
-    before = jobs.kubectl.get("sj", "train")["metadata"]
-    for _ in range(3):
-        jobs.apply(**TPU)
-    after = jobs.kubectl.get("sj", "train")["metadata"]
-    assert (before["generation"], before["resourceVersion"]) == (after["generation"], after["resourceVersion"])
+    for attempt in (0, 1):
+        [*_, last] = jobs.pods(attempt=attempt)
+        failed = (
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            '{"status": {"phase": "Failed", "containerStatuses": null}}',
+        )
+        jobs.kubectl("patch", "pod", last["metadata"]["name"], *failed)
+        jobs.until_true(
+            f"attempt {attempt + 1} runs",
+            lambda after=attempt + 1: (
+                (status := applied()["status"])["attempt"] == after and status["phase"] == "Running"
+            ),
+            seconds=60,
+        )
+    status, pods = jobs.status(), {pod["metadata"]["uid"] for pod in jobs.pods()}
+    assert (status["attempt"], status["failures"], status["preemptions"]) == (2, 2, 0)
+    before = applied()["metadata"]
+    for _ in range(5):
+        time.sleep(0.5)
+        assert applied()["metadata"] == before
+    assert set(seen) == {1}
+    assert {pod["metadata"]["uid"] for pod in jobs.pods()} == pods
+    managers = {(one["manager"], one.get("subresource", "")) for one in before["managedFields"]}
+    assert managers == {("gitops", ""), ("slipway", "status")}
 
 
 @pytest.mark.parametrize("port", ["abc", "0", "70000"])
@@ -376,16 +409,16 @@ def test_the_operator_refuses_a_senseless_port(port: str) -> None:
 
 @pytest.mark.row("B-58", "N-03")
 def test_of_two_operators_one_stands_by(jobs: Jobs, tmp_path: Path) -> None:
-    jobs.until_true("the first leads", lambda: "ready:" in jobs.operator.tail())
+    jobs.until_true("the first leads", lambda: jobs.operator.said("ready:"))
     second = Operator(jobs.kubectl.kubeconfig, tmp_path / "second.log", jobs.kubectl.namespace).start()
     try:
-        jobs.until_true("the second stands by", lambda: second.log.exists() and "standing by" in second.tail())
+        jobs.until_true("the second stands by", lambda: second.said("standing by"))
         jobs.apply(**TPU)
         jobs.until("Running")
         assert len(jobs.pods()) == 4
-        assert "train" not in second.tail()
+        assert not second.said("train")
         jobs.operator.stop()
-        jobs.until_true("the second leads", lambda: "ready:" in second.tail())
+        jobs.until_true("the second leads", lambda: second.said("ready:"))
         finish(jobs)
         assert jobs.until("Succeeded")["attempt"] == 0
     finally:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from slipway.api.places import FIRST, Place
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
 from slipway.planner.actions import Body
 from slipway.planner.merge import merged
 from slipway.planner.pods import PodFactory
@@ -26,8 +26,8 @@ def with_spec(spec: Body | None = None, **worker: Any) -> Body:
 
 
 def converted(body: Body, **around: Any) -> Body:
-    """The container of a pod, as the engine is asked for it."""
-    return container(body, Surroundings(**{"network": "slipway", **around})).body
+    """The worker of a pod, as the engine is asked for it."""
+    return containers(body, Surroundings(**{"network": "slipway", **around}))[-1].body
 
 
 def host_config(body: Body, **around: Any) -> Body:

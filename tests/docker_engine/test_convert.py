@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slipway.api.places import HEAD, worker
-from slipway.docker_engine.conversion.convert import Surroundings, Unconvertible, container, problems
+from slipway.docker_engine.conversion.convert import Surroundings, Unconvertible, containers, problems
 from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
 from slipway.planner.actions import Body
 from tests.docker_engine.pods import converted, host_config, pod, variables, with_spec
@@ -13,7 +13,7 @@ from tests.docker_engine.pods import converted, host_config, pod, variables, wit
 
 def test_the_container_is_known_as_its_pod() -> None:  # E1-21, T-17
     body = pod(worker(1, 1), slices=2, hosts=2)
-    request = container(body, Surroundings(network="slipway"))
+    request = containers(body, Surroundings(network="slipway"))[-1]
     assert request.name == "train-0-1-1"
     assert request.body["Labels"] == body["metadata"]["labels"]
     assert request.body["Hostname"] == "0-1-1"
@@ -312,15 +312,35 @@ def test_the_user(of_pod: Body, own: Body, user: str | None) -> None:  # E1-16
 
 WORKER = "spec.containers[worker]"
 REFUSED: dict[str, tuple[Body, Body, str]] = {
-    "a sidecar": (
-        {"containers": [{"name": "worker"}, {"name": "proxy", "livenessProbe": {"exec": {}}}]},
+    "a probe of a sidecar": (
+        {"containers": [{"name": "worker"}, {"name": "proxy", "image": "p:1", "livenessProbe": {"exec": {}}}]},
         {},
-        "spec.containers[proxy]: a host of the local engine is one container",
+        "spec.containers[proxy].livenessProbe: nobody asks a container",
     ),
-    "an init container": (
+    "a hook of an init container": (
+        {"initContainers": [{"name": "fetch", "image": "f:1", "lifecycle": {"postStart": {}}}]},
+        {},
+        "spec.initContainers[fetch].lifecycle: Docker has no hooks",
+    ),
+    "an init container without an image": (
         {"initContainers": [{"name": "fetch"}]},
         {},
-        "spec.initContainers[fetch]: Docker runs nothing before a container",
+        "spec.initContainers[fetch].image: it is missing",
+    ),
+    "another restartPolicy of an init container": (
+        {"initContainers": [{"name": "fetch", "image": "f:1", "restartPolicy": "Never"}]},
+        {},
+        'spec.initContainers[fetch].restartPolicy "Never": only Always is allowed',
+    ),
+    "a restartPolicy of a container": (
+        {"containers": [{"name": "worker"}, {"name": "proxy", "image": "p:1", "restartPolicy": "Always"}]},
+        {},
+        'spec.containers[proxy].restartPolicy "Always": a container of a job ends once',
+    ),
+    "a device of a sidecar": (
+        {"initContainers": [{"name": "p", "image": "p:1", "resources": {"limits": {"google.com/tpu": "1"}}}]},
+        {},
+        "spec.initContainers[p].resources.limits.google.com/tpu: only worker gets devices",
     ),
     "a probe": ({}, {"readinessProbe": {"exec": {}}}, f"{WORKER}.readinessProbe: nobody asks a container"),
     "a hook": ({}, {"lifecycle": {"preStop": {}}}, f"{WORKER}.lifecycle: Docker has no hooks"),
@@ -434,4 +454,4 @@ def test_values_of_variables_are_never_repeated() -> None:  # E1-20
 def test_a_ray_head_is_refused_as_a_whole() -> None:
     body = pod(HEAD, ray={"entrypoint": "python3 x.py"})
     [only] = problems(body)
-    assert only.startswith('metadata.labels[slipway.dev/role] "head": a Ray cluster needs several containers')
+    assert only.startswith('metadata.labels[slipway.dev/role] "head": a Ray cluster needs probes and a Secret')

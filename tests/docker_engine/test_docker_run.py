@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container, docker_run
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers, docker_run
 from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
 from slipway.local_cluster.packages import find_tool
 from slipway.planner.actions import Body
@@ -70,7 +70,7 @@ MAPPING = DeviceMapping("/dev/null", "/dev/nothing", "rw")
 
 
 def everything(**around: Any) -> ContainerRequest:
-    return container(EVERYTHING, Surroundings(network="slipway", extra_devices=(MAPPING,), **around))
+    return containers(EVERYTHING, Surroundings(network="slipway", extra_devices=(MAPPING,), **around))[-1]
 
 
 def test_every_option_in_its_place() -> None:  # E1-17, E1-07, E1-08, E1-10 to E1-16
@@ -107,7 +107,7 @@ def test_every_option_in_its_place() -> None:  # E1-17, E1-07, E1-08, E1-10 to E
 
 
 def test_what_is_not_asked_for_is_left_out() -> None:  # E1-17, E1-19
-    words = docker_run(container(pod(), Surroundings()))
+    words = docker_run(containers(pod(), Surroundings())[-1])
     options = {word for word in words if word.startswith("-")}
     assert options == {"--rm", "--network", "-e", "--name", "--hostname", "--label", "--stop-timeout", "--log-driver",
                        "--log-opt"}  # fmt: skip
@@ -123,7 +123,7 @@ def test_words_stay_as_they_are(args: list[str], variables: dict[str, str]) -> N
         args=[word.replace("$", "$$") for word in args],
         env=[{"name": name, "value": value.replace("$", "$$")} for name, value in variables.items()],
     )
-    words = docker_run(container(body, Surroundings()))
+    words = docker_run(containers(body, Surroundings())[-1])
     assert words[words.index("busybox:1") + 1 :] == args
     given = [after for word, after in pairwise(words) if word == "-e"]
     assert given[len(given) - len(variables) :] == [f"{name}={value}" for name, value in variables.items()]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
 from slipway.docker_engine.conversion.empty_volumes import opening
 from tests.docker_engine.pods import create, with_spec
 from tests.docker_engine.servers import tool
@@ -33,7 +33,7 @@ def test_a_user_who_is_not_root_can_write(client: Any, image: str, *, read_only:
         volumeMounts=[{"name": "v", "mountPath": "/scratch/deep"}],
         securityContext={"runAsUser": 1000, "readOnlyRootFilesystem": read_only},
     )
-    request = container(body, Surroundings())
+    request = containers(body, Surroundings())[-1]
     archive = opening(request.body["HostConfig"].get("Mounts", ()))
     assert archive is not None
     made = [create(client, request)]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from slipway.api.places import Place, worker
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container, problems
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers, problems
 from slipway.planner.actions import Body
 from tests.conftest import ROOT
 from tests.docker_engine.pods import pod
@@ -43,7 +43,7 @@ def both(spec: Body) -> Iterator[tuple[Body, Body, ContainerRequest]]:
     for place in (worker(index, host) for index in range(count) for host in range(hosts)):
         body = made(place, spec)
         [own] = body["spec"]["containers"]
-        yield body, own, container(body, Surroundings(network="slipway"))
+        yield body, own, containers(body, Surroundings(network="slipway"))[-1]
 
 
 def made(place: Place, spec: Body) -> Body:

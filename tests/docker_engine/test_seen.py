@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from slipway.api.places import worker
-from slipway.docker_engine.seen import Circumstances, Deletion, pod
+from slipway.docker_engine.hosts import Host
+from slipway.docker_engine.seen import Circumstances, Deletion
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 STARTED, FINISHED = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -42,7 +43,7 @@ def container(status: str, **state: Any) -> dict[str, Any]:
 
 
 def seen(status: str, about: Circumstances = HERE, **state: Any) -> Any:
-    return pod(container(status, **state), about, 7)
+    return Host(container(status, **state)).pod(about, 7)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,9 @@ def test_an_exit_0_on_sigterm_is_no_success() -> None:
 @pytest.mark.parametrize("status", ["removing", "dead"])
 def test_what_somebody_removes_is_deleted(status: str) -> None:
     assert seen(status, ExitCode=137).deletion_requested_at == FINISHED
-    assert seen(status, FinishedAt=NEVER).deletion_requested_at == seen(status).bound_at
+    # The engine does not date the removal of one that never ran.
+    noticed = Circumstances("here", removed=FINISHED + timedelta(seconds=7))
+    assert seen(status, noticed, FinishedAt=NEVER).deletion_requested_at == noticed.removed
 
 
 def test_a_container_that_could_not_be_started_ended_when_it_was_created() -> None:

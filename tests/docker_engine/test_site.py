@@ -1,12 +1,14 @@
 """This machine as a site of its own."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slipway.api.profile import GpuNodes
 from slipway.docker_engine.conversion.devices import Inventory
-from slipway.docker_engine.site import gpus
+from slipway.docker_engine.site import START_SECONDS, gpus, site
+from tests.planner.build import spec
 
 
 def machine(root: Path, *nodes: str) -> Inventory:
@@ -32,3 +34,15 @@ def machine(root: Path, *nodes: str) -> Inventory:
 )
 def test_the_gpus_of_this_machine(tmp_path: Path, nodes: tuple[str, ...], expected: GpuNodes | None) -> None:
     assert gpus(machine(tmp_path, *nodes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "seconds"),
+    [
+        pytest.param({"containers": [{"name": "log", "image": "log:1"}]}, START_SECONDS, id="images are there"),
+        pytest.param({"initContainers": [{"name": "fetch", "image": "f:1"}]}, None, id="init containers may run long"),
+    ],
+)
+def test_the_time_to_start(template: dict[str, Any], seconds: int | None) -> None:
+    defaults = site(spec(podTemplate={"spec": template})).spec.defaults
+    assert ("timeouts" in defaults.model_fields_set, defaults.timeouts.start_seconds) == (seconds is not None, seconds)

@@ -8,7 +8,7 @@ import pytest
 
 from slipway.api.places import worker
 from slipway.api.workspace import DataSet
-from slipway.docker_engine.conversion.convert import Surroundings, container, problems
+from slipway.docker_engine.conversion.convert import Surroundings, containers, problems
 from slipway.docker_engine.conversion.empty_volumes import opening
 from slipway.planner.actions import Body
 from slipway.planner.site import Site
@@ -134,7 +134,7 @@ VERSIONS: dict[str, tuple[Body, tuple[int, int]]] = {
 
 @pytest.mark.parametrize(("body", "version"), VERSIONS.values(), ids=VERSIONS.keys())
 def test_the_engine_that_is_needed(body: Body, version: tuple[int, int]) -> None:
-    assert container(body, Surroundings()).api_version == version
+    assert containers(body, Surroundings())[-1].api_version == version
 
 
 def test_empty_volumes_are_opened_to_all() -> None:

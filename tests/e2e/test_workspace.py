@@ -13,7 +13,7 @@ import yaml
 from slipway.local_cluster import NativeCluster
 from tests.conftest import Kubectl, jobs_of
 from tests.docs.test_workspace import example
-from tests.operator_image import IMAGE, build_image
+from tests.operator_image import IMAGE
 from tests.running import Jobs
 
 PYTHON = "/usr/bin/python3"
@@ -43,13 +43,6 @@ found = {
 }
 Path(f"found-{os.environ['SLIPWAY_RANK']}").write_text(json.dumps(found))
 """
-
-
-@pytest.fixture(scope="session")
-def operator_image(real_nodes: NativeCluster) -> str:
-    """An image with Slipway and the user of the operator's own, on every node."""
-    real_nodes.load_images([build_image()])
-    return IMAGE
 
 
 @pytest.fixture

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import docker
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -12,10 +15,12 @@ from click.testing import CliRunner, Result
 from slipway.cli.cluster import cluster
 from slipway.demo import images
 from slipway.demo.images import EXAMPLES, manifest_of
-from slipway.local_cluster import NativeCluster, archives
+from slipway.local_cluster import NativeCluster, archives, packages
 from slipway.local_cluster import status as observed
 from slipway.local_cluster.packages import find_tool
+from slipway.local_cluster.progress import Silent
 from tests.conftest import ROOT
+from tests.docker_engine.servers import PACKAGES, engine_in
 
 from .helpers import await_phase, create, pod
 
@@ -174,6 +179,22 @@ def test_the_images_of_examples_reach_the_nodes(
     command = ["/bin/sh", "-c", "test -s /app/train.py"]
     create(real, pod("example", container={"image": "slipway.local/train:1", "command": command}))
     await_phase(real, "example", "Succeeded")
+
+
+def test_an_image_of_the_engine_reaches_the_nodes(real: NativeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages.ensure(PACKAGES, Silent())
+    # Short, because the paths of sockets may not be long.
+    with TemporaryDirectory(prefix="slipway-", ignore_cleanup_errors=True) as folder, engine_in(Path(folder)) as engine:
+        monkeypatch.setenv("DOCKER_HOST", engine.host)
+        with closing(docker.APIClient(engine.host)) as api:
+            layer = archives.tar_layer(Path(folder) / "layer", {"bin/sh": Path(find_tool("busybox") or "")}, {})
+            api.import_image_from_data(layer.path.read_bytes(), repository="mine", tag="1")
+        absent = run("load-image", "absent:1", "--cluster", real.name)
+        assert (absent.exit_code, "There is no file absent:1, and the Docker engine" in absent.output) == (1, True)
+        result = run("load-image", "mine:1", "--cluster", real.name)
+    assert result.exit_code == 0, result.output
+    create(real, pod("mine", container={"image": "mine:1", "command": ["/bin/sh", "-c", "true"]}))
+    await_phase(real, "mine", "Succeeded")
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

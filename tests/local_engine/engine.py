@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -25,6 +26,7 @@ from tests.docker_engine.servers import answers, running, tool
 
 IMAGE: Final = "slipway.local/busybox:1"
 NETWORK_PACKAGES: Final = {"ip": "iproute2", "iptables": "iptables", "nsenter": "util-linux"}
+_NAMESPACES: Final = count()
 SUPERVISOR: Final = b"slipway.docker_engine.supervisor"
 _APPLETS: Final = (
     "awk", "cat", "date", "dd", "echo", "env", "false", "grep", "head", "hostname", "httpd", "id", "kill", "ls",
@@ -64,18 +66,24 @@ class Dockerd:
         """The socket of what holds the containers; an engine that is killed does not take it along."""
         return self.folder / "containerd.sock"
 
+    def command(self) -> list[str]:
+        """What runs the engine."""
+        return [
+            tool("dockerd"), f"--host={self.host}", f"--data-root={self.folder / 'data'}",
+            f"--exec-root={self.folder / 'exec'}", f"--pidfile={self.folder / 'pid'}",
+            f"--containerd-namespace={self.namespace}", f"--containerd-plugins-namespace={self.namespace}-plugins",
+            f"--containerd={self.containerd}",
+        ]  # fmt: skip
+
     def start(self) -> None:
         """Start it and wait until it answers."""
         # `ip netns exec` would hide the cgroups, without which an engine does not start.
-        command = [
-            tool("nsenter"), f"--net=/run/netns/{self.namespace}", tool("dockerd"), f"--host={self.host}",
-            f"--data-root={self.folder / 'data'}", f"--exec-root={self.folder / 'exec'}",
-            f"--pidfile={self.folder / 'pid'}", f"--containerd-namespace={self.namespace}",
-            f"--containerd-plugins-namespace={self.namespace}-plugins", f"--containerd={self.containerd}",
-        ]  # fmt: skip
+        command = [tool("nsenter"), f"--net=/run/netns/{self.namespace}", *self.command()]
         log = self.folder / "engine.log"
         with log.open("ab") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, cwd=self.folder
+            )
         until(f"an answer of the engine; see {log}", lambda: self._alive() and answers(self.socket))
 
     def stop(self) -> None:
@@ -100,27 +108,42 @@ class Dockerd:
 
 @contextmanager
 def engine_in(folder: Path) -> Iterator[Dockerd]:
-    """A running engine that has the image."""
-    name = f"slipway-{os.getpid()}"
-    subprocess.run([tool("ip"), "netns", "add", name], check=True)
-    engine = Dockerd(folder, name)
+    """A running Docker engine that has the image."""
     config = folder / "containerd.toml"
     config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
-    containerd = [
-        tool("containerd"), f"--config={config}", f"--root={folder / 'containerd'}",
-        f"--state={folder / 'containerd-state'}", f"--address={engine.containerd}",
-    ]  # fmt: skip
+    with network_namespace() as name:
+        engine = Dockerd(folder, name)
+        containerd = [
+            tool("containerd"), f"--config={config}", f"--root={folder / 'containerd'}",
+            f"--state={folder / 'containerd-state'}", f"--address={engine.containerd}",
+        ]  # fmt: skip
+        with running(containerd, folder / "containerd.log", engine.containerd.exists), started(engine):
+            yield engine
+
+
+@contextmanager
+def network_namespace() -> Iterator[str]:
+    """The name of a network namespace in which nothing is."""
+    name = f"slipway-{os.getpid()}-{next(_NAMESPACES)}"
+    subprocess.run([tool("ip"), "netns", "add", name], check=True)
     try:
         subprocess.run([tool("ip"), "-n", name, "link", "set", "lo", "up"], check=True)
-        with running(containerd, folder / "containerd.log", engine.containerd.exists):
-            engine.start()
-            with closing(docker.APIClient(engine.host)) as api:
-                api.import_image_from_data(_image(), repository=IMAGE.partition(":")[0], tag="1")
-            yield engine
-            engine.stop()
+        yield name
+    finally:
+        subprocess.run([tool("ip"), "netns", "delete", name], check=True)
+
+
+@contextmanager
+def started(engine: Dockerd) -> Iterator[None]:
+    """Start an engine and give it the image; stop it in the end."""
+    try:
+        engine.start()
+        with closing(docker.APIClient(engine.host)) as api:
+            api.import_image_from_data(_image(), repository=IMAGE)
+        yield
+        engine.stop()
     finally:
         engine.kill()
-        subprocess.run([tool("ip"), "netns", "delete", name], check=True)
 
 
 def _image() -> bytes:

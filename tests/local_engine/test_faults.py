@@ -44,8 +44,11 @@ def test_the_engine_goes_and_comes_back(user: User, dockerd: Dockerd, engine: En
     assert status["preemptions"] == 1
 
 
-# A job that is cancelled while there is no engine ends when there is one again; a supervisor waits for it.
+# A job that is cancelled while there is no engine ends when there is one again; a supervisor waits for it. The logs of
+# jobs that have ended can be read meanwhile.
 def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Dockerd, engine: Engine) -> None:
+    user.submit("echo kept", "before")
+    user.ended("before")
     user.submit("sleep 1000")
     engine.running("train")
     user.until("Running")
@@ -56,6 +59,8 @@ def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Docke
         user.slipway("cancel", "train")
         until("the supervisor's words", lambda: "not reachable" in user.log())
         waiting = user.only_supervisor()
+        assert "is not reachable" in user.command("logs", "train", code=3).err
+        assert user.slipway("logs", "before").out == "kept\n"
     finally:
         dockerd.start()
     assert user.only_supervisor() == waiting

@@ -1,8 +1,10 @@
 """What programs write is kept to the last line, however much it is."""
 
+import subprocess
+from pathlib import Path
 from typing import Any, Final
 
-from tests.local_engine.engine import User
+from tests.local_engine.engine import User, until
 
 HOSTS: Final = 8
 LINES: Final = 4000
@@ -33,6 +35,36 @@ def test_every_line_is_there(user: User) -> None:
             assert found[:LINES] == numbers, host
             assert [len(line) for line in found[LINES:-1]] == [LONG], host
             assert found[-1] == "no newline"
+
+
+BOTH: Final = """
+for number in 1 2 3; do echo "out $number"; echo "error $number" >&2; done
+until [ -e /shared/go ]; do sleep 0.1; done
+"""
+
+
+# T-31: one of the streams of a program, while there are containers and from what is kept of them.
+def test_one_stream_alone(user: User, shared: dict[str, Any]) -> None:
+    wanted = {
+        ("stdout",): "out 1\nout 2\nout 3\n",
+        ("stderr",): "error 1\nerror 2\nerror 3\n",
+        ("stderr", "--tail", "2"): "error 2\nerror 3\n",
+        ("stdout", "--regex", "2"): "out 2\n",
+    }
+
+    def read() -> dict[tuple[str, ...], str]:
+        return {choice: user.slipway("logs", "train", "--stream", *choice).out for choice in wanted}
+
+    user.submit(BOTH, **shared)
+    user.until("Running")
+    until("the last line", lambda: "error 3" in user.slipway("logs", "train").out)
+    assert read() == wanted
+    follower = user.popen("logs", "train", "-f", "--stream", "stderr", stdout=subprocess.PIPE)
+    (Path(shared["volumes"][0]["hostPath"]["path"]) / "go").touch()
+    out, _ = follower.communicate(timeout=60)
+    assert out.decode() == wanted["stderr",]
+    user.ended()
+    assert read() == wanted
 
 
 # A program that has no room left is a program that fails, with its own words.

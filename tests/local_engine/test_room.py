@@ -99,7 +99,8 @@ def test_a_job_waits_for_a_network(user: User, engine: Engine) -> None:
     made = [network_of(engine, subnet) for subnet in ALL_ADDRESSES]
     try:
         user.submit("true", retries={"capacityRetrySeconds": 1})
-        until("the reason", lambda: "address pool" in user.slipway("why", "train").out)
+        user.until("WaitingForCapacity")
+        assert "docker network prune" in user.slipway("why", "train").out
         assert user.status()["failures"] == 0
     finally:
         for one in made:

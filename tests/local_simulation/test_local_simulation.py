@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.docker_engine import seen, supervisor
+from slipway.docker_engine import hosts, seen, supervisor
 from slipway.docker_engine.apply import Applier
 from slipway.docker_engine.creation import Creator
 from slipway.docker_engine.job_files import JobFolder
@@ -80,8 +80,8 @@ def outages_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def an_exit_0_is_always_a_success(patch: pytest.MonkeyPatch) -> None:
     """Programs that exit 0 when the engine stops them are done."""
-    stopped = seen._stopped_with_engine
-    patch.setattr(seen, "_stopped_with_engine", lambda state, about: bool(state["ExitCode"]) and stopped(state, about))
+    stopped = seen.stopped_with_engine
+    patch.setattr(seen, "stopped_with_engine", lambda state, about: bool(state["ExitCode"]) and stopped(state, about))
 
 
 def devices_in_use_are_free(patch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def failed_removals_stay(patch: pytest.MonkeyPatch) -> None:
 
 def somebody_elses_rm_is_a_failure(patch: pytest.MonkeyPatch) -> None:
     """What somebody has removed has failed."""
-    pod_json = seen.pod_json
+    pod_json = hosts.pod_json
 
     def broken(container: Any, about: Any, version: int) -> Any:
         found = pod_json(container, about, version)
@@ -124,7 +124,7 @@ def somebody_elses_rm_is_a_failure(patch: pytest.MonkeyPatch) -> None:
             del found["metadata"]["deletionTimestamp"]
         return found
 
-    patch.setattr(seen, "pod_json", broken)
+    patch.setattr(hosts, "pod_json", broken)
 
 
 BREAKAGES: tuple[tuple[Breakage, int], ...] = (

@@ -26,23 +26,20 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
-from slipway.planner.fencing import LATE
-from slipway.planner.freshness import EVER, Horizon
-from slipway.planner.news import cursor_of, news
-from slipway.planner.nodes import Node, NodeMetadata, Taint
-from slipway.planner.objects import (
-    ENDED_PHASES,
+from slipway.planner.container_states import (
     ContainerState,
     ContainerStatus,
-    Pod,
-    PodCondition,
-    PodLabels,
-    PodMetadata,
-    PodSpec,
+    Device,
+    Devices,
     Running,
     Terminated,
     Waiting,
 )
+from slipway.planner.fencing import LATE
+from slipway.planner.freshness import EVER, Horizon
+from slipway.planner.news import cursor_of, news
+from slipway.planner.nodes import Node, NodeMetadata, Taint
+from slipway.planner.objects import ENDED_PHASES, Pod, PodCondition, PodLabels, PodMetadata, PodSpec
 from slipway.planner.plan import plan
 from slipway.planner.site import Site
 from slipway.planner.snapshot import (
@@ -52,6 +49,7 @@ from slipway.planner.snapshot import (
     OwnDeletions,
     PodEvent,
     PodEvents,
+    Printed,
     Rejection,
     Snapshot,
     Vanished,
@@ -96,7 +94,10 @@ class PodHandle:
         return self
 
     def _worker(self, state: ContainerState, phase: str) -> "PodHandle":
-        return self._status(phase=phase, container_statuses=(ContainerStatus("worker", state),))
+        before = next(iter(self.now.status.container_statuses), ContainerStatus("worker"))
+        devices = before.allocated_resources_status
+        worker = ContainerStatus("worker", state, allocated_resources_status=devices)
+        return self._status(phase=phase, container_statuses=(worker,))
 
     def binds(self, node: str | None = None) -> "PodHandle":
         _, slice_index, host = self.key
@@ -124,6 +125,13 @@ class PodHandle:
         if not self.now.spec.node_name:
             self.binds()
         return self._status(phase="Failed", reason=reason, message=message, container_statuses=())
+
+    def breaks(self, *devices: str, health: str = "Unhealthy") -> "PodHandle":
+        """The kubelet says of chips of the worker how they are."""
+        [status, *others] = self.now.status.container_statuses
+        chips = Devices("google.com/tpu", tuple(Device(one, health) for one in devices))
+        told = msgspec.structs.replace(status, allocated_resources_status=(chips,))
+        return self._status(container_statuses=(told, *others))
 
     def ends_as(self, phase: str, reason: str = "", message: str = "") -> "PodHandle":
         return self._status(phase=phase, reason=reason, message=message)
@@ -187,12 +195,15 @@ class World:
         self.leading_since = START
         self.pods_as_of: datetime | None = None
         self.creates_end = EVER
+        self.workload_as_of: datetime | None = None
         self.nodes_as_of: dict[str, datetime] = {}
         self.begun_by_this_process: int | None = None
         self.served: int | None = None
         self.served_at = START
         self.deleted_here = OwnDeletions()
         self.nodes_watched = True
+        self.printed: Printed | None = None
+        """What was read of the log of rank 0."""
         self.told: list[str] = []
         self.queue: str | None = None
         self.sited: Callable[[SliceJobSpec, SliceJobStatus], tuple[SliceJobSpec, Site]] = lambda spec, _: (
@@ -236,13 +247,21 @@ class World:
             status_written=self.written,
             rivals=self.rivals,
             kubelets=dict(self.kubelets),
-            known=Horizon(self.leading_since, self.pods_as_of, None, self.creates_end, dict(self.nodes_as_of)),
+            known=Horizon(
+                self.leading_since,
+                self.pods_as_of,
+                None,
+                self.creates_end,
+                dict(self.nodes_as_of),
+                self.workload_as_of,
+            ),
             begun_by_this_process=self.begun_by_this_process,
             pod_events=dict(self.pod_events),
             served=self.served,
             served_at=self.served_at,
             deleted_here=self.deleted_here,
             nodes_watched=self.nodes_watched,
+            printed=self.printed,
         )
 
     @property
@@ -259,7 +278,7 @@ class World:
         decision = self.plan()
         self.apply(decision)
         for asked in actions_of(decision, Refresh) if self.answers else ():
-            if asked.pods or asked.kubelets or asked.events or self._answerable(asked):
+            if asked.pods or asked.kubelets or asked.events or asked.workload or self._answerable(asked):
                 self.answer(asked)
                 return self.step()
         return decision
@@ -268,6 +287,8 @@ class World:
         """The API server answers: pods and nodes are as this world says."""
         if asked.pods:
             self.pods_as_of = self.now
+        if asked.workload:
+            self.workload_as_of = self.now
         for node in self._answerable(asked):
             self.nodes_as_of[node] = self.now
             if node in self.lost:

@@ -58,6 +58,7 @@ def test_a_field_that_cel_compares_is_not_in_the_hash_so_that_it_may_become_chan
         "ttl_seconds_after_finished": 9, "suspend": True, "cancel": True, "cancel_grace_period_seconds": 9,
         "workspace": {"hostPath": {"path": "/a"}}, "study": "a", "output": {"volume": "a", "path": "/a"},
         "python_module": {"module": "a", "args": [{"name": "--a", "value": 1}]},
+        "progress": {"pattern": "(?P<step>[0-9]+)"},
     }  # fmt: skip
     assert template_hash(spec()) == template_hash(spec(**{field: given[field]}))
 

@@ -1,15 +1,19 @@
 """The life of a job: attempts begin, run, end, are charged once, and the next one waits until it is clear to start."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from slipway.api.places import worker
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase
 from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, KeepHistory, Refresh
+from slipway.planner.plan import plan
 from slipway.planner.snapshot import NAME_TAKEN, LostNode, Rejection
 
-from .build import World, a_node, actions_of
+from .build import PodHandle, World, a_node, actions_of
 
 
 def test_a_new_job_asks_the_api_server_before_anything_exists() -> None:
@@ -19,6 +23,14 @@ def test_a_new_job_asks_the_api_server_before_anything_exists() -> None:
     [check] = actions_of(decision, Check)
     assert [one["metadata"]["name"] for one in check.bodies] == ["train-0-0-0", "train"]
     assert decision.status == world.status
+
+
+def test_what_the_api_server_said_of_an_equal_spec_is_not_asked_again() -> None:
+    """The names of the Services are the job's own: somebody may have taken them."""
+    world = World(slices=2, hosts=2)
+    decision = plan(replace(world.snapshot, checked=False, equal_accepted=True), world.now)
+    [check] = actions_of(decision, Check)
+    assert [(one["kind"], one["metadata"]["name"]) for one in check.bodies] == [("Service", "train")]
 
 
 def test_all_pods_of_an_attempt_are_made_at_once_after_the_status_says_so() -> None:  # E1-34, E2-14
@@ -101,6 +113,38 @@ def test_an_attempt_takes_two_writes_until_it_runs() -> None:
     assert writes == [False, False, False, True]
     assert world.status.phase is Phase.RUNNING
     assert world.status.ready_slices == "2/2"
+
+
+def test_a_restart_takes_three_writes() -> None:
+    """Ended with its evidence; charged, with the next one begun; running. That all pods have nodes needs none."""
+    world = World(slices=2, hosts=2).run()
+    phases = [world.status.phase]
+
+    def happens(*events: Callable[[], object]) -> None:
+        for event in events:
+            event()
+        for _ in range(4):
+            before = world.status
+            world.step(seconds=0.2)
+            phases.extend([world.status.phase] if world.status != before else [])
+
+    happens(lambda: world.pod(0, 0).exits(1))
+    happens(world.obey)
+    for step in (PodHandle.binds, PodHandle.runs):
+        happens(*(partial(step, world.pod(index, host)) for index in (0, 1) for host in (0, 1)))
+    assert phases[1:] == [Phase.RESTARTING, Phase.STARTING, Phase.RUNNING]
+
+
+def test_that_all_pods_have_nodes_is_written_when_they_do_not_run_soon() -> None:
+    world = World(slices=2, hosts=2).begin()
+    shown = []
+    for handle in world.all_pods():
+        handle.binds()
+    for seconds in (0.5, 4.0, 0.5):
+        world.step(seconds)
+        found = world.condition("CapacityAvailable")
+        shown.append(found.status if found is not None else "")
+    assert shown == ["False", "False", "True"]
 
 
 def test_success_is_every_host_of_one_attempt_exiting_0() -> None:  # E2-48
@@ -254,6 +298,22 @@ def test_where_nodes_cannot_be_seen_nobody_asks_for_them() -> None:
     assert world.status.failures == 1
 
 
+def test_where_nodes_cannot_be_seen_a_condition_says_so_until_they_can() -> None:
+    world = World(slices=1, hosts=2).run()
+    assert world.condition("NodesVisible") is None
+    world.nodes_watched = False
+    world.step()
+    hidden = world.condition("NodesVisible")
+    assert hidden is not None
+    assert (hidden.status, hidden.reason) == ("False", "NodesForbidden")
+    assert "readNodes true" in hidden.message
+    world.nodes_watched = True
+    world.step()
+    visible = world.condition("NodesVisible")
+    assert visible is not None
+    assert (visible.status, visible.message) == ("True", "")
+
+
 @pytest.mark.parametrize("went", ["its node is gone", "another node has its name"])
 def test_a_host_whose_machine_is_gone_may_have_succeeded_before_though_no_watch_has_shown_it(went: str) -> None:
     world = World(slices=1, hosts=1).run()
@@ -290,6 +350,23 @@ def test_a_pod_bound_shortly_before_its_node_was_denied_may_be_on_the_next_one_o
     world.answers = False
     assert actions_of(world.step(), Refresh) == [asked]
     assert world.attempt.end_time is None
+
+
+@pytest.mark.parametrize(
+    ("later", "lost"),
+    [
+        pytest.param(None, False, id="the only Node of that name that was seen"),
+        pytest.param(1.0, True, id="the second one: the first took the pod along"),
+    ],
+)
+def test_a_node_that_is_gone_may_have_replaced_the_one_of_the_pod(later: float | None, lost: bool) -> None:
+    world = World(slices=1, hosts=1).begin()
+    world.pod(0, 0).runs()
+    del world.nodes["node-0-0"]
+    created = world.now + timedelta(seconds=later) if later is not None else None
+    world.now += timedelta(seconds=4)
+    world.lost["node-0-0"] = LostNode(world.now, created=created)
+    assert world.snapshot.machine_gone(world.pods[0, 0, 0]) is lost
 
 
 def test_a_node_that_was_lost_and_came_back_under_its_name_is_not_lost_again() -> None:

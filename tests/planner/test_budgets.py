@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus, rfc3339
+from slipway.api.base import rfc3339
+from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
 from slipway.planner.actions import CreatePods
 from slipway.planner.budgets import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, next_try, verdict
 

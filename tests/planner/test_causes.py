@@ -4,12 +4,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import convert
 
 from slipway.api.names import EXIT_LINK, EXIT_UNUSABLE, WORKSPACE_CONTAINER
 from slipway.api.status import Cause
 from slipway.planner.actions import DeletePods, Refresh
 from slipway.planner.causes import RULES
-from slipway.planner.objects import ContainerState, ContainerStatus, Terminated
+from slipway.planner.container_states import ContainerState, ContainerStatus, Device, Devices, Terminated
 
 from .build import PodHandle, Scenario, World, a_node, actions_of
 
@@ -182,6 +183,38 @@ CASES = [
     ),
     case("8 its kubelet lost track of it on a troubled node", lost_track, "NodeLost", Cause.PREEMPTION),
     case("8 exit 1 on a troubled node is the program's own", killed_on(IMPENDING, 1), "ExitCode", Cause.FAILURE),
+    case("10 a broken chip", lambda w: victim(w).exits(1).breaks("chip-2"), "DeviceUnhealthy", Cause.INFRASTRUCTURE),
+    case(
+        "10 a broken chip and an exit code that ends the job",
+        lambda w: victim(w).exits(42).breaks("chip-2"),
+        "DeviceUnhealthy",
+        Cause.INFRASTRUCTURE,
+        retries={"onExitCodes": {"fail": [42]}},
+    ),
+    case(
+        "10 a chip of unknown health",
+        lambda w: victim(w).exits(1).breaks("chip-2", health="Unknown"),
+        "ExitCode",
+        Cause.FAILURE,
+    ),
+    case(
+        "2 own container OOMKilled beside a broken chip",
+        lambda w: victim(w).exits(137, reason="OOMKilled").breaks("chip-2"),
+        "OOMKilled",
+        Cause.FAILURE,
+    ),
+    case(
+        "3 disrupted beside a broken chip",
+        lambda w: (disrupted("DeletionByTaintManager")(w), victim(w).breaks("chip-2")),
+        "Disrupted",
+        Cause.PREEMPTION,
+    ),
+    case(
+        "a command that is not in the image, beside a broken chip",
+        lambda w: victim(w).exits(128, reason="StartError", message=NO_COMMAND).breaks("chip-2"),
+        "CannotStart",
+        Cause.FAILURE,
+    ),
     case("10 vfio busy", lambda w: victim(w).exits(1, message=VFIO), "TPUUnavailable", Cause.INFRASTRUCTURE, **TPU),
     case("10 vfio text of a CPU job", lambda w: victim(w).exits(1, message=VFIO), "ExitCode", Cause.FAILURE),
     *[
@@ -227,6 +260,33 @@ def test_evidence_of_one_pod(fixture: Scenario, fields: dict[str, Any], reason: 
     assert "host 0 of slice 0" in (ended.message or "")
 
 
+def test_the_message_names_the_broken_chips_and_the_last_line() -> None:
+    world = World().run()
+    victim(world).exits(1, message="INTERNAL: chip is not responding").breaks("chip-3", "chip-2")
+    world.until_restarted()
+    assert (world.status.attempts[-1].message or "").endswith(
+        "exited with code 1 and had unhealthy devices (chip-2 of google.com/tpu, chip-3 of google.com/tpu): "
+        "INTERNAL: chip is not responding"
+    )
+
+
+def test_a_program_that_succeeds_on_a_broken_chip_has_succeeded() -> None:
+    world = World().run()
+    victim(world).breaks("chip-2")
+    world.settle()
+    assert world.status.phase == "Running"
+    victim(world).exits(0).breaks("chip-2")
+    world.settle()
+    assert world.status.phase == "Succeeded"
+
+
+def test_of_the_devices_of_a_container_the_unhealthy_ones_are_kept() -> None:
+    chips = [{"resourceID": f"chip-{n}", "health": "Healthy" if n else "Unhealthy"} for n in range(4)]
+    told = [{"name": "google.com/tpu", "resources": chips}, {"name": "example.com/nic", "resources": [chips[1]]}]
+    status = convert({"name": "worker", "allocatedResourcesStatus": told}, ContainerStatus)
+    assert status.allocated_resources_status == (Devices("google.com/tpu", (Device("chip-0", "Unhealthy"),)),)
+
+
 @pytest.mark.row("B-32")
 def test_a_link_ends_the_job_at_once_and_says_which() -> None:
     world = World().begin()
@@ -250,6 +310,23 @@ def test_a_directory_that_cannot_be_made_is_tried_again_until_the_start_failures
     assert world.status.result is not None
     assert (world.status.phase, world.status.result.reason) == ("Failed", "StartFailureLimitExceeded")
     assert {(one.reason, one.cause) for one in world.status.attempts} == {("WorkspaceUnusable", Cause.FAILURE)}
+
+
+def test_the_init_container_that_failed_is_named_and_not_a_sidecar_that_was_stopped_for_it() -> None:
+    world = World(retries={"maxFailures": 1}).begin()
+    ends = {
+        "proxy": Terminated(137, "Error", "", world.now + timedelta(seconds=2)),
+        "fetch": Terminated(3, "Error", "", world.now),
+    }
+    victim(world).binds().waits("PodInitializing").ends_as("Failed")
+    victim(world)._status(
+        init_container_statuses=tuple(
+            ContainerStatus(name, ContainerState(terminated=end)) for name, end in ends.items()
+        )
+    )
+    world.settle()
+    assert world.status.attempts[0].message is not None
+    assert world.status.attempts[0].message.endswith("failed: init container fetch exited with code 3")
 
 
 def test_every_row_of_the_table_has_a_case() -> None:
@@ -387,6 +464,45 @@ def test_a_new_machine_that_refuses_an_old_pod_tells_that_the_old_one_was_lost(p
     world.pod(0, 1).fails("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present")
     world.until_restarted()
     assert next(one for one in world.status.attempts if one.number == 0).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("replaced", "reason"),
+    [
+        pytest.param(True, "NodeLost", id="by the machine that came in place of its own, where it ran anew"),
+        pytest.param(False, "EvictedForOwnUsage", id="by its own machine"),
+    ],
+)
+def test_an_eviction_for_own_usage_is_the_cause_unless_the_first_run_was_lost(replaced: bool, reason: str) -> None:
+    world = World(slices=1, hosts=1).run()
+    world.now += timedelta(seconds=30)
+    if replaced:
+        world.nodes["node-0-0"] = a_node("node-0-0", created=world.now)
+    world.now += timedelta(seconds=15)
+    world.pod(0, 0).exits(143).ends_as("Failed", "Evicted", "The node was low on resource: memory.")
+    world.until_restarted()
+    assert world.status.attempts[1].reason == reason
+
+
+def test_a_new_machine_that_refuses_a_pod_that_had_succeeded_takes_nothing_back() -> None:
+    """The old machine was lost between its report of the container's end and that of the phase."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 0).exits(0)
+    world.pod(0, 1).exits(0).ends_as("Running")
+    world.step(seconds=1)
+    world.nodes["node-0-1"] = a_node("node-0-1", created=world.now + timedelta(seconds=30))
+    world.now += timedelta(seconds=60)
+    world.pod(0, 1).ends_as("Failed", "UnexpectedAdmissionError", "Allocate failed due to no healthy devices present")
+    world.settle()
+    assert world.status.phase == "Succeeded"
+
+
+@pytest.mark.parametrize("reason", ["DeadlineExceeded", "SomethingNew"])
+def test_no_pod_that_has_failed_is_without_a_cause_though_its_program_exited_0(reason: str) -> None:
+    world = World(slices=1, hosts=1).run()
+    world.pod(0, 0).exits(0).ends_as("Failed", reason, "in words of its own")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("UnexpectedOutcome", 1)
 
 
 def test_an_exit_0_that_an_eviction_asked_for_is_no_success() -> None:

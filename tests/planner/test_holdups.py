@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from slipway.planner.actions import Refresh
 from slipway.planner.snapshot import PodEvent
 
-from .build import START, World
+from .build import START, World, actions_of
 
 TYPO = ("ErrImagePull", 'failed to resolve image "busybox:1": not found')
 NO_SECRET = ("CreateContainerConfigError", 'secret "token" not found')
@@ -182,3 +183,11 @@ def test_events_are_read_rarely() -> None:
         world.step(seconds=1)
         reads |= {one.read_at for one in world.pod_events.values()}
     assert len(reads) <= 16
+
+
+def test_events_of_pods_that_no_kubelet_has_taken_up_are_not_read() -> None:
+    world = World(slices=1, hosts=2).begin()
+    for handle in world.all_pods():
+        handle.binds()
+    for _ in range(60):
+        assert not actions_of(world.step(seconds=1), Refresh)

@@ -116,6 +116,14 @@ def test_identity_and_ownership() -> None:
     assert pod["metadata"]["labels"][names.LABEL_SLICE_KEY] == f"{UID}-1"
 
 
+def test_dashboards_find_the_pods_of_a_job_unless_it_says_something_else() -> None:
+    name, instance = "app.kubernetes.io/name", "app.kubernetes.io/instance"
+    labels = make()["metadata"]["labels"]
+    assert (labels[name], labels[instance]) == ("slicejob", "train")
+    labels = make(podTemplate={"metadata": {"labels": {name: "llm"}}})["metadata"]["labels"]
+    assert (labels[name], labels[instance]) == ("llm", "train")
+
+
 def test_a_tpu_worker_asks_for_all_chips_of_a_fitting_node() -> None:  # E1-23, E2-12
     spec = make(**TPU)["spec"]
     [worker] = spec["containers"]
@@ -159,12 +167,6 @@ def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way
     assert "affinity" not in factory.pod(0, worker(3, 0))["spec"]
 
 
-QUEUED = {
-    "labels": {"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/pod-group-name": "train"},
-    "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
-}
-
-
 @pytest.mark.parametrize(
     ("fields", "hosts"),
     [
@@ -172,12 +174,11 @@ QUEUED = {
         ({"podTemplate": {"spec": {"nodeSelector": {"zone": "a"}}}}, 2),
         ({"podTemplate": {"spec": {"affinity": {"nodeAffinity": {}}}}}, 0),
         ({"podTemplate": {"spec": {"schedulingGates": [{"name": "queue"}]}}}, 0),
-        ({"podTemplate": {"metadata": QUEUED}}, 0),
         ({"priorityClassName": "high"}, 0),
         ({"accelerator": {"type": "v5litepod-4"}}, 0),
         ({"accelerator": None, "hosts": 2}, 0),
     ],
-    ids=["TPU slice", "a selector", "an affinity of the user's", "gated", "Kueue", "a priority", "one host", "CPU"],
+    ids=["TPU slice", "a selector", "an affinity of the user's", "gated", "a priority", "one host", "CPU"],
 )
 def test_what_may_be_pinned(fields: dict[str, Any], hosts: int) -> None:
     given = {key: value for key, value in (TPU | fields).items() if value is not None}

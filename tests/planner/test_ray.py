@@ -19,7 +19,7 @@ from slipway.planner.actions import (
     CreateToken,
     DeletePods,
 )
-from slipway.planner.objects import ContainerState, ContainerStatus, Running, Terminated
+from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 
@@ -259,7 +259,8 @@ def test_what_the_job_says_of_its_program_holds_for_the_head_too() -> None:
 def test_no_label_makes_other_rays_webhooks_change_the_pods() -> None:
     for place in (worker(0, 0), HEAD):
         labels = make(place)["metadata"]["labels"]
-        assert not [key for key in labels if key.startswith("ray.io/") or key == "app.kubernetes.io/name"]
+        assert not [key for key in labels if key.startswith("ray.io/")]
+        assert labels["app.kubernetes.io/name"] != "kuberay"
         assert labels["app.kubernetes.io/managed-by"] == "slipway"
 
 

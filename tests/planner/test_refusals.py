@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from slipway.planner.acceptance import InvalidSpec, resolve
-from slipway.planner.actions import CreatePods
 from slipway.planner.snapshot import Settings
 
-from .build import World, actions_of, spec
+from .build import World, spec
 
 V5P: dict[str, Any] = {"accelerator": {"type": "v5p-16"}}
 RAY: dict[str, Any] = {"ray": {"entrypoint": "python a.py"}}
@@ -167,11 +166,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         RAY | containers(env=[{"name": "RAY_AUTH_TOKEN_PATH", "value": "s3cr3t"}]),
         "spec.podTemplate.spec.containers[1].env[RAY_AUTH_TOKEN_PATH] is reserved",
     ),
-    "a queue without a group": (
+    "a queue of the pods": (
         labelled({QUEUE: "research"}),
-        f"spec.podTemplate.metadata.labels[{QUEUE}] 'research': Kueue would admit the pods one by one",
+        f"spec.podTemplate.metadata.labels[{QUEUE}] 'research': Kueue admits the SliceJob as a whole, not its pods: "
+        "put the label into metadata.labels of the SliceJob",
     ),
-    "a group without a number": (labelled({QUEUE: "research", GROUP: "train"}), "pod-group-total-count to"),
+    "a group of pods": (
+        labelled({QUEUE: "research", GROUP: "train"}, **{"kueue.x-k8s.io/pod-group-total-count": "2"}),
+        "put the label into metadata.labels of the SliceJob",
+    ),
 }
 
 
@@ -197,30 +200,12 @@ TAKEN: dict[str, dict[str, Any]] = {
     "Ray's token without Ray": {"env": [{"name": "RAY_AUTH_TOKEN", "value": "x"}]},
     "Ray's address in a sidecar": RAY | containers(env=[{"name": "RAY_ADDRESS", "value": "x"}]),
     "a host's number in a sidecar": containers(env=[{"name": "TPU_WORKER_ID", "value": "0"}]),
-    "a queue with a group": labelled(
-        {QUEUE: "research", GROUP: "train"}, **{"kueue.x-k8s.io/pod-group-total-count": "2"}
-    ),
 }
 
 
 @pytest.mark.parametrize("fields", TAKEN.values(), ids=TAKEN.keys())
 def test_what_only_looks_like_it_is_taken(fields: dict[str, Any]) -> None:
     assert resolve(spec(**fields), Settings()).hosts
-
-
-def test_a_queue_on_the_slicejob_is_refused_until_its_label_goes() -> None:
-    world = World()
-    world.queue = "research"
-    world.step()
-    accepted = world.condition("Accepted")
-    assert accepted is not None
-    assert (world.status.phase, accepted.reason) == ("Invalid", "QueueNotSupported")
-    assert accepted.message == (
-        "metadata.labels[kueue.x-k8s.io/queue-name] 'research': Slipway does not wait for a queue to admit a SliceJob: "
-        "remove the label"
-    )
-    world.queue = None
-    assert actions_of(world.step(), CreatePods)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,22 @@ MESSAGES = {
         "mend or "
         "remove the webhook; the pods are then created",
     ),
+    "a Kueue that may not read SliceJobs": (
+        'Internal error occurred: failed calling webhook "mpod.kb.io": failed to call webhook: Post '
+        '"https://kueue-webhook-service.kueue-system.svc:443/mutate--v1-pod?timeout=10s": context deadline exceeded',
+        "WebhookUnavailable",
+        "the admission webhook mpod.kb.io of Kueue does not answer in time, and without it the API server creates no "
+        "pods; if Kueue runs, let its ServiceAccount read SliceJobs: install the chart of Slipway with "
+        "kueue.namespace; the pods are then created",
+    ),
+    "a Kueue that is away": (
+        'Internal error occurred: failed calling webhook "mpod.kb.io": failed to call webhook: Post '
+        '"https://kueue-webhook-service.kueue-system.svc:443/mutate--v1-pod?timeout=10s": dial tcp 127.0.0.1:1: '
+        "connect: connection refused",
+        "WebhookUnavailable",
+        "the admission webhook mpod.kb.io does not answer, and without it the API server creates no pods; mend or "
+        "remove the webhook; the pods are then created",
+    ),
     "a role": (
         'pods is forbidden: User "system:serviceaccount:slipway:slipway" cannot create resource "pods" in API group '
         '"" in '

@@ -31,7 +31,8 @@ def sited(
     job: dict[str, Any], profile: ProfileSpec | None = None, chart: ProfileSpec | None = None
 ) -> tuple[SliceJobSpec, Site]:
     known = Profile("team", 3, profile) if profile is not None else None
-    return site_of(SliceJobSpec.model_validate(job), Profile(CHART, spec=chart or ProfileSpec()), Choice(known))
+    values = Profile(CHART, spec=chart or ProfileSpec(), for_all=True)
+    return site_of(SliceJobSpec.model_validate(job), values, Choice(known))
 
 
 VALUES: dict[str, tuple[Any, Any, Any]] = {
@@ -543,7 +544,7 @@ def gpus_of(job: dict[str, Any], **layers: dict[str, Any]) -> tuple[str | None, 
     world = World(**job)
     world.sited = lambda given, _: site_of(
         given,
-        Profile(CHART, spec=specs.get("chart", ProfileSpec())),
+        Profile(CHART, spec=specs.get("chart", ProfileSpec()), for_all=True),
         Choice(Profile("team", 1, specs["profile"]) if "profile" in specs else None),
     )
     resolved = accept(world.job, Settings()).resolved

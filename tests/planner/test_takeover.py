@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from slipway.planner.actions import CreatePods, DeletePods, Refresh
-from slipway.planner.freshness import NODES, PODS, Horizon, Since, Step, is_recent
+from slipway.planner.freshness import NODES, PODS, WORKLOAD, Horizon, Since, Step, is_recent
 
 from .build import START, World, a_node, actions_of
 
@@ -123,4 +123,4 @@ def test_what_a_server_ahead_of_this_clock_has_dated_is_waited_for_and_not_asked
 
 
 def test_every_step_needs_something() -> None:
-    assert PODS.keys() | NODES.keys() == set(Step)
+    assert PODS.keys() | NODES.keys() | WORKLOAD == set(Step)

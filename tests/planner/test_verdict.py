@@ -20,12 +20,13 @@ from .build import START, PodHandle, World, a_node, actions_of
 EndOf = dict[str, tuple[Cause, bool]]
 
 KINDS: EndOf = {
-    # name: (cause, whether the kubelet confirmed the end)
+    # name: (cause, whether its time is certain)
     "oom": (Cause.FAILURE, True),
     "exit 1": (Cause.FAILURE, True),
     "evicted": (Cause.PREEMPTION, True),
     "preempted by its queue": (Cause.PREEMPTION, True),
     "refused by its node": (Cause.INFRASTRUCTURE, True),
+    "exit 1 on a broken chip": (Cause.INFRASTRUCTURE, False),
     "node shutdown": (Cause.PREEMPTION, True),
     "node gone": (Cause.PREEMPTION, False),
     "vanished": (Cause.PREEMPTION, False),
@@ -44,6 +45,8 @@ def happen(kind: str, world: World, host: int) -> None:
             pod.exits(137, reason="OOMKilled")
         case "exit 1":
             pod.exits(1)
+        case "exit 1 on a broken chip":
+            pod.exits(1).breaks("chip-2")
         case "evicted":
             pod.has("DisruptionTarget", "EvictionByEvictionAPI").is_deleted().exits(143)
         case "preempted by its queue":
@@ -59,7 +62,7 @@ def happen(kind: str, world: World, host: int) -> None:
 
 
 def expected(first: str, second: str) -> Cause:
-    """The rule in words: the first one is the cause, but a host that died unconfirmed explains exit codes before it."""
+    """The rule in words: the first one is the cause, but what has no certain time explains exit codes before it."""
     if first in ("exit 1",) and not KINDS[second][1]:
         return KINDS[second][0]
     return KINDS[first][0]
@@ -107,7 +110,7 @@ def test_the_first_cause_wins_although_it_is_seen_last(first: str, second: str) 
     world.pods[(0, 0, 0)] = hidden
     world.until_restarted()
     ended = next(attempt for attempt in world.status.attempts if attempt.number == 0)
-    assert ended.cause is KINDS[first][0], ended.message
+    assert ended.cause is expected(first, second), ended.message
 
 
 def test_a_node_that_turns_not_ready_after_its_peers_crashed_is_the_cause() -> None:
@@ -123,6 +126,31 @@ def test_a_node_that_turns_not_ready_after_its_peers_crashed_is_the_cause() -> N
     assert (world.status.failures, world.status.preemptions) == (0, 1)
     assert world.status.attempts[1].root is not None
     assert world.status.attempts[1].root.host == 2
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+def test_a_broken_chip_of_a_host_that_still_runs_explains_its_peers_crash(healthy: bool) -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).breaks("chip-2", health="Healthy" if healthy else "Unhealthy")
+    world.settle()
+    world.pod(0, 0).exits(1)
+    world.settle()
+    assert world.status.attempts[0].reason == "ExitCode"
+    world.until_restarted()
+    ended = world.status.attempts[-1]
+    found = (ended.reason, ended.cause, ended.root.host if ended.root else None)
+    assert found == (("ExitCode", Cause.FAILURE, 0) if healthy else ("DeviceUnhealthy", Cause.INFRASTRUCTURE, 1))
+
+
+def test_a_broken_chip_is_the_cause_although_the_operator_crashed_and_every_pod_is_lost() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).exits(1).breaks("chip-2")
+    world.step()
+    world.pods.clear()
+    world.vanished.clear()
+    world.written = None
+    world.settle()
+    assert (world.status.attempts[-1].reason, world.status.infrastructure_failures) == ("DeviceUnhealthy", 1)
 
 
 def test_a_machine_that_restarted_explains_its_peers_crash() -> None:

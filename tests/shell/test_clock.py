@@ -43,7 +43,8 @@ def test_the_servers_dates_put_a_wrong_clock_right() -> None:
         pytest.param(100, 0.0, 100.0, id="behind: at least the date"),
         pytest.param(99, 0.0, 99.5, id="within the second that the date names: nothing to put right"),
         pytest.param(98, 0.0, 99.0, id="ahead: at most a second after the date"),
-        pytest.param(98, 0.4, 99.4, id="ahead, and the answer took a while"),
+        pytest.param(98, 0.4, 99.0, id="ahead, and the answer took a while: it may have been dated at its end"),
+        pytest.param(98, 0.6, 99.5, id="as far ahead as the answer took: nothing to put right"),
     ],
 )
 def test_a_date_bounds_the_present(shown: int, took: float, expected: float) -> None:

@@ -1,26 +1,32 @@
 """The engine alone, against a server that answers by path."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from slipway.cluster.access import open_access
+from slipway.cluster.calls import Calls
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import Lease
-from slipway.cluster.watch import Applied, Deleted
+from slipway.cluster.watch import Applied
 from slipway.planner.actions import Plan
 from slipway.planner.snapshot import Snapshot
 from slipway.shell import engine as engine_module
 from slipway.shell import health, job_lists
 from slipway.shell.clock import Clock
-from slipway.shell.engine import CALM_SECONDS_PER_POD, Engine, EngineFailed
+from slipway.shell.engine import Engine, EngineFailed
+from slipway.shell.gauges import Gauges
+from slipway.shell.metric_table import METRICS, Kind
+from slipway.shell.metrics import Metrics
 from slipway.shell.settings import OperatorSettings
 from tests.cluster.replay import Replay, replaying
 from tests.cluster.things import job_json, node_json, pod, pod_json
+from tests.waiting import holds
 
 KEY = ("ns", "train")
 PROFILE: dict[str, Any] = {
@@ -88,17 +94,17 @@ async def server() -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def resting(server: Server, clock: Clock) -> AsyncIterator[Engine]:
+async def resting(server: Server, clock: Clock, **given: Any) -> AsyncIterator[Engine]:
     """An engine that was not started."""
     async with ApiConnection(open_access(server.replay.url)) as api:
         lease = Lease(api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
-        yield Engine(api, lease, OperatorSettings(), clock)
+        yield Engine(api, lease, OperatorSettings(**given), clock, Metrics())
 
 
 @asynccontextmanager
-async def leading(server: Server, clock: Clock) -> AsyncIterator[Engine]:
+async def leading(server: Server, clock: Clock, **given: Any) -> AsyncIterator[Engine]:
     """An engine that leads as far as it knows, and does nothing by itself."""
-    async with resting(server, clock) as engine:
+    async with resting(server, clock, **given) as engine:
         engine._ready.set()
         yield engine
 
@@ -113,10 +119,7 @@ async def running(server: Server) -> AsyncIterator[tuple[Engine, "asyncio.Future
             await engine.stop()
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+until = partial(holds, seconds=5)
 
 
 @pytest.fixture
@@ -148,7 +151,35 @@ async def test_without_a_role_for_nodes_it_works_without_them(
         engine.observe(None, job_json())
         await until(lambda: planned)
         assert engine.health()
+        shown = samples(engine)
+    assert shown["slipway_nodes_watched", ()] == 0
+    assert {labels for name, labels in shown if name == "slipway_watch_age_seconds"} == {
+        ("pods",), ("slicejobprofiles",),
+    }  # fmt: skip
     assert caplog.text.count("nodes cannot be watched") == 1
+
+
+OF_LEADER = {row.name for row in METRICS.values() if row.of_leader and row.kind is Kind.GAUGE}
+
+
+async def test_only_the_leader_has_gauges_of_jobs(server: Server, planned: list[Snapshot]) -> None:
+    async with running(server) as (engine, _):
+        engine.observe(None, job_json())
+        await until(lambda: planned)
+        assert {name for name, _ in samples(engine)} >= OF_LEADER - {"slipway_jobs_waiting"}
+    async with resting(server, Clock()) as engine:
+        engine.observe(None, job_json())
+        shown = samples(engine)
+    assert not {name for name, _ in shown} & OF_LEADER
+    assert shown["slipway_leader", ()] == 0
+
+
+def samples(engine: Engine) -> dict[tuple[str, tuple[str, ...]], float]:
+    """What a scrape shows of an engine, by name and labels."""
+    gauges = Gauges(Calls(), Clock())
+    gauges.follow(engine, engine._lease)
+    found = (one for family in gauges.collect() for one in family.samples)
+    return {(one.name, tuple(one.labels.values())): one.value for one in found}
 
 
 async def test_without_a_role_for_pods_it_ends_with_a_sentence(server: Server) -> None:
@@ -273,6 +304,16 @@ async def test_a_uid_that_comes_while_another_is_deleted_is_not_lost(
         assert (deleted, engine._orphans) == (["a", "b"], {})
 
 
+@pytest.mark.parametrize(("own", "made_here"), [("", "!slipway.dev/operator-id"), ("b", "slipway.dev/operator-id=b")])
+async def test_pods_of_another_operator_are_not_its_orphans(server: Server, own: str, made_here: str) -> None:  # N-32
+    async with leading(server, Clock(), operator_id=own) as engine:
+        engine._see_pod(Applied(pod()), "")
+        engine.observe("DELETED", job_json())
+        await engine._reconcile(KEY)
+        assert [selector for selector in server.deleted if made_here not in selector.split(",")] == []
+        assert server.deleted
+
+
 @pytest.mark.parametrize("known", ["as it was deleted", "by its pods only"])
 async def test_pods_that_were_orphaned_on_purpose_stay(server: Server, known: str) -> None:
     async with leading(server, Clock()) as engine:
@@ -374,35 +415,3 @@ async def test_the_lease_is_released_only_when_no_write_can_land_any_more(
     assert server.done.index(("POST", "pods")) < max(
         index for index, (method, what) in enumerate(server.done) if (method, what) == ("PUT", "slipway")
     )
-
-
-async def test_progress_waits_for_its_siblings_and_trouble_for_nobody(server: Server) -> None:
-    async with leading(server, Clock(monotonic=lambda: 100.0)) as engine:
-        for host in range(1000):
-            engine.cache.pods.applied(pod(f"train-0-0-{host}"))
-        engine._see_pod(Applied(pod("train-0-0-7", version=2, phase="Running")), "")
-        assert engine.queue._due[KEY] == pytest.approx(100.0 + 1000 * CALM_SECONDS_PER_POD)
-        engine._see_pod(Applied(pod("train-0-0-8", version=3, phase="Failed")), "")
-        assert engine.queue._due[KEY] == 100.0
-
-
-async def test_the_last_pod_to_start_waits_for_nobody(server: Server) -> None:
-    async with leading(server, Clock(monotonic=lambda: 100.0)) as engine:
-        for host in range(3):
-            engine.cache.pods.applied(pod(f"train-0-0-{host}"))
-        due = []
-        for name, version in (("train-0-0-0", 2), ("train-0-0-1", 3), ("train-0-0-2", 4), ("train-0-0-2", 5)):
-            engine._see_pod(Applied(pod(name, version, node=f"n{version}", runs=True)), "")
-            due.append(engine.queue._due.pop(KEY) - 100.0)
-        waits = 3 * CALM_SECONDS_PER_POD
-        assert due == pytest.approx([waits, waits, 0.0, waits])
-
-
-async def test_pods_of_an_attempt_that_has_ended_go_without_hurry(server: Server) -> None:
-    async with leading(server, Clock(monotonic=lambda: 100.0)) as engine:
-        for host in range(1000):
-            engine.cache.pods.applied(pod(f"train-0-0-{host}"))
-        ended = {"number": 0, "startTime": "2026-11-05T10:00:00Z", "endTime": "2026-11-05T10:15:00Z"}
-        engine.cache.jobs.upsert(job_json() | {"status": {"attempt": 0, "attempts": [ended]}})
-        engine._see_pod(Deleted(pod("train-0-0-9", version=5, phase="Failed")), "")
-        assert engine.queue._due[KEY] == pytest.approx(100.0 + 999 * CALM_SECONDS_PER_POD)

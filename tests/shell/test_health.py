@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from slipway.shell.clock import Clock
-from slipway.shell.health import Health, LoopLag, Probes, Unhealthy, silence
+from slipway.shell.health import Health, LoopLag, Probes, Unhealthy, silences
 from slipway.shell.logs import Lines
 
 GOOD: dict[str, Any] = {
@@ -43,9 +43,9 @@ def test_who_stands_by_lets_jobs_wait() -> None:
     Health(**GOOD | {"oldest_wait": 1e6, "leader": False}).check()
 
 
-def test_silence_is_that_of_the_most_silent_watch() -> None:
-    assert silence([95.0, 0.0], 50.0, lambda: 100.0) == 50.0
-    assert silence([95.0, 99.0], 50.0, lambda: 100.0) == 5.0
+def test_the_silence_of_a_kind_is_that_of_its_most_silent_watch() -> None:
+    heard = [("pods", 95.0), ("pods", 0.0), ("nodes", 99.0)]
+    assert silences(heard, 50.0, lambda: 100.0) == {"pods": 50.0, "nodes": 1.0}
 
 
 async def test_a_loop_that_is_held_up_is_noticed() -> None:

@@ -36,6 +36,7 @@ def settings(cluster: NativeCluster, kubectl: Kubectl, **changes: Any) -> Operat
         "namespaces": (kubectl.namespace,),
         "lease_namespace": kubectl.namespace,
         "health_port": 0,
+        "metrics_port": 0,
     }
     return OperatorSettings(**given | changes)
 
@@ -105,6 +106,31 @@ async def test_jobs_that_were_there_before_are_found_and_nothing_is_written_into
     assert "finalizers" not in metadata
 
 
+async def test_operators_of_different_ids_serve_different_jobs_and_leave_each_others_pods_alone(
+    control_plane: NativeCluster, kubectl: Kubectl
+) -> None:  # N-01 N-32
+    label = "slipway.dev/operator-id"
+    theirs = job("theirs")
+    theirs["metadata"]["labels"] = {label: "b"}
+    async with operating(settings(control_plane, kubectl)):
+        await asyncio.to_thread(kubectl.apply, job("ours"), theirs)
+        await until(lambda: pods(kubectl) == ["ours-0-0-0", "ours-0-0-1"], "the pods of one job")
+        other = await started(str(control_plane.kubeconfig), kubectl.namespace, SLIPWAY_OPERATOR_ID="b")
+        await until(lambda: len(pods(kubectl)) == 4, "the pods of the other job")
+        other.terminate()
+        await other.communicate()
+        stored = await asyncio.to_thread(kubectl.get, "pods,services", "-l", f"{label}=b")
+        assert {one["metadata"]["labels"]["slipway.dev/job-name"] for one in stored["items"]} == {"theirs"}
+        holders = await asyncio.to_thread(kubectl.get, "lease")
+        assert {one["metadata"]["name"] for one in holders["items"]} == {"slipway-operator", "slipway-operator-b"}
+        await asyncio.to_thread(kubectl, "delete", "pod", "theirs-0-0-0", "--wait=false")
+        await asyncio.to_thread(kubectl.apply, job("later"))
+        await until(lambda: "later-0-0-1" in pods(kubectl), "the pods of a job that came later")
+        left = [name for name in await asyncio.to_thread(pods, kubectl) if name.startswith("theirs")]
+        assert left == ["theirs-0-0-1"]
+    assert other.returncode == EXIT_OK
+
+
 def holder(kubectl: Kubectl) -> str:
     found = kubectl("get", "lease", "slipway-operator", "-o", "jsonpath={.spec.holderIdentity}", check=False)
     return found.stdout
@@ -163,7 +189,7 @@ async def test_an_operator_that_loses_its_lease_ends_and_fails(control_plane: Na
 
 async def test_health_is_served(control_plane: NativeCluster, kubectl: Kubectl, unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}/healthz"
-    given = settings(control_plane, kubectl, health_port=unused_tcp_port)
+    given = settings(control_plane, kubectl, health_port=unused_tcp_port, metrics_port=0)
     async with operating(given), aiohttp.ClientSession() as session:
         deadline = monotonic() + 10
         while True:
@@ -181,7 +207,9 @@ async def test_health_is_served(control_plane: NativeCluster, kubectl: Kubectl, 
 async def test_a_server_that_is_away_is_waited_for_while_probes_are_answered(
     kubeconfig_of: Callable[[str], Path], unused_tcp_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = OperatorSettings(kubeconfig=kubeconfig_of("http://127.0.0.1:9"), health_port=unused_tcp_port)
+    given = OperatorSettings(
+        kubeconfig=kubeconfig_of("http://127.0.0.1:9"), health_port=unused_tcp_port, metrics_port=0
+    )
     async with operating(given) as running:
         await asyncio.sleep(1.5)
         assert await asked(unused_tcp_port, "/healthz") == 200
@@ -250,7 +278,18 @@ async def started(
         sys.executable,
         "-c",
         f"from slipway.cli.operator import operator; {before}; operator()",
-        *("--kubeconfig", kubeconfig, "--namespaces", namespace, "--lease-namespace", namespace, "--health-port", "0"),
+        *(
+            "--kubeconfig",
+            kubeconfig,
+            "--namespaces",
+            namespace,
+            "--lease-namespace",
+            namespace,
+            "--health-port",
+            "0",
+            "--metrics-port",
+            "0",
+        ),
         env={**os.environ, **environment},
         stderr=asyncio.subprocess.PIPE,
     )

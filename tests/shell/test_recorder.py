@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from slipway.api.progress import ProgressState
 from slipway.planner.acceptance import changed_since, resolve
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node, NodeMetadata
 from slipway.planner.plan import plan
-from slipway.planner.snapshot import Settings, Snapshot
+from slipway.planner.snapshot import Printed, Settings, Snapshot
 from slipway.shell.recorder import Record, Recorder, line_of, records
 from tests.planner.build import START, World
 
@@ -32,6 +33,15 @@ def test_a_record_is_what_the_decision_was_made_from(tmp_path: Path) -> None:
     seen = snapshot(slices=2, hosts=2)
     plan(seen, START)
     assert kept(replace(seen, pools=NodePools(nodes={"a": ["a-0"]})), tmp_path) == Record(START, seen)
+
+
+def test_a_record_has_what_was_read_of_the_log(tmp_path: Path) -> None:
+    seen = snapshot(progress={"pattern": r"(?P<step>\d+)"})
+    read = ProgressState(attempt=0, step=7, time=START, checkpoint=5, checkpoint_time=START)
+    for printed in (Printed(0, opened=True, progress=read), Printed(0, problem=("LogsForbidden", "the role"))):
+        whole = replace(seen, printed=printed)
+        plan(whole, START)
+        assert kept(whole, tmp_path) == Record(START, whole)
 
 
 def test_values_of_the_environment_and_tokens_are_left_out(tmp_path: Path) -> None:

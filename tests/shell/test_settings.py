@@ -21,13 +21,14 @@ def test_the_site_is_read_as_json() -> None:
 def test_without_anything_the_defaults_hold() -> None:
     settings = read()
     assert (settings.namespaces, settings.coordinator_port, settings.health_port) == ((), 8081, 8080)
-    assert (settings.lease_namespace, settings.log_level) == ("default", "info")
+    assert (settings.lease_namespace, settings.metrics_port) == ("default", 8081)
+    assert (settings.log_level, settings.log_format) == ("info", "text")
     assert settings.planner.topology_key == "cloud.google.com/gke-nodepool"
 
 
 def test_a_flag_goes_before_the_environment() -> None:
-    settings = read(Flags(coordinator_port="9000"), COORD_PORT="9001", SLIPWAY_HEALTH_PORT="0")
-    assert (settings.coordinator_port, settings.health_port) == (9000, 0)
+    settings = read(Flags(coordinator_port="9000", log_format="json"), COORD_PORT="9001", SLIPWAY_HEALTH_PORT="0")
+    assert (settings.coordinator_port, settings.health_port, settings.log_format) == (9000, 0, "json")
 
 
 def test_the_bound_on_pods_reaches_the_planner() -> None:
@@ -40,6 +41,13 @@ def test_the_image_reaches_the_planner() -> None:
 
 def test_secrets_are_looked_for_on_request() -> None:
     assert (read().read_secrets, read(SLIPWAY_READ_SECRETS="true").read_secrets) == (False, True)
+
+
+def test_an_id_reaches_the_planner_and_the_name_of_the_lease() -> None:  # N-01
+    named = read(SLIPWAY_OPERATOR_ID="team-a")
+    assert (named.planner.operator_id, named.lease_name) == ("team-a", "slipway-operator-team-a")
+    assert (read().planner.operator_id, read().lease_name) == ("", "slipway-operator")
+    assert read(SLIPWAY_OPERATOR_ID="team-a", SLIPWAY_LEASE_NAME="mine").lease_name == "mine"
 
 
 def test_namespaces_are_separated_by_commas() -> None:
@@ -68,7 +76,11 @@ REFUSED = [
     ("COORD_PORT", "٣", "is not a port"),
     ("SLIPWAY_HEALTH_PORT", "8o80", "a whole number from 0 to 65535 is needed"),
     ("SLIPWAY_LOG_LEVEL", "loud", "SLIPWAY_LOG_LEVEL 'loud' is not a log level: debug, info, warning, error"),
+    ("SLIPWAY_LOG_FORMAT", "xml", "SLIPWAY_LOG_FORMAT 'xml' is not a log format: text, json"),
+    ("SLIPWAY_METRICS_PORT", "70000", "SLIPWAY_METRICS_PORT '70000' is not a port"),
     ("SLIPWAY_NAMESPACES", "a,B", "SLIPWAY_NAMESPACES 'B' is not a Kubernetes name"),
+    ("SLIPWAY_OPERATOR_ID", "Team", "SLIPWAY_OPERATOR_ID 'Team' is not an operator id: at most 40 lower-case letters"),
+    ("SLIPWAY_OPERATOR_ID", "a" * 41, "is not an operator id: at most 40 lower-case letters"),
     ("SLIPWAY_LEASE_NAME", "a/b", "SLIPWAY_LEASE_NAME 'a/b' is not a Kubernetes name"),
     ("SLIPWAY_MAX_PODS", "0", "SLIPWAY_MAX_PODS '0' is not a number of pods: a whole number from 1 to 9999999"),
     ("SLIPWAY_SITE", "hostPaths: [/]", "SLIPWAY_SITE is not JSON"),

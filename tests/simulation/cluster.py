@@ -14,7 +14,7 @@ from tests.simulation.program import AttemptKey, Ending, Program, Script
 from tests.simulation.ray import RayProgram
 from tests.simulation.store import PodRecord, Store
 from tests.simulation.timeline import Timeline
-from tests.simulation.truth import Blow, Kind, Truth
+from tests.simulation.truth import Blow, Held, Kind, Truth
 
 LONGEST_START: Final = 5.0
 """Seconds within which a pod whose image is there is seen to run."""
@@ -81,6 +81,7 @@ class Cluster:
         else:
             self.by_uid[record.uid] = record
         self._say_pod(kind, record)
+        self._hold(kind, record)
         machine = self.machines.get(pod.spec.node_name)
         if machine is not None and (kind == "DELETED" or pod.terminating or not pod.status.container_statuses):
             machine.notice(record.uid)
@@ -88,6 +89,18 @@ class Cluster:
             self.wake_scheduler()
         if kind == "ADDED" and record.owner not in self.store.owners():
             self.on_orphan()
+
+    def _hold(self, kind: str, record: PodRecord) -> None:
+        pod, now = record.pod, self.timeline.now
+        if not pod.spec.node_name or pod.is_head:
+            return
+        of_job = self.truth.held.setdefault(pod.metadata.labels.job_uid, {})
+        held = of_job.setdefault(record.uid, Held(record.uid, pod.attempt, now))
+        if kind != "DELETED" and not pod.ended:
+            # A machine of the same name may have started its container again.
+            held.until = None
+        elif held.until is None:
+            held.until = now
 
     def _say_pod(self, kind: str, record: PodRecord) -> None:
         pod = record.pod
@@ -162,6 +175,7 @@ class Cluster:
             "%s: container of %s ends: %s (exit %d %s)", machine.name, container.name, why, ending.code, ending.reason
         )
         self.truth.stops(container.key)
+        self.truth.stopped(container.key[0], container.uid, self.timeline.now)
         clean = why == "will" and ending.code == 0
         if clean:
             self.truth.done.setdefault(container.key, set()).add(container.place)
@@ -279,15 +293,14 @@ class Cluster:
     def _stuck_since(self, key: AttemptKey, bound_at: datetime | None) -> float:
         """Since when no attempt of the job could pull the image; nodes are released in between, and the time counts."""
         uid, attempt = key
-        first, since = self._stuck.setdefault(uid, (attempt, self.timeline.now))
+        # The time counts from when the last pod of an attempt was bound; kubelets begin a moment later.
+        late = (self.store.second() - bound_at).total_seconds() if bound_at is not None else 0.0
+        bound = self.timeline.now - max(late, 0.0)
+        first, since = self._stuck.setdefault(uid, (attempt, bound))
         between = (self.truth.of((uid, number)) for number in range(first, attempt))
         if any(all(blow.kind is not Kind.STUCK for blow in blows) for blows in between):
-            first, since = self._stuck[uid] = attempt, self.timeline.now
-        if first < attempt:
-            return since
-        # In an attempt the time counts from when its last pod was bound; kubelets begin a moment later.
-        late = (self.store.second() - bound_at).total_seconds() if bound_at is not None else 0.0
-        return self.timeline.now - max(late, 0.0)
+            first, since = self._stuck[uid] = attempt, bound
+        return since if first < attempt else bound
 
     def finish(self) -> None:
         """Programs end, images are there: the end of a history."""

@@ -16,9 +16,9 @@ from typing import Any, Final
 from slipway.cluster import connection, errors
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ConnectionLost
-from slipway.cluster.paths import NODES, profiles
+from slipway.cluster.paths import KUEUE, NODES, profiles
 from tests.simulation import versions
-from tests.simulation.grounds import CLOCKS, PROFILES, SIZES, SLOW_LISTS
+from tests.simulation.grounds import CLOCKS, PROFILES, QUEUES, SIZES, SLOW_LISTS
 from tests.simulation.loop import ProcessLoop
 from tests.simulation.requests import Server, refuse
 from tests.simulation.store import Log, LogEntry, Store
@@ -65,6 +65,8 @@ class Line:
     rng: random.Random
     die: Callable[[], None]
     say: Callable[..., None]
+    leads: Callable[[], bool] = lambda: True
+    """Whether the process holds the Lease."""
     grounds: frozenset[str] = frozenset()
     newer: bool = False
     """Whether the process is of a version that knows more words than the present one."""
@@ -74,6 +76,8 @@ class Line:
     """How many nodes were read by name in each second."""
     told: dict[str, int] = field(default_factory=dict)
     """The newest version of each pod, by UID, that the process has been shown."""
+    told_at: dict[str, float] = field(default_factory=dict)
+    """When it was shown that version."""
 
 
 class ModelConnection(ApiConnection):
@@ -93,8 +97,9 @@ class ModelConnection(ApiConnection):
         return ""
 
     async def _once(self, request: "connection._Request") -> bytes:
-        if request.url == PROFILES_PATH and PROFILES not in self.line.grounds:
-            # So that a history without profiles is the same as ever.
+        no_queues = request.url == KUEUE and QUEUES not in self.line.grounds
+        if no_queues or (request.url == PROFILES_PATH and PROFILES not in self.line.grounds):
+            # So that a history without queues and profiles is the same as ever.
             return self._carry_out(request)
         return await self._sent(request)
 
@@ -104,6 +109,7 @@ class ModelConnection(ApiConnection):
         weather = Weather(crash=line.weather.crash) if request.url.endswith("/events") else line.weather
         write, asked = request.method != "GET", self._timeline.now
         self._not_too_often(request)
+        self._only_as_leader(request)
         await asyncio.sleep(rng.uniform(0.001, 0.02))
         luck = rng.random()
         if (luck := luck - weather.crash / 2) < 0:
@@ -135,7 +141,7 @@ class ModelConnection(ApiConnection):
         if SLOW_LISTS in line.grounds and request.url.endswith(_LISTED) and not write:
             await asyncio.sleep(rng.uniform(0.0, SLOWEST_LIST) if rng.random() < 0.5 else 0.0)
         await self._answer(asked, behind)
-        self._tell(request.url, content)
+        self._tell(request, content)
         return content
 
     def _may_read(self, path: str) -> None:
@@ -150,6 +156,10 @@ class ModelConnection(ApiConnection):
         self.line.node_reads[present] += 1
         if self.line.node_reads[present] > MOST_NODE_READS:
             raise Violation(f"{self.line.name} reads nodes {self.line.node_reads[present]} times in a second")
+
+    def _only_as_leader(self, request: "connection._Request") -> None:
+        if request.method != "GET" and not self.line.leads():
+            raise Violation(f"{self.line.name} sends {request.method} {request.url} without the Lease")
 
     async def _answer(self, asked: float, behind: float) -> None:
         date = second(self._timeline.now - behind)
@@ -195,8 +205,9 @@ class ModelConnection(ApiConnection):
         self._say(f"is refused: {reason}", request)
         return refuse(code, reason, f"the server is not well: {reason}", 1.0 if code == 429 else None)
 
-    def _tell(self, path: str, content: bytes) -> None:
-        if "/pods" in path:
+    def _tell(self, request: "connection._Request", content: bytes) -> None:
+        # A list of who is on a node is read for their names and what they hold; no more of them is kept.
+        if "/pods" in request.url and "fieldSelector" not in (request.query or {}):
             body = json.loads(content)
             for one in body.get("items", [body]):
                 if "uid" in one.get("metadata", {}):
@@ -205,6 +216,7 @@ class ModelConnection(ApiConnection):
     def _told(self, uid: str, version: int) -> None:
         if version > self.line.told.get(uid, 0):
             self.line.told[uid] = version
+            self.line.told_at[uid] = self._timeline.now
 
     async def watch(
         self, path: str, *, resource_version: str, label_selector: str = "", field_selector: str = ""

@@ -1,5 +1,6 @@
 """The control plane's other hands: scheduler, node lifecycle, taint manager, cloud, garbage collectors."""
 
+from collections.abc import Callable
 from typing import Final
 
 from slipway.api import names
@@ -32,6 +33,8 @@ class Controllers:
         self._scheduling = False
         self._collecting = False
         self._unreachable: dict[str, list[Timer]] = {}
+        self.on_collect: Callable[[set[str]], None] = lambda owners: None
+        """Has others collect what those owners do not own."""
         cluster.wake_scheduler = self.schedule_soon
         cluster.on_orphan = self.collect_soon
         cluster.store.on_job_gone = self.collect_soon
@@ -144,8 +147,10 @@ class Controllers:
         for record in list(self._store.pods.values()):
             if record.owner not in owners and not record.pod.terminating:
                 pods.delete(self._store, record)
+        self.on_collect(owners)
+        kept = {one["metadata"].get("ownerReferences", [{}])[0].get("uid") for one in self._store.workloads.values()}
         for name, uid in going.items():
-            if any(record.owner == uid for record in self._store.pods.values()):
+            if uid in kept or any(record.owner == uid for record in self._store.pods.values()):
                 self.collect_soon()
             else:
                 self._store.drop_job(name)

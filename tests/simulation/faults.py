@@ -1,5 +1,6 @@
 """What can go wrong with machines and pods."""
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -7,6 +8,7 @@ from slipway.api import names
 from slipway.api.status import Cause
 from slipway.planner.nodes import Node, Taint
 from slipway.planner.objects import ENDED_PHASES, PodCondition
+from slipway.planner.snapshot import SKEW
 from tests.simulation import pods
 from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
@@ -17,6 +19,7 @@ from tests.simulation.truth import Kind
 
 NOTICE_SECONDS: Final = 25.0
 """What a spot notice leaves the pods; then the machine goes."""
+SOON_SECONDS: Final = SKEW.total_seconds() + 1.0
 NODE_SHUTDOWN: Final = ("Terminated", "Pod was terminated in response to imminent node shutdown.")
 LOW_ON_MEMORY: Final = ("Evicted", "The node was low on resource: memory.")
 OVER_OWN_LIMIT: Final = ("Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.")
@@ -152,6 +155,9 @@ class Faults:
                 pods.disrupt(self._store, record, "TerminationByKubelet", NODE_SHUTDOWN[1])
                 self._cluster.hit(record, Kind.DISRUPTED, Cause.PREEMPTION)
                 container.pod_reason = NODE_SHUTDOWN
+            elif self._timeline.now - self._store.asked_at.get(record.uid, -math.inf) < SOON_SECONDS:
+                # By the clocks of two API servers the notice may have come before the attempt ended.
+                self._cluster.silent(record)
             machine.stop(container, self._rng.choice((15.0, NOTICE_SECONDS)))
         wait = self._rng.choice((NOTICE_SECONDS + 2.0, self._rng.uniform(1.0, NOTICE_SECONDS)))
         self._timeline.after(wait, lambda: self.spot(machine) if machine.alive else None)

@@ -30,6 +30,10 @@ SIZES: Final = "sizes"
 """Jobs of dozens to hundreds of hosts."""
 PROFILES: Final = "profiles"
 """A SliceJobProfile is created, changed and deleted."""
+PROGRESS: Final = "progress"
+"""The first job asks for its progress, and the streams of its logs break or are refused."""
+QUEUES: Final = "queues"
+"""Two to five jobs are in queues of Kueue, which evicts them, is slow, and is away."""
 
 WEIGHTS: Final[dict[str, float]] = {
     STANDBY: 0.2,
@@ -43,6 +47,9 @@ WEIGHTS: Final[dict[str, float]] = {
     RAY: 0.08,
     SIZES: 0.001,
     PROFILES: 0.03,
+    PROGRESS: 0.05,
+    # Asked for by name: its histories take five times as long, and have a test of their own.
+    QUEUES: 0.0,
 }
 """Share of the histories on each ground."""
 

@@ -1,5 +1,6 @@
 """One history: a job, a cluster, people and faults, all from one seed, and what must be true of them."""
 
+import math
 import random
 from collections.abc import Callable, Collection
 from functools import partial
@@ -17,11 +18,12 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
 from tests.simulation.faults import QUICK, SLOW, Faults
 from tests.simulation.fleet import Fleet
-from tests.simulation.grounds import CLOCKS, CROWD, PROFILES, QUOTA, SLOW_LISTS, STRANGERS, grounds
+from tests.simulation.grounds import CLOCKS, CROWD, PROFILES, QUEUES, QUOTA, SLOW_LISTS, STRANGERS, grounds
 from tests.simulation.invariants import EVENT_SECONDS, Invariants
 from tests.simulation.machines import Machine
 from tests.simulation.plot import neighbours, plot
 from tests.simulation.program import AttemptKey, Script, Will
+from tests.simulation.queues import Queues, labels
 from tests.simulation.requests import Server
 from tests.simulation.store import JOB_NAME, MARK, PodRecord, Store
 from tests.simulation.timeline import Timeline, moment
@@ -52,7 +54,8 @@ class History:
         random.seed(seed)
         self.grounds = grounds(seed, only)
         self.plot = plot(rng, self.grounds)
-        self.plots = {JOB_NAME: self.plot} | (neighbours(rng, self.plot) if self.grounds & {CROWD, QUOTA} else {})
+        crowd = self.grounds & {CROWD, QUOTA, QUEUES}
+        self.plots = {JOB_NAME: self.plot} | (neighbours(rng, self.plot) if crowd else {})
         self.timeline = Timeline()
         self.store = Store(self.timeline)
         self.truth = Truth(self.store.job_names)
@@ -70,7 +73,11 @@ class History:
             self.cluster.slack = 2 * CLOCKS_DIFFER
             self.server.clocks = (rng.uniform(0.0, CLOCKS_DIFFER), -rng.uniform(0.0, CLOCKS_DIFFER))
         self.faults.vacancies = QUICK if SLOW_LISTS in self.grounds else SLOW
-        self.users = [User(self.cluster, name, one.spec) for name, one in self.plots.items()]
+        queued = QUEUES in self.grounds
+        self.queues = Queues(self.timeline, self.store, self.server, rng, self._say) if queued else None
+        self.users = [
+            User(self.cluster, name, one.spec, labels(rng) if queued else {}) for name, one in self.plots.items()
+        ]
         self.fleet = Fleet(
             self.timeline, self.store, self.server, self.plot.weather, rng, self.grounds, record=record, say=self._say
         )
@@ -126,7 +133,8 @@ class History:
             user.delete()
         self._pass(CLEAN_UP, self._clean)
         if not self._clean():
-            raise Violation(f"left behind: {sorted(self.store.pods)} {sorted(self.store.dependents)}")
+            left = [sorted(self.store.pods), sorted(self.store.dependents), self._workloads()]
+            raise Violation(f"left behind: {left}")
 
     def _pass(self, seconds: float, stop: Callable[[], bool] | None = None) -> None:
         """Let time pass until something is reached or broken."""
@@ -146,6 +154,10 @@ class History:
                 self.timeline.at(rng.uniform(0.0, self.plot.horizon), partial(self._meddle, user))
             for when, what in one.requests:
                 self.timeline.at(when, partial(self._ask, user, what))
+        if self.queues is not None:
+            self.queues.plan(self.plots.values(), self.users, self.plot.horizon)
+            self.controllers.on_collect = self.queues.collect
+            self.invariants.evictions = self.queues.kueue.evicted
         if PROFILES in self.grounds:
             self._plan_profiles(random.Random(f"profiles of {self.seed}"))
         kinds = self.faults.kinds()
@@ -236,6 +248,8 @@ class History:
         self.fleet.calm_down()
         self.server.quota_full = False
         self.faults.end_all()
+        if self.queues is not None:
+            self.queues.calm_down()
         for user in self.users:
             self._resume(user)
         self.cluster.finish()
@@ -259,14 +273,14 @@ class History:
         if not self.calm and (name := self._ambushes.get(self._writes)):
             self.timeline.after(self.rng.choice((0.0, self.rng.uniform(0.0, 3.0))), lambda: self._harm(name))
 
-    def _unseen(self, who: str, uid: str, attempt: int) -> list[PodRecord]:
-        told = self.fleet.named(who).line.told
+    def _unseen(self, who: str, uid: str, attempt: int, decided: float = math.inf) -> list[PodRecord]:
+        line = self.fleet.named(who).line
         known = [*self.store.pods.values(), *self.store.final.values()]
         return [
             record
             for record in known
             if (record.pod.metadata.labels.job_uid, record.pod.attempt) == (uid, attempt)
-            and told.get(record.uid, 0) < record.version
+            and (line.told.get(record.uid, 0) < record.version or line.told_at[record.uid] > decided)
         ]
 
     def _noticed(self, who: str, blow: Blow) -> bool:
@@ -277,8 +291,10 @@ class History:
             and blow.kind in OUTRANKED
         ):
             return False
-        line = self.fleet.named(who).line
-        if blow.kind in (Kind.LOST, Kind.SILENT) and line.blind_until:
+        process = self.fleet.named(who)
+        line, gone = process.line, self.store.removed_at.get(blow.uid, math.inf)
+        # Who takes over decides by what the API shows then: a pod that has left it names no machine any more.
+        if blow.kind in (Kind.LOST, Kind.SILENT) and (line.blind_until or gone < process.lease.led_from):
             return False
         told = line.told.get(blow.uid, 0)
         return told >= blow.version if blow.version is not None else told > 0 and blow.kind.name in ("LOST", "SILENT")
@@ -287,7 +303,10 @@ class History:
         return all(user.uid in self.invariants.final for user in self.users)
 
     def _clean(self) -> bool:
-        return not self.store.pods and not self.store.dependents
+        return not (self.store.pods or self.store.dependents or self._workloads())
+
+    def _workloads(self) -> list[str]:
+        return self.queues.left() if self.queues is not None else []
 
     def _phases(self) -> str:
         ledgers = [self.invariants.ledgers.get(user.uid) for user in self.users]

@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -12,11 +13,14 @@ import msgspec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
 from slipway.planner.budgets import limits
-from slipway.planner.endings import START_TIMEOUT, UNWITNESSED, ending_of
+from slipway.planner.endings import PREEMPTED_BY_QUEUE, START_TIMEOUT, STOPPED_BY_QUEUE, UNWITNESSED, ending_of
+from slipway.planner.objects import Pod
 from tests.simulation import versions
+from tests.simulation.accounts import check_chips, check_time
 from tests.simulation.cluster import Cluster
 from tests.simulation.oracle import allowed
 from tests.simulation.store import PodRecord
+from tests.simulation.timeline import START, moment
 from tests.simulation.truth import OUTRANKED, Blow, Kind, Violation
 
 MAX_STATUS_BYTES: Final = 32_768
@@ -57,11 +61,14 @@ class Invariants:
     cluster: Cluster
     noticed: Callable[[str, Blow], bool]
     """Called with a process's name and a blow: whether it must know of it."""
-    unseen: Callable[[str, str, int], list[PodRecord]]
-    """Called with a process, a job's UID and an attempt: pods whose newest version the process has not been shown."""
+    unseen: Callable[..., list[PodRecord]]
+    """Called with a process, a job's UID, an attempt and, where it is not the present, the second of its decision: pods
+    whose newest version the process has not been shown."""
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     phases: list[Told] = field(default_factory=list)
     final: dict[str, Phase] = field(default_factory=dict)
+    evictions: dict[str, list[str]] = field(default_factory=dict)
+    """Reasons for which Kueue has evicted each job so far, by UID."""
     meddled: bool = False
     """Whether somebody wrote into a status: the record of attempts has to stay, but whether charges are right cannot be
     asked any more, for the operator knows them from the status only."""
@@ -83,6 +90,7 @@ class Invariants:
         if not self.meddled:
             self._accounts(who, uid, spec, new)
             _conditions(old, new)
+            self._times(who, after["metadata"], old, new)
         self._success(uid, new)
         if new.phase is not old.phase and new.phase is not None:
             self.phases.append(Told(uid, new.phase, who, self.cluster.timeline.now))
@@ -111,6 +119,29 @@ class Invariants:
         self._history_complete(uid, new)
         _counters(new, ledger.charges)
         _budgets(new, spec)
+
+    def _times(self, who: str, metadata: dict[str, Any], old: SliceJobStatus, new: SliceJobStatus) -> None:
+        """The ledger accounts for the time of the job and of its chips."""
+        created, uid = datetime.fromisoformat(metadata["creationTimestamp"]), metadata["uid"]
+        check_time(created, old, new, moment(self.cluster.timeline.now), self.cluster.slack + 1.0)
+        self._chips(who, uid, created, old, new)
+
+    def _chips(self, who: str, uid: str, created: datetime, old: SliceJobStatus, new: SliceJobStatus) -> None:
+        numbers = {one.attempt for one in self.cluster.truth.held.get(uid, {}).values()}
+        # A write that is refused is sent again as it was decided, whatever the watch showed meanwhile.
+        assert new.ledger is not None
+        decided = (new.ledger.until - START).total_seconds() - self.cluster.slack
+        unseen = {record.uid for number in numbers for record in self.unseen(who, uid, number, decided)}
+        check_chips(created, old, new, self.cluster.truth.held.get(uid, {}).values(), unseen | self._undated(uid))
+
+    def _undated(self, uid: str) -> set[str]:
+        """Pods of the job that have ended, and the end of whose container the API does not date.
+
+        Their kubelet does not know the container any more, or the garbage collector of pods ended them.
+        """
+        store = self.cluster.store
+        ours = (one for one in (*store.pods.values(), *store.final.values()) if one.pod.metadata.labels.job_uid == uid)
+        return {one.uid for one in ours if one.pod.ended and not _dated(one.pod)}
 
     def _say(self, who: str, old: SliceJobStatus, new: SliceJobStatus) -> None:
         newest = new.attempts[0] if new.attempts else None
@@ -171,6 +202,9 @@ class Invariants:
             _require(attempt.running_time is None, f"attempt {attempt.number} ran, and is said to be unwitnessed")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged without a witness")
             return
+        if attempt.reason in (PREEMPTED_BY_QUEUE.reason, STOPPED_BY_QUEUE.reason):
+            self._charge_by_queue(uid, attempt)
+            return
         if not ending_of(attempt).a_try:
             _require(attempt.running_time is None, f"attempt {attempt.number} ran, and let go of its capacity")
             _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for letting go")
@@ -200,6 +234,16 @@ class Invariants:
             f"attempt {attempt.number} is charged as {attempt.cause} ({attempt.reason}: {attempt.message}); right is "
             f"{sorted(right) or 'nothing, for nothing hit it'}; hit by {'; '.join(map(_told, blows))}",
         )
+
+    def _charge_by_queue(self, uid: str, attempt: Attempt) -> None:
+        """Only preemptions and lost nodes are charged, and only to those whom Kueue has evicted for that."""
+        preempted = attempt.reason == PREEMPTED_BY_QUEUE.reason
+        right = Cause.PREEMPTION if preempted else Cause.UNCHARGED
+        _require(attempt.cause is right, f"attempt {attempt.number} is charged as {attempt.cause}: {attempt.message}")
+        by_others = {"Preempted", "NodeFailures"} & set(self.evictions.get(uid, ()))
+        _require(bool(by_others) or not preempted, f"attempt {attempt.number}: nobody has preempted its Workload")
+        said = [one for one in ("Preempted", "NodeFailures") if f"evicted by its queue: {one}:" in attempt.message]
+        _require(preempted or not said, f"attempt {attempt.number} is not charged: {attempt.message}")
 
     def _removed_unreported(self, uid: str, attempt: Attempt) -> bool:
         name = attempt.root.pod if attempt.root is not None else None
@@ -236,6 +280,11 @@ def read(status: dict[str, Any]) -> SliceJobStatus:
 
 def _told(blow: Blow) -> str:
     return f"{blow.time:.2f} {blow.kind.value} at {blow.place} ({blow.uid}, version {blow.version})"
+
+
+def _dated(pod: Pod) -> bool:
+    end = pod.worker.terminated if pod.worker is not None else None
+    return end is not None and end.finished_at is not None
 
 
 def _require(holds: bool, otherwise: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any, Final
 from slipway.api.status import Cause
 from tests.simulation.cluster import Shape
 from tests.simulation.connection import Weather
-from tests.simulation.grounds import RAY, SIZES
+from tests.simulation.grounds import PROGRESS, RAY, SIZES
+from tests.simulation.logs import PATTERN
 
 CODES: Final = {42: Cause.FAILURE, 43: Cause.PREEMPTION, 44: Cause.UNCHARGED}
 SHAPES: Final[tuple[tuple[int, str | None], ...]] = ((1, None), (2, None), (3, None), (1, "v4-8"), (2, "v4-16"))
@@ -63,6 +64,8 @@ def plot(rng: random.Random, grounds: frozenset[str] = frozenset()) -> Plot:
         spec["ttlSecondsAfterFinished"] = rng.choice((0, 30))
     if RAY in grounds:
         spec["ray"] = {"entrypoint": "python train.py"}
+    if PROGRESS in grounds:
+        spec["progress"] = {"pattern": PATTERN}
     horizon = rng.choice((60.0, 200.0, 600.0))
     return Plot(
         spec,

@@ -11,10 +11,12 @@ from typing import Any, cast
 from slipway.cluster.lease import Lease, LostLeadership
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine
+from slipway.shell.metrics import Metrics
 from slipway.shell.settings import OperatorSettings
 from tests.simulation import versions
 from tests.simulation.connection import SLOWEST_LIST, Line, ModelConnection, Weather
-from tests.simulation.grounds import SLOW_LISTS, UNREADABLE_NODES, VERSIONS
+from tests.simulation.grounds import PROGRESS, SLOW_LISTS, UNREADABLE_NODES, VERSIONS
+from tests.simulation.logs import ModelLogs
 from tests.simulation.loop import ProcessLoop
 from tests.simulation.requests import Server
 from tests.simulation.store import Store
@@ -29,6 +31,7 @@ class ModelLease:
         self._timeline = timeline
         self._waiting: asyncio.Future[None] | None = None
         self.granted = granted
+        self.led_from = timeline.now if granted else math.inf
         self.lost_at: float | None = None
 
     @property
@@ -38,6 +41,7 @@ class ModelLease:
     def grant(self) -> None:
         """From now on the process that stood by leads."""
         self.granted = True
+        self.led_from = self._timeline.now
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -91,7 +95,7 @@ class Process:
         self.started = timeline.now
         self.loop = ProcessLoop(timeline)  # type: ignore[abstract]
         self.lease = ModelLease(timeline, granted=leads)
-        self.line = Line(name, self.loop, weather, rng, self.die, say, grounds)
+        self.line = Line(name, self.loop, weather, rng, self.die, say, lambda: self.lease.held, grounds)
         self.line.blind_until = self._blind_until(grounds, rng)
         self.line.newer = VERSIONS in grounds and rng.random() < 0.5
         self._timeline = timeline
@@ -137,8 +141,11 @@ class Process:
             self.loop.run_inside(lambda: self.loop.create_task(leave()))
 
     def _begin(self, api: ModelConnection, clock: Clock) -> None:
-        self._engine = Engine(api, cast(Lease, self.lease), self._settings, clock)
-        self._engine._lag = cast(Any, _NoLag())
+        self._engine = Engine(api, cast(Lease, self.lease), self._settings, clock, Metrics())
+        self._engine.lag = cast(Any, _NoLag())
+        if PROGRESS in self.line.grounds:
+            logs = ModelLogs(self._timeline, self._store, random.Random(self._rng.random()))
+            self._engine._progress.open_stream = cast(Any, logs.stream)
         over = self._engine.start()
         over.add_done_callback(self._ended)
         self.loop.create_task(self._follow_jobs(self._engine)).add_done_callback(self._ended)

@@ -85,6 +85,9 @@ class Program:
             # Whoever comes back cannot join those that have gone on without it; who is alone begins anew.
             self._break(container)
         self.met = self.met and self.expected > 1
+        # Who died before all had met, and took nobody along, is known to none of those who come now.
+        known = self.met or any(one.running for one in self.members.values())
+        self.broken = self.broken and self.expected > 1 and known
         self.members[container.place] = container
         if self.broken:
             self._doom(container)

@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,8 @@ from tests.simulation.truth import Violation
 
 Query = Mapping[str, str]
 Body = Mapping[str, Any]
+Route = tuple[re.Pattern[str], str, Callable[..., bytes]]
+"""Pattern of the path, method, and what answers."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _DEPENDENTS: Final = rf"/apis?/[a-z0-9./]*/namespaces/{NAMESPACE}/(services|configmaps|secrets|networkpolicies)"
@@ -72,8 +74,8 @@ class Server:
         """When the kubelet of a node last renewed its Lease; None when there is none."""
         self.partial: Callable[[int], int] = lambda count: count
         """How many of a collection are deleted before something goes wrong."""
-        self._routes: list[tuple[re.Pattern[str], str, Callable[..., bytes]]] = [
-            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "POST", self._create_pod),
+        self._routes: list[Route] = [
+            (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "POST", self.create_pod),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "DELETE", self._delete_pods),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods/([^/]+)"), "GET", self._get_pod),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods/([^/]+)"), "DELETE", self._delete_pod),
@@ -81,6 +83,7 @@ class Server:
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "GET", self._list_pods),
             (re.compile(r"/api/v1/nodes"), "GET", self._list_nodes),
             (re.compile(paths.profiles()), "GET", self._list_profiles),
+            (re.compile(paths.KUEUE), "GET", self._find_no_kueue),
             (re.compile(r"/api/v1/nodes/([^/]+)"), "GET", self._get_node),
             (re.compile(f"{paths.kubelet_lease('([^/]+)')}"), "GET", self._get_lease),
             (re.compile(_DEPENDENTS), "POST", self._create_dependent),
@@ -106,6 +109,10 @@ class Server:
     def choose_clock(self, rng: random.Random) -> float:
         """Which API server answers: by how many seconds its clock is behind."""
         return rng.choice(self.clocks)
+
+    def extend(self, routes: Iterable[Route]) -> None:
+        """Let others answer these requests."""
+        self._routes[:0] = routes
 
     def handle(self, who: str, method: str, path: str, query: Query, data: bytes | None) -> bytes:
         """Answer a request of a process.
@@ -141,6 +148,9 @@ class Server:
     def _list_profiles(self, *, who: str, query: Query, body: Body) -> bytes:
         return self._list(list(self._store.profiles.values()))
 
+    def _find_no_kueue(self, *, who: str, query: Query, body: Body) -> bytes:
+        raise _not_found("kueue.x-k8s.io")
+
     def _list_jobs(self, *, who: str, query: Query, body: Body) -> bytes:
         return self._list(list(self._store.jobs.values()))
 
@@ -171,7 +181,8 @@ class Server:
             raise _not_found(name)
         return self._store.pods[name]
 
-    def _create_pod(self, *, who: str, query: Query, body: Body) -> bytes:
+    def create_pod(self, *, who: str, query: Query, body: Body) -> bytes:
+        """Create a pod, or refuse it."""
         name = body["metadata"]["name"]
         if self.quota_full or (self.quota is not None and self._used() >= self.quota):
             raise refuse(403, "Forbidden", f"pods {name} is forbidden: exceeded quota: tpus")

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from slipway.shell import engine
+from slipway.shell import engine, queues
 from tests.simulation.history import History
 from tests.simulation.truth import Violation
 
 _CHUNK: Final = 50
+NEVER: Final = 1e9
+"""Seconds after which a process asks again for Kueue, which no history has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def prepared() -> Iterator[_Mistakes]:
     log.setLevel(logging.ERROR)
     log.propagate = False
     log.addHandler(mistakes)
-    with mock.patch.object(engine, "gc", _NoCollector):
+    with mock.patch.object(engine, "gc", _NoCollector), mock.patch.object(queues, "AGAIN_SECONDS", NEVER):
         try:
             yield mistakes
         finally:

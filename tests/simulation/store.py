@@ -15,6 +15,9 @@ from tests.simulation.timeline import Timeline, second
 NAMESPACE: Final = "ml"
 JOB_NAME: Final = "train"
 
+_SETTLED: Final = ("localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
+"""What nobody changes during a history."""
+
 _encode: Final = msgspec.json.Encoder().encode
 replace: Final = msgspec.structs.replace
 
@@ -96,7 +99,9 @@ class Store:
         """Resource version and binaryData of each ConfigMap of a history, by (UID of the owner, name)."""
         self.events: dict[str, dict[str, Any]] = {}
         self.profiles: dict[str, dict[str, Any]] = {}
-        self.logs: dict[str, Log] = {"pods": Log(), "nodes": Log(), "jobs": Log(), "slicejobprofiles": Log()}
+        self.workloads: dict[str, dict[str, Any]] = {}
+        kinds = ("pods", "nodes", "jobs", "slicejobprofiles", "workloads", *_SETTLED)
+        self.logs: dict[str, Log] = {kind: Log() for kind in kinds}
         self.asked_at: dict[str, float] = {}
         """When each pod was first asked to go, by UID."""
         self.removed_at: dict[str, float] = {}
@@ -191,6 +196,10 @@ class Store:
         body = body | {"metadata": body["metadata"] | {"resourceVersion": self.next_version()}}
         self._log("jobs", "DELETED", name, body["metadata"]["uid"], body)
         self.on_job_gone()
+
+    def log_workload(self, kind: str, body: dict[str, Any]) -> None:
+        """Tell everybody of a new version of a Workload."""
+        self._log("workloads", kind, body["metadata"]["name"], body["metadata"]["uid"], body)
 
     def _log(self, resource: str, kind: str, name: str, uid: str, thing: object) -> None:
         line = _encode({"type": kind, "object": thing})

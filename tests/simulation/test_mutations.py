@@ -10,41 +10,48 @@ from typing import Any
 import pytest
 
 from slipway.api.status import AppliedDefaults, Cause, Phase, SliceJobStatus
-from slipway.cluster import cache, history, store
+from slipway.cluster import history, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
+from slipway.cluster.workloads import WorkloadWriter
 from slipway.planner import (
     attempts,
     budgets,
     creation,
     facts,
     fencing,
+    ledger,
     observation,
     placement,
+    queue_bodies,
+    queueing,
     rivals,
-    snapshot,
     stored,
     summary,
 )
 from slipway.planner.actions import Plan
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
+from slipway.planner.endings import PREEMPTED_BY_QUEUE
 from slipway.planner.facts import Facts
 from slipway.planner.freshness import Step
+from slipway.planner.kueue_objects import Workload
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job, LostNode, Snapshot
-from slipway.shell import engine
+from slipway.shell import calm, engine
 from slipway.shell.clock import Clock
+from tests.simulation import plot
+from tests.simulation.connection import Weather
 from tests.simulation.faults import Faults
 from tests.simulation.grounds import (
     CLOCKS,
     CROWD,
     PROFILES,
+    QUEUES,
     QUOTA,
     SIZES,
-    SLOW_LISTS,
     STANDBY,
     STRANGERS,
     UNREADABLE_NODES,
@@ -224,7 +231,8 @@ def the_machines_own_clock_is_right(patch: pytest.MonkeyPatch) -> None:
 def each_step_of_progress_is_written(patch: pytest.MonkeyPatch) -> None:
     """A status is written for every host that starts."""
     patch.setattr(summary, "progress_interval", lambda *_: timedelta(0))
-    patch.setattr(engine, "CALM_SECONDS_PER_POD", 0.0)
+    patch.setattr(calm, "SECONDS_PER_POD", 0.0)
+    patch.setattr(calm, "PROGRESS_SECONDS", 0.0)
 
 
 def a_takeover_trusts_its_watches(patch: pytest.MonkeyPatch) -> None:
@@ -241,31 +249,10 @@ def a_takeover_does_not_list_jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine.Engine, "_list_jobs", broken)
 
 
-def an_unanswered_create_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A pod whose creation got no answer does not exist."""
-    patch.setattr(cache.Cache, "create_unanswered", lambda *_: None)
-
-
-def a_lost_node_has_no_past(patch: pytest.MonkeyPatch) -> None:
-    """The last Node of a name was the only one."""
-    gone_since = LostNode.gone_since
-    patch.setattr(LostNode, "gone_since", lambda lost, bound: gone_since(replace(lost, created=None), bound))
-
-
-def clocks_differ_by_the_parts_of_a_second(patch: pytest.MonkeyPatch) -> None:
-    """Dates of the API have no fractions, and else they compare with Slipway's own."""
-    patch.setattr(snapshot, "SKEW", timedelta(seconds=2))
-
-
 def a_deleted_node_is_a_dead_machine(patch: pytest.MonkeyPatch) -> None:
     """A pod is taken out of the API because somebody deleted the Node object of its living machine."""
     patch.setattr(fencing, "_kubelet_dead", lambda *_: True)
     patch.setattr(fencing, "_grace_over", lambda *_: True)
-
-
-def a_final_phase_is_a_kubelets_word(patch: pytest.MonkeyPatch) -> None:
-    """A pod that the pod garbage collector says has failed counts as terminated by its kubelet."""
-    patch.setattr(fencing, "_being_collected", lambda *_: ())
 
 
 def a_second_run_is_as_good_as_the_first(patch: pytest.MonkeyPatch) -> None:
@@ -278,6 +265,11 @@ def a_second_run_is_as_good_as_the_first(patch: pytest.MonkeyPatch) -> None:
 def all_profiles_are_one(patch: pytest.MonkeyPatch) -> None:
     """Whatever profile an attempt began with counts as that of today."""
     patch.setattr(AppliedDefaults, "__eq__", lambda *_: True)
+
+
+def ended_pods_hold_their_chips(patch: pytest.MonkeyPatch) -> None:
+    """A pod that has terminated counts as one that holds its chips, for as long as it exists."""
+    patch.setattr(ledger, "_released", lambda pod, removed, ended: removed)
 
 
 def unknown_words_are_no_words(patch: pytest.MonkeyPatch) -> None:
@@ -312,6 +304,50 @@ def pages_are_begun_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(history.Page, "attempts", property(lambda page: {}))
 
 
+def nobody_waits_for_admission(patch: pytest.MonkeyPatch) -> None:
+    """Pods are created as soon as there is a Workload."""
+    patch.setattr(Workload, "admitted", property(lambda one: not one.deleting))
+
+
+def quota_is_given_back_with_the_pods(patch: pytest.MonkeyPatch) -> None:
+    """Kueue is told that a job has stopped while its pods may still run."""
+    patch.setattr(queueing, "_nothing_runs", lambda draft: True)
+
+
+def the_admission_is_left_in_place(patch: pytest.MonkeyPatch) -> None:
+    """An eviction is answered by conditions only, and Kueue gives the same quota out twice."""
+    released = queue_bodies.released
+
+    def broken(known: Workload, now: datetime) -> dict[str, Any]:
+        return {"conditions": released(known, now)["conditions"]}
+
+    patch.setattr(queue_bodies, "released", broken)
+
+
+def every_eviction_is_a_preemption(patch: pytest.MonkeyPatch) -> None:
+    """A job is charged when its queue is stopped or its Workload deleted."""
+    patch.setattr(queueing, "STOPPED_BY_QUEUE", PREEMPTED_BY_QUEUE)
+
+
+def a_restart_enters_the_queue_again(patch: pytest.MonkeyPatch) -> None:
+    """The quota is given back whenever an attempt has ended."""
+    is_over = queueing._is_over
+
+    def broken(draft: Draft, known: Workload) -> bool:
+        return is_over(draft, known) or (draft.attempt is not None and draft.active is None and known.admitted)
+
+    patch.setattr(queueing, "_is_over", broken)
+
+
+def workloads_outlive_their_jobs(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks after the Workload of a job that is gone."""
+
+    async def broken(self: WorkloadWriter, key: Any) -> bool:
+        return False
+
+    patch.setattr(WorkloadWriter, "release", broken)
+
+
 def the_status_holds_two_attempts(patch: pytest.MonkeyPatch) -> None:
     """The history leaves the status soon, and pages fill quickly."""
     patch.setattr(attempts, "MAX_ATTEMPTS", 2)
@@ -324,8 +360,10 @@ def people_delete_nodes(patch: pytest.MonkeyPatch) -> None:
 
 
 def machines_are_replaced_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Another VM comes a moment after the Node of the last one went, before a lagging watch has told of that."""
+    """Machines are taken, and another comes a moment after the Node has gone, before a lagging watch tells of that."""
     patch.setattr(Faults, "_vacancy", lambda _: 0.2)
+    patch.setattr(Faults, "kinds", lambda self: {"spot": (1.0, lambda: self._to_machine(self.spot))})
+    patch.setattr(plot, "_weather", lambda _: Weather(lag=5.0, cut=0.02))
 
 
 def the_watch_of_jobs_lags(patch: pytest.MonkeyPatch) -> None:
@@ -341,36 +379,42 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (charged_when_ended, 1, ()),
     (every_exit_0_is_a_success, 650, ()),
     (preemptions_count_as_failures, 1, ()),
-    (nobody_looks_before_a_timeout, 7130, ()),
+    (nobody_looks_before_a_timeout, 7900, ()),
     (services_are_made_with_the_pods_only, 1, ()),
     (a_list_drops_nothing, 1, ()),
-    (an_old_leader_goes_on, 3600, ()),
+    (an_old_leader_goes_on, 1, ()),
     (a_final_phase_is_taken_back, 400, ()),
     (pools_are_chosen_anew_each_time, 1, ()),
     (slices_that_wait_take_what_was_promised, 400, ()),
-    (a_watch_makes_nodes_lost, 2200, ()),
+    (a_watch_makes_nodes_lost, 100, ()),
     (nobody_gives_way, 1, (CROWD,)),
     (an_unreadable_node_is_a_lost_one, 1, (UNREADABLE_NODES,)),
     (the_machines_own_clock_is_right, 1, (CLOCKS,)),
     (each_step_of_progress_is_written, 1, (SIZES,)),
     (a_takeover_trusts_its_watches, 20000, (STANDBY,)),
     (a_takeover_does_not_list_jobs, 100, (STANDBY,)),
-    (an_unanswered_create_is_forgotten, 8206480, ()),
-    (a_lost_node_has_no_past, 8207900, ()),
-    (clocks_differ_by_the_parts_of_a_second, 640070360, (SLOW_LISTS,)),
     (a_deleted_node_is_a_dead_machine, 1, ()),
-    (a_final_phase_is_a_kubelets_word, 640001340, ()),
     (a_second_run_is_as_good_as_the_first, 1300, ()),
     (all_profiles_are_one, 0, (PROFILES,)),
+    (ended_pods_hold_their_chips, 1, ()),
     (unknown_words_are_no_words, 1, (VERSIONS,)),
     (unknown_words_are_no_words, 1, (STRANGERS,)),
     (jobs_wait_for_quota_with_their_pods, 1, (QUOTA,)),
     (the_status_drops_attempts_first, 1, ()),
     (pages_are_begun_anew, 1, ()),
+    (nobody_waits_for_admission, 1, (QUEUES,)),
+    (quota_is_given_back_with_the_pods, 6, (QUEUES,)),
+    (the_admission_is_left_in_place, 16, (QUEUES,)),
+    (every_eviction_is_a_preemption, 6, (QUEUES,)),
+    (a_restart_enters_the_queue_again, 4, (QUEUES,)),
+    (workloads_outlive_their_jobs, 2, (QUEUES,)),
 )
 """Each with a seed near one that catches it, and the ground on which it is met.
 
-The rarer ones take thousands of histories to meet.
+The rarer ones take thousands of histories to meet. Four rules are met in less than one of ten thousand, and have
+tables instead: creates without an answer (planner/test_takeover.py), clocks that are ahead and Nodes that had replaced
+others of their name before they went (planner/test_attempts.py), and pods that the garbage collector says have failed
+(planner/test_fencing.py).
 """
 PROVOKED_BY: dict[Breakage, Breakage] = {
     a_watch_makes_nodes_lost: machines_are_replaced_at_once,

@@ -7,13 +7,16 @@ import pytest
 
 from slipway.planner import fencing
 from tests.simulation.__main__ import main
+from tests.simulation.grounds import QUEUES
 from tests.simulation.run import run_many, told
 
 FIRST_SEED = 100_000
 HISTORIES = 50_000
-SECONDS = 150.0
+SECONDS = 60.0
 """As many as fit."""
 LEAST = 1000
+IN_QUEUES = 100
+"""Histories of jobs in queues of Kueue: each takes five times as long as another."""
 
 
 def test_no_history_breaks_an_invariant() -> None:
@@ -21,6 +24,11 @@ def test_no_history_breaks_an_invariant() -> None:
     logging.getLogger(__name__).info("%d histories", done)
     assert [f"seed {one.seed}: {one.message}" for one in failures] == []
     assert done >= LEAST
+
+
+def test_no_history_in_queues_breaks_an_invariant() -> None:
+    _, failures = run_many(FIRST_SEED, IN_QUEUES, jobs=2, only=(QUEUES,))
+    assert [f"seed {one.seed}: {one.message}" for one in failures] == []
 
 
 def test_a_seed_tells_the_same_history_again() -> None:

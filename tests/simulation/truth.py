@@ -44,6 +44,20 @@ class Blow:
     """Exit code."""
 
 
+@dataclass(slots=True)
+class Held:
+    """What a pod with a node holds, in seconds of the simulation."""
+
+    uid: str
+    attempt: int
+    since: float
+    """When it was bound."""
+    stopped: float | None = None
+    """When its container really ended."""
+    until: float | None = None
+    """When the API showed its end, or lost it."""
+
+
 class Violation(Exception):
     """An invariant does not hold."""
 
@@ -58,6 +72,8 @@ class Truth:
     running: dict[AttemptKey, int] = field(default_factory=dict)
     done: dict[AttemptKey, set[Place]] = field(default_factory=dict)
     """Slots whose program exited 0 of its own will."""
+    held: dict[str, dict[str, Held]] = field(default_factory=dict)
+    """Of each job the pods of workers that were bound, by UIDs."""
 
     def starts(self, key: AttemptKey) -> None:
         """A container really runs.
@@ -81,3 +97,9 @@ class Truth:
 
     def of(self, key: AttemptKey) -> list[Blow]:
         return self.blows.get(key, [])
+
+    def stopped(self, job: str, pod: str, now: float) -> None:
+        """The container of a pod really ended."""
+        held = self.held.get(job, {}).get(pod)
+        if held is not None and held.stopped is None:
+            held.stopped = now

@@ -13,11 +13,12 @@ from tests.simulation.store import NAMESPACE
 class User:
     """Whoever owns the job of a history."""
 
-    def __init__(self, cluster: Cluster, name: str, spec: dict[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, name: str, spec: dict[str, Any], labels: dict[str, str]) -> None:
         self._cluster = cluster
         self._store = cluster.store
         self._spec = spec
         self._name = name
+        self._labels = labels
         self.uid = ""
         """UID of the newest job."""
 
@@ -32,13 +33,15 @@ class User:
             return
         self.uid = self._store.new_uid("job")
         self._store.job_names[self.uid] = self._name
-        metadata = {
+        metadata: dict[str, Any] = {
             "name": self._name,
             "namespace": NAMESPACE,
             "uid": self.uid,
             "generation": 1,
             "creationTimestamp": self._store.stamp(),
         }
+        if self._labels:
+            metadata["labels"] = self._labels
         self._cluster.say("user: applies the job (%s): %s", self.uid, self._spec)
         self._store.put_job("ADDED", {"metadata": metadata, "spec": dict(self._spec)})
 
@@ -64,6 +67,14 @@ class User:
         self._cluster.say("user: sets %s", changes)
         metadata = job["metadata"] | {"generation": job["metadata"]["generation"] + 1}
         self._store.put_job("MODIFIED", job | {"metadata": metadata, "spec": spec})
+
+    def label(self, labels: dict[str, str]) -> None:
+        """Change labels of the job, and of those that are applied later."""
+        self._labels = self._labels | labels
+        job = self.job
+        if job is not None and not job["metadata"].get("deletionTimestamp"):
+            self._cluster.say("user: labels it %s", labels)
+            self._store.put_job("MODIFIED", job | {"metadata": job["metadata"] | {"labels": self._labels}})
 
     def meddle(self, rng: random.Random) -> bool:
         """Write into the status what no version of the operator would; returns whether there was one."""

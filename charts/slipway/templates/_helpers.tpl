@@ -1,10 +1,8 @@
 {{/* Name of every object: the release's, which mentions slipway either way. */}}
 {{- define "slipway.name" -}}
-{{- if contains "slipway" .Release.Name -}}
-{{ .Release.Name }}
-{{- else -}}
-{{ .Release.Name }}-slipway
-{{- end -}}
+{{- $name := .Values.nameOverride | default .Chart.Name -}}
+{{- $made := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{ .Values.fullnameOverride | default $made }}
 {{- end -}}
 
 {{/* Labels that select the operator's pods; they never change. */}}
@@ -18,9 +16,83 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- with omit .Values.labels "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Annotations and labels of an object; the labels come last, so that one more may follow. */}}
+{{- define "slipway.metadata" -}}
+{{- with .Values.annotations -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+labels:
+  {{- include "slipway.labels" . | nindent 2 }}
 {{- end -}}
 
 {{/* The image of the operator, which its pods and the init containers of jobs with directories run. */}}
 {{- define "slipway.image" -}}
 {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end -}}
+
+{{/* Whether the release has what the whole cluster shares: roles for people, ValidatingAdmissionPolicies. */}}
+{{- define "slipway.shared" -}}
+{{- if or .Values.crds.install (not .Values.namespaces) }}true{{ end -}}
+{{- end -}}
+
+{{/* Where policies hold: the namespaces of the dictionary's `selector` that the release serves. */}}
+{{- define "slipway.servedSelector" -}}
+{{- $selector := deepCopy .selector }}
+{{- with .served }}
+{{- $named := dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" . }}
+{{- $_ := set $selector "matchExpressions" (append ($selector.matchExpressions | default list) $named) }}
+{{- end }}
+{{- toYaml $selector }}
+{{- end -}}
+
+{{/* The rest of a binding of the operator's ServiceAccount; takes the root, the kind of the role and its name. */}}
+{{- define "slipway.bound" }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ index . 1 }}
+  name: {{ index . 2 }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "slipway.name" (index . 0) }}
+    namespace: {{ (index . 0).Release.Namespace }}
+{{- end -}}
+
+{{/* What all pods of the release have in common; their containers are what Pod Security calls restricted. */}}
+{{- define "slipway.pod" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- end -}}
+
+{{- define "slipway.securityContext" -}}
+runAsUser: 65532
+runAsGroup: 65532
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
 {{- end -}}

@@ -1,8 +1,9 @@
 """The base of every model: camelCase outside, snake_case inside, docstrings as descriptions."""
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 
@@ -22,6 +23,23 @@ class Passthrough(Model):
     """A Kubernetes object that Slipway hands on as it is: fields it does not name are kept."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class Part(Model):
+    """A part of the status. What another version wrote besides is no error: it stays in the stored object.
+
+    Bounds stand in the schema only: they bind what is written, not what is read.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def rfc3339(moment: datetime) -> str:
+    """The moment in UTC with milliseconds, as it stands in status."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Time = Annotated[datetime, PlainSerializer(rfc3339, return_type=str)]
 
 
 def rule(

@@ -26,13 +26,24 @@ LABEL_NODE_POOL: Final = "slipway.dev/node-pool"
 """The node pool that a pod is pinned to; absent where affinity finds one."""
 LABEL_RAY_CLIENT: Final = "slipway.dev/ray-client"
 """On a pod of anybody's: the job whose Ray cluster its network policy lets it reach."""
+LABEL_OPERATOR_ID: Final = "slipway.dev/operator-id"
+"""On a SliceJob: the operator that serves it; absent for the one without an id. Its pods and Services have it, too."""
+LABEL_APP_NAME: Final = "app.kubernetes.io/name"
+LABEL_APP_INSTANCE: Final = "app.kubernetes.io/instance"
+APP_NAME: Final = "slicejob"
+"""The application that the pods of every job are; the operator itself is `slipway`, and selectors of it match none."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-"""On a pod that Kueue is to admit."""
-POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
-POD_GROUP_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
-"""Label and annotation of pods that Kueue is to admit together."""
+"""On a SliceJob that Kueue is to admit: the LocalQueue."""
+QUEUE_PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+"""Beside it: the WorkloadPriorityClass."""
+PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
+"""On a Workload: what Kueue adds to its priority."""
+PRIORITY_BOOST_TIME: Final = "slipway.dev/priority-boost-time"
+"""On a Workload: when Slipway last wrote that."""
+LEASE: Final = "slipway-operator"
+"""The Lease of the operator without an id, unless it is told another."""
 SERVED_NAMESPACES: Final = f"{GROUP}/namespaces"
 """Annotation of an operator's Lease: the namespaces that its holder serves, separated by commas; none for all."""
 
@@ -106,6 +117,11 @@ RESERVED_ENV: Final = (
 
 RESERVED_RAY_ENV: Final = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 """Environment that only Slipway sets in the Ray runtime."""
+
+
+def lease_of(operator_id: str) -> str:
+    """Name of an operator's Lease, unless it is told another."""
+    return f"{LEASE}-{operator_id}" if operator_id else LEASE
 
 
 def hostname(attempt: int, slice_index: int, host: int) -> str:

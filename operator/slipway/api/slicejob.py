@@ -12,6 +12,7 @@ from slipway.api.base import Model, Passthrough, rule, rules
 from slipway.api.gpus import DEFAULT_RESOURCES, Gpu, cel_is_gpu
 from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS
 from slipway.api.pod_parts import EnvVar, LocalObjectReference, PodTemplate, Toleration, Volume, VolumeMount, list_map
+from slipway.api.progress import Progress
 from slipway.api.ray import SPEC_RULES as RAY_RULES
 from slipway.api.ray import Ray
 from slipway.api.resources import Labels, Resources, ShmSize
@@ -28,7 +29,7 @@ LOCAL_IMAGE: Final = "^(sha256:.*|[0-9a-f]{12}|[0-9a-f]{64})$"
 """A digest alone, or the id that an engine gives an image of its own."""
 
 CHANGEABLE: Final = frozenset(
-    {"suspend", "cancel", "cancelGracePeriodSeconds", "retries", "timeouts", "ttlSecondsAfterFinished"}
+    {"suspend", "cancel", "cancelGracePeriodSeconds", "retries", "timeouts", "ttlSecondsAfterFinished", "progress"}
 )
 """Fields of the spec that may change at any time."""
 CHANGEABLE_WHILE_SUSPENDED: Final = frozenset({"nodeSelector", "tolerations", "podTemplate"})
@@ -220,7 +221,7 @@ class SliceJobSpec(Model):
     """What to run, on how many TPU slices, with which retry budgets.
 
     Fields are immutable after creation, except as follows.
-    suspend, cancel, retries, timeouts and ttlSecondsAfterFinished can change at any time.
+    suspend, cancel, retries, timeouts, progress and ttlSecondsAfterFinished can change at any time.
     nodeSelector, tolerations and podTemplate can change while suspend is true.
     Every field can change while the job is Invalid before its first attempt.
     """
@@ -280,7 +281,8 @@ class SliceJobSpec(Model):
         default=(), max_length=16, json_schema_extra={"x-kubernetes-list-type": "set", "minItems": 1}
     )
     """Numbers of slices on which the job can run instead of slices.
-    Each attempt requests the largest. After capacityRetrySeconds it takes the largest with nodes."""
+    Each attempt requests the largest. After capacityRetrySeconds it takes the largest with nodes, or with quota of its
+    queue."""
     image: str | None = Field(
         default=None,
         max_length=512,
@@ -365,6 +367,9 @@ class SliceJobSpec(Model):
     """How often and how soon Slipway starts another attempt."""
     timeouts: Timeouts = Timeouts()
     """Limits for waiting."""
+    progress: Progress | None = None
+    """How to read the progress of the job in the log of rank 0 (slice 0, host 0), or of ray.entrypoint.
+    Default: no log is read. The operator needs the right to read logs: the chart value readLogs."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=31536000)
     """Longest run time of the job in seconds, from its first attempt on, without the time suspended."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=31536000)

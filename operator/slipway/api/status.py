@@ -4,29 +4,23 @@
 of hosts: lists are bounded, and hosts are written as intervals.
 """
 
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Final, Self, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BeforeValidator, Field
 
-from slipway.api.base import Model
+from slipway.api.base import Part, Time
+from slipway.api.ledger import Ledger
+from slipway.api.progress import ProgressState
 
 MAX_ATTEMPTS: Final = 20
 MAX_HOSTS: Final = 16
 MAX_LOG_CHARACTERS: Final = 2048
 
 
-def rfc3339(moment: datetime) -> str:
-    """The moment in UTC with milliseconds, as it stands in status."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 UNSEEN: Final = -1
 """What the API server puts into observedGeneration of a job that no operator has seen; reads as None."""
-
-Time = Annotated[datetime, PlainSerializer(rfc3339, return_type=str)]
 
 
 class Word(StrEnum):
@@ -50,15 +44,6 @@ def _foreign(kind: type[W], text: str) -> W:
     word = str.__new__(kind, text)
     word._name_ = word._value_ = text
     return word
-
-
-class Part(Model):
-    """A part of the status. What another version wrote besides is no error: it stays in the stored object.
-
-    Bounds stand in the schema only: they bind what is written, not what is read.
-    """
-
-    model_config = ConfigDict(extra="ignore")
 
 
 class Phase(Word):
@@ -113,6 +98,8 @@ class ConditionType(StrEnum):
     FAILED = "Failed"
     SUSPENDED = "Suspended"
     CLEANUP_PENDING = "CleanupPending"
+    NODES_VISIBLE = "NodesVisible"
+    PROGRESS_VISIBLE = "ProgressVisible"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
 
@@ -186,6 +173,17 @@ class Attempt(Part):
     """When the attempt ended."""
     root: Root | None = None
     """First failure of the attempt and its place. Absent on success."""
+    checkpoint_time: Time | None = None
+    """When it last printed that a checkpoint is saved, or else runningTime. What it did after that is lost work.
+    Written when it ends, where spec.progress has a group checkpoint and its log was read."""
+    charged_time: Time | None = None
+    """When its cause was determined and charged. By then every pod of the attempt had terminated."""
+    queued_time: Time | None = None
+    """Since when the job waited in its queue before the attempt began. Absent if it did not."""
+    admitted_time: Time | None = None
+    """When its queue had admitted the job or the pods. Absent without a queue."""
+    scheduled_time: Time | None = None
+    """When the last of its pods was bound to a node. Written when the attempt runs or ends."""
     held_time: Time | None = None
     """When pods with nodes were first seen that wait for an image or for objects that are missing."""
     unheld_time: Time | None = None
@@ -306,7 +304,8 @@ class SliceJobStatus(Part):
     conditions: tuple[Condition, ...] = Field(default=(), json_schema_extra={"maxItems": 16})
     """Conditions of the job.
     Accepted, CapacityAvailable, Running, Complete, Failed, Suspended, CleanupPending, Reconciling, Stalled.
-    Ray clusters with keepAlive also have Ready."""
+    Ray clusters with keepAlive also have Ready, jobs of an operator that may not read Nodes NodesVisible,
+    jobs with spec.progress whose log cannot be read ProgressVisible."""
     attempt: int | None = None
     """Number of the current or last attempt."""
     failures: int = 0
@@ -323,6 +322,10 @@ class SliceJobStatus(Part):
     """Number of checks that found too little capacity. They charge no budget."""
     waiting_since: Time | None = None
     """Start of the current wait for nodes. timeouts.scheduleSeconds counts from here."""
+    queued_time: Time | None = None
+    """Since when the job waits, or last waited, in its queue while no attempt is under way."""
+    admitted_time: Time | None = None
+    """When that wait was over. Absent while it lasts."""
     image_wait_since: Time | None = None
     """Since when no attempt could pull the image. timeouts.startSeconds counts from here."""
     succeeded_hosts: tuple[str, ...] = Field(default=(), json_schema_extra={"maxItems": 8192})
@@ -341,6 +344,10 @@ class SliceJobStatus(Part):
     """Addresses and token of the Ray cluster."""
     resolved: Resolved | None = None
     """Effective values after defaults were applied."""
+    progress: ProgressState | None = None
+    """Progress of the job as it prints it. Only with spec.progress."""
+    ledger: Ledger | None = None
+    """Where the time of the job went, and that of its chips."""
     result: Result | None = None
     """Final result of the job."""
     start_time: Time | None = None

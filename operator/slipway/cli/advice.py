@@ -14,6 +14,7 @@ ADVICE: Final = {
     "StartTimeout": "see what the hosts wait for in the message; raise timeouts.startSeconds if the image is large",
     "EvictedForOwnUsage": "the pod used more storage or memory than it may: raise its limits, or write to a volume",
     "RefusedByNode": "nodes refused the pods, often while they are repaired: Slipway tries other nodes",
+    "DeviceUnhealthy": "a chip or another device of a node broke: have the node repaired; Slipway tries others",
     "TPUUnavailable": "the TPU could not be opened: another process may hold the chips; Slipway tries other node pools",
     "NodeLost": "a machine went away: nothing to do; save checkpoints often enough that little is lost",
     "Disrupted": "Kubernetes took the pod's node: nothing to do; save checkpoints often enough that little is lost",

@@ -8,15 +8,29 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from slipway.cli.images import exit_codes
 from slipway.cli.span import Span
 from slipway.demo import images as example_images
-from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool, state
+from slipway.docker_engine.engine import connected
+from slipway.docker_engine.images.saving import save_image
+from slipway.local_cluster import (
+    Cluster,
+    ClusterSpec,
+    KindProvider,
+    LocalClusterError,
+    NativeProvider,
+    Pool,
+    Provider,
+    clusters,
+    state,
+)
 from slipway.local_cluster import status as observed
 from slipway.local_cluster.errors import ClusterNotFound
 from slipway.local_cluster.progress import for_console, step
@@ -58,7 +72,7 @@ def cluster() -> None:
     """Run Kubernetes with TPU node pools on this machine, without any TPU.
 
     Nodes are `simulated` (pods are marked Running, nothing is executed; thousands fit) or `real` (containerd and a
-    kubelet each, running containers; Linux and root only).
+    kubelet each, running containers). Real nodes take Linux and root, or with --provider kind a Docker engine.
     """
 
 
@@ -73,19 +87,32 @@ def cluster() -> None:
     "--image", "images", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Image archive that every real node starts with.",
 )  # fmt: skip
-def up(name: str, real: tuple[str, ...], simulated: tuple[str, ...], spot: bool, images: tuple[Path, ...]) -> None:
+@click.option(
+    "--provider", "made_by", type=click.Choice(["native", "kind"]), default="native", show_default=True,
+    help="native: processes and namespaces of this machine. kind: containers of a Docker engine; --real only.",
+)  # fmt: skip
+@click.option("--node-image", default="", metavar="IMAGE", help="With kind: image of the nodes.  [default: kind's own]")
+def up(
+    name: str,
+    real: tuple[str, ...],
+    simulated: tuple[str, ...],
+    spot: bool,
+    images: tuple[Path, ...],
+    made_by: str,
+    node_image: str,
+) -> None:
     """Make the cluster NAME, or do nothing if it runs already as asked.
 
     For a TPU type COUNT is the number of slices (node pools), for `cpu` the number of nodes. Where a type leaves open
     how many chips a host has (v5e and v6e with 8 chips), chipsPerHost says it. Without --real and --simulated the
-    cluster has two simulated v5p-16 slices and one simulated CPU node.
+    cluster has two v5p-16 slices and one CPU node, simulated with the provider native.
     """
     with plain_errors():
+        provider = _provider(made_by, node_image)
         if not real and not simulated:
-            simulated = DEFAULT_POOLS
+            real, simulated = (DEFAULT_POOLS, ()) if made_by == "kind" else ((), DEFAULT_POOLS)
         pools = [_pool(text, "real", spot) for text in real] + [_pool(text, "simulated", spot) for text in simulated]
         spec = ClusterSpec(name=name, pools=pools, images=[path.absolute() for path in images])
-        provider = NativeProvider()
         before = provider.running(spec)
         made = before or provider.up(spec, for_console(err))
         if before is not None:
@@ -94,6 +121,14 @@ def up(name: str, real: tuple[str, ...], simulated: tuple[str, ...], spot: bool,
     out.print(f"Cluster {name}: {nodes} node{'' if nodes == 1 else 's'} at {made.server}", highlight=False)
     out.print(f"\n  export KUBECONFIG={made.kubeconfig}\n", highlight=False)
     out.print(f"Remove it with: slipway cluster down {name}", highlight=False)
+
+
+def _provider(name: str, node_image: str) -> Provider:
+    if name == "kind":
+        return KindProvider(node_image)
+    if node_image:
+        raise click.UsageError("--node-image is for --provider kind.")
+    return NativeProvider()
 
 
 def _pool(text: str, kind: str, spot: bool) -> Pool:
@@ -109,7 +144,7 @@ def down(name: str) -> None:
     Exit code 4 means that there is no such cluster.
     """
     with plain_errors():
-        if not NativeProvider().down(name, for_console(err)):
+        if not clusters.down(name, for_console(err)):
             raise state.not_found(name)
     out.print(f"The cluster {name} is removed.", highlight=False)
 
@@ -124,8 +159,7 @@ def status(name: str | None, nodes: bool, output: str) -> None:
     Of a large cluster only the nodes that are not Ready are listed.
     """
     with plain_errors():
-        provider = NativeProvider()
-        found = [observed.of(each) for each in ([name] if name else provider.names())]
+        found = [observed.of(each) for each in ([name] if name else state.names())]
     if output == "json":
         click.echo(json.dumps([each.model_dump(mode="json") for each in found], indent=2))
         return
@@ -136,10 +170,12 @@ def status(name: str | None, nodes: bool, output: str) -> None:
 
 
 def _show(found: observed.ClusterStatus, all_nodes: bool) -> None:
-    out.print(f"{found.name}: {found.state} {found.server}".rstrip(), highlight=False)
+    where = "" if found.provider == "native" else f" ({found.provider})"
+    out.print(f"{found.name}: {found.state}{where} {found.server}".rstrip(), highlight=False)
     dead = [process for process, alive in found.processes.items() if not alive]
     if dead:
-        out.print(f"  ended: {', '.join(dead)} (logs in {found.folder / 'logs'})", highlight=False)
+        logs = f"logs in {found.folder / 'logs'}" if found.provider == "native" else "docker logs tells more"
+        out.print(f"  ended: {', '.join(dead)} ({logs})", highlight=False)
     if found.state in ("Unfinished", "Unreadable"):
         out.print(f"  `slipway cluster down {found.name}` removes it.", highlight=False)
     if found.kubeconfig:
@@ -163,7 +199,9 @@ def _pool_row(pool: observed.PoolStatus) -> tuple[str, ...]:
 
 def _node_row(node: observed.NodeStatus) -> tuple[str, ...]:
     accelerator = node.accelerator + (" (spot)" if node.spot else "")
-    return node.name, node.kind, node.pool, accelerator, str(node.tpus or ""), node.state
+    all_healthy = node.healthy_tpus in (None, node.tpus)
+    tpus = str(node.tpus or "") if all_healthy else f"{node.healthy_tpus}/{node.tpus}"
+    return node.name, node.kind, node.pool, accelerator, tpus, node.state
 
 
 def _print_rows(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
@@ -181,7 +219,7 @@ def env(name: str) -> None:
     It sets KUBECONFIG, and puts a kubectl that fits the cluster in front of PATH.
     """
     with plain_errors():
-        found = NativeProvider().get(name)
+        found = clusters.find(name)
         kubectl = Path(found.state.binaries["kubectl"])
     click.echo(f"export KUBECONFIG={shlex.quote(str(found.kubeconfig))}")
     click.echo(f"export PATH={shlex.quote(str(kubectl.parent))}:$PATH")
@@ -202,42 +240,90 @@ def preempt(nodes: tuple[str, ...], name: str, return_after: float | None, notic
     NODE may also be a node pool: all of its nodes go together, as those of a TPU slice do.
     """
     with plain_errors():
-        target = NativeCluster(name, for_console(err))
+        target = clusters.find(name, for_console(err))
         chosen = _expand(target, nodes)
         target.preempt(*chosen, notice=notice)
-        if return_after is not None:
-            with step(target.progress, f"Waiting {return_after:g} s before {', '.join(chosen)} return"):
-                time.sleep(return_after)
-            target.restore(*chosen)
+        _return(target, chosen, return_after, "return")
     out.print(f"{', '.join(chosen)}: {'preempted' if return_after is None else 'preempted and back'}", highlight=False)
+
+
+@cluster.command("break")
+@nodes_argument
+@cluster_option
+@click.option(
+    "--chip",
+    "chips",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="NUMBER",
+    help="Number of a chip, from 0; may be repeated.  [default: all chips of the node]",
+)
+@click.option("--return-after", type=Span(), help="Wait this long, then make the chips healthy again, e.g. 20s.")
+def break_(nodes: tuple[str, ...], name: str, chips: tuple[int, ...], return_after: float | None) -> None:
+    """Make chips of real nodes unhealthy, as a device plugin reports them; pods that use them go on running.
+
+    NODE may also be a node pool. `restore` makes the chips healthy again.
+    """
+    with plain_errors():
+        target = clusters.find(name, for_console(err))
+        chosen = _expand(target, nodes)
+        target.damage(*chosen, numbers=chips)
+        _return(target, chosen, return_after, "are healthy again")
+    broken = f"chip {', '.join(map(str, chips))}" if chips else "every chip"
+    out.print(f"{', '.join(chosen)}: {broken} {'is' if return_after is None else 'was'} unhealthy", highlight=False)
+
+
+def _return(target: Cluster, nodes: list[str], after: float | None, words: str) -> None:
+    """Restore nodes after some seconds, if that was asked for."""
+    if after is not None:
+        with step(target.progress, f"Waiting {after:g} s before {', '.join(nodes)} {words}"):
+            time.sleep(after)
+        target.restore(*nodes)
 
 
 @cluster.command()
 @nodes_argument
 @cluster_option
 def restore(nodes: tuple[str, ...], name: str) -> None:
-    """Bring preempted nodes (or all of a node pool) back as fresh machines with new UIDs."""
+    """Bring preempted nodes (or all of a node pool) back as fresh machines with new UIDs.
+
+    Of nodes that are there the broken chips become healthy again.
+    """
     with plain_errors():
-        target = NativeCluster(name, for_console(err))
+        target = clusters.find(name, for_console(err))
         chosen = _expand(target, nodes)
         target.restore(*chosen)
     out.print(f"{', '.join(chosen)}: back", highlight=False)
 
 
-def _expand(target: NativeCluster, names: tuple[str, ...]) -> list[str]:
+def _expand(target: Cluster, names: tuple[str, ...]) -> list[str]:
     """Replace names of node pools by the names of their nodes."""
     chosen = [node for name in names for node in (target.slice_nodes(name) or [name])]
     return list(dict.fromkeys(chosen))
 
 
 @cluster.command("load-image")
-@click.argument("archives", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("images", nargs=-1, required=True, metavar="ARCHIVE|IMAGE...")
 @cluster_option
-def load_image(archives: tuple[Path, ...], name: str) -> None:
-    """Load image archives (OCI or docker save) into every real node; nodes that have them are left alone."""
-    with plain_errors():
-        _with_real_nodes(name).load_images([path.absolute() for path in archives])
+def load_image(images: tuple[str, ...], name: str) -> None:
+    """Load images into every real node; nodes that have them are left alone.
+
+    ARCHIVE is a file, OCI or from docker save. IMAGE is the name of an image of the Docker engine.
+
+    Exit codes: 1 refused or failed, 2 wrong usage, 3 no Docker engine, 4 no such cluster.
+    """
+    with plain_errors(), exit_codes(), TemporaryDirectory(prefix="slipway-images-") as folder:
+        target = _with_real_nodes(name)
+        target.load_images([_archive(one, Path(folder), target) for one in images])
     out.print("Loaded.")
+
+
+def _archive(image: str, folder: Path, target: Cluster) -> Path:
+    """The archive of an image: the file of that name, or what the engine writes to the folder."""
+    if Path(image).is_file():
+        return Path(image).absolute()
+    with step(target.progress, f"Saving {image}"), connected() as engine:
+        return save_image(engine, image, folder)
 
 
 @cluster.command("load-examples")
@@ -256,9 +342,9 @@ def load_examples(examples: tuple[str, ...], name: str) -> None:
         out.print(f"kubectl apply -f {shlex.quote(str(example_images.manifest_of(example)))}", highlight=False)
 
 
-def _with_real_nodes(name: str) -> NativeCluster:
+def _with_real_nodes(name: str) -> Cluster:
     """The cluster, if it has nodes that run images."""
-    found = NativeCluster(name, for_console(err))
+    found = clusters.find(name, for_console(err))
     if not found.spec.nodes("real"):
         raise LocalClusterError(
             f"The cluster {name!r} has no real nodes; simulated nodes run no images.",

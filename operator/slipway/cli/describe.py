@@ -9,17 +9,20 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from slipway.api.progress import ProgressState
 from slipway.api.status import Attempt
 from slipway.cli import environment, why
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
 from slipway.client.model import Description, JobState, ProfileOfJob
+from slipway.client.pictures.account import account
 from slipway.client.pictures.matrix import matrix
 from slipway.client.pictures.output import console
 from slipway.client.pictures.timeline import timeline
 from slipway.client.pictures.words import age, coloured
 from slipway.client.target import Target
+from slipway.planner.ledger import account_at
 
 _SHOWN_EVENTS: Final = 8
 _SHOWN_LINES: Final = 20
@@ -32,7 +35,7 @@ _SHOWN_LINES: Final = 20
 @output_option("json", "yaml")
 @targeted
 def describe(target: Target, name: str, history: bool, env: bool, output: str | None) -> None:
-    """Show one job: why it is as it is, its attempts, where it broke and what to do, its hosts and Events."""
+    """Show one job: why it is as it is, its attempts, where it broke and what to do, its time, its hosts, Events."""
     if env:
         _describe_environment(target, name, output)
         return
@@ -84,6 +87,9 @@ def show(out: Console, found: Description, now: datetime, unseen: str = "") -> N
         out.print("\n[bold]Attempts[/]", markup=True)
         out.print(timeline(found.attempts, now, out.width))
     show_root(out, found.job, found.attempts)
+    if (created := found.job.created) is not None:
+        out.print("\n[bold]Time[/]", markup=True)
+        out.print(account(account_at(created, found.job.status, now)))
     if found.hosts:
         out.print("\n[bold]Hosts[/]", markup=True)
         ray = "ray" in found.job.stored.spec
@@ -110,9 +116,22 @@ def summary(job: JobState, now: datetime, profile: ProfileOfJob | None = None) -
         grid.add_row("Profile", profile.words)
     grid.add_row("Created", f"{age(job.created, now)} ago")
     grid.add_row("Charged", budgets + (f", {status.uncharged} attempts uncharged" if status.uncharged else ""))
+    if (progress := status.progress) is not None:
+        grid.add_row("Progress", steps(progress, now))
+        if progress.checkpoint is not None:
+            grid.add_row("Checkpoint", f"step {progress.checkpoint:,}, {age(progress.checkpoint_time, now)} ago")
     if status.coordinator is not None:
         grid.add_row("Coordinator", f"{status.coordinator.address}:{status.coordinator.port}")
     return grid
+
+
+def steps(progress: ProgressState, now: datetime) -> str:
+    """How far the job is, as it last printed."""
+    if progress.step is None:
+        return "no step printed yet"
+    of = f" of {progress.total:,} ({progress.step / progress.total:.1%})" if progress.total else ""
+    rate = f", {progress.rate:,.3g} steps/s" if progress.rate is not None else ""
+    return f"step {progress.step:,}{of}{rate}, {age(progress.time, now)} ago in attempt {progress.attempt}"
 
 
 def show_root(out: Console, job: JobState, attempts: Sequence[Attempt]) -> None:

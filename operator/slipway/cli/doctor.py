@@ -51,12 +51,17 @@ class Finding:
     message: str
 
 
-async def findings(client: AsyncClient) -> AsyncIterator[Finding]:
-    """Look at one thing after another; what is missing does not keep the rest."""
+async def findings(client: AsyncClient, operator_namespace: str = "") -> AsyncIterator[Finding]:
+    """Look at one thing after another; what is missing does not keep the rest.
+
+    Args:
+        client: asks as this user, about the client's namespace.
+        operator_namespace: the one namespace in which to look for an operator; empty for all.
+    """
     version = await client.api.get("/version", _Version)
     yield Finding("API server", True, f"Kubernetes {version.git_version} at {client.api.server}")
     yield await _crd(client)
-    yield await _operator(client)
+    yield await _operator(client, operator_namespace)
     for verb, group, resource, use in _RIGHTS:
         yield await _right(client, verb, group, resource, use)
     yield await _nodes(client)
@@ -72,11 +77,12 @@ async def _crd(client: AsyncClient) -> Finding:
     return Finding("CRD", True, f"{names.API_VERSION}; {len(jobs)} job(s) in namespace {client.resolved_namespace}")
 
 
-async def _operator(client: AsyncClient) -> Finding:
+async def _operator(client: AsyncClient, within: str) -> Finding:
     now = datetime.now(UTC)
-    found = await operators(client.api, now)
+    found = await operators(client.api, now, within)
     if found is None:
-        return Finding("operator", True, "not looked for: this user may not list Leases in all namespaces")
+        where = f"namespace {within}" if within else "all namespaces; name the operator's with --operator-namespace"
+        return Finding("operator", not within, f"not looked for: this user may not list Leases in {where}")
     namespace = client.resolved_namespace
     if words := no_operator(found, namespace, now):
         return Finding("operator", False, words)
@@ -115,14 +121,15 @@ async def _nodes(client: AsyncClient) -> Finding:
 
 @click.command()
 @output_option("json", "yaml")
+@click.option("--operator-namespace", default="", help="Look for the operator in this namespace.  [default: all]")
 @targeted
-def doctor(target: ClusterTarget, output: str | None) -> None:
+def doctor(target: ClusterTarget, output: str | None, operator_namespace: str) -> None:
     """Check what a cluster offers: CRD, operator, your rights, TPU nodes. Exit code 1 when something is missing."""
 
     async def work() -> list[Finding]:
         async with target.client() as client:
             try:
-                return [one async for one in findings(client)]
+                return [one async for one in findings(client, operator_namespace)]
             except SlipwayClusterError as error:
                 raise typed(error) from error
 

@@ -17,6 +17,7 @@ from slipway.api.places import Place
 from slipway.cli.common import one_job, run, targeted
 from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow_batches
 from slipway.client.logs.items import SECOND
+from slipway.client.logs.source import COMBINED, STREAMS
 from slipway.client.target import Target
 
 _AGO: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -138,6 +139,10 @@ async def _print(target: Target, name: str, selection: Selection, printer: Print
 @click.option("--role", type=click.Choice([names.ROLE_HEAD, names.ROLE_WORKER]), help="The Ray head, or the workers.")
 @click.option("--attempt", type=AttemptNumber(), help="An attempt, or all of them.  [default: the current one]")
 @click.option("--failed", is_flag=True, help="The host that ended the last attempt that failed.")
+@click.option(
+    "--stream", type=click.Choice(STREAMS), default=COMBINED, show_default=True,
+    help="What the program writes to stdout or stderr alone; only local jobs have them apart.",
+)  # fmt: skip
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines of each host.")
 @click.option("--since", type=Moment(), help="From then on: 5m ago, or a time in RFC 3339.")
 @click.option("--until", type=Moment(), help="Before then.")
@@ -149,7 +154,7 @@ async def _print(target: Target, name: str, selection: Selection, printer: Print
 @targeted
 def logs(
     name: str, follow: bool, slices: tuple[int, ...], hosts: tuple[int, ...], role: str | None,
-    attempt: int | Literal["all"] | None, failed: bool, tail: int | None, since: datetime | None,
+    attempt: int | Literal["all"] | None, failed: bool, stream: str, tail: int | None, since: datetime | None,
     until: datetime | None, regex: str | None, invert: bool, timestamps: bool, no_history: bool, order_by_time: bool,
     target: Target,
 ) -> None:  # fmt: skip
@@ -163,7 +168,7 @@ def logs(
         selection = Selection(
             slices=frozenset(slices), hosts=frozenset(hosts), role=role, attempt=attempt, failed=failed, follow=follow,
             history=not no_history, tail=tail, since=since, until=until, regex=regex, invert=invert,
-            by_time=order_by_time,
+            by_time=order_by_time, stream=stream,
         )  # fmt: skip
     except ValueError as error:
         raise click.UsageError(f"{error}.") from error

@@ -7,6 +7,7 @@ import click
 
 
 @click.command()
+@click.option("--operator-id", metavar="ID", help="Serve the jobs with this label slipway.dev/operator-id only.")
 @click.option("--namespaces", metavar="NAMES", help="Namespaces to serve, separated by commas; all by default.")
 @click.option("--coordinator-port", metavar="PORT", help="Coordinator port of jobs that name none; 8081 by default.")
 @click.option("--topology-key", metavar="LABEL", help="Node label whose values are TPU slices.")
@@ -14,7 +15,9 @@ import click
 @click.option("--lease-name", metavar="NAME", help="Lease that says which process leads.")
 @click.option("--lease-namespace", metavar="NAME", help="Namespace of the Lease; the operator's own by default.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+@click.option("--log-format", metavar="FORMAT", help="text or json; text by default.")
 @click.option("--health-port", metavar="PORT", help="Port of /healthz; 0 serves none.")
+@click.option("--metrics-port", metavar="PORT", help="Port of /metrics; 0 serves none.")
 @click.option("--image", metavar="IMAGE", help="Image with Slipway, for jobs with a workspace or an output.")
 @click.option("--read-secrets", metavar="true|false", help="Look for the Secrets that a job names; false by default.")
 @click.option("--kubeconfig", metavar="FILE", help="Kubeconfig to use; otherwise as kubectl would.")

@@ -1,36 +1,17 @@
-"""`slipway exec`, `port-forward`, `top`: into the hosts of a job."""
+"""`slipway exec`, `port-forward`: into the hosts of a job."""
 
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
-import msgspec
-from rich.table import Table
 
 from slipway.api import names
 from slipway.api.places import HEAD, pod_name, worker
-from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, one_job, output_option, print_data, run, targeted
-from slipway.client.errors import NotFound, NotStarted
-from slipway.client.pictures.output import console
-from slipway.client.target import ClusterTarget, answered
-
-
-class _Usage(msgspec.Struct):
-    usage: dict[str, str] = {}
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-
-
-class Metrics(msgspec.Struct):
-    """What the metrics server measured of a pod."""
-
-    metadata: _Metadata
-    containers: list[_Usage] = []
+from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, one_job, run, targeted
+from slipway.client.errors import NotStarted
+from slipway.client.target import ClusterTarget
 
 
 async def _pod(target: ClusterTarget, name: str, slice_index: int, host: int, head: bool) -> str:
@@ -85,51 +66,3 @@ def port_forward(
     """Make ports of a host reachable here, such as 6006 or 8080:80. Runs kubectl port-forward."""
     pod = run(_pod(target, name, slice_index, host, head))
     _kubectl(target, "port-forward", f"pod/{pod}", *ports)
-
-
-@click.command()
-@one_job
-@output_option("json", "yaml")
-@targeted
-def top(target: ClusterTarget, name: str, output: str | None) -> None:
-    """Show what the hosts of a job use of CPU and memory, as the cluster's metrics server measured it."""
-
-    async def work() -> list[Metrics]:
-        async with target.client() as client:
-            job = await client.get(name)
-            path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{client.resolved_namespace}/pods"
-            selector = f"{names.LABEL_JOB_NAME}={name},{names.LABEL_ATTEMPT}={job.status.attempt}"
-            try:
-                with answered():
-                    return (await client.api.list(path, Metrics, label_selector=selector)).items
-            except NotFound:
-                raise Failure("this cluster has no metrics server", NOTHING_TO_TALK_TO) from None
-
-    rows = usage(run(work()))
-    if output:
-        print_data(rows, output)
-    else:
-        console().print(usage_table(rows))
-
-
-def usage(metrics: Iterable[Metrics]) -> list[dict[str, str]]:
-    """A row for each pod, by name: its CPU and memory, or those of each container where there are several."""
-    rows = (
-        {
-            "pod": one.metadata.name,
-            "cpu": " + ".join(container.usage.get("cpu", "-") for container in one.containers),
-            "memory": " + ".join(container.usage.get("memory", "-") for container in one.containers),
-        }
-        for one in metrics
-    )
-    return sorted(rows, key=lambda row: row["pod"])
-
-
-def usage_table(rows: Iterable[Mapping[str, str]]) -> Table:
-    """The rows for people."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("pod", "cpu", "memory"):
-        shown.add_column(column.upper(), no_wrap=True)
-    for row in rows:
-        shown.add_row(*row.values())
-    return shown

@@ -245,10 +245,10 @@ def submit(target: Target, files: tuple[str, ...], dry_run: str | None, output: 
 
 
 async def _unserved(client: Verbs, results: Sequence[Any]) -> list[str]:
-    """Namespaces of these jobs that no operator serves, with the reason; a warning keeps nobody from submitting."""
-    namespaces = sorted({one.job.namespace for one in results if isinstance(one, Submitted)})
+    """Why no operator serves some of these jobs; a warning keeps nobody from submitting."""
+    kinds = sorted({(one.job.namespace, one.job.operator_id) for one in results if isinstance(one, Submitted)})
     try:
-        said = [await client.unserved(namespace, datetime.now(UTC)) for namespace in namespaces]
+        said = [await client.unserved(space, datetime.now(UTC), operator) for space, operator in kinds]
     except ClusterError:
         return []
     return [words for words in said if words]

@@ -19,7 +19,7 @@ async def unseen(client: Verbs, job: JobState, now: datetime) -> str:
     """Why no operator has seen a job that is not new; empty where one has."""
     if job.seen or job.created is None or now - job.created <= _TO_NOTICE:
         return ""
-    return await client.unserved(job.namespace, now)
+    return await client.unserved(job.namespace, now, job.operator_id)
 
 
 async def explained(client: Verbs, name: str, now: datetime) -> dict[str, Any]:

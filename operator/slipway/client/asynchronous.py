@@ -152,10 +152,10 @@ class AsyncClient(ClusterTarget, Verbs):
                 async for event in events:
                     yield event
 
-    async def unserved(self, namespace: str, now: datetime) -> str:
-        """Why no operator looks after the jobs of a namespace; empty where one does, or this user may not know."""
+    async def unserved(self, namespace: str, now: datetime, operator_id: str = "") -> str:
+        """Why no operator looks after such jobs of a namespace; empty where one does, or this user may not know."""
         with answered():
-            return await operators.unserved(self.api, namespace, now)
+            return await operators.unserved(self.api, namespace, now, operator_id)
 
     async def _read(self, name: str, namespace: str) -> Stored:
         found: Stored = await self._get(name, Stored, namespace)

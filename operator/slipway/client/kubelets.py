@@ -2,28 +2,24 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import UTC
-from typing import Final
-
-import aiohttp
 
 from slipway.api import names
 from slipway.client.logs.pods import LogPod
-from slipway.client.logs.source import LogBroken, LogGone, LogQuery
+from slipway.client.logs.source import COMBINED, LogBroken, LogGone, LogQuery
 from slipway.client.logs.words import means_gone
 from slipway.client.model import JobState
 from slipway.client.target import answered, typed
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import ApiError, Forbidden, NotFound, Unauthorized, from_response
+from slipway.cluster.errors import ApiError, ConnectionLost, Forbidden, NotFound, Unauthorized
+from slipway.cluster.pod_logs import LogStream, log_query
 from slipway.cluster.watch import Event, Watcher
-
-SILENCE_SECONDS: Final = 300
-"""A stream that brings nothing for this long is asked for again: its connection may be dead."""
 
 
 class PodLogs:
-    """The pods of one job and their logs."""
+    """The pods of one job and their logs; of a container there is one log for both streams."""
+
+    streams = (COMBINED,)
 
     def __init__(self, api: ApiConnection, job: JobState) -> None:
         self._api = api
@@ -45,55 +41,31 @@ class PodLogs:
 
     def stream(self, pod: str, query: LogQuery) -> "PodLogStream":
         """A stream of the log of a pod."""
-        return PodLogStream(self._api, f"{self._path}/{pod}/log", query)
+        return PodLogStream(self._api, f"{self._path}/{pod}", query)
 
 
 class PodLogStream:
     """One stream of the log of a container."""
 
-    def __init__(self, api: ApiConnection, path: str, query: LogQuery) -> None:
-        self._api = api
-        self._url = f"{api.server}{path}"
-        self._query = query
-        self._answer: aiohttp.ClientResponse | None = None
+    def __init__(self, api: ApiConnection, pod: str, query: LogQuery) -> None:
+        self._stream = LogStream(
+            api, pod, log_query(query.container, follow=query.follow, since=query.since, tail=query.tail)
+        )
 
     def cut(self) -> None:
         """Break it."""
-        if self._answer is not None:
-            self._answer.close()
+        self._stream.cut()
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """What the kubelet sends. See `slipway.client.logs.source.LogStream`."""
-        limits, query = (
-            aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS),
-            _worded(self._query),
-        )
         try:
-            async with (
-                self._api.new_session() as session,
-                session.get(self._url, params=query, timeout=limits) as answer,
-            ):
-                if answer.status >= 400:
-                    raise from_response(answer.status, await answer.read())
-                self._answer = answer
-                async for chunk in answer.content.iter_any():
+            async with aclosing(self._stream.chunks()) as chunks:
+                async for chunk in chunks:
                     yield chunk
         except ApiError as error:
             raise _judged(error) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise LogBroken(str(error) or type(error).__name__) from error
-
-
-def _worded(query: LogQuery) -> dict[str, str]:
-    """The query in the words of the API."""
-    words = {"container": query.container, "timestamps": "true"}
-    if query.follow:
-        words["follow"] = "true"
-    if query.since is not None:
-        words["sinceTime"] = query.since.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if query.tail is not None:
-        words["tailLines"] = str(query.tail)
-    return words
+        except ConnectionLost as error:
+            raise LogBroken(str(error)) from error
 
 
 def _judged(error: ApiError) -> Exception:

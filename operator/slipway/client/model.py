@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJobStatus
 from slipway.planner.stored import read_status
@@ -58,6 +59,11 @@ class JobState:
     def uid(self) -> str:
         """UID of the job."""
         return self.stored.metadata.uid
+
+    @property
+    def operator_id(self) -> str:
+        """Which operator serves the job, as its label says; empty for the one without an id."""
+        return self.stored.metadata.labels.get(names.LABEL_OPERATOR_ID, "")
 
     @property
     def created(self) -> datetime | None:

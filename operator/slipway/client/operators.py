@@ -11,8 +11,6 @@ from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden
 
-LEASE: Final = "slipway-operator"
-"""Name of the Lease unless the operator is told another."""
 _SLACK: Final = timedelta(seconds=5)
 """How far the clocks of this machine and of the operator's may be apart."""
 
@@ -52,11 +50,13 @@ class Operator:
         return not self.served or namespace in self.served
 
 
-async def operators(api: ApiConnection, now: datetime | None = None) -> tuple[Operator, ...] | None:
-    """The operators of a cluster; None when this user may not list Leases."""
-    now = now or datetime.now(UTC)
+async def operators(
+    api: ApiConnection, now: datetime | None = None, namespace: str = "", operator_id: str = ""
+) -> tuple[Operator, ...] | None:
+    """The operators with this id, of a cluster or of one namespace; None when this user may not list Leases there."""
+    now, selector = now or datetime.now(UTC), f"metadata.name={names.lease_of(operator_id)}"
     try:
-        listing = await api.list(paths.leases(), _Lease, field_selector=f"metadata.name={LEASE}")
+        listing = await api.list(paths.leases(namespace), _Lease, field_selector=selector)
     except Forbidden:
         return None
     return tuple(_operator(one, now) for one in listing.items)
@@ -71,12 +71,19 @@ def _operator(lease: _Lease, now: datetime) -> Operator:
     return Operator(lease.metadata.namespace, spec.holder_identity or "", spec.renew_time, alive, served)
 
 
-def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetime) -> str:
-    """Why no operator looks after the jobs of a namespace, in a sentence; empty where one does, or nobody can tell."""
+def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetime, operator_id: str = "") -> str:
+    """Why no operator looks after the jobs of a namespace, in a sentence; empty where one does, or nobody can tell.
+
+    `found` are the operators that have the id which the jobs name.
+    """
+    lease = names.lease_of(operator_id)
     if found is None or any(one.alive and one.serves(namespace) for one in found):
         return ""
     if not found:
-        return f"no operator runs in this cluster: there is no Lease {LEASE}; install Slipway's chart"
+        if operator_id:
+            label = f"{names.LABEL_OPERATOR_ID}={operator_id}"
+            return f"no operator serves jobs with the label {label}: there is no Lease {lease}; correct the label"
+        return f"no operator runs: there is no Lease {lease}; install Slipway's chart"
     own, running = [one for one in found if one.serves(namespace)], [one for one in found if one.alive]
     if running and not own:
         known = "; ".join(f"the one in {one.namespace} serves only {', '.join(one.served)}" for one in running)
@@ -86,11 +93,14 @@ def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetim
     ago = f"{(now - last.renewed).total_seconds():.0f} s ago" if last.renewed else "never"
     where = f" for namespace {namespace}" if running else ""
     words = (
-        f"no operator runs{where}: Lease {last.namespace}/{LEASE} was last renewed {ago} by {last.holder or 'nobody'}"
+        f"no operator runs{where}: Lease {last.namespace}/{lease} was last renewed {ago} by {last.holder or 'nobody'}"
     )
     return f"{words}; see kubectl get pods -n {last.namespace}"
 
 
-async def unserved(api: ApiConnection, namespace: str, now: datetime) -> str:
-    """Why no operator looks after the jobs of a namespace; empty where one does, or where this user may not know."""
-    return no_operator(await operators(api, now), namespace, now)
+async def unserved(api: ApiConnection, namespace: str, now: datetime, operator_id: str) -> str:
+    """Why no operator looks after the jobs of a namespace that name this operator.
+
+    Empty where one does, or where this user may not know.
+    """
+    return no_operator(await operators(api, now, operator_id=operator_id), namespace, now, operator_id)

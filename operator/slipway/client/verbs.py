@@ -217,8 +217,8 @@ class Verbs(ABC):
     def watch_pods(self, name: str) -> AsyncGenerator[Change[PodSeen], None]:
         """The pods of a job, then what changes; for ever."""
 
-    async def unserved(self, namespace: str, now: datetime) -> str:
-        """Why nothing looks after the jobs of a namespace, in a sentence; empty where something does."""
+    async def unserved(self, namespace: str, now: datetime, operator_id: str = "") -> str:
+        """Why nothing looks after the jobs of a namespace that name this operator; empty where something does."""
         return ""
 
     @abstractmethod

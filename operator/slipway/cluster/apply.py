@@ -8,7 +8,7 @@ so that the next decision does not wait for the watch.
 import logging
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -36,12 +36,14 @@ from slipway.cluster.errors import (
 from slipway.cluster.events import EventRecorder, read_pod_events
 from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.history import History
+from slipway.cluster.log_fields import log_fields
 from slipway.cluster.owned import NameTaken, ensure, name_taken
 from slipway.cluster.removal import PodDeleter
 from slipway.cluster.secret_check import missing_secrets
-from slipway.cluster.store import ASKED_SECONDS, Key
+from slipway.cluster.store import Key
 from slipway.cluster.tenants import Visitor, visitors
 from slipway.cluster.wire import JsonObject
+from slipway.cluster.workloads import WorkloadAction, WorkloadWriter
 from slipway.planner.actions import (
     Action,
     Body,
@@ -50,10 +52,13 @@ from slipway.planner.actions import (
     CreatePods,
     CreateServices,
     CreateToken,
+    CreateWorkload,
     DeleteJob,
     DeletePods,
+    DeleteWorkload,
     ForceDeletePod,
     KeepHistory,
+    PatchWorkload,
     Plan,
     Refresh,
 )
@@ -64,7 +69,7 @@ from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.redact import foreign
 from slipway.planner.rejections import explain_rejection
-from slipway.planner.snapshot import POD_REJECTED, Job, Rejection
+from slipway.planner.snapshot import POD_REJECTED, WORKLOAD_REJECTED, Job, Rejection
 from slipway.planner.status_patch import status_patch
 from slipway.planner.tenants import Visitors
 
@@ -110,6 +115,7 @@ class Applier:
         self._executor = BoundedExecutor(MAX_IN_FLIGHT)
         self._history = History(api, recorder)
         self.remover = PodDeleter(api, cache)
+        self.workloads = WorkloadWriter(api, cache)
 
     async def apply(self, plan: Plan, job: Job) -> float | None:
         """Keep what the status drops, write the status, record the Events, act.
@@ -148,7 +154,9 @@ class Applier:
 
     def _emit_events(self, job: Job) -> None:
         for announcement in self._cache.news(job):
-            log.info("%s: %s", announcement.reason, announcement.message, extra={"job": _shown(job)})
+            level = logging.WARNING if announcement.warning else logging.INFO
+            about = log_fields(job, announcement.attempt)
+            log.log(level, "%s: %s", announcement.reason, announcement.message, extra=about)
             self._recorder.record(job, announcement)
 
     async def _write_status(self, job: Job, wanted: SliceJobStatus) -> Job | None:
@@ -156,7 +164,7 @@ class Applier:
         if wanted == job.status or not (patch := status_patch(job, wanted)):
             return job
         if job.status_problem:
-            log.warning("%s", job.status_problem, extra={"job": _shown(job)})
+            log.warning("%s", job.status_problem, extra=log_fields(job))
         key, path = _key(job), paths.job(job.namespace, job.name)
         body = {"metadata": {"resourceVersion": job.resource_version}, "status": patch}
         self._cache.writes(job, wanted)
@@ -169,9 +177,10 @@ class Applier:
             await self._fetch(key)
             return None
         self._cache.status_written(job, self._now())
-        self._cache.jobs.upsert(written)
         # Not what the cache holds by now, which may be of a later generation than the plan.
-        return self._cache.jobs.read(written, job)
+        current = self._cache.jobs.read(written, job)
+        self._cache.jobs.applied(current)
+        return current
 
     async def _fetch(self, key: Key) -> None:
         try:
@@ -189,17 +198,14 @@ class Applier:
                 await self._create_token(action, job)
             case CreatePods():
                 return await self._create_pods(action, job)
-            case DeletePods():
-                await self.remover.delete_pods(action, job)
-                return ASKED_SECONDS + 1.0
             case Refresh():
                 return await self._refresh(action, job)
-            case ForceDeletePod():
-                await self.remover.force_delete_pod(action, job)
             case KeepHistory():
                 await self._history.keep(action, job)
-            case DeleteJob():
-                await self.remover.delete_job(job)
+            case DeletePods() | ForceDeletePod() | DeleteJob():
+                return await self.remover.carry_out(action, job)
+            case CreateWorkload() | PatchWorkload() | DeleteWorkload():
+                return await self._tell_kueue(action, job)
         return None
 
     async def _refresh(self, action: Refresh, job: Job) -> float:
@@ -219,7 +225,7 @@ class Applier:
             except NotFound:
                 self._cache.kubelet_read(name, at, None)
             except Forbidden as error:
-                log.warning("no proof that node %s is dead: %s", name, error, extra={"job": _shown(job)})
+                log.warning("no proof that node %s is dead: %s", name, error, extra=log_fields(job))
                 self._cache.kubelet_read(name, at, None, forbidden=True)
 
         async def read_visitors(name: str) -> None:
@@ -228,7 +234,7 @@ class Applier:
                 self._cache.visitors_read(name, visitors(listing.items, at))
             except SlipwayClusterError as error:
                 # Nothing but a sentence in the status depends on it.
-                log.info("who is on node %s is not known: %s", name, error, extra={"job": _shown(job)})
+                log.info("who is on node %s is not known: %s", name, error, extra=log_fields(job))
                 self._cache.visitors_read(name, Visitors(at, unknown=True))
 
         reads = [partial(read_node, name) for name in action.nodes]
@@ -240,7 +246,13 @@ class Applier:
         reads += [partial(read_visitors, name) for name in action.visitors]
         reads += [partial(read_events, uid) for uid in action.events]
         reads += [partial(self._list_pods, job, at)] if action.pods else []
+        reads += [partial(self.workloads.read, job, at)] if action.workload else []
         await self._executor.run(reads, lambda read: read())
+        return NOW
+
+    async def _tell_kueue(self, action: WorkloadAction, job: Job) -> float:
+        with self._refusals(job, WORKLOAD_REJECTED) if isinstance(action, CreateWorkload) else nullcontext():
+            await self.workloads.carry_out(action, job)
         return NOW
 
     async def _list_pods(self, job: Job, at: datetime) -> None:
@@ -271,13 +283,15 @@ class Applier:
             await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
+        log.info("creating %d pod(s) of attempt %d", len(action.places), action.attempt, extra=log_fields(job))
         factory = PodFactory(job, self._cache.settings, action.pools)
 
         async def create(place: Place) -> None:
             if not self._is_current(job):
                 raise _PlanInterrupted
             with self._refusals(job):
-                await self._create_pod(factory.pod(action.attempt, place), job)
+                added = action.head if place.is_head else action.workers
+                await self._create_pod(added.to(factory.pod(action.attempt, place)), job)
 
         await self._executor.run(action.places[:MAX_CREATES], create)
         self._cache.accepted(job)
@@ -302,8 +316,8 @@ class Applier:
         self._cache.pods.applied(pod)
 
     @contextmanager
-    def _refusals(self, job: Job) -> Iterator[None]:
-        """What the API server refuses inside is remembered, and ends the plan."""
+    def _refusals(self, job: Job, otherwise: str = POD_REJECTED) -> Iterator[None]:
+        """What the API server refuses inside is remembered, and ends the plan. `otherwise` names what fits no row."""
         try:
             yield
         except (*_REFUSALS, ServerError) as error:
@@ -312,12 +326,12 @@ class Applier:
             elif isinstance(error, ServerError):
                 raise
             else:
-                self._reject(job, POD_REJECTED, error.message)
+                self._reject(job, otherwise, error.message)
             raise _PlanInterrupted from error
 
     def _reject(self, job: Job, reason: str, message: str) -> None:
         message = foreign(message, job.spec)
-        log.warning("%s: %s", reason, message, extra={"job": _shown(job)})
+        log.warning("%s: %s", reason, message, extra=log_fields(job))
         self._cache.rejected(job, Rejection(message, self._now(), reason))
 
     def _is_current(self, job: Job) -> bool:
@@ -331,7 +345,3 @@ class _PlanInterrupted(Exception):
 
 def _key(job: Job) -> Key:
     return job.namespace, job.name
-
-
-def _shown(job: Job) -> str:
-    return f"{job.namespace}/{job.name}"

@@ -3,21 +3,26 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
+from math import inf
 from typing import Final, TypeVar
 
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
 from slipway.cluster.claims import Claims
 from slipway.cluster.jobs import JobStore
+from slipway.cluster.kueue import KueueStore
 from slipway.cluster.nodes import NodeStore
 from slipway.cluster.profiles import ProfileStore
 from slipway.cluster.store import Key, PodStore
 from slipway.cluster.tenants import WatchedTenants
 from slipway.planner.actions import EventRecord
 from slipway.planner.freshness import EVER, Horizon
+from slipway.planner.measures import Measure, measures
 from slipway.planner.news import EventCursor, cursor_of, news
 from slipway.planner.node_pools import NodePools, claim_over, doubts
 from slipway.planner.objects import Pod
+from slipway.planner.printed import Reading
 from slipway.planner.snapshot import Job, KubeletLease, OwnDeletions, PodEvents, Rejection, Settings, Snapshot
 from slipway.planner.tenants import Visitors
 
@@ -27,6 +32,12 @@ NO_PROFILE: Final = ProfileSpec()
 
 MAX_READ: Final = 10_000
 """Nodes of which is remembered when they were read; an older one is read again."""
+
+ANSWER_SECONDS: Final = 60.0
+"""How long the API server is taken to accept what it has accepted."""
+
+MAX_ACCEPTED: Final = 1_024
+"""Specs that are remembered as accepted."""
 
 MAX_VISITED: Final = 1_024
 """Nodes of which the pods are remembered; they count for a minute."""
@@ -62,7 +73,11 @@ class _Memory:
     pods_as_of: datetime | None = None
     pods_read_at: datetime | None = None
     creates_end: datetime = EVER
+    workload_as_of: datetime | None = None
     deletions: Deletions | None = None
+    reading: Reading | None = None
+    measured: SliceJobStatus | None = None
+    """The status up to which the job's attempts are counted."""
 
 
 class Cache:
@@ -85,6 +100,7 @@ class Cache:
         self.pods = PodStore(now, clock, self.jobs.needs)
         self.nodes = NodeStore(now, clock, settings.topology_key)
         self.claims = Claims()
+        self.kueue = KueueStore(clock)
         self.leading_since: datetime = EVER
         """Since when this process leads."""
         self.kubelets: dict[str, KubeletLease] = {}
@@ -96,6 +112,9 @@ class Cache:
         self.pod_events: dict[str, PodEvents] = {}
         """Events of pods of which they were read, by UID."""
         self._now = now
+        self._clock = clock
+        self._accepted: dict[str, float] = {}
+        """When the API server last accepted the pods of a spec, by digest of namespace and spec."""
         self._memories: dict[Key, _Memory] = {}
         self._tenants = WatchedTenants(self.pods, self.jobs, self.visitors)
 
@@ -113,26 +132,39 @@ class Cache:
             lost_nodes=self.nodes.lost,
             nodes_watched=self.nodes.watched,
             checked=memory.checked,
+            equal_accepted=job.status.attempt is None and not memory.checked and self._accepts(job),
             rejection=memory.rejection,
             kubelets=self.kubelets,
             pod_events=self.pod_events,
             known=Horizon(
-                self.leading_since, memory.pods_as_of, memory.pods_read_at, memory.creates_end, self.nodes_as_of
+                self.leading_since,
+                memory.pods_as_of,
+                memory.pods_read_at,
+                memory.creates_end,
+                self.nodes_as_of,
+                memory.workload_as_of,
             ),
             rivals=self.jobs.rivals(job),
             pools=self.node_pools(job),
+            kueue=self.kueue.of(key, job.queue),
             pending_deletions=self.pods.pending_deletions(key),
             served=memory.served,
             served_at=memory.served_at,
             deleted_here=_deleted(memory.deletions, job),
             begun_by_this_process=memory.begun,
             status_written=memory.status_written,
+            printed=memory.reading.seen() if memory.reading is not None else None,
             settings=self.settings,
         )
+
+    def serves(self, job: Job) -> bool:
+        """Whether the job is this operator's, and not another's."""
+        return job.operator_id == self.settings.operator_id
 
     def profile_changed(self, namespace: str, profile: str | None = None) -> list[Key]:
         """A profile has changed, or whether profiles can be read; returns the jobs for which that is news."""
         keys = self.jobs.profile_changed(namespace, profile)
+        self._accepted.clear()
         for key in keys:
             if (memory := self._memories.get(key)) is not None:
                 memory.checked, memory.rejection = False, None
@@ -150,10 +182,16 @@ class Cache:
         """The API server takes, or would take, the job's objects."""
         memory = self._memory(job)
         memory.checked, memory.rejection = True, None
+        _remember(self._accepted, _digest(job), self._clock(), MAX_ACCEPTED)
 
     def rejected(self, job: Job, rejection: Rejection) -> None:
-        """The API server refuses one of the job's pods."""
+        """The API server refuses an object of the job."""
+        self._accepted.pop(_digest(job), None)
         self._memory(job).rejection = rejection
+
+    def workload_made(self, job: Job) -> None:
+        """The job has a Workload; what was refused before is over."""
+        self._memory(job).rejection = None
 
     def writes(self, job: Job, status: SliceJobStatus) -> None:
         """That status is about to be written in place of the one the job has; the answer may be lost."""
@@ -166,6 +204,10 @@ class Cache:
     def status_written(self, job: Job, at: datetime) -> None:
         """The job's status was written."""
         self._memory(job).status_written = at
+
+    def reads(self, job: Job, reading: Reading) -> None:
+        """The log of the job's attempt is read from now on, and `reading` has what it says."""
+        self._memory(job).reading = reading
 
     def served(self, job: Job, attempt: int, at: datetime) -> None:
         """The Services are there for an attempt of the job."""
@@ -204,6 +246,10 @@ class Cache:
         memory = self._memory(job)
         memory.pods_as_of, memory.pods_read_at = at, self._now()
 
+    def workload_read(self, job: Job, at: datetime) -> None:
+        """The job's Workload was read, or found absent."""
+        self._memory(job).workload_as_of = at
+
     def create_unanswered(self, job: Job, until: datetime) -> None:
         """The API server may still create a pod of the job until then, or may have done it."""
         memory = self._memory(job)
@@ -229,6 +275,17 @@ class Cache:
         told, memory.told = memory.told or _told_before(job, self._now()), cursor_of(job.status)
         return news(told, job.status, job.spec, job.site)
 
+    def measures(self, key: Key) -> tuple[Measure, ...]:
+        """What has happened to a job's attempts since the last look; what was before the first is not ours to count."""
+        job = self.jobs.get(key)
+        if job is None or job.status_problem:
+            return ()
+        memory = self._memory(job)
+        before, memory.measured = memory.measured, job.status
+        if before is None or before is job.status:
+            return ()
+        return tuple(measures(before, job.status, self.pods.of(key), self._now()))
+
     def tidy(self, job: Job) -> None:
         """Release what the job holds no longer."""
         if claim_over(job.status):
@@ -239,6 +296,10 @@ class Cache:
         self.jobs.remove(key)
         self.claims.release(key)
         self._memories.pop(key, None)
+
+    def _accepts(self, job: Job) -> bool:
+        """Whether the API server has just accepted the pods of such a spec in the job's namespace."""
+        return self._clock() - self._accepted.get(_digest(job), -inf) < ANSWER_SECONDS
 
     def _memory(self, job: Job) -> _Memory:
         key = (job.namespace, job.name)
@@ -261,6 +322,12 @@ def _remember(memory: dict[str, T], name: str, what: T, most: int = MAX_READ) ->
     memory[name] = what
     while len(memory) > most:
         del memory[next(iter(memory))]
+
+
+def _digest(job: Job) -> str:
+    """Of the namespace and the spec, from which the pods of a job are made but for their names."""
+    spec = job.spec.model_dump_json() if job.spec is not None else ""
+    return sha256(f"{job.namespace} {spec}".encode()).hexdigest()
 
 
 def _told_before(job: Job, now: datetime) -> EventCursor:

@@ -21,6 +21,7 @@ import aiohttp
 import msgspec
 
 from slipway.cluster.access import Access
+from slipway.cluster.calls import Calls
 from slipway.cluster.errors import ApiError, ConnectionLost, ServerError, TooManyRequests, from_response
 from slipway.cluster.sessions import Sessions
 from slipway.cluster.wire import JsonObject, Listing, Page, decode
@@ -32,6 +33,8 @@ PAGE_SIZE: Final = 500
 READ_SECONDS: Final = 30.0
 WRITE_SECONDS: Final = 4.5
 """A write takes no longer, and a leader's never longer than its leadership is certain to last."""
+CHECK_SECONDS: Final = 12.0
+"""A dry run writes nothing, and the API server names a webhook that does not answer, by default after 10 s."""
 COLLECTION_SECONDS: Final = 30.0
 """Deleting thousands takes long; it only ever touches an attempt or a job that is over, so a late one does no harm."""
 WATCH_SECONDS: Final = 290
@@ -65,14 +68,14 @@ class ApiConnection:
     returns the most seconds that the write may take, or raises: a leader that has lost its Lease writes nothing.
     """
 
-    def __init__(self, access: Access, guard: Callable[[], float] = lambda: inf) -> None:
-        """Must be called, and closed, in a running event loop."""
+    def __init__(self, access: Access, guard: Callable[[], float] = lambda: inf, calls: Calls | None = None) -> None:
+        """Must be called, and closed, in a running event loop; `calls` counts the requests."""
         self._access = access
         self.guard = guard
         self.on_date: Callable[[datetime, float], None] = lambda date, asked: None
         """Told the server's date of an answer, and when the question was asked by `time.monotonic`."""
         self._date = ""
-        self._sessions = Sessions(access)
+        self._sessions = Sessions(access, calls or Calls())
         self._writes: set[asyncio.Task[bytes]] = set()
 
     @property
@@ -174,6 +177,7 @@ class ApiConnection:
         An answer lost on the way makes the retry end in AlreadyExists; the caller looks whose object it is.
         """
         query = {"dryRun": "All", "fieldValidation": "Strict"} if check else None
+        seconds = CHECK_SECONDS if check else seconds
         content = await self._send("POST", path, query=query, body=body, seconds=seconds, write=True)
         answer: T = decode(kind, content)
         return answer

@@ -20,6 +20,7 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
+from slipway.cluster.log_fields import log_fields
 from slipway.planner.actions import EventRecord
 from slipway.planner.freshness import EVER
 from slipway.planner.snapshot import Job, PodEvent, PodEvents
@@ -88,7 +89,7 @@ class EventRecorder:
     def record(self, job: Job, announcement: EventRecord) -> None:
         """Have an Event written soon; returns at once."""
         if not self._allowed(job.uid):
-            log.info("Event %s is dropped: too many", announcement.reason, extra={"job": f"{job.namespace}/{job.name}"})
+            log.info("Event %s is dropped: too many", announcement.reason, extra=log_fields(job))
             return
         if self._waiting.full():
             # The oldest: after a takeover those come first that the last leader has probably recorded.

@@ -17,6 +17,7 @@ from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import BadRequest, Forbidden, Garbled, Invalid, NotFound
 from slipway.cluster.events import EventRecorder
+from slipway.cluster.log_fields import log_fields
 from slipway.cluster.owned import NameTaken, OwnedMeta, ensure
 from slipway.cluster.wire import JsonObject, decode
 from slipway.planner.actions import EventRecord, KeepHistory
@@ -138,7 +139,7 @@ class History:
             f"the history lacks attempt {numbers}: status.attempts holds the newest {MAX_ATTEMPTS} only, "
             f"and it cannot be added to ConfigMap {name}: {foreign(str(refusal), job.spec)}"
         )
-        log.warning("%s", message, extra={"job": f"{job.namespace}/{job.name}"})
+        log.warning("%s", message, extra=log_fields(job))
         self._recorder.record(job, EventRecord("HistoryIncomplete", message, warning=True))
 
 

@@ -106,6 +106,11 @@ class Lease:
         """Whether we lead and may still write."""
         return self._left() > 0.0
 
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last renewal that was answered was sent; None while another process may lead."""
+        return self._clock() - self._renewed if self._renewed is not None and self.held else None
+
     def check(self) -> float:
         """Seconds for which we lead for certain: a write that begins now must have ended by then.
 

@@ -71,3 +71,17 @@ def leases(namespace: str = "") -> str:
 def kubelet_lease(node: str) -> str:
     """The Lease that the kubelet of a node renews."""
     return f"{leases('kube-node-lease')}/{node}"
+
+
+KUEUE = "/apis/kueue.x-k8s.io"
+
+
+def of_kueue(version: str, plural: str, namespace: str = "") -> str:
+    """Objects of Kueue, of that API version: of a namespace or of all, or of none."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{version}{scope}/{plural}"
+
+
+def workloads(version: str, namespace: str = "") -> str:
+    """Workloads of Kueue, of that API version, in a namespace or in all."""
+    return of_kueue(version, "workloads", namespace)

@@ -46,7 +46,7 @@ class ProfileStore(Reflector[ProfileObject, Key]):
         """`clock` is monotonic, in seconds; `chart` has the defaults and limits of the chart's values."""
         super().__init__(clock)
         self._clock = clock
-        self.chart = Profile(CHART, spec=chart)
+        self.chart = Profile(CHART, spec=chart, for_all=True)
         self._read: dict[Key, Profile] = {}
         self._earlier: dict[Key, dict[AppliedDefaults, Profile]] = {}
         self._begun: Counter[Version] = Counter()

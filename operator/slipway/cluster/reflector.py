@@ -85,6 +85,10 @@ class Reflector(Generic[T, N]):
         """The object as it was last seen."""
         return self._objects.get(key)
 
+    def all(self) -> Collection[T]:
+        """Every object as it was last seen."""
+        return self._objects.values()
+
     def observe(self, event: Event[T], scope: str = "") -> Collection[N]:
         """Take an event of the watch of one namespace, or of all when `scope` is empty."""
         match event:

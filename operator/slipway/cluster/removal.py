@@ -15,8 +15,9 @@ from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Conflict, NotFound, SlipwayClusterError
 from slipway.cluster.executor import BoundedExecutor
-from slipway.cluster.store import Key
-from slipway.planner.actions import DeletePods, ForceDeletePod
+from slipway.cluster.log_fields import log_fields
+from slipway.cluster.store import ASKED_SECONDS, Key
+from slipway.planner.actions import DeleteJob, DeletePods, ForceDeletePod
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job
@@ -49,11 +50,24 @@ class PodDeleter:
         self._cache = cache
         self._executor = BoundedExecutor(CONCURRENT_DELETES)
 
+    async def carry_out(self, action: DeletePods | ForceDeletePod | DeleteJob, job: Job) -> float | None:
+        """Delete what the planner says; returns seconds until what was asked should have gone."""
+        match action:
+            case DeletePods():
+                await self.delete_pods(action, job)
+                return ASKED_SECONDS + 1.0
+            case ForceDeletePod():
+                await self.force_delete_pod(action, job)
+            case DeleteJob():
+                await self.delete_job(job)
+        return None
+
     async def delete_pods(self, action: DeletePods, job: Job) -> None:
         """Delete pods by collection: small slices share a request, a large one takes several.
 
         Collections are looked for among all pods of the namespace, so the job's first pod is told before that, by name.
         """
+        log.info("deleting pods of attempt %d", action.attempt, extra=log_fields(job))
         key, meant = (job.namespace, job.name), set(action.slices)
         of_attempt = [pod for pod in self._cache.pods.of(key) if _of(job, action.attempt, pod)]
         head = [pod for pod in of_attempt if pod.is_head and action.head]
@@ -138,7 +152,8 @@ class PodDeleter:
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
         """Delete every pod of a job that is gone; the garbage collector does only twenty a second.
 
-        Pods without their owner reference were orphaned on purpose when the job was deleted; they stay.
+        Pods without their owner reference were orphaned on purpose when the job was deleted; they stay. So do those
+        that another operator has made.
         """
         pods = [pod for pod in self._cache.pods.of(key) if pod.metadata.labels.job_uid == job_uid]
         if pods and not any(owner.uid == job_uid for pod in pods for owner in pod.metadata.owner_references):
@@ -146,8 +161,11 @@ class PodDeleter:
         hosts = _by_slice(pod for pod in pods if not pod.is_head)
         heads = [pod for pod in pods if pod.is_head]
 
+        ours = self._cache.settings.operator_id
+        made_here = f"{names.LABEL_OPERATOR_ID}={ours}" if ours else f"!{names.LABEL_OPERATOR_ID}"
+
         async def delete(selector: str) -> None:
-            await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=selector)
+            await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=f"{selector},{made_here}")
 
         await self._executor.run((*_of_heads(job_uid, heads), *selectors(job_uid, hosts, {})), delete)
         # Whatever the cache did not know of.
@@ -157,8 +175,7 @@ class PodDeleter:
         """Remove a pod without its kubelet's word, if a live look shows that its machine is gone."""
         if not await self._machine_gone(action):
             return
-        shown = {"job": f"{job.namespace}/{job.name}"}
-        log.warning("pod %s is removed: its node %s is gone", action.name, action.node, extra=shown)
+        log.warning("removing pod %s: its node %s is gone", action.name, action.node, extra=log_fields(job))
         with suppress(NotFound, Conflict):
             await self._delete_pod(job, job.status.attempt or 0, action.name, action.uid, 0)
 
@@ -173,6 +190,7 @@ class PodDeleter:
 
     async def delete_job(self, job: Job) -> None:
         """Delete this very SliceJob."""
+        log.info("deleting the SliceJob: ttlSecondsAfterFinished have passed", extra=log_fields(job))
         try:
             await self._api.delete(paths.job(job.namespace, job.name), uid=job.uid, propagation="Background")
         except (NotFound, Conflict):

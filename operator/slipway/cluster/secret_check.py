@@ -8,6 +8,7 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden, NotFound
+from slipway.cluster.log_fields import log_fields
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import Body
 from slipway.planner.references import required_secrets
@@ -34,6 +35,6 @@ async def missing_secrets(api: ApiConnection, job: Job, bodies: Iterable[Body]) 
         except NotFound:
             found.append(name)
         except Forbidden as error:
-            log.warning("Secrets are not looked for: %s", error, extra={"job": f"{job.namespace}/{job.name}"})
+            log.warning("Secrets are not looked for: %s", error, extra=log_fields(job))
             return ()
     return tuple(found)

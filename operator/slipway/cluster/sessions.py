@@ -5,6 +5,7 @@ from typing import Final
 import aiohttp
 
 from slipway.cluster.access import Access
+from slipway.cluster.calls import Calls
 
 MAX_CONNECTIONS: Final = 128
 """Of requests; watches last, so each has a connection of its own."""
@@ -13,9 +14,10 @@ MAX_CONNECTIONS: Final = 128
 class Sessions:
     """One session for requests and one for watches, both with the credentials of an `Access`."""
 
-    def __init__(self, access: Access) -> None:
-        """Must be called, and closed, in a running event loop."""
+    def __init__(self, access: Access, calls: Calls) -> None:
+        """Must be called, and closed, in a running event loop; `calls` counts the requests."""
         self._access = access
+        self._calls = calls
         self._bounded = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=access.ssl or True, keepalive_timeout=60)
         self._unbounded = aiohttp.TCPConnector(limit=0, ssl=access.ssl or True, keepalive_timeout=60)
         self.requests: Final = self._over(self._bounded)
@@ -36,7 +38,7 @@ class Sessions:
         return aiohttp.ClientSession(
             connector=connector,
             connector_owner=False,
-            middlewares=(self._authorize,),
+            middlewares=(self._authorize, self._calls.count),
             proxy=self._access.proxy,
             headers={"User-Agent": "slipway"},
         )

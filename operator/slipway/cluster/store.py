@@ -10,7 +10,8 @@ import msgspec
 
 from slipway.api import names
 from slipway.cluster.reflector import Identity, Reflector, number
-from slipway.planner.objects import ContainerState, Pod
+from slipway.planner.container_states import ContainerState
+from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Vanished
 
 Key = tuple[str, str]

@@ -92,6 +92,12 @@ class WorkQueue(Generic[K]):
         head = self._head()
         return max(0.0, self._clock() - max(head[0], self._taken)) if head else 0.0
 
+    def backlog(self) -> tuple[int, float]:
+        """How many keys are due and not taken, and for how many seconds the first of them has been due."""
+        now = self._clock()
+        due = [when for when in self._due.values() if when <= now]
+        return len(due), now - min(due) if due else 0.0
+
     def longest_turn(self) -> float:
         """Seconds for which the key that has been running longest has been running."""
         return self._clock() - min(self._running.values()) if self._running else 0.0

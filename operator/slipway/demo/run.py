@@ -61,7 +61,10 @@ def operator_process(kubeconfig: Path, log: Path, host_path: Path) -> Iterator[s
     environment = os.environ | {"SLIPWAY_SITE": json.dumps({"limits": {"hostPaths": [str(host_path)]}})}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--health-port", "0"], stdout=output, stderr=subprocess.STDOUT, env=environment
+            [*command, "--health-port", "0", "--metrics-port", "0"],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
         )
         try:
             yield process

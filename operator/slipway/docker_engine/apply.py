@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from slipway.api.status import SliceJobStatus, rfc3339
+from slipway.api.base import rfc3339
+from slipway.api.status import SliceJobStatus
 from slipway.docker_engine.creation import Creator, Interrupted
 from slipway.docker_engine.job_files import MAX_EVENTS, JobFolder, Outdated
 from slipway.docker_engine.machine import at_once
@@ -22,11 +23,14 @@ from slipway.planner.actions import (
     CreatePods,
     CreateServices,
     CreateToken,
+    CreateWorkload,
     DeleteJob,
     DeletePods,
+    DeleteWorkload,
     EventRecord,
     ForceDeletePod,
     KeepHistory,
+    PatchWorkload,
     Plan,
     Refresh,
 )
@@ -81,14 +85,15 @@ class Applier:
         if number is None or job.attempt_ended or job.deleting:
             return False
         fresh = [
-            one
+            found["Id"]
             for one, pod in self._world.pods.items()
-            if pod.attempt == number and pod.status.phase == "Pending" and not pod.terminating
+            if pod.attempt == number and not pod.ended and not pod.terminating
+            for found in self._world.host(one).due()
         ]
-        started = at_once(self._pool, self._world.containers.start, fresh)
-        failed = [one for one, did in zip(fresh, started, strict=True) if not did]
-        for one in failed:
-            self._world.doubt(one)
+        words = at_once(self._pool, self._world.containers.start, fresh)
+        failed = {one: why for one, why in zip(fresh, words, strict=True) if why}
+        for one, why in failed.items():
+            self._world.cannot_start(one, why)
         return bool(failed)
 
     def _write(self, plan: Plan, job: Job) -> Job:
@@ -142,7 +147,8 @@ class Applier:
             case Refresh():
                 # Every look asks the engine itself, so the next one is as fresh as can be.
                 return True
-            case CreateToken() | KeepHistory():
+            case CreateToken() | KeepHistory() | CreateWorkload() | PatchWorkload() | DeleteWorkload():
+                # No queue admits what runs here: a job with a queue is refused.
                 pass
         return False
 

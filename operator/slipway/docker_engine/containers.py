@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from slipway.api import names
 from slipway.docker_engine.conversion.empty_volumes import opening
@@ -23,6 +23,7 @@ MAX_TAIL_BYTES: Final = 2048
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 NOT_MODIFIED: Final = 304
+_OF_RUNTIME: Final = "OCI "
 LABEL_OPENED: Final = f"{names.GROUP}/opens-volumes-of"
 """UID of the job whose volumes a container is there to open."""
 
@@ -54,6 +55,16 @@ def answered() -> Iterator[None]:
         raise EngineRefuses(message, error.status_code or 0) from error
     except (RequestException, HTTPError, DockerException, OSError, EngineUnavailable) as error:
         raise EngineLost(str(error)) from error
+
+
+class Streams(NamedTuple):
+    """Which streams of a program are wanted."""
+
+    stdout: bool = True
+    stderr: bool = True
+
+
+BOTH: Final = Streams()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +105,24 @@ class Containers:
             made = self.api.create_container_from_config(dict(body), name)  # type: ignore[no-untyped-call]
             return str(made["Id"])
 
-    def start(self, container: str) -> bool:
-        """Start a container. False where it cannot be started: why, the engine says in its state, and in no event."""
+    def start(self, container: str) -> str:
+        """Start a container; returns why it cannot be started, of which there is no event, or nothing."""
         try:
             with answered(), _absent_is_none():
                 self._open_volumes(container)
                 self.api.start(container)
         except EngineRefuses as error:
             if error.status == NOT_MODIFIED:
-                return True
+                return ""
             state = (self.inspect(container) or {}).get("State", {})
-            if not state.get("Error"):
-                raise
-            return False
-        return True
+            if state.get("Error"):
+                return str(state["Error"])
+            # Docker has the words of the OCI runtime in the state of the container, Podman only in its answer. Other
+            # answers are about the engine, which may take the container another time.
+            if _OF_RUNTIME in str(error) and state.get("Status") == "created":
+                return str(error)
+            raise
+        return ""
 
     def _open_volumes(self, container: str) -> None:
         """Let every user write to the empty volumes of a container, as to an emptyDir; again is as well."""
@@ -151,10 +166,18 @@ class Containers:
         return bytes(raw)[-MAX_TAIL_BYTES:].decode(errors="replace")
 
     def log(
-        self, container: str, *, follow: bool = False, since: datetime | None = None, tail: int | None = None
+        self,
+        container: str,
+        *,
+        follow: bool = False,
+        since: datetime | None = None,
+        tail: int | None = None,
+        streams: Streams = BOTH,
     ) -> Log:
-        """Its log, each line after the time at which it was written."""
-        options: dict[str, Any] = {"since": since} if since is not None else {}
+        """Its log, each line after the time at which it was written; `tail` counts the lines of both streams."""
+        options: dict[str, Any] = streams._asdict()
+        if since is not None:
+            options["since"] = since
         with answered():
             raw = self.api.logs(
                 container, stream=True, timestamps=True, follow=follow, tail="all" if tail is None else tail, **options
@@ -184,8 +207,10 @@ class Log:
                 whole = frame.endswith(b"\n")
 
     def close(self) -> None:
-        """Break it off, from any thread."""
-        self._frames.close()
+        """Break it off, from any thread, or let go of the connection after the end."""
+        # Two threads may call this; the second call finds the socket closed.
+        with suppress(OSError):
+            self._frames.close()
 
 
 @contextmanager

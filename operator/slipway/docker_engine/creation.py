@@ -1,15 +1,20 @@
 """Creates the containers of an attempt: with their network, their directories, and devices that no other job has."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from typing import Final
 
 from slipway.api import names
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import CONFLICT, EngineRefuses, ensure_network, image_id, network_exists
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, Unconvertible, container
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, Unconvertible, containers
 from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Assigned, Shortage, assign_all, ids_of
+from slipway.docker_engine.conversion.parts import all_containers
+from slipway.docker_engine.conversion.sandbox import with_volumes
+from slipway.docker_engine.images.sandbox import ensure_sandbox_image
 from slipway.docker_engine.job_files import LABEL_HOME
 from slipway.docker_engine.machine import at_once
 from slipway.docker_engine.options import Options, extended_resources
@@ -22,6 +27,9 @@ from slipway.planner.pods import PodFactory, config_maps
 from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
 
 log = logging.getLogger(__name__)
+
+_NO_ADDRESSES: Final = re.compile("address pool|predefined pools|free subnet")
+"""In the words of Docker and of Podman."""
 
 
 class Interrupted(Exception):
@@ -51,7 +59,7 @@ class Creator:
         with self._refusals(job):
             self._network_of(job)
             for body in bodies:
-                container(body, self._surroundings(job, body, self._options.images))
+                containers(body, self._surroundings(job, body, self._options.images))
             self._assigned(bodies, {})
         self._world.checked, self._world.rejection = job.generation, None
 
@@ -67,11 +75,21 @@ class Creator:
             with self._world.machine.choosing_devices():
                 assigned = self._assigned(bodies, self._used())
                 requests = [
-                    container(body, self._surroundings(job, body, images, devices))
+                    containers(body, self._surroundings(job, body, images, devices))
                     for body, devices in zip(bodies, assigned, strict=True)
                 ]
-                at_once(self._pool, lambda request: self._create_one(request, job), requests)
+                if any(beside for *beside, _ in requests):
+                    ensure_sandbox_image(self._containers.api)
+                at_once(self._pool, lambda host: self._create_host(host, job), requests)
         self._world.checked, self._world.rejection = job.generation, None
+
+    def _create_host(self, requests: Sequence[ContainerRequest], job: Job) -> None:
+        """Create the containers of a host; the worker is the last, so where there is one there are all."""
+        sandbox, *rest = requests
+        self._create_one(sandbox, job)
+        made = self._containers.inspect(sandbox.name) if rest else None
+        for one in rest:
+            self._create_one(with_volumes(one, made) if made is not None else one, job)
 
     def _create_one(self, request: ContainerRequest, job: Job) -> None:
         name, body = request.name, request.body
@@ -93,13 +111,26 @@ class Creator:
 
     def ensure_network(self, job: Job) -> None:
         """Create the network of a job that has one of its own, unless it is there."""
-        if self._network_of(job) == network_name(job):
-            labels = {
-                names.LABEL_JOB_UID: job.uid,
-                names.LABEL_JOB_NAME: job.name,
-                LABEL_HOME: job_files.home_id(),
-            }
+        with self._refusals(job):
+            if self._network_of(job) == network_name(job):
+                self._ensure_own_network(job)
+
+    def _ensure_own_network(self, job: Job) -> None:
+        labels = {
+            names.LABEL_JOB_UID: job.uid,
+            names.LABEL_JOB_NAME: job.name,
+            LABEL_HOME: job_files.home_id(),
+        }
+        try:
             ensure_network(self._containers.api, network_name(job), labels)
+        except EngineRefuses as error:
+            if _NO_ADDRESSES.search(str(error)) is None:
+                raise
+            words = (
+                f"the engine has no addresses left for the job's network ({error}): remove networks that nobody uses "
+                "with docker network prune, or have jobs share one with --network"
+            )
+            raise _Refused(words, QUOTA_EXCEEDED) from error
 
     def _network_of(self, job: Job) -> str:
         """The network of the job's containers."""
@@ -112,7 +143,7 @@ class Creator:
 
     def _images(self, bodies: Iterable[Body]) -> dict[str, str]:
         """The ids of images, as they were when the job was submitted; so all hosts of all attempts run the same."""
-        asked = {one["image"] for body in bodies for one in body["spec"]["containers"]}
+        asked = {one["image"] for body in bodies for one in all_containers(body["spec"])}
         for reference in asked:
             known = self._options.images.get(reference)
             if known is None or image_id(self._containers.api, known) is None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-Stage = Literal["check", "engine", "build", "push"]
-"""What failed: the request itself, reaching the engine, the build, or the push."""
+Stage = Literal["check", "engine", "build", "push", "save"]
+"""What failed: the request itself, reaching the engine, the build, the push, or writing an archive."""
 
 
 class EngineUnavailable(RuntimeError):

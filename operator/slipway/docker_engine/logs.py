@@ -1,11 +1,12 @@
 """The logs of containers: while there is a container from the engine, afterwards from a file of the job."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from slipway.docker_engine.containers import Containers
+from slipway.docker_engine.containers import Containers, Log, Streams
 
 MOST_BYTES: Final = 1024**3
 """Of all logs that are kept of a job."""
@@ -19,12 +20,45 @@ def keep_log(containers: Containers, container: str, path: Path) -> None:
     if path.exists():
         return
     path.parent.mkdir(exist_ok=True)
-    fresh = path.with_suffix(".part")
+    # The whole log last: it says that both are there.
+    _write(containers.log(container, streams=Streams(stdout=False)), _of_stderr(path))
+    _write(containers.log(container), path)
+    forget_oldest(path.parent)
+
+
+def _write(log: Log, path: Path) -> None:
+    fresh = path.with_name(f"{path.name}.part")
     with fresh.open("wb") as file:
-        for piece in containers.log(container):
+        for piece in log:
             file.write(piece)
     fresh.replace(path)
-    forget_oldest(path.parent)
+
+
+def _of_stderr(path: Path) -> Path:
+    """Beside a log the lines of stderr alone."""
+    return path.with_suffix(".stderr")
+
+
+def kept_log(path: Path, streams: Streams) -> list[bytes]:
+    """The lines of a log that is kept, of one stream or both.
+
+    Raises:
+        FileNotFoundError: when it is not kept.
+    """
+    lines = path.read_bytes().splitlines(keepends=True)
+    if all(streams):
+        return lines
+    of_stderr = _of_stderr(path).read_bytes().splitlines(keepends=True)
+    if streams.stderr:
+        return of_stderr
+    left_out = Counter(of_stderr)
+    found = []
+    for line in lines:
+        if left_out[line]:
+            left_out[line] -= 1
+        else:
+            found.append(line)
+    return found
 
 
 def forget_oldest(folder: Path, most: int = MOST_BYTES) -> None:
@@ -34,6 +68,7 @@ def forget_oldest(folder: Path, most: int = MOST_BYTES) -> None:
         kept += one.size
         if kept > most:
             one.path.unlink(missing_ok=True)
+            _of_stderr(one.path).unlink(missing_ok=True)
 
 
 class _File(NamedTuple):
@@ -46,5 +81,6 @@ def _files(folder: Path) -> Iterator[_File]:
     for path in folder.glob("*.log"):
         # Another thread may be removing it.
         with suppress(FileNotFoundError):
-            found = path.stat()
-            yield _File(found.st_mtime, found.st_size, path)
+            beside = _of_stderr(path)
+            size = path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+            yield _File(path.stat().st_mtime, size, path)

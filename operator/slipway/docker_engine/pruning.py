@@ -52,6 +52,7 @@ def _remove(engine: Address, uid: str) -> None:
     api = connect(engine)
     try:
         containers = Containers(api, uid)
+        # The newest are named first, so a sandbox, which has the volumes, is the last of its host.
         for one in containers.states():
             containers.remove(one)
         remove_the_rest(api, uid)

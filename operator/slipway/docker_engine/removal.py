@@ -3,9 +3,12 @@
 import logging
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
+from time import monotonic
 from typing import Final
 
 from slipway.docker_engine.containers import EngineLost, EngineRefuses, remove_the_rest
+from slipway.docker_engine.conversion.parts import Kind
+from slipway.docker_engine.hosts import Host
 from slipway.docker_engine.job_files import JobFolder
 from slipway.docker_engine.logs import keep_log
 from slipway.docker_engine.machine import at_once
@@ -29,6 +32,7 @@ class Remover:
         self._pool = pool
         self._removals: dict[str, Future[None]] = {}
         self._logs: dict[str, Future[None]] = {}
+        self._ends: dict[str, Future[None]] = {}
 
     def keep_logs(self) -> None:
         """Have the log of every container that has ended written to a file."""
@@ -51,6 +55,36 @@ class Remover:
         for error in failed.values():
             raise error
 
+    def remove_broken(self) -> bool:
+        """Remove hosts of which somebody has removed a part; returns whether there were any.
+
+        What is left of one whose worker is gone may run, and what the worker of another needs does not run.
+        """
+        left = self._world.leftovers
+        broken = [one for one in self._world.pods if one not in self._removals and self._world.host(one).broken]
+        for found in left:
+            log.info("%s is removed: it has no worker", found["Name"])
+            self._containers.remove(found["Id"])
+        for one in broken:
+            log.warning("%s is removed, because a part of it is gone", self._world.pods[one].metadata.name)
+            self.remove(one)
+        return bool(left or broken)
+
+    def end_sidecars(self) -> None:
+        """Have sidecars stopped that nobody needs any more, as kubelets do."""
+        for one in self._world.pods:
+            if one in self._removals or (one in self._ends and not self._ends[one].done()):
+                continue
+            host = self._world.host(one)
+            if host.over and host.running(Kind.SIDECAR, Kind.SANDBOX):
+                self._ends[one] = self._pool.submit(self._end_sidecars, host, self._own_grace(one, None))
+
+    def _end_sidecars(self, host: Host, grace: float) -> None:
+        """Stop them one after another, within so many seconds, and in the end the sandbox."""
+        until = monotonic() + grace
+        for one in (*host.running(Kind.SIDECAR), *host.running(Kind.SANDBOX)):
+            self._containers.stop(one, max(0, round(until - monotonic())))
+
     def remove_everything(self) -> None:
         """Remove what has ended, with the network of the job; the logs stay."""
         self.keep_logs()
@@ -65,7 +99,7 @@ class Remover:
             own = pod.metadata.deletion_grace_period_seconds
             grace = action.grace_seconds if action.grace_seconds is not None else self._own_grace(one, own)
             at = self._world.clock()
-            self._removals[one] = self._pool.submit(self._stop_and_remove, one, pod.metadata.name, grace)
+            self._removals[one] = self._pool.submit(self._stop_and_remove, self._world.host(one), grace)
             self._world.deleting(one, Deletion(at, grace))
 
     def _own_grace(self, container: str, known: int | None) -> int:
@@ -81,23 +115,41 @@ class Remover:
             if wanted and (action.ended_too or not pod.ended):
                 yield one, pod
 
-    def _stop_and_remove(self, container: str, pod: str, grace: int) -> None:
-        self._containers.stop(container, grace)
-        self._remove_with_log(container, pod)
+    def _stop_and_remove(self, host: Host, grace: int) -> None:
+        if host.parts:
+            self._stop(host, grace)
+        else:
+            self._containers.stop(host.id, grace)
+        self._remove_with_log(host)
+
+    def _stop(self, host: Host, grace: int) -> None:
+        """Stop a host of several containers: sidecars when the others have ended, within the same grace period."""
+        until = monotonic() + grace
+        first = [host.id, *host.running(Kind.INIT, Kind.BESIDE)]
+        # They wait for each other, which threads of the pool may not do that wait for threads of it.
+        with self._world.machine.pool() as pool:
+            at_once(pool, lambda one: self._containers.stop(one, grace), first)
+        self._end_sidecars(host, until - monotonic())
 
     def remove(self, container: str) -> None:
         """Remove a container at once; one that runs is killed."""
         if (removal := self._removals.get(container)) is not None:
             removal.result()
-        elif (pod := self._world.pods.get(container)) is not None:
-            self._remove_with_log(container, pod.metadata.name)
+        elif container in self._world.pods:
+            self._remove_with_log(self._world.host(container))
 
-    def _remove_with_log(self, container: str, pod: str) -> None:
-        if (writing := self._logs.get(container)) is not None:
+    def _remove_with_log(self, host: Host) -> None:
+        if (writing := self._logs.get(host.id)) is not None:
             writing.result()
         else:
-            self._keep_log(container, pod)
-        self._containers.remove(container)
+            self._keep_log(host.id, host.name)
+        for name, one in host.beside:
+            self._keep_log(one["Id"], name)
+            self._containers.remove(one["Id"])
+        self._containers.remove(host.id)
+        # It has the volumes, which the engine removes when nobody else has them.
+        if (sandbox := host.sandbox) is not None:
+            self._containers.remove(sandbox["Id"])
 
     def _keep_log(self, container: str, pod: str) -> None:
         try:

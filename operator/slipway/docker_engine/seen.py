@@ -1,21 +1,23 @@
 """Containers as pods: what the engine says of a container, in the words that the planner reads."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
-
-import msgspec
 
 from slipway.api import names
 from slipway.docker_engine.job_files import NAMESPACE
-from slipway.planner.objects import Pod
 
 ENGINE_STOPPED: Final = "NodeShutdown"
 """The reason of a pod whose container terminated because its engine was stopped, as kubelets give it."""
+STOPPED: Final[Mapping[str, str]] = MappingProxyType(
+    {"reason": ENGINE_STOPPED, "message": "the Docker engine was stopped"}
+)
 _STOPPED_SLACK: Final = timedelta(seconds=1)
 START_ERROR: Final = "StartError"
 _EPOCH_YEAR: Final = 1
-_BEING_REMOVED: Final = ("removing", "dead")
+BEING_REMOVED: Final = ("removing", "dead")
 
 Inspected = dict[str, Any]
 """The answer to `GET /containers/ID/json`."""
@@ -38,6 +40,8 @@ class Circumstances:
     tail: str = ""
     """The last lines of a container that has ended."""
     deletion: Deletion | None = None
+    removed: datetime | None = None
+    """When it was first seen that somebody removes it, which the engine does not date unless the container ran."""
     outages: tuple[tuple[datetime, datetime], ...] = ()
     """When the engine was not reachable: from, until."""
 
@@ -48,14 +52,8 @@ def moment(text: str) -> datetime | None:
     return None if found is None or found.year <= _EPOCH_YEAR else found
 
 
-def pod(container: Inspected, about: Circumstances, version: int) -> Pod:
-    """A container as the planner reads pods. See `pod_json`."""
-    found: Pod = msgspec.convert(pod_json(container, about, version), Pod, strict=False)
-    return found
-
-
 def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[str, Any]:
-    """A container as a pod.
+    """A container as a pod of that one container.
 
     Args:
         container: what the engine says of it.
@@ -75,35 +73,37 @@ def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[s
         until = about.deletion.since + timedelta(seconds=about.deletion.grace_seconds)
         metadata["deletionTimestamp"] = until.isoformat()
         metadata["deletionGracePeriodSeconds"] = about.deletion.grace_seconds
-    elif state["Status"] in _BEING_REMOVED:
+    elif state["Status"] in BEING_REMOVED:
         # Somebody else has asked for that. A dead one the engine could not remove.
-        metadata["deletionTimestamp"] = state["FinishedAt"] if moment(state["FinishedAt"]) else container["Created"]
+        since = moment(state["FinishedAt"]) or about.removed or moment(container["Created"])
+        metadata["deletionTimestamp"] = since.isoformat() if since is not None else container["Created"]
         metadata["deletionGracePeriodSeconds"] = 0
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": container["Created"]}
-    worker = {"name": names.WORKER_CONTAINER, "state": _state(state, container["Created"], about)}
+    worker = {"name": names.WORKER_CONTAINER, "state": container_state(state, container["Created"], about.tail)}
     status: dict[str, Any] = {"phase": _phase(state, about), "conditions": [bound], "containerStatuses": [worker]}
-    if _stopped_with_engine(state, about):
-        status |= {"reason": ENGINE_STOPPED, "message": "the Docker engine was stopped"}
+    if stopped_with_engine(state, about):
+        status |= STOPPED
     return {"metadata": metadata, "spec": {"nodeName": about.node}, "status": status}
 
 
 def ended(state: Inspected) -> bool:
     """Whether a container has ended, or could not be started."""
-    return state["Status"] in ("exited", *_BEING_REMOVED) or _start_failed(state)
+    return state["Status"] in ("exited", *BEING_REMOVED) or start_failed(state)
 
 
-def _start_failed(state: Inspected) -> bool:
+def start_failed(state: Inspected) -> bool:
+    """Whether a container could not be started."""
     return state["Status"] == "created" and bool(state.get("Error"))
 
 
 def _phase(state: Inspected, about: Circumstances) -> str:
     if ended(state):
-        succeeded = _exit_code(state) == 0 and not _stopped_with_engine(state, about)
+        succeeded = exit_code(state) == 0 and not stopped_with_engine(state, about)
         return "Succeeded" if succeeded else "Failed"
     return "Pending" if state["Status"] == "created" else "Running"
 
 
-def _exit_code(state: Inspected) -> int:
+def exit_code(state: Inspected) -> int:
     """A container without a readable exit code has failed (F-68)."""
     code = state.get("ExitCode")
     return code if isinstance(code, int) and not (code == 0 and _end_unknown(state)) else 1
@@ -117,17 +117,18 @@ def _end_unknown(state: Inspected) -> bool:
     return state["Status"] == "dead" or moment(state.get("FinishedAt", "")) is None
 
 
-def _state(state: Inspected, created: str, about: Circumstances) -> dict[str, Any]:
+def container_state(state: Inspected, created: str, tail: str = "") -> dict[str, Any]:
+    """The state of a container as a kubelet words it; `tail` is the end of its log."""
     started, finished = moment(state.get("StartedAt", "")), moment(state.get("FinishedAt", ""))
-    if _start_failed(state):
+    if start_failed(state):
         # The engine does not date it. The containers of an attempt are started together, as soon as they are created.
         end = {"exitCode": 128, "reason": START_ERROR, "message": state["Error"], "finishedAt": created}
         return {"terminated": end}
     if ended(state):
         end = {
-            "exitCode": _exit_code(state),
+            "exitCode": exit_code(state),
             "reason": _reason(state),
-            "message": about.tail,
+            "message": tail,
             "startedAt": started.isoformat() if started else None,
             "finishedAt": finished.isoformat() if finished else None,
         }
@@ -142,10 +143,10 @@ def _reason(state: Inspected) -> str:
         return "ContainerStatusUnknown"
     if state.get("OOMKilled"):
         return "OOMKilled"
-    return "Completed" if _exit_code(state) == 0 else "Error"
+    return "Completed" if exit_code(state) == 0 else "Error"
 
 
-def _stopped_with_engine(state: Inspected, about: Circumstances) -> bool:
+def stopped_with_engine(state: Inspected, about: Circumstances) -> bool:
     """Whether it terminated while the engine was away: an engine ends its containers after it has hung up.
 
     An exit 0 is no success then: programs that write a checkpoint when they are told to stop exit so.
@@ -153,5 +154,5 @@ def _stopped_with_engine(state: Inspected, about: Circumstances) -> bool:
     finished = moment(state.get("FinishedAt", ""))
     if not ended(state) or finished is None:
         return False
-    slack = _STOPPED_SLACK if _exit_code(state) else timedelta(0)
+    slack = _STOPPED_SLACK if exit_code(state) else timedelta(0)
     return any(since - slack <= finished <= until for since, until in about.outages)

@@ -3,15 +3,18 @@
 import os
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from slipway.api.base import Passthrough
 from slipway.api.gpus import DEFAULT_RESOURCES
 from slipway.api.profile import Defaults, GpuNodes, Limits, ProfileSpec
 from slipway.api.slicejob import SliceJobSpec, Timeouts
 from slipway.docker_engine.conversion.devices import Inventory
-from slipway.planner.site import CHART, Profile
+from slipway.planner.containers import template_spec
+from slipway.planner.site import Profile
 
+MACHINE: Final = "this machine"
+"""Who gives defaults to jobs and takes or refuses their pods, in messages."""
 START_SECONDS: Final = 30
 """Seconds within which containers start, unless the job says otherwise: images are there before an attempt begins."""
 _LIMITS: Final = Limits(
@@ -21,19 +24,28 @@ _LIMITS: Final = Limits(
 
 
 def site(written: SliceJobSpec) -> Profile:
-    """What this machine gives a job. One with a workspace runs as who submits it, who is to read its files (F-43)."""
+    """What this machine gives a job.
+
+    One with a workspace runs as who submits it, who is to read its files (F-43). How long the init containers of a job
+    run nobody knows, so it has the time of a cluster to start.
+    """
     found = _machine()
-    if written.workspace is None or os.getuid() == 0:
+    of_user = written.workspace is not None and os.getuid() != 0
+    prepares = bool(template_spec(written).get("initContainers"))
+    if not of_user and not prepares:
         return found
-    user = Passthrough.model_validate({"runAsUser": os.getuid(), "runAsGroup": os.getgid()})
-    defaults = Defaults(timeouts=found.spec.defaults.timeouts, pod_security_context=user)
-    return replace(found, spec=found.spec.model_copy(update={"defaults": defaults}))
+    given: dict[str, Any] = {} if prepares else {"timeouts": found.spec.defaults.timeouts}
+    if of_user:
+        user = {"runAsUser": os.getuid(), "runAsGroup": os.getgid()}
+        given["pod_security_context"] = Passthrough.model_validate(user)
+    return replace(found, spec=found.spec.model_copy(update={"defaults": Defaults(**given)}))
 
 
 @lru_cache(maxsize=1)
 def _machine() -> Profile:
     defaults = Defaults(timeouts=Timeouts(start_seconds=START_SECONDS))
-    return Profile(CHART, spec=ProfileSpec(defaults=defaults, limits=_LIMITS, gpus=gpus(Inventory.read())))
+    spec = ProfileSpec(defaults=defaults, limits=_LIMITS, gpus=gpus(Inventory.read()))
+    return Profile(MACHINE, spec=spec, for_all=True)
 
 
 def gpus(inventory: Inventory) -> GpuNodes | None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from slipway.api.places import worker
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import network_exists
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, container, problems
+from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers, problems
 from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping, Inventory, Shortage, assign_all
+from slipway.docker_engine.conversion.parts import all_containers, own_containers, worker_of
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.images.building import lay_over
 from slipway.docker_engine.images.progress import Progress, Silent
@@ -119,7 +120,8 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
         make_directories(api, asked[0])
         images = _images(api, asked, progress or Silent())
         if wishes.overlay is not None:
-            images = {name: lay_over(api, one, wishes.overlay, progress or Silent()) for name, one in images.items()}
+            own = worker_of(asked[0]["spec"])["image"]
+            images |= {own: lay_over(api, images[own], wishes.overlay, progress or Silent())}
     except WorkspaceRefused as error:
         raise Refused(str(error)) from error
     finally:
@@ -135,7 +137,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
 def _images(api: APIClient, asked: list[Body], progress: Progress) -> dict[str, str]:
     found: dict[str, str] = {}
     for body in asked:
-        for one in body["spec"]["containers"]:
+        for one in all_containers(body["spec"]):
             if one["image"] not in found:
                 found[one["image"]] = resolve(api, one["image"], one.get("imagePullPolicy"), progress)
     return found
@@ -145,17 +147,22 @@ def rendered(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Contai
     """The containers of the first attempt as the engine is asked for them; nothing is asked (E1-17, T-39).
 
     Raises:
-        Refused: when a field cannot be a container's.
+        Refused: when a field cannot be a container's, or a host is several containers.
     """
     job = _as_stored(body, wishes)
     asked = check(body, wishes)
+    for part, _ in own_containers(asked[0]["spec"]):
+        raise Refused(
+            f"container {part.name}: one docker command starts one container; slipway local submit starts all"
+        )
     without = wishes.without_devices
     assigned = None if without else assign_all(Inventory.read(), [extended_resources(one) for one in asked], {})
     network = "host" if job.spec is not None and job.spec.host_network else wishes.network or f"slipway-{job.name}"
     around = Surroundings(network=network, ulimits=wishes.ulimits, extra_devices=wishes.devices)
     return [
-        container(one, replace(around, devices=assigned[index] if assigned is not None else Assigned()))
+        request
         for index, one in enumerate(asked)
+        for request in containers(one, replace(around, devices=assigned[index] if assigned is not None else Assigned()))
     ]
 
 

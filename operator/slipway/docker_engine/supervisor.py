@@ -17,7 +17,7 @@ from itertools import chain, repeat
 from threading import Event
 from typing import Any, Final
 
-from slipway.api.status import rfc3339
+from slipway.api.base import rfc3339
 from slipway.docker_engine.apply import Applier
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses
 from slipway.docker_engine.errors import EngineUnavailable
@@ -125,7 +125,10 @@ class Supervisor:
         """Decide and act once; returns after how many seconds to do it again, None for when there is news."""
         applier.remover.raise_failures()
         world.observe(changed)
+        if applier.remover.remove_broken():
+            world.observe(())
         applier.remover.keep_logs()
+        applier.remover.end_sidecars()
         job = self._job = read(self._folder.read(), self._job)
         decision = plan(world.snapshot(job), world.clock())
         again = applier.apply(decision, job)

@@ -9,17 +9,23 @@ from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
 from slipway.docker_engine import seen
 from slipway.docker_engine.containers import Containers
+from slipway.docker_engine.conversion.parts import LABEL_PARTS
+from slipway.docker_engine.hosts import Host, hosts, is_worker, leftovers, pod_of
 from slipway.docker_engine.machine import THIS, Machine
 from slipway.docker_engine.seen import Circumstances, Deletion, Inspected
-from slipway.docker_engine.site import site
+from slipway.docker_engine.site import MACHINE, site
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.nodes import Node, NodeMetadata
 from slipway.planner.objects import Pod
 from slipway.planner.site import Choice, Profile, site_of
-from slipway.planner.snapshot import Job, OwnDeletions, Rejection, Settings, Snapshot, Vanished
+from slipway.planner.snapshot import Job, OwnDeletions, Printed, Rejection, Settings, Snapshot, Vanished
 from slipway.planner.stored import read_job
 
-SETTINGS: Final = Settings(operator_image="slipway")
+SETTINGS: Final = Settings(operator_image="slipway", maker=MACHINE)
+NOT_FOLLOWED: Final = (
+    "LogsNotFollowed",
+    "spec.progress: the local engine follows no logs, so status.progress is empty",
+)
 
 
 def read(body: dict[str, Any], known: Job | None = None) -> Job:
@@ -48,7 +54,7 @@ class World:
     containers: Containers
     machine: Machine = THIS
     pods: dict[str, Pod] = field(default_factory=dict)
-    """By the container's id."""
+    """By the id of the worker's container."""
     deletions: dict[str, Deletion] = field(default_factory=dict)
     outages: list[tuple[datetime, datetime]] = field(default_factory=list)
     """When the engine was not reachable."""
@@ -63,7 +69,13 @@ class World:
     """From when on containers of the attempt could start: nobody starts them while no process looks after the job."""
     begun: int | None = None
     status_written: datetime | None = None
+    _seen: dict[str, Inspected] = field(default_factory=dict)
+    """All containers by id, as they were last seen."""
     _states: dict[str, str] = field(default_factory=dict)
+    _removed: dict[str, datetime] = field(default_factory=dict)
+    """When it was first seen that a container is being removed, by id."""
+    _unstartable: dict[str, str] = field(default_factory=dict)
+    """Why containers could not be started, by id."""
     _vanished: dict[str, Vanished] = field(default_factory=dict)
     _deleted: tuple[int | None, set[str]] = (None, set())
     _ended_here: int | None = None
@@ -91,19 +103,38 @@ class World:
         states = self.containers.states()
         news: list[Inspected] = []
         for one, state in states.items():
-            if one in self.pods and one not in dirty and self._states.get(one) == state:
+            if one in self._seen and one not in dirty and self._states.get(one) == state:
                 continue
             if (found := self.containers.inspect(one)) is not None:
-                self._see(one, found)
-                news.append(found)
-        for one in self.pods.keys() - states.keys():
+                news.append(self._noted(found))
+        gone = {one: self._seen.pop(one) for one in self._seen.keys() - states.keys()}
+        self._removed = {one: since for one, since in self._removed.items() if one in states}
+        for one in self.pods.keys() & gone.keys():
             self._vanished[one] = Vanished(self.pods.pop(one), at, at if one in self.deletions else None)
             self.deletions.pop(one, None)
-        self._states, self._observed = {one: state for one, state in states.items() if one in self.pods}, at
+        touched = {pod_of(one) for one in (*news, *gone.values())}
+        for one, found in self._seen.items():
+            if is_worker(found) and pod_of(found) in touched:
+                self._see(one, found)
+        self._states, self._observed = {one: state for one, state in states.items() if one in self._seen}, at
         return news
 
-    def doubt(self, container: str) -> None:
-        """Something has happened to a container that the engine tells nobody of; the next look is at it, too."""
+    def host(self, worker: str) -> Host:
+        """A worker, by its id, with the containers beside it."""
+        found = self._seen[worker]
+        if LABEL_PARTS not in (found["Config"]["Labels"] or {}):
+            return Host(found)
+        [host] = hosts([found, *(one for one in tuple(self._seen.values()) if not is_worker(one))])
+        return host
+
+    @property
+    def leftovers(self) -> list[Inspected]:
+        """The containers of hosts whose worker is gone."""
+        return leftovers(self._seen.values())
+
+    def cannot_start(self, container: str, why: str) -> None:
+        """A container could not be started, which the engine tells nobody; the next look is at it, too."""
+        self._unstartable[container] = why
         self._states.pop(container, None)
 
     def deleting(self, container: str, deletion: Deletion) -> None:
@@ -111,16 +142,25 @@ class World:
         self.deletions[container] = deletion
         self._deleted[1].add(container)
         if (found := self.containers.inspect(container)) is not None:
-            self._see(container, found)
+            self._see(container, self._noted(found))
 
     def not_deleting(self, container: str) -> None:
         """The deletion of a container has failed; the next look is at it, too."""
         self.deletions.pop(container, None)
-        self.doubt(container)
+        self._states.pop(container, None)
 
     def serves(self, attempt: int) -> None:
         """This process has made the network of an attempt."""
         self.served, self.served_at = attempt, self.clock()
+
+    def _noted(self, found: Inspected) -> Inspected:
+        state = found["State"]
+        if not state.get("Error"):
+            state["Error"] = self._unstartable.get(found["Id"], "")
+        if state["Status"] in seen.BEING_REMOVED:
+            self._removed.setdefault(found["Id"], self.clock())
+        self._seen[found["Id"]] = found
+        return found
 
     def _see(self, container: str, found: Inspected) -> None:
         state = found["State"]
@@ -129,10 +169,11 @@ class World:
             node=self.machine.name,
             tail=self.containers.tail(container) if failed else "",
             deletion=self.deletions.get(container),
+            removed=self._removed.get(container),
             outages=tuple(self.outages),
         )
         self._versions += 1
-        self.pods[container] = seen.pod(found, about, self._versions)
+        self.pods[container] = self.host(container).pod(about, self._versions)
 
     def snapshot(self, job: Job) -> Snapshot:
         """Everything a decision on the job is made from, as of the last look."""
@@ -160,6 +201,7 @@ class World:
             deleted_here=OwnDeletions(uids, complete=self._ended_here is not None and self._ended_here == attempt),
             begun_by_this_process=self.begun,
             status_written=self.status_written,
+            printed=Printed(attempt, problem=NOT_FOLLOWED) if attempt is not None else None,
             gone_has_ended=True,
             settings=SETTINGS,
         )

@@ -1,8 +1,8 @@
 """Jobs on this machine's engine, with the verbs of the client for a cluster."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -17,21 +17,17 @@ from slipway.client.verbs import Verbs
 from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
 from slipway.docker_engine import pruning, submission, supervisor
-from slipway.docker_engine.containers import EngineLost, EngineRefuses
-from slipway.docker_engine.errors import EngineUnavailable, ImageBuildError
 from slipway.docker_engine.images.progress import Silent, shown_on
-from slipway.docker_engine.images.pulls import ImageUnavailable
 from slipway.docker_engine.job_files import (
     NAMESPACE,
-    JobExists,
     JobFolder,
     NoSuchJob,
-    Outdated,
     folder,
     folders,
 )
-from slipway.docker_engine.submission import NO_WISHES, Refused, Wishes
+from slipway.docker_engine.submission import NO_WISHES, Wishes
 from slipway.local.containers import job_pods
+from slipway.local.errors import answered
 from slipway.local.logs import ContainerLogs
 
 if TYPE_CHECKING:
@@ -172,25 +168,6 @@ class AsyncLocalClient(Verbs):
         about = {"kind": names.KIND, "name": found.name, "uid": found.uid}
         told = [one | {"involvedObject": about} for one in body["local"]["events"]]
         return msgspec.convert(told, list[Event], strict=False)
-
-
-@contextmanager
-def answered() -> Iterator[None]:
-    """Raises what goes wrong on this machine as the errors of the client."""
-    try:
-        yield
-    except (EngineUnavailable, EngineLost) as error:
-        raise errors.Unreachable(str(error)) from error
-    except NoSuchJob as error:
-        raise errors.NotFound(str(error)) from error
-    except JobExists as error:
-        raise errors.AlreadyExists(str(error)) from error
-    except Outdated as error:
-        raise errors.ChangedMeanwhile(str(error)) from error
-    except (Refused, ImageUnavailable, ImageBuildError) as error:
-        raise errors.Refused(str(error)) from error
-    except EngineRefuses as error:
-        raise errors.ServerFailed(f"the Docker engine refuses: {error}") from error
 
 
 def _stored(job: JobFolder) -> Stored:

@@ -7,9 +7,10 @@ from typing import Any
 from slipway.api.places import parse_pod_name
 from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.engine import connect
+from slipway.docker_engine.hosts import hosts
 from slipway.docker_engine.job_files import NAMESPACE, JobFolder
 from slipway.docker_engine.options import Options
-from slipway.docker_engine.seen import Circumstances, pod_json
+from slipway.docker_engine.seen import Circumstances
 
 Pod = dict[str, Any]
 
@@ -22,6 +23,8 @@ def job_pods(job: JobFolder) -> list[Pod]:
         EngineUnavailable: when the engine of the job is not reachable.
     """
     body = job.read()
+    if body["local"].get("settled"):
+        return []
     api = connect(Options.from_json(body["local"]["options"]).engine)
     try:
         containers = Containers(api, body["metadata"]["uid"])
@@ -29,7 +32,7 @@ def job_pods(job: JobFolder) -> list[Pod]:
     finally:
         api.close()
     about = Circumstances(gethostname())
-    return [pod_json(one, about, _version()) for one in found if one is not None]
+    return [host.pod_json(about, _version()) for host in hosts(one for one in found if one is not None)]
 
 
 def kept_pods(job: JobFolder) -> list[Pod]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC
 from threading import Event as Flag
 from threading import Lock, Thread
@@ -12,14 +12,16 @@ import msgspec
 from watchfiles import awatch
 
 from slipway.client.logs.pods import LogPod
-from slipway.client.logs.source import LogBroken, LogGone, LogQuery
+from slipway.client.logs.source import COMBINED, STDERR, STDOUT, STREAMS, LogBroken, LogGone, LogQuery
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
-from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses
+from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, Streams
 from slipway.docker_engine.engine import connect
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.job_files import JobFolder, NoSuchJob
+from slipway.docker_engine.logs import kept_log
 from slipway.docker_engine.options import Options
 from slipway.local.containers import job_pods, kept_pods
+from slipway.local.errors import answered
 
 T = TypeVar("T")
 _MOST_WAITING: Final = 4 * 1024 * 1024
@@ -31,13 +33,17 @@ _AGAIN_SECONDS: Final = 1.0
 class ContainerLogs:
     """The containers of one job and their logs."""
 
+    streams = STREAMS
+
     def __init__(self, job: JobFolder, uid: str) -> None:
         self._job = job
         self._uid = uid
 
     async def pods(self) -> list[LogPod]:
         """The containers that there are, and those of which a log is kept."""
-        return [msgspec.convert(one, LogPod, strict=False) for one in await asyncio.to_thread(self._all)]
+        with answered():
+            found = await asyncio.to_thread(self._all)
+        return [msgspec.convert(one, LogPod, strict=False) for one in found]
 
     def watch(self) -> AsyncGenerator[Event[LogPod], None]:
         """The pods that there are, then what changes; for ever."""
@@ -127,26 +133,41 @@ class ContainerLogStream:
             pipe.close()
 
     def _pieces(self) -> Iterator[bytes]:
+        if self._job.log(self._pod).exists():
+            yield from self._kept()
+            return
         options = Options.from_json(self._job.read()["local"]["options"])
         api = connect(options.engine)
         try:
             containers = Containers(api, self._uid)
             if containers.inspect(self._pod) is None:
+                # It may have gone meanwhile.
                 yield from self._kept()
                 return
-            query = self._query
-            log = containers.log(self._pod, follow=query.follow, since=query.since, tail=query.tail)
+            query, streams = self._query, self._streams()
+            if query.tail is not None and not all(streams):
+                # The engine would count the lines of both streams.
+                yield from self._chosen(b"".join(containers.log(self._pod, streams=streams)).splitlines(keepends=True))
+                return
+            log = containers.log(self._pod, follow=query.follow, since=query.since, tail=query.tail, streams=streams)
             self._close = log.close
-            yield from log
+            with closing(log):
+                yield from log
         finally:
             api.close()
 
     def _kept(self) -> Iterator[bytes]:
         """The same lines from the file."""
         try:
-            lines = self._job.log(self._pod).read_bytes().splitlines(keepends=True)
+            lines = kept_log(self._job.log(self._pod), self._streams())
         except FileNotFoundError:
             raise LogGone(f"container {self._pod} is gone, and its log was not kept") from None
+        yield from self._chosen(lines)
+
+    def _streams(self) -> Streams:
+        return Streams(*(self._query.stream in (COMBINED, one) for one in (STDOUT, STDERR)))
+
+    def _chosen(self, lines: list[bytes]) -> Iterator[bytes]:
         if self._query.tail is not None:
             lines = lines[-self._query.tail :] if self._query.tail else []
         if self._query.since is not None:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -27,9 +27,11 @@ DOWNLOAD = "https://dl.k8s.io/release"
 CONNECT_SECONDS = 3.0
 
 
-def ensure(names: Iterable[str], progress: Progress) -> dict[str, Path]:
+def ensure(
+    names: Iterable[str], progress: Progress, components: Mapping[str, Component] = COMPONENTS
+) -> dict[str, Path]:
     """Return a path for each program, fetching or building the ones that the machine lacks."""
-    wanted = [COMPONENTS[name] for name in names]
+    wanted = [components[name] for name in names]
     with ThreadPoolExecutor() as pool:
         found = dict(zip([c.name for c in wanted], pool.map(_find, wanted), strict=True))
     if all(found.values()):

@@ -3,80 +3,25 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from slipway.local_cluster import controlplane, images, nodes, processes, simulated, state
+from slipway.local_cluster import chips, controlplane, images, nodes, processes, simulated
 from slipway.local_cluster.addresses import Addresses
 from slipway.local_cluster.errors import LocalClusterError
-from slipway.local_cluster.kubeapi import KubeApi
-from slipway.local_cluster.progress import Progress, Silent, step
-from slipway.local_cluster.spec import ClusterSpec, NodePlan
+from slipway.local_cluster.interface import Cluster
+from slipway.local_cluster.progress import Progress, step
+from slipway.local_cluster.spec import NodePlan
 from slipway.local_cluster.state import ClusterState
 
 
-class NativeCluster:
-    """One cluster on this machine. Its methods may be called from several threads and processes."""
+class NativeCluster(Cluster):
+    """One cluster of processes and namespaces."""
 
     def __init__(self, name: str, progress: Progress | None = None) -> None:
-        self.name = name
-        self.progress: Progress = progress or Silent()
+        super().__init__(name, progress)
         self._recording = threading.Lock()
-        self._api: KubeApi | None = None
-        if state.load(name) is None:
-            raise state.not_found(name)
-
-    @property
-    def state(self) -> ClusterState:
-        """What is recorded about the cluster now."""
-        found = state.load(self.name)
-        if found is None:
-            raise LocalClusterError(f"The cluster {self.name!r} is gone.")
-        return found
-
-    @property
-    def spec(self) -> ClusterSpec:
-        """What the cluster was asked to be."""
-        return self.state.spec
-
-    @property
-    def kubeconfig(self) -> Path:
-        """Administrator access."""
-        return state.cluster_dir(self.name) / "kubeconfig"
-
-    @property
-    def server(self) -> str:
-        """URL of the API server."""
-        return self.state.server
-
-    def api(self) -> KubeApi:
-        """Return a client with all rights, the same one each time."""
-        if self._api is None:
-            self._api = controlplane.client(self.state)
-        return self._api
-
-    def kubectl(self, *arguments: str, check: bool = True, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run the cluster's own kubectl; a non-zero exit is an error unless `check` is off."""
-        program = self.state.binaries["kubectl"]
-        command = [str(program), f"--kubeconfig={self.kubeconfig}", *arguments]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-        if check and result.returncode != 0:
-            raise LocalClusterError(f"kubectl {' '.join(arguments)} failed: {result.stderr.strip()}")
-        return result
-
-    @contextmanager
-    def editing(self) -> Iterator[ClusterState]:
-        """Hold the cluster for oneself while changing what runs in it."""
-        with state.locked(self.name):
-            found = self.state
-            try:
-                yield found
-            finally:
-                found.save()
 
     def launcher(self, found: ClusterState) -> Callable[[str, list[str]], None]:
         """Return what starts a process under a name and writes it down at once."""
@@ -90,29 +35,10 @@ class NativeCluster:
 
         return launch
 
-    def plan(self, node: str) -> NodePlan:
-        """Return what a node is meant to be."""
-        for plan in self.spec.nodes():
-            if plan.name == node:
-                return plan
-        known = ", ".join(plan.name for plan in self.spec.nodes()[:8])
-        raise LocalClusterError(f"The cluster {self.name!r} has no node {node!r}.", hint=f"Nodes: {known}.")
-
-    def slice_nodes(self, pool: str) -> list[str]:
-        """Return the names of all nodes of one node pool."""
-        return [plan.name for plan in self.spec.nodes() if plan.pool == pool]
-
     def preempt(self, *names: str, notice: float = 0.0) -> None:
-        """Take nodes away the way a cloud takes spot machines: dead at once, then NotReady, then without a Node object.
-
-        With `notice` the nodes carry GKE's taint of an impending termination for so many seconds before.
-        """
+        """End the processes of the nodes, then delete their Node objects."""
         plans = [self.plan(name) for name in names]
-        if notice > 0:
-            with step(self.progress, f"Announcing the end of {', '.join(names)}"):
-                for name in names:
-                    nodes.announce(self.api(), name)
-                time.sleep(notice)
+        self.announce(names, notice)
         with self.editing() as found, step(self.progress, f"Preempting {', '.join(names)}"):
             api = controlplane.client(found)
             real = [plan for plan in plans if plan.kind == "real"]
@@ -122,14 +48,30 @@ class NativeCluster:
             found.away = sorted({*found.away, *names})
             nodes.clean(found, real)
 
+    def damage(self, *names: str, numbers: Sequence[int] = ()) -> None:
+        """Let the device plugins of the nodes report chips as unhealthy."""
+        plans = [self.plan(name) for name in names]
+        with self.editing() as found, step(self.progress, f"Breaking chips of {', '.join(names)}"):
+            for plan in plans:
+                _check_chips(found, plan, numbers)
+            for plan in plans:
+                chips.damage(found, plan.name, numbers or range(plan.tpus))
+            for plan in plans:
+                nodes.await_chips(found, plan, self.api())
+
     def restore(self, *names: str) -> None:
-        """Bring nodes back as fresh machines: a new Node with a new UID, Ready, with its TPUs."""
+        """Start nodes that are away on new disks, and mend the chips of others."""
         plans = [self.plan(name) for name in names]
         with self.editing() as found, step(self.progress, f"Restoring {', '.join(names)}"):
             api = controlplane.client(found)
-            for plan in plans:
-                if plan.name not in found.away and api.find(f"/api/v1/nodes/{plan.name}"):
-                    raise LocalClusterError(f"The node {plan.name} is there already.", hint="Preempt it first.")
+            there = [plan for plan in plans if plan.name not in found.away and api.find(f"/api/v1/nodes/{plan.name}")]
+            for plan in there:
+                if not chips.broken(found, plan.name):
+                    raise LocalClusterError(f"The node {plan.name} is there already, and all its chips are healthy.")
+            for plan in there:
+                chips.mend(found, plan.name)
+                nodes.await_chips(found, plan, api)
+            plans = [plan for plan in plans if plan not in there]
             simulated.create(api, [plan for plan in plans if plan.kind == "simulated"])
             real = [plan for plan in plans if plan.kind == "real"]
             nodes.start(found, real, api, self.launcher(found), self.progress)
@@ -197,3 +139,10 @@ class NativeCluster:
             raise LocalClusterError(f"{name} is not running in the cluster {self.name!r}.")
         processes.end([record], grace)
         del found.processes[name]
+
+
+def _check_chips(found: ClusterState, plan: NodePlan, numbers: Sequence[int]) -> None:
+    """Refuse what cannot be broken."""
+    chips.check(plan, numbers)
+    if f"kubelet/{plan.name}" not in found.processes:
+        raise LocalClusterError(f"The kubelet of {plan.name} does not run.", hint="Restore the node first.")

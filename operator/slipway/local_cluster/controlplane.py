@@ -137,7 +137,7 @@ def start(state: ClusterState, addresses: Addresses, run: Start) -> KubeApi:
 
 def client(state: ClusterState, timeout: float = 15.0) -> KubeApi:
     """Return a client for the cluster."""
-    return KubeApi(state.server, state.authority, state.token, timeout)
+    return KubeApi(state.server, state.authority, state.token, timeout, state.certificate)
 
 
 def await_ready(state: ClusterState, api: KubeApi) -> None:

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from slipway.local_cluster.components import GO_MODULE, LINKER_FLAGS, Component
+from slipway.local_cluster.components import Component, GoModule
 from slipway.local_cluster.errors import LocalClusterError
 from slipway.local_cluster.progress import Progress, step
 
@@ -20,7 +20,7 @@ def go_program() -> str | None:
 
 
 def build(components: Sequence[Component], folder: Path, progress: Progress) -> None:
-    """Build all components in one go into a folder, so that they share the compile of what they share."""
+    """Build all components of a module in one go into a folder, so that they share the compile of what they share."""
     go = go_program()
     names = ", ".join(component.name for component in components)
     if go is None:
@@ -28,12 +28,17 @@ def build(components: Sequence[Component], folder: Path, progress: Progress) -> 
             f"{names} cannot be found, downloaded or built: `go` is not on PATH.",
             hint="Install Go 1.26 or newer, or put Kubernetes 1.36 and etcd binaries into $KUBEBUILDER_ASSETS.",
         )
+    for module in dict.fromkeys(component.module for component in components):
+        _build_module(go, module, [one for one in components if one.module == module], folder, progress)
+
+
+def _build_module(go: str, module: GoModule, components: Sequence[Component], folder: Path, progress: Progress) -> None:
     packages = [component.package for component in components]
-    name = f"Building {names} (once)"
+    name = f"Building {', '.join(component.name for component in components)} (once)"
     with step(progress, name):
         progress.update(name, "reading the module")
-        total = _package_count(go, packages)
-        _compile(go, packages, folder, total, progress, name)
+        total = _package_count(go, module, packages)
+        _compile(go, module, packages, folder, total, progress, name)
         for component in components:
             _put_in_place(folder, component)
 
@@ -43,10 +48,10 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", "GO111MODULE": "on"}
 
 
-def _package_count(go: str, packages: Sequence[str]) -> int:
+def _package_count(go: str, module: GoModule, packages: Sequence[str]) -> int:
     result = subprocess.run(
         [go, "list", "-deps", *packages],
-        cwd=GO_MODULE,
+        cwd=module.folder,
         env=_environment(),
         capture_output=True,
         text=True,
@@ -57,13 +62,15 @@ def _package_count(go: str, packages: Sequence[str]) -> int:
     return len(result.stdout.splitlines())
 
 
-def _compile(go: str, packages: Sequence[str], folder: Path, total: int, progress: Progress, name: str) -> None:
+def _compile(
+    go: str, module: GoModule, packages: Sequence[str], folder: Path, total: int, progress: Progress, name: str
+) -> None:
     # Nobody debugs these; leaving DWARF out of the compile saves a ninth of it.
-    flags = ["-v", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", LINKER_FLAGS]
+    flags = ["-v", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", module.linker_flags]
     command = [go, "build", *flags, "-o", f"{folder}/", *packages]
     done, tail = 0, list[str]()
     with subprocess.Popen(
-        command, cwd=GO_MODULE, env=_environment(), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        command, cwd=module.folder, env=_environment(), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:

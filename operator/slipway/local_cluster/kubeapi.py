@@ -32,11 +32,23 @@ class Unreachable(LocalClusterError):
 class KubeApi:
     """Calls to one API server over kept connections. May be used by several threads."""
 
-    def __init__(self, server: str, authority: Path, token: Path, timeout: float = 15.0) -> None:
+    def __init__(
+        self,
+        server: str,
+        authority: Path,
+        token: Path,
+        timeout: float = 15.0,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
+        """Call `server` as whom the token says, or the certificate and its key where one is given."""
         url = urllib.parse.urlsplit(server)
         self._host, self._port = url.hostname or "", url.port or 443
         self._context = ssl.create_default_context(cafile=str(authority))
-        self._token = token.read_text()
+        self._credentials: dict[str, str] = {}
+        if certificate is None:
+            self._credentials["Authorization"] = f"Bearer {token.read_text()}"
+        else:
+            self._context.load_cert_chain(*certificate)
         self._timeout = timeout
         self._idle: deque[http.client.HTTPSConnection] = deque()
 
@@ -90,7 +102,7 @@ class KubeApi:
             return False
 
     def _send(self, method: str, path: str, body: Object | None, patch: str) -> tuple[int, bytes]:
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        headers = {**self._credentials, "Accept": "application/json"}
         if body is not None:
             kind = f"application/{patch}-patch+json" if method == "PATCH" else "application/json"
             headers["Content-Type"] = kind

@@ -12,6 +12,8 @@ from slipway.local_cluster.state import ClusterState
 
 # A node sees its own folder here, whatever the folder's path on the machine: paths of sockets must be short.
 INSIDE = "/run/node"
+BROKEN = "broken"
+"""Folder below it with a file for each unhealthy chip."""
 SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "slipway.local/pause:1"
 
@@ -50,7 +52,8 @@ def folder(state: ClusterState, node: str) -> Path:
 def write(state: ClusterState, plan: NodePlan, addresses: Addresses, cgroup: str) -> None:
     """Write all files of a node; its certificate is kept when it comes back after a preemption."""
     place = folder(state, plan.name)
-    (place / "cni").mkdir(parents=True, exist_ok=True)
+    for part in ("cni", BROKEN):
+        (place / part).mkdir(parents=True, exist_ok=True)
     (place / "containerd.toml").write_text(CONTAINERD)
     (place / "cni" / "10-slipway.conflist").write_text(json.dumps(_cni(addresses.pods(plan.index))))
     (place / "resolv.conf").write_text("")
@@ -115,7 +118,9 @@ def _kubelet(state: ClusterState, plan: NodePlan, addresses: Addresses, cgroup: 
         "clusterDomain": "cluster.local",
         "resolvConf": f"{INSIDE}/resolv.conf",
         "registerWithTaints": plan.taints,
-        "nodeStatusUpdateFrequency": "5s",
+        # The Node object should say soon how many chips are healthy; otherwise it is written every five seconds.
+        "nodeStatusUpdateFrequency": "1s",
+        "nodeStatusReportFrequency": "5s",
         "nodeLeaseDurationSeconds": state.spec.lease_seconds,
         "serializeImagePulls": False,
         "maxPods": 110,

@@ -9,18 +9,20 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from slipway.local_cluster import cgroups, images, network, node_files, paths, processes, store
+from slipway.local_cluster import cgroups, chips, images, network, node_files, paths, processes, store
 from slipway.local_cluster.addresses import Addresses
 from slipway.local_cluster.errors import LocalClusterError
 from slipway.local_cluster.kubeapi import KubeApi, Object
 from slipway.local_cluster.progress import Progress
-from slipway.local_cluster.spec import TPU_RESOURCE, NodePlan
+from slipway.local_cluster.spec import NodePlan
 from slipway.local_cluster.state import ClusterState
 
 Launch = Callable[[str, list[str]], None]
 
 _INIT = Path(__file__).parent / "node-init.sh"
-_REGISTERED = re.compile(r"Successfully registered node|Node was previously registered")
+_REGISTERED = re.compile("Successfully registered node|Node was previously registered")
+_PLUGIN_REGISTERED = re.compile("Got registration request from device plugin")
+_PLUGIN_WAITS = re.compile("waiting for the kubelet")
 _ROUTER = """
 set -e
 mount -t tmpfs tmpfs /run
@@ -92,9 +94,15 @@ def _start_one(state: ClusterState, plan: NodePlan, disk: Path, api: KubeApi, la
     init = _init_pid(state, plan.name)
     _await_ready(state, f"node/{plan.name}", init)
     network.link_node(addresses, plan.index, state.processes["router"].pid, init)
+    plugin = f"chips/{plan.name}"
+    if plan.tpus:
+        waits = _next(_PLUGIN_WAITS, _log(state, plugin))
+        launch(plugin, _inside(init, chips.command(state, plan)))
     config = f"--config={node_files.INSIDE}/containerd.toml"
     launch(f"containerd/{plan.name}", _inside(init, ["containerd", config]))
     images.await_runtime(state, plan.name, init)
+    if plan.tpus:
+        _await(state, plugin, waits, "wait for the kubelet")
     _start_kubelet(state, plan, api, launch)
 
 
@@ -104,16 +112,21 @@ def _inside(init: int, command: list[str]) -> list[str]:
 
 def _start_kubelet(state: ClusterState, plan: NodePlan, api: KubeApi, launch: Launch) -> None:
     name = f"kubelet/{plan.name}"
-    log = state.log(name.replace("/", "-"))
-    before = _registrations(log)
+    log = _log(state, name)
+    node, plugin = _next(_REGISTERED, log), _next(_PLUGIN_REGISTERED, log)
     launch(name, _inside(_init_pid(state, plan.name), node_files.kubelet_command(state, plan, Addresses(state.number))))
-    # The kubelet sets resources that it does not know to zero when it registers, and leaves them alone after.
-    _await(state, name, lambda: _registrations(log) > before, "register its node")
+    _await(state, name, node, "register its node")
     if plan.tpus:
-        tpus = {TPU_RESOURCE: str(plan.tpus)}
-        patch: Object = {"status": {"capacity": tpus, "allocatable": tpus}}
-        api.call("PATCH", f"/api/v1/nodes/{plan.name}/status", patch)
+        # Until then the Node object of a kubelet that starts again offers chips that the kubelet does not have.
+        _await(state, f"chips/{plan.name}", plugin, "register with the kubelet")
+        await_chips(state, plan, api)
     _await(state, name, lambda: is_ready(api.find(f"/api/v1/nodes/{plan.name}")), "make its node Ready")
+
+
+def await_chips(state: ClusterState, plan: NodePlan, api: KubeApi) -> None:
+    """Wait until the Node object of a machine offers as many chips as are healthy."""
+    path, healthy = f"/api/v1/nodes/{plan.name}", plan.tpus - len(chips.broken(state, plan.name))
+    _await(state, f"kubelet/{plan.name}", lambda: chips.offered(api.find(path)) == healthy, "count its chips")
 
 
 def restart_kubelet(state: ClusterState, plan: NodePlan, api: KubeApi, launch: Launch) -> None:
@@ -123,11 +136,21 @@ def restart_kubelet(state: ClusterState, plan: NodePlan, api: KubeApi, launch: L
     _start_kubelet(state, plan, api, launch)
 
 
-def _registrations(log: Path) -> int:
-    try:
-        return len(_REGISTERED.findall(log.read_text(errors="replace")))
-    except FileNotFoundError:
-        return 0
+def _next(sign: re.Pattern[str], log: Path) -> Callable[[], bool]:
+    """Return what tells whether the sign has come to a log once more since now."""
+
+    def count() -> int:
+        try:
+            return len(sign.findall(log.read_text(errors="replace")))
+        except FileNotFoundError:
+            return 0
+
+    before = count()
+    return lambda: count() > before
+
+
+def _log(state: ClusterState, name: str) -> Path:
+    return state.log(name.replace("/", "-"))
 
 
 def is_ready(node: Object | None) -> bool:
@@ -137,7 +160,7 @@ def is_ready(node: Object | None) -> bool:
 
 
 def _await(state: ClusterState, name: str, condition: Callable[[], bool], what: str) -> None:
-    log = state.log(name.replace("/", "-"))
+    log = _log(state, name)
     ok = processes.wait_until(lambda: condition() or not state.processes[name].alive(), READY_SECONDS, 0.1)
     if not state.processes[name].alive():
         raise LocalClusterError(f"{name} ended instead of going on to {what}.", log=log)
@@ -183,7 +206,7 @@ def delete(api: KubeApi, node: str) -> None:
 
 def kill(state: ClusterState, plans: Iterable[NodePlan]) -> None:
     """End nodes without warning, as if their power went."""
-    names = [f"{part}/{plan.name}" for plan in plans for part in ("node", "containerd", "kubelet")]
+    names = [f"{part}/{plan.name}" for plan in plans for part in ("node", "containerd", "chips", "kubelet")]
     processes.end(state.processes[name] for name in names if name in state.processes)
     for name in names:
         state.processes.pop(name, None)

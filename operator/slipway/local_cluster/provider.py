@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from slipway.local_cluster import (
     binaries,
@@ -27,32 +26,20 @@ from slipway.local_cluster.spec import ClusterSpec
 from slipway.local_cluster.state import ClusterState
 
 
-class Provider(Protocol):
-    """Somewhere that clusters can be made."""
-
-    def up(self, spec: ClusterSpec, progress: Progress | None = None) -> NativeCluster:
-        """Make the cluster, or return the one that runs already."""
-        ...
-
-    def down(self, name: str, progress: Progress | None = None) -> bool:
-        """Remove the cluster and all that belongs to it; False when there was none."""
-        ...
-
-    def get(self, name: str) -> NativeCluster:
-        """Return a cluster that exists."""
-        ...
-
-    def names(self) -> list[str]:
-        """Return the names of all clusters."""
-        ...
-
-
 class NativeProvider:
     """Clusters made of plain processes and namespaces on this Linux machine, without a container engine."""
 
-    def __init__(self, flags: Mapping[str, Sequence[str]] | None = None) -> None:
-        """`flags` are added to those of the components they are named for; measurements tune clusters by them."""
+    def __init__(
+        self,
+        flags: Mapping[str, Sequence[str]] | None = None,
+        programs: Mapping[str, components.Component] = components.COMPONENTS,
+    ) -> None:
+        """Make clusters of these `programs`, by name; another version of Kubernetes brings its own.
+
+        `flags` are added to those of the components they are named for; measurements tune clusters by them.
+        """
         self._flags = {name: list(given) for name, given in (flags or {}).items()}
+        self._programs = programs
 
     def up(self, spec: ClusterSpec, progress: Progress | None = None) -> NativeCluster:
         """Make the cluster, or return the one that runs already."""
@@ -61,14 +48,15 @@ class NativeProvider:
         if (existing := self.running(spec)) is not None:
             return existing
         packages.ensure(packages.NODES if spec.nodes("real") else packages.CONTROL_PLANE, progress)
-        programs = binaries.ensure(_programs(spec), progress)
+        programs = binaries.ensure(_programs(spec), progress, self._programs)
         with state.locked(spec.name):
             if (meanwhile := state.load(spec.name)) is not None and meanwhile.phase == "running":
                 return _existing(meanwhile, spec, progress)
             if meanwhile is not None:
+                state.check_half_made(meanwhile, "native")
                 cleanup.stop(spec.name)
                 state.clear(spec.name)
-            made = ClusterState(spec=spec, number=-1, binaries=programs, flags=self._flags)
+            made = ClusterState(spec=spec, binaries=programs, flags=self._flags)
             made.save()
             _create(made, progress)
         return NativeCluster(spec.name, progress)
@@ -90,9 +78,9 @@ class NativeProvider:
         """Return a cluster that exists."""
         return NativeCluster(name)
 
-    def names(self) -> list[str]:
-        """Return the names of all clusters, also of those that are half made."""
-        return state.names()
+    def alive(self, found: ClusterState) -> dict[str, bool]:
+        """Return the cluster's processes, and whether they run."""
+        return {process: record.alive() for process, record in found.processes.items()}
 
 
 def _check_machine(spec: ClusterSpec) -> None:
@@ -115,12 +103,10 @@ def _programs(spec: ClusterSpec) -> list[str]:
 def _existing(found: ClusterState, spec: ClusterSpec, progress: Progress) -> NativeCluster:
     """Return a cluster that runs as asked, or say why it cannot be had."""
     name = spec.name
-    again = f"`slipway cluster down {name}`, then `up` again."
-    if found.spec != spec:
-        raise LocalClusterError(f"The cluster {name!r} runs already with other nodes.", hint=again)
+    state.check_same(found, ClusterState(spec=spec))
     dead = [process for process, record in found.processes.items() if not record.alive()]
     if dead:
-        raise LocalClusterError(f"The cluster {name!r} is broken: {', '.join(dead)} ended.", hint=again)
+        raise LocalClusterError(f"The cluster {name!r} is broken: {', '.join(dead)} ended.", hint=state.again(name))
     return NativeCluster(name, progress)
 
 

@@ -22,7 +22,10 @@ class ClusterState(BaseModel):
     """One cluster on this machine."""
 
     spec: ClusterSpec
-    number: int
+    provider: Literal["native", "kind"] = "native"
+    node_image: str = ""
+    """Of nodes that are containers; empty for the one that kind pulls."""
+    number: int = -1
     server: str = ""
     ports: dict[str, int] = {}
     phase: Literal["creating", "running"] = "creating"
@@ -47,6 +50,11 @@ class ClusterState(BaseModel):
     def token(self) -> Path:
         """The administrator's token."""
         return self.folder / "pki" / "admin.token"
+
+    @property
+    def certificate(self) -> tuple[Path, Path] | None:
+        """The administrator's certificate and key, where there is no token."""
+        return None if self.token.exists() else (self.folder / "pki" / "admin.crt", self.folder / "pki" / "admin.key")
 
     @property
     def authority(self) -> Path:
@@ -90,6 +98,40 @@ def names() -> list[str]:
         return sorted(path.name for path in paths.clusters_dir().iterdir() if path.is_dir())
     except FileNotFoundError:
         return []
+
+
+def check_same(found: ClusterState, wanted: ClusterState) -> None:
+    """Refuse a cluster that runs, but not as it is wanted now.
+
+    Raises:
+        LocalClusterError: names what differs.
+    """
+    name = found.spec.name
+    if found.provider != wanted.provider:
+        what = f"runs already, made by the provider {found.provider}"
+    elif found.spec != wanted.spec:
+        what = "runs already with other nodes"
+    elif found.node_image != wanted.node_image:
+        what = f"runs already with the node image {found.node_image or 'of kind'}"
+    else:
+        return
+    raise LocalClusterError(f"The cluster {name!r} {what}.", hint=again(name))
+
+
+def check_half_made(found: ClusterState, provider: str) -> None:
+    """Refuse a cluster that another provider has not finished: only that one can remove what there is of it.
+
+    Raises:
+        LocalClusterError: names the provider.
+    """
+    if found.provider != provider:
+        what = f"was begun by the provider {found.provider}"
+        raise LocalClusterError(f"The cluster {found.spec.name!r} {what}.", hint=again(found.spec.name))
+
+
+def again(name: str) -> str:
+    """Return what to do with a cluster that is not as it should be."""
+    return f"`slipway cluster down {name}`, then `up` again."
 
 
 def not_found(name: str) -> ClusterNotFound:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from slipway.local_cluster import controlplane, state
+from slipway.local_cluster import chips, clusters, controlplane, state
 from slipway.local_cluster.errors import LocalClusterError
 from slipway.local_cluster.kubeapi import KubeApi, Object
 from slipway.local_cluster.nodes import is_ready
@@ -22,6 +22,8 @@ class NodeStatus(BaseModel):
     pool: str
     accelerator: str
     tpus: int
+    healthy_tpus: int | None = None
+    """Chips that the Node object offers; None when there is no Node object to see."""
     spot: bool
     state: str
     """Ready, NotReady, Preempted (taken away by us), Missing, or Unknown when the API server does not answer."""
@@ -47,6 +49,7 @@ class ClusterStatus(BaseModel):
     """One cluster."""
 
     name: str
+    provider: str = "native"
     state: str
     """Running, Broken (a process ended), Unfinished (`up` was interrupted), or Unreadable."""
     server: str = ""
@@ -68,12 +71,13 @@ def of(name: str) -> ClusterStatus:
         if folder.is_dir():
             return ClusterStatus(name=name, state="Unfinished", folder=folder)
         raise state.not_found(name)
-    alive = {process: record.alive() for process, record in found.processes.items()}
+    alive = clusters.provider(found.provider).alive(found)
     running = found.phase == "running"
     nodes = _nodes(found) if running else []
     word = "Unfinished" if not running else "Running" if alive and all(alive.values()) else "Broken"
     return ClusterStatus(
         name=name,
+        provider=found.provider,
         state=word,
         server=found.server,
         kubeconfig=found.kubeconfig if running else None,
@@ -93,6 +97,7 @@ def _nodes(found: ClusterState) -> list[NodeStatus]:
             pool=plan.pool,
             accelerator=plan.labels.get("cloud.google.com/gke-tpu-accelerator", ""),
             tpus=plan.tpus,
+            healthy_tpus=chips.offered(seen[plan.name]) if seen and plan.name in seen else None,
             spot="cloud.google.com/gke-spot" in plan.labels,
             state=_state(plan, found, seen),
         )

@@ -13,7 +13,7 @@ from typing import Final
 from slipway.api import accelerators, slicejob
 from slipway.api.gpus import ANY_SITE, MODEL_OF_NONE, Gpu, GpuError, Gpus, GpuSite
 from slipway.api.gpus import resolve as resolve_gpus
-from slipway.api.names import GROUP, QUEUE_LABEL
+from slipway.api.names import GROUP
 from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
 from slipway.planner.actions import Body
@@ -65,12 +65,6 @@ def accept(job: Job, settings: Settings) -> Effective:
     """
     if job.spec is None or job.problem:
         raise InvalidSpec("InvalidSpec", job.problem)
-    if job.queue is not None:
-        raise InvalidSpec(
-            "QueueNotSupported",
-            f"metadata.labels[{QUEUE_LABEL}] {printable(job.queue)!r}: Slipway does not wait for a queue to admit a "
-            "SliceJob: remove the label",
-        )
     if job.in_attempt and job.defaults_unknown and job.status.resolved is not None:
         return effective(job.spec, job.status.resolved, job.site)
     if job.site.choice.problem is not None and not job.in_attempt:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Attempt, SliceJobStatus
 
@@ -45,6 +46,57 @@ class CreateToken:
 
 
 @dataclass(frozen=True, slots=True)
+class PodAdditions:
+    """What a queue adds to the pods of one podSet."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Body, ...] = ()
+    gates: tuple[str, ...] = ()
+    """Scheduling gates; with them the queue chooses the nodes, and Slipway's rules about node pools step aside."""
+
+    def to(self, pod: Body) -> Body:
+        """The body of a pod with these."""
+        metadata, spec = pod["metadata"], pod["spec"]
+        selector = {**(spec.get("nodeSelector") or {}), **self.node_selector}
+        known = spec.get("tolerations") or []
+        tolerations = [*known, *(one for one in self.tolerations if one not in known)]
+        return pod | {
+            "metadata": metadata
+            | {
+                "labels": {**metadata["labels"], **self.labels},
+                "annotations": {**(metadata.get("annotations") or {}), **self.annotations},
+            },
+            "spec": spec
+            | ({"nodeSelector": selector} if selector else {})
+            | ({"tolerations": tolerations} if tolerations else {})
+            | self._gated(spec),
+        }
+
+    def _gated(self, spec: Body) -> Body:
+        if not self.gates:
+            return {}
+        affinity = {kind: _without_pools(rules) for kind, rules in (spec.get("affinity") or {}).items()}
+        gates = [*(spec.get("schedulingGates") or ()), *({"name": gate} for gate in self.gates)]
+        return {"schedulingGates": gates, "affinity": {kind: rules for kind, rules in affinity.items() if rules}}
+
+
+def _without_pools(rules: Body) -> Body:
+    """Rules of affinity without those that keep the pods of a slice in a node pool of their own."""
+    kept = {
+        when: [term for term in terms if names.LABEL_SLICE_KEY not in str(term.get("labelSelector"))]
+        if isinstance(terms, list)
+        else terms
+        for when, terms in rules.items()
+    }
+    return {when: terms for when, terms in kept.items() if terms}
+
+
+NO_ADDITIONS: Final = PodAdditions()
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePods:
     """Create the pods of these places. Existing ones are kept."""
 
@@ -55,6 +107,10 @@ class CreatePods:
 
     Slices without a missing pod are included, so that slices with affinity avoid their node pools.
     """
+    workers: PodAdditions = NO_ADDITIONS
+    """What the job's queue adds to its workers."""
+    head: PodAdditions = NO_ADDITIONS
+    """What it adds to the Ray head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +155,8 @@ class Refresh:
     """List the pods of others on these nodes."""
     events: tuple[str, ...] = ()
     """List the Events of the pods of these UIDs."""
+    workload: bool = False
+    """GET the job's Workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +171,36 @@ class DeleteJob:
     """Delete the finished job: ttlSecondsAfterFinished have passed."""
 
 
+@dataclass(frozen=True, slots=True)
+class CreateWorkload:
+    """Ask Kueue for the quota of the job. An existing Workload of the job is kept."""
+
+    version: str
+    """API version of the Workload."""
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class PatchWorkload:
+    """Merge into a Workload, if it still has the resource version that the patch was made from."""
+
+    version: str
+    name: str
+    resource_version: str
+    patch: Body
+    status: bool = False
+    """Whether it is the status that is patched."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWorkload:
+    """Delete a Workload; its finalizer keeps it, and its quota, until that is dropped."""
+
+    version: str
+    name: str
+    uid: str
+
+
 Action = (
     Check
     | CreateObjects
@@ -124,6 +212,9 @@ Action = (
     | Refresh
     | KeepHistory
     | DeleteJob
+    | CreateWorkload
+    | PatchWorkload
+    | DeleteWorkload
 )
 
 
@@ -134,6 +225,8 @@ class EventRecord:
     reason: str
     message: str
     warning: bool = False
+    attempt: Attempt | None = None
+    """The attempt that it is about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,22 +10,25 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from slipway.api.base import rfc3339
 from slipway.api.places import Place, pod_name
-from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts, rfc3339
+from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts
 from slipway.planner import budgets, environment, fencing
 from slipway.planner.actions import KeepHistory
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import (
     CAPACITY_RELEASED,
+    PREEMPTED_BY_QUEUE,
     START_TIMEOUT,
+    STOPPED_BY_QUEUE,
     UNWITNESSED,
     Ending,
     ending_of,
     tries,
 )
 from slipway.planner.explain import IMAGE_UNAVAILABLE, WAIT_FOR_USER
-from slipway.planner.freshness import EVER, Step
+from slipway.planner.freshness import Step
 from slipway.planner.objects import CREATING, Pod
 from slipway.planner.observation import intervals, waiting_for
 from slipway.planner.rivals import goes_first
@@ -45,21 +48,12 @@ def follow(draft: Draft) -> None:
     ended = draft.unjudged
     if ended is not None and fencing.clear_to_start(draft) and not fencing.unknown_nodes(draft):
         nodes = _doubtful_nodes(draft, ended)
-        if not _is_seen_whole(draft):
+        if not fencing.is_seen_whole(draft):
             return
         if not nodes or draft.may(Step.CHARGE, ended.end_time or draft.now, nodes):
             judge(draft)
     if draft.active is None and draft.unjudged is None and not draft.finished:
         begin_when_possible(draft)
-
-
-def _is_seen_whole(draft: Draft) -> bool:
-    """Whether all pods of the ended attempt are known.
-
-    Those that another process created may not have been seen, nor those whose creation got no answer.
-    """
-    late = draft.snapshot.known.creates_end
-    return (draft.seen.begun_by_this_process and late == EVER) or draft.may(Step.FOLLOW_ON, late)
 
 
 def _end_once_sure(draft: Draft) -> bool:
@@ -272,21 +266,13 @@ def begin_when_possible(draft: Draft) -> None:
     if draft.problem is not None:
         draft.blocked = (draft.problem.reason, draft.problem.message)
         return
-    if draft.seen.foreign:
-        listed = ", ".join(sorted(pod.metadata.name for pod in draft.seen.foreign)[:3])
-        draft.blocked = (
-            WAITING_FOR_OLD,
-            f"{len(draft.seen.foreign)} pod(s) of an earlier job of this name must go first: {listed}",
-        )
+    if (old := _old_pods(draft)) is not None:
+        draft.blocked = (WAITING_FOR_OLD, old)
         return
-    if not fencing.clear_to_start(draft):
-        draft.blocked = (WAITING_FOR_OLD, f"{len(draft.seen.may_run)} pod(s) of ended attempts may still run")
+    if draft.attempt is not None and not fencing.is_seen_whole(draft):
         return
-    if orphans := fencing.orphaned(draft):
-        message = f"{orphans} pod(s) were removed before their kubelets reported an end; their containers may still run"
-        draft.blocked = (WAITING_FOR_OLD, message)
-        return
-    if draft.attempt is not None and not _is_seen_whole(draft):
+    if draft.queued is not None:
+        draft.blocked = draft.queued
         return
     site = draft.job.site.choice
     if draft.job.in_attempt and (site.superseded or site.problem or draft.effective.forbidden is not None):
@@ -295,11 +281,7 @@ def begin_when_possible(draft: Draft) -> None:
         return
     older = goes_first(draft) if ending_of(draft.attempt) is CAPACITY_RELEASED else None
     contested = older is not None
-    not_before = budgets.next_try(draft.status, draft.spec, contested=contested)
-    if contested and not_before is not None and draft.status.waiting_since is not None:
-        # A job that has waited for timeouts.scheduleSeconds ends in its next attempt.
-        longest = timedelta(seconds=draft.resolved.schedule_seconds)
-        not_before = min(not_before, draft.status.waiting_since + longest)
+    not_before = _next_try(draft, contested=contested)
     if not_before is not None and draft.now < not_before:
         # By then the older job may wait no longer.
         again = draft.now + timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
@@ -308,7 +290,29 @@ def begin_when_possible(draft: Draft) -> None:
         return
     # After a suspension other nodes may be free, so the most slices are requested again.
     shrunk = ending_of(draft.attempt).keeps_slices and draft.status.phase is not Phase.SUSPENDED
-    _begin(draft, draft.granted if shrunk else draft.spec.most_slices)
+    _begin(draft, min(draft.granted, draft.most_slices) if shrunk else draft.most_slices)
+
+
+def _next_try(draft: Draft, *, contested: bool) -> datetime | None:
+    if draft.job.queue is not None and ending_of(draft.attempt) in (PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE):
+        # The queue has had the job wait, and has admitted it again: its quota is not to lie idle.
+        return None
+    due = budgets.next_try(draft.status, draft.spec, contested=contested)
+    if not contested or due is None or draft.status.waiting_since is None:
+        return due
+    # A job that has waited for timeouts.scheduleSeconds ends in its next attempt.
+    return min(due, draft.status.waiting_since + timedelta(seconds=draft.resolved.schedule_seconds))
+
+
+def _old_pods(draft: Draft) -> str | None:
+    """Which pods must have gone before others are created, in a sentence."""
+    if foreign := sorted(pod.metadata.name for pod in draft.seen.foreign):
+        return f"{len(foreign)} pod(s) of an earlier job of this name must go first: {', '.join(foreign[:3])}"
+    if not fencing.clear_to_start(draft):
+        return f"{len(draft.seen.may_run)} pod(s) of ended attempts may still run"
+    if orphans := fencing.orphaned(draft):
+        return f"{orphans} pod(s) were removed before their kubelets reported an end; their containers may still run"
+    return None
 
 
 def _pause(draft: Draft, until: datetime, older: Job | None) -> tuple[str, str]:

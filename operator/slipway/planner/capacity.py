@@ -15,6 +15,7 @@ from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN,
 from slipway.planner.explain import WAIT_FOR_USER, of_scheduler
 from slipway.planner.observation import UNSCHEDULABLE, waiting_for
 from slipway.planner.preemption import Standing
+from slipway.planner.queue_words import GATED_PODS, gated_by_kueue
 from slipway.planner.redact import foreign
 from slipway.planner.snapshot import QUOTA_EXCEEDED
 from slipway.planner.trouble import scale_up
@@ -52,6 +53,8 @@ def shortage(draft: Draft) -> Shortage | None:
         words.setdefault(reason, message)
     if UNSCHEDULABLE in words:
         return _unscheduled(draft, words[UNSCHEDULABLE])
+    if gated_by_kueue(draft.seen.unscheduled):
+        return Shortage(Phase.QUEUED, "GatedByKueue", GATED_PODS)
     if GATED in words:
         return Shortage(Phase.QUEUED, GATED, words[GATED] or "the pods wait for admission by their queue")
     return None

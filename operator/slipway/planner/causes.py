@@ -16,8 +16,10 @@ from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Cause
 from slipway.planner import ray_errors
+from slipway.planner.container_states import Terminated
 from slipway.planner.endings import (
     CANNOT_START,
+    DEVICE_UNHEALTHY,
     DISRUPTED,
     ENDED_BY_NODE,
     EVICTED_FOR_OWN_USAGE,
@@ -40,13 +42,12 @@ from slipway.planner.endings import (
 )
 from slipway.planner.explain import cannot_start
 from slipway.planner.facts import Facts
-from slipway.planner.objects import Terminated
+from slipway.planner.objects import NEVER
 from slipway.planner.redact import foreign, last_line, log_tail
 
 _NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
 """What containerd and Docker say of a container whose command they could not start."""
 _NODE_REASONS: Final = ("Shutdown", "Terminated", "NodeShutdown", "NodeLost", "Preempting", "Preempted")
-_ADMISSION_REASONS: Final = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
 _TPU_TROUBLE: Final = re.compile(
     r"/dev/vfio\S*:? .*Device or resource busy|TPU initialization failed|Failed to get global TPU topology"
 )
@@ -95,17 +96,16 @@ def _node_reason(facts: Facts) -> str | None:
 
 def _over_own_limit(facts: Facts) -> str | None:
     status = facts.pod.status
-    return f"was evicted for its own usage: {status.message}" if status.reason == "Evicted" else None
+    # The second machine's words tell nothing of how the first run ended.
+    evicted = status.reason == "Evicted" and not facts.ran_twice
+    return f"was evicted for its own usage: {status.message}" if evicted else None
 
 
 def _refused(facts: Facts) -> str | None:
     status = facts.pod.status
-    if facts.node_replaced and (facts.all_ran_at is not None or facts.node is not None):
-        # The node that replaced the pod's own refused it, which the loss of the first brought about.
-        return None
-    if status.reason in _ADMISSION_REASONS or status.reason.startswith("OutOf"):
-        return f"was refused by its node: {status.reason}: {status.message}"
-    return None
+    # The loss of its own node brought about that another refused it.
+    refused = facts.refused and not facts.refused_by_successor
+    return f"was refused by its node: {status.reason}: {status.message}" if refused else None
 
 
 def _node_lost(facts: Facts) -> str | None:
@@ -141,6 +141,15 @@ def _cannot_start(facts: Facts) -> str | None:
     if end is None or end.reason not in _NEVER_STARTED:
         return None
     return f"could not start: {cannot_start(end.message, facts.asked.spec.image or '')}"
+
+
+def _device_trouble(facts: Facts) -> str | None:
+    """A pod whose program still ran when a peer failed counts too: the peers may have waited for its chips."""
+    devices, end = facts.pod.unhealthy_devices, _failed_exit(facts)
+    if not devices or (end is None and not facts.deleted_by_us):
+        return None
+    words = f"had {'an unhealthy device' if len(devices) == 1 else 'unhealthy devices'} ({', '.join(devices)})"
+    return words if end is None else f"exited with code {end.exit_code} and {words}"
 
 
 def _tpu_trouble(facts: Facts) -> str | None:
@@ -195,12 +204,17 @@ def _unexplained(facts: Facts) -> str | None:
     pod = facts.pod
     if not facts.ran_program and facts.end is not None and not facts.deleted_by_us:
         return f"left the Ray cluster with exit code {facts.end.exit_code} before the entrypoint ended"
-    if pod.status.phase != "Failed" or facts.end is not None:
+    exited = facts.end is not None and (facts.end.exit_code != 0 or facts.deleted_by_us)
+    if pod.status.phase != "Failed" or exited:
         return None
-    for status in pod.status.init_container_statuses:
-        ended = status.state.terminated
-        if ended is not None and ended.exit_code != 0:
-            return f"failed: init container {status.name} exited with code {ended.exit_code}"
+    # The kubelet stops sidecars after that.
+    failed = [
+        (end.finished_at or NEVER, f"failed: init container {one.name} exited with code {end.exit_code}")
+        for one in pod.status.init_container_statuses
+        if (end := one.state.terminated) is not None and end.exit_code != 0
+    ]
+    if failed:
+        return min(failed)[1]
     return f"failed: {pod.status.reason or 'no reason given'} {pod.status.message}".strip()
 
 
@@ -215,6 +229,7 @@ RULES: Final = (
     Rule(NODE_LOST, _node_lost),
     Rule(POD_DELETED, _deleted),
     Rule(CANNOT_START, _cannot_start),
+    Rule(DEVICE_UNHEALTHY, _device_trouble),
     Rule(TPU_UNAVAILABLE, _tpu_trouble),
     Rule(RAY_NODE_LOST, _ray_trouble),
     Rule(FINAL_EXIT_CODE, _exit_in("fail")),
@@ -280,10 +295,12 @@ def _evidence(ending: Ending, seen: str, facts: Facts) -> Evidence:
 
 
 def _confirmed(ending: Ending, facts: Facts) -> bool:
-    """Whether the time of the evidence is certain. The time at which a node died is not.
+    """Whether the time of the evidence is certain. The time at which a node died or a device broke is not.
 
     The rejection of a pod by a replacement node may be the first sign that the node died.
     """
+    if ending is DEVICE_UNHEALTHY:
+        return False
     taken = ending.cause is Cause.PREEMPTION or (ending is REFUSED_BY_NODE and facts.node_replaced)
     if not (facts.lost and taken):
         return True

@@ -11,6 +11,7 @@ from slipway.planner.endings import DEFAULTS_CHANGED, ending_of
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import Step
 from slipway.planner.node_pools import choose
+from slipway.planner.nodes import Node
 from slipway.planner.pods import PodFactory, config_maps
 from slipway.planner.snapshot import WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE, Rejection
 
@@ -56,6 +57,9 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if draft.problem is not None:
         draft.blocked = (draft.problem.reason, draft.problem.message)
         return ()
+    if draft.queued is not None:
+        draft.blocked = draft.queued
+        return ()
     if attempt.defaults != draft.job.site.applied:
         end_uncharged(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")
         draft.wake(draft.now)
@@ -69,12 +73,12 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if not seen.live:
         bodies = config_maps(draft.job, attempt.number, draft.granted, draft.resolved)
         before = draft.runtime.surroundings(draft.job, bodies)
-    return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft)))
+    return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft), *draft.additions))
 
 
 def _pools(draft: Draft) -> dict[int, str]:
     """By slice: the node pool that its pods are pinned to, or "" where the scheduler chooses."""
-    if not draft.hardware.own_pool:
+    if not draft.hardware.own_pool or draft.additions[0].gates:
         return {}
     doubtful = any(ending_of(before).scheduler_chooses for before in draft.status.attempts[1:2])
     workers = ((place, pod) for place, pod in draft.seen.live.items() if not place.is_head)
@@ -87,5 +91,9 @@ def _pools(draft: Draft) -> dict[int, str]:
     factory, snapshot = PodFactory(draft.job, draft.snapshot.settings), draft.snapshot
     if not factory.pool_hosts or draft.attempt is None:
         return settled
-    number = draft.attempt.number
-    return settled | choose(snapshot.pools, snapshot.nodes, number, open_slices, factory.pool_hosts, factory.suits)
+    number, added = draft.attempt.number, draft.additions[0].node_selector
+
+    def suits(node: Node) -> bool:
+        return added.items() <= node.metadata.labels.items() and factory.suits(node)
+
+    return settled | choose(snapshot.pools, snapshot.nodes, number, open_slices, factory.pool_hosts, suits)

@@ -8,9 +8,9 @@ from typing import Any, Final
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Resolved, SliceJobStatus
 from slipway.planner.acceptance import InvalidSpec
-from slipway.planner.actions import Action, Refresh
+from slipway.planner.actions import NO_ADDITIONS, Action, PodAdditions, Refresh
 from slipway.planner.effective import Effective
-from slipway.planner.freshness import EVER, NODES, PODS, Step, is_recent, needed_since
+from slipway.planner.freshness import EVER, NODES, PODS, WORKLOAD, Step, is_recent, needed_since
 from slipway.planner.hardware import Hardware
 from slipway.planner.observation import Observation, observe, parse_intervals
 from slipway.planner.runtime import Runtime
@@ -40,8 +40,15 @@ class Draft:
     refresh_kubelets: set[str] = field(default_factory=set)
     refresh_visitors: tuple[str, ...] = ()
     refresh_events: set[str] = field(default_factory=set)
+    refresh_workload: bool = False
     blocked: tuple[str, str] | None = None
     """Reason and message of what blocks the next attempt, or the creation of its pods."""
+    queued: tuple[str, str] | None = None
+    """Reason and message of the job's queue, while that does not let it have pods."""
+    offered: int | None = None
+    """Number of slices that the queue has admitted; None without a queue."""
+    additions: tuple[PodAdditions, PodAdditions] = (NO_ADDITIONS, NO_ADDITIONS)
+    """What the queue adds to the workers and to the Ray head."""
 
     def __post_init__(self) -> None:
         self.look()
@@ -80,6 +87,11 @@ class Draft:
     def granted(self) -> int:
         """Slices of the newest attempt."""
         return self.status.slices.granted if self.status.slices else self.spec.most_slices
+
+    @property
+    def most_slices(self) -> int:
+        """The largest number of slices that the next attempt can have."""
+        return self.offered or self.spec.most_slices
 
     @property
     def active(self) -> Attempt | None:
@@ -139,9 +151,12 @@ class Draft:
         if step in NODES:
             since = needed_since(NODES[step], known, event)
             stale = {name for name in nodes if known.nodes_as_of.get(name, EVER) < since}
+        read = known.workload_as_of is not None and known.workload_as_of >= known.leading_since
+        unread = step in WORKLOAD and not read
         self.refresh_pods |= not listed
         self.refresh_nodes |= stale
-        return listed and not stale
+        self.refresh_workload |= unread
+        return listed and not stale and not unread
 
     def look_for(self, nodes: Iterable[str]) -> None:
         """Request reads of Nodes whose existence no watch has shown."""
@@ -157,7 +172,7 @@ class Draft:
         """What has to be read before the next plan."""
         asked_for = (self.refresh_nodes, self.refresh_kubelets, self.refresh_events)
         nodes, kubelets, events = (tuple(sorted(one)) for one in asked_for)
-        asked = Refresh(self.refresh_pods, nodes, kubelets, self.refresh_visitors, events)
+        asked = Refresh(self.refresh_pods, nodes, kubelets, self.refresh_visitors, events, self.refresh_workload)
         return (asked,) if asked != Refresh() else ()
 
     def wake(self, at: datetime) -> None:

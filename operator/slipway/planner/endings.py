@@ -154,12 +154,17 @@ DISRUPTED: Final = Ending(
 )
 PREEMPTED_BY_QUEUE: Final = Ending(
     "PreemptedByQueue",
-    "condition `TerminationTarget`, reason ends in `Preempted` or `NodeFailures` (Kueue)",
+    "the [Workload](kueue.md) of the job was evicted for `Preempted` or `NodeFailures`; or a pod has the condition "
+    "`TerminationTarget` whose reason ends in one of them (Kueue)",
     Cause.PREEMPTION,
     Delay.STARTED,
 )
 STOPPED_BY_QUEUE: Final = Ending(
-    "StoppedByQueue", "condition `TerminationTarget`, any other reason", Cause.UNCHARGED, Delay.PAUSE
+    "StoppedByQueue",
+    "the [Workload](kueue.md) of the job was evicted for any other reason or deleted; or a pod has the condition "
+    "`TerminationTarget` with any other reason",
+    Cause.UNCHARGED,
+    Delay.PAUSE,
 )
 ENDED_BY_NODE: Final = Ending(
     "EndedByNode",
@@ -189,6 +194,15 @@ NODE_LOST: Final = Ending(
 )
 POD_DELETED: Final = Ending(
     "PodDeleted", "somebody else deleted the pod, or it vanished without a trace", Cause.PREEMPTION, Delay.STARTED
+)
+DEVICE_UNHEALTHY: Final = Ending(
+    "DeviceUnhealthy",
+    "exit code ≠ 0, or another pod of the attempt failed with one, and a device of the pod, such as a chip, is "
+    "`Unhealthy` in `allocatedResourcesStatus`",
+    Cause.INFRASTRUCTURE,
+    Delay.REPAIR,
+    outranked=True,
+    doubts_pools=True,
 )
 TPU_UNAVAILABLE: Final = Ending(
     "TPUUnavailable",
@@ -246,8 +260,8 @@ UNEXPECTED_OUTCOME: Final = Ending(
 
 _ALL: Final = (
     START_TIMEOUT, OOM_KILLED, DISRUPTED, PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ENDED_BY_NODE, EVICTED_FOR_OWN_USAGE,
-    REFUSED_BY_NODE, NODE_LOST, POD_DELETED, CANNOT_START, TPU_UNAVAILABLE, RAY_NODE_LOST, FINAL_EXIT_CODE,
-    PREEMPTION_EXIT_CODE, IGNORED_EXIT_CODE, EXIT_CODE, WORKSPACE_SYMLINK, WORKSPACE_UNUSABLE,
+    REFUSED_BY_NODE, NODE_LOST, POD_DELETED, CANNOT_START, DEVICE_UNHEALTHY, TPU_UNAVAILABLE, RAY_NODE_LOST,
+    FINAL_EXIT_CODE, PREEMPTION_EXIT_CODE, IGNORED_EXIT_CODE, EXIT_CODE, WORKSPACE_SYMLINK, WORKSPACE_UNUSABLE,
     UNEXPECTED_OUTCOME, CAPACITY_RELEASED, POOL_TAKEN, FEWER_SLICES, IMAGE_UNAVAILABLE,
     MISSING_OBJECTS, UNWITNESSED, DEFAULTS_CHANGED, SUSPENDED, CANCELLED, DEADLINE_EXCEEDED, SCHEDULE_TIMEOUT,
 )  # fmt: skip

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from slipway.planner.objects import ContainerStatus, Pod
+from slipway.planner.container_states import ContainerStatus
+from slipway.planner.objects import Pod
 
 IMAGE_UNAVAILABLE: Final = "ImageUnavailable"
 MISSING_OBJECTS: Final = "MissingObjects"

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from slipway.api import names
+from slipway.planner.container_states import Terminated
 from slipway.planner.effective import Effective
 from slipway.planner.nodes import Node, Taint
-from slipway.planner.objects import Pod, PodCondition, Terminated
+from slipway.planner.objects import Pod, PodCondition
 from slipway.planner.snapshot import SKEW
 
 NEAR: Final = timedelta(seconds=120)
@@ -18,6 +19,8 @@ REMOVAL: Final = timedelta(seconds=60)
 
 _AFTER_A_MACHINE: Final = ("DeletionByTaintManager", "DeletionByPodGC", "NodeFailures")
 """Suffixes of the reasons of disruptions that follow the failure of a node, often much later."""
+
+_ADMISSION_REASONS: Final = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
 
 _RESTARTED: Final = (255, "Unknown")
 """Exit code and reason that containerd reports for containers that ended with a reboot of the node."""
@@ -88,6 +91,17 @@ class Facts:
     def _replaced_before_end(self) -> bool:
         end, created = self.end, self.node.metadata.creation_timestamp if self.node is not None else None
         return self.node_replaced and bool(end and created and end.finished_at and end.finished_at >= created)
+
+    @property
+    def refused(self) -> bool:
+        """Whether a kubelet has refused to run it."""
+        reason = self.pod.status.reason
+        return reason in _ADMISSION_REASONS or reason.startswith("OutOf")
+
+    @property
+    def refused_by_successor(self) -> bool:
+        """Whether the node that replaced the pod's own has refused it, which tells nothing of how its program ended."""
+        return self.refused and self.node_replaced and (self.all_ran_at is not None or self.node is not None)
 
     @property
     def lost(self) -> bool:
@@ -239,7 +253,7 @@ class Facts:
         if self.pod.ending and not self.pod.terminating and self.gone_at is None:
             # The kubelet has yet to set the phase, and may set the reason of an eviction with it.
             return False
-        if self.pod.status.phase == "Failed" and self.pod.status.reason:
+        if self.pod.status.phase == "Failed" and self.pod.status.reason and not self.refused_by_successor:
             # The reason of the pod outranks the exit code of its program.
             return False
         interrupted = self.disruption or self.queue_eviction or self.deleted_by_others

@@ -14,6 +14,7 @@ from slipway.api.places import HEAD, Place
 from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.draft import Draft
 from slipway.planner.endings import ending_of
+from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import Pod, PodCondition
 
 RENEWALS: Final = 4
@@ -33,6 +34,15 @@ OVERDUE: Final = timedelta(seconds=30)
 def clear_to_start(draft: Draft) -> bool:
     """Whether the job is clear to start: no pod of an ended attempt may still run."""
     return not draft.seen.may_run
+
+
+def is_seen_whole(draft: Draft) -> bool:
+    """Whether all pods of the ended attempt are known.
+
+    Those that another process created may not have been seen, nor those whose creation got no answer.
+    """
+    late = draft.snapshot.known.creates_end
+    return (draft.seen.begun_by_this_process and late == EVER) or draft.may(Step.FOLLOW_ON, late)
 
 
 def orphaned(draft: Draft) -> int:

@@ -30,6 +30,8 @@ class Horizon:
     """When the last create of a pod that got no answer can no longer be carried out."""
     nodes_as_of: Mapping[str, datetime] = field(default_factory=dict)
     """When each Node was last read with GET."""
+    workload_as_of: datetime | None = None
+    """When the job's Workload was last read with GET."""
 
 
 class Step(Enum):
@@ -41,6 +43,7 @@ class Step(Enum):
     END_BY_ABSENCE = "end an attempt because a pod is not there"
     CHARGE = "charge an attempt although no kubelet saw how some of its pods ended"
     FOLLOW_ON = "judge or follow an attempt although pods of it may exist that were not seen"
+    END_BY_QUEUE = "end an attempt of another process because the queue does not admit the job"
     CREATE_BESIDE = "create pods beside those that another process has pinned to node pools"
 
 
@@ -63,6 +66,8 @@ PODS: Final = {
 """Steps that need a list of the job's pods."""
 NODES: Final = {Step.CHARGE: Since.EVENT, Step.END_START: Since.EVENT}
 """Steps that need GETs of certain Nodes."""
+WORKLOAD: Final = frozenset({Step.END_BY_QUEUE})
+"""Steps that need a GET of the job's Workload by this leader: whether it is admitted changes both ways."""
 
 
 def is_recent(since: Since, known: Horizon, event: datetime, now: datetime) -> bool:

@@ -21,4 +21,6 @@ def metadata(job: Job, name: str, labels: dict[str, str]) -> dict[str, Any]:
         names.LABEL_JOB_UID: job.uid,
         names.LABEL_MANAGED_BY: names.MANAGER,
     }
+    if job.operator_id:
+        own[names.LABEL_OPERATOR_ID] = job.operator_id
     return {"name": name, "namespace": job.namespace, "labels": own | labels, "ownerReferences": [owner]}

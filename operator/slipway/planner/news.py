@@ -59,16 +59,17 @@ def news(
     running = status.condition(ConditionType.RUNNING)
     words = running.message if running is not None else ""
     trouble = _trouble(status)
+    newest = status.attempts[0] if status.attempts else None
     if status.phase is not None and status.phase is not told.phase:
         # What a pending job waits for says more than that it is pending.
         waits = trouble if status.phase is Phase.PENDING else None
         warning = status.phase in BAD_PHASES or waits is not None
-        found.append(EventRecord(waits or status.phase.value, words, warning=warning))
+        found.append(EventRecord(waits or status.phase.value, words, warning=warning, attempt=newest))
     elif trouble is not None and trouble != told.trouble:
-        found.append(EventRecord(trouble, words, warning=True))
+        found.append(EventRecord(trouble, words, warning=True, attempt=newest))
     return tuple(found)
 
 
 def _judged(attempt: Attempt, cause: Cause, status: SliceJobStatus, spec: SliceJobSpec) -> EventRecord:
     words = f"attempt {attempt.number} ({budgets.count_of(status, cause, spec)}): {attempt.message}"
-    return EventRecord(_JUDGED.get(cause, "AttemptEnded"), words, warning=cause is Cause.FAILURE)
+    return EventRecord(_JUDGED.get(cause, "AttemptEnded"), words, warning=cause is Cause.FAILURE, attempt=attempt)

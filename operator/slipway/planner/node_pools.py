@@ -6,6 +6,7 @@ Pods of other controllers are not known here: a pool that they are in looks free
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, filterfalse
 
 from slipway.api.status import SliceJobStatus
 from slipway.planner.endings import ending_of
@@ -67,17 +68,20 @@ def choose(
     kept = own if known.claim is not None and known.claim.attempt == attempt else {}
     # What an earlier attempt of the job has claimed is the job's to choose again.
     given_up = frozenset(own.values()) if not kept else frozenset()
-    free = (pool for pool in _free(known, nodes, hosts, suits) if pool not in known.claimed or pool in given_up)
+    free = _free(known, given_up, nodes, hosts, suits)
     return {index: kept[index] if index in kept else next(free, "") for index in slices}
 
 
-def _free(known: NodePools, nodes: Mapping[str, Node], hosts: int, suits: Callable[[Node], bool]) -> Iterator[str]:
-    trusted = (pool for pool in known.nodes if pool not in known.doubted)
-    for pool in (*trusted, *known.doubted):
-        members = known.nodes.get(pool, ())
-        if pool in known.pinned or len(members) != hosts:
+def _free(
+    known: NodePools, given_up: Collection[str], nodes: Mapping[str, Node], hosts: int, suits: Callable[[Node], bool]
+) -> Iterator[str]:
+    trusted = filterfalse(known.doubted.__contains__, known.nodes)
+    # What costs least is asked first: of the pools of a large cluster most are taken.
+    for pool in filterfalse(known.pinned.__contains__, chain(trusted, known.doubted)):
+        if pool in known.claimed and pool not in given_up:
             continue
-        if all(name not in known.busy and suits(nodes[name]) for name in members):
+        members = known.nodes.get(pool, ())
+        if len(members) == hosts and all(name not in known.busy and suits(nodes[name]) for name in members):
             yield pool
 
 

@@ -9,7 +9,8 @@ from msgspec.structs import force_setattr
 
 from slipway.api import names
 from slipway.api.gpus import is_gpu
-from slipway.planner.objects import Part, PodCondition
+from slipway.planner.objects import PodCondition
+from slipway.planner.parts import Part
 
 NODE_CONDITIONS: Final = frozenset(("Ready",))
 SIZES: Final = frozenset(("cpu", "memory", "pods", names.TPU_RESOURCE))

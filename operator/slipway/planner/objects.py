@@ -13,13 +13,8 @@ from msgspec.structs import force_setattr
 
 from slipway.api import names
 from slipway.api.places import HEAD, Place, parse_pod_name, worker
-
-
-class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A part of a Kubernetes object.
-
-    Parts are never in a cycle, so the garbage collector need not walk over the parts of ten thousand pods.
-    """
+from slipway.planner.container_states import ContainerState, ContainerStatus, Terminated
+from slipway.planner.parts import Part
 
 
 class PodLabels(
@@ -54,16 +49,23 @@ class OwnerReference(Part, frozen=True):
 
 
 class PodMetadata(Part, frozen=True):
-    """Identity and deletion of a pod."""
+    """Identity, creation and deletion of a pod."""
 
     name: str
     namespace: str = ""
     uid: str = ""
     resource_version: str = "0"
+    creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
     labels: PodLabels = PodLabels()
     owner_references: tuple[OwnerReference, ...] = ()
+
+
+class SchedulingGate(Part, frozen=True):
+    """What keeps the scheduler from looking at a pod."""
+
+    name: str = ""
 
 
 class PodSpec(Part, frozen=True):
@@ -71,6 +73,7 @@ class PodSpec(Part, frozen=True):
 
     node_name: str = ""
     priority: int = 0
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
 
 
 class PodCondition(Part, frozen=True):
@@ -81,46 +84,6 @@ class PodCondition(Part, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
-
-
-class Terminated(Part, frozen=True):
-    """How a container ended."""
-
-    exit_code: int
-    reason: str = ""
-    message: str = ""
-    finished_at: datetime | None = None
-    started_at: datetime | None = None
-
-
-class Waiting(Part, frozen=True):
-    """Why a container has not started."""
-
-    reason: str = ""
-    message: str = ""
-
-
-class Running(Part, frozen=True):
-    """Since when a container runs."""
-
-    started_at: datetime | None = None
-
-
-class ContainerState(Part, frozen=True):
-    """Exactly one of the three."""
-
-    waiting: Waiting | None = None
-    running: Running | None = None
-    terminated: Terminated | None = None
-
-
-class ContainerStatus(Part, frozen=True):
-    """A container as the kubelet last reported it."""
-
-    name: str
-    state: ContainerState = ContainerState()
-    last_state: ContainerState = ContainerState()
-    """Its state before the kubelet restarted it."""
 
 
 POD_CONDITIONS: Final = frozenset(("PodScheduled", "Ready", "DisruptionTarget", "TerminationTarget"))
@@ -284,6 +247,11 @@ class Pod(Part, frozen=True, gc=True, dict=True):
             for one in (*status.container_statuses, *status.init_container_statuses)
         )
 
+    @property
+    def unhindered(self) -> bool:
+        """Whether neither the scheduler nor the kubelet says that something is in the way of its start."""
+        return not self.held_up and self.condition("PodScheduled", "False") is None
+
     @cached_property
     def run_since(self) -> datetime | None:
         """Since when the worker has had its present run; the end of time while it waits for one, None if not known."""
@@ -292,6 +260,18 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         if state is None or run is None:
             return NEVER if state is not None and state.waiting is not None else None
         return run.started_at
+
+    @cached_property
+    def unhealthy_devices(self) -> tuple[str, ...]:
+        """The devices of its containers that are unhealthy, such as `chip-2 of google.com/tpu`."""
+        return tuple(
+            sorted(
+                f"{device.resource_id} of {devices.name}"
+                for status in self.status.container_statuses
+                for devices in status.allocated_resources_status
+                for device in devices.resources
+            )
+        )
 
     @cached_property
     def bound_at(self) -> datetime | None:
@@ -306,8 +286,8 @@ class Pod(Part, frozen=True, gc=True, dict=True):
 
     @cached_property
     def undisturbed(self) -> bool:
-        """Whether no container has terminated and no condition or reason announces its end."""
-        if self.ended or self.status.reason:
+        """Whether no container has terminated, no device is unhealthy and no condition or reason announces its end."""
+        if self.ended or self.status.reason or self.unhealthy_devices:
             return False
         worker = self.worker
         if worker is not None and worker.terminated is not None:

@@ -11,7 +11,18 @@ from typing import Final
 
 from slipway.api.places import FIRST, HEAD
 from slipway.api.slicejob import SliceJobSpec
-from slipway.planner import attempts, capacity, creation, fencing, holdups, lifecycle, summary
+from slipway.planner import (
+    attempts,
+    capacity,
+    creation,
+    fencing,
+    holdups,
+    ledger,
+    lifecycle,
+    progress,
+    queueing,
+    summary,
+)
 from slipway.planner.acceptance import InvalidSpec, accept, changed_since
 from slipway.planner.actions import Body, Check, DeleteJob, DeletePods, Plan
 from slipway.planner.draft import Draft
@@ -45,7 +56,7 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
     """
     job = snapshot.job
     if job.deleting:
-        return Plan(job.status, () if job.orphaning else _remove_pods(snapshot))
+        return Plan(job.status, () if job.orphaning else (*_remove_pods(snapshot), *queueing.of_stopped_job(snapshot)))
     if job.status_problem:
         return Plan(summary.unreadable(job.status, job.generation, job.status_problem, now))
     try:
@@ -54,6 +65,7 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
         draft = _draft(snapshot, job.spec, now)
         if draft.finished:
             return _after_the_end(draft)
+        queueing.gate(draft)
         if (asked := _check(draft)) is not None:
             return asked
     except InvalidSpec as problem:
@@ -65,6 +77,8 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
         capacity.wait(draft)
     fencing.delete_stale_pods(draft)
     creation.create(draft)
+    queueing.settle(draft)
+    progress.follow(draft)
     summary.summarise(draft)
     return _settled(draft)
 
@@ -91,13 +105,19 @@ def _check(draft: Draft) -> Plan | None:
     if job.status.attempt is not None:
         return None
     rejection = snapshot.rejection
-    if rejection is not None and rejection.final and draft.now < _checked_again(job, rejection):
-        raise InvalidSpec(
-            rejection.reason, f"the API server refuses the pods: {named(rejection.message, _checked(draft))}"
-        )
+    if rejection is not None and rejection.final:
+        again = queueing.ask_again(draft) if snapshot.checked else ()
+        if draft.now < _checked_again(job, rejection):
+            words = named(rejection.message, _checked(draft))
+            what = "Workload" if again else "pods"
+            raise InvalidSpec(rejection.reason, f"{snapshot.settings.maker} refuses the {what}: {words}")
+        if again:
+            return Plan(job.status, again)
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
-    return Plan(job.status, (Check((*_checked(draft), *draft.runtime.services(job))),))
+    # The answer for equal pods is known; whether somebody has the names of the Services is not.
+    pods = () if snapshot.equal_accepted else _checked(draft)
+    return Plan(job.status, (Check((*pods, *draft.runtime.services(job))),))
 
 
 def _checked(draft: Draft) -> tuple[Body, ...]:
@@ -111,12 +131,16 @@ def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
     if job.status.final:
         due = lifecycle.expiry(job.spec, job.status) if job.spec is not None else None
         over = due is not None and now >= due
-        return Plan(job.status, (DeleteJob(),) if over else (), wake_at=None if over else due)
+        ends = (DeleteJob(),) if over else queueing.of_stopped_job(snapshot)
+        return Plan(job.status, ends, wake_at=None if over else due)
     status = summary.refuse(job, problem.reason, problem.message, now)
     if summary.only_progress(job.status, status) and summary.words_of(job.status) == summary.words_of(status):
         status = job.status
+    if status != job.status:
+        status = ledger.accounted(snapshot, status, now)
     refused = snapshot.rejection if snapshot.rejection and snapshot.rejection.reason == problem.reason else None
-    return Plan(status, wake_at=_checked_again(job, refused) if refused else None)
+    again = _checked_again(job, refused) if refused else None
+    return Plan(status, queueing.of_stopped_job(snapshot), wake_at=again)
 
 
 def _checked_again(job: Job, refused: Rejection) -> datetime:
@@ -137,8 +161,10 @@ def _after_the_end(draft: Draft) -> Plan:
     What another version has written of a phase that only it knows is left to it.
     """
     fencing.delete_stale_pods(draft)
+    queueing.settle(draft)
     lifecycle.expire(draft)
     if draft.status.phase is not None and draft.status.phase.known:
+        progress.follow(draft)
         summary.summarise(draft)
     return _settled(draft)
 
@@ -147,13 +173,15 @@ def _settled(draft: Draft) -> Plan:
     """The plan of a draft; a status that only shows progress is held back until it is worth a write."""
     before, status = draft.job.status, draft.status
     written = draft.snapshot.status_written
-    progress = before != status and summary.only_progress(before, status)
-    if progress and (draft.refresh_events or draft.refresh_visitors):
+    minor = before != status and summary.only_progress(before, status)
+    if minor and (draft.refresh_events or draft.refresh_visitors):
         # The answers are there in a moment, and complete the words.
         status = before
-    elif progress and written is not None:
+    elif minor and written is not None:
         due = written + summary.progress_interval(before, status, len(draft.seen.wanted))
         if draft.now < due:
             draft.wake(due)
             status = before
+    if status != before:
+        status = ledger.accounted(draft.snapshot, status, draft.now)
     return Plan(status, (*draft.actions, *draft.refresh), draft.wake_at, draft.before)

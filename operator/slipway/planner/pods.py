@@ -95,10 +95,8 @@ class PodFactory:
 
         A queue may hold the pods until the node pool is taken. Pods with a priority may preempt others in any pool.
         """
-        template = self._spec.pod_template
-        labels = template.metadata.labels if template is not None and template.metadata is not None else {}
         says = template_spec(self._spec).keys() & {"affinity", "schedulingGates", "priorityClassName", "priority"}
-        return bool(says) or self._spec.priority_class_name is not None or names.QUEUE_LABEL in labels
+        return bool(says) or self._spec.priority_class_name is not None
 
     def suits(self, node: Node) -> bool:
         """Whether workers of slices that are not pinned may run on a node when it is empty."""
@@ -166,10 +164,13 @@ class PodFactory:
     def _metadata(self, labels: dict[str, str]) -> Body:
         body = metadata(self._job, "", labels)
         body["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-        template = self._spec.pod_template
+        template, said = self._spec.pod_template, dict[str, str]()
         if template is not None and template.metadata is not None:
-            body["labels"] = template.metadata.labels | body["labels"]
+            said = template.metadata.labels
             body["annotations"] = body["annotations"] | template.metadata.annotations
+        # What dashboards group pods by, unless the job says something else.
+        application = {names.LABEL_APP_NAME: names.APP_NAME, names.LABEL_APP_INSTANCE: self._job.name}
+        body["labels"] = application | said | body["labels"]
         return body
 
     def _pod_spec(self, attempt: int, slice_index: int) -> Body:

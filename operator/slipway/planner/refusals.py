@@ -12,6 +12,7 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.accelerators import Shape
 from slipway.api.gpus import Gpus, is_gpu
+from slipway.api.progress import PatternError, compiled
 from slipway.api.resources import amount
 from slipway.api.slicejob import LOCAL_IMAGE, SliceJobSpec
 from slipway.planner.actions import Body
@@ -52,7 +53,8 @@ def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None, gpus: Gpus
     yield from _reserved_volumes(spec, template)
     yield from _local_images(given)
     yield from _reserved_variables(spec, given)
-    yield from _queue_without_group(spec)
+    yield from _queue_of_pods(spec)
+    yield from _unusable_pattern(spec)
     if shape is not None:
         yield from _other_devices(given, shape)
     elif spec.accelerator is not None and spec.accelerator.gpu is not None:
@@ -143,18 +145,24 @@ def _taken(path: str, variables: list[str], reserved: frozenset[str]) -> Iterato
             yield "ReservedEnvironment", f"{path}[{name}] is reserved: Slipway sets it {sets}; remove it"
 
 
-def _queue_without_group(spec: SliceJobSpec) -> Iterator[Refusal]:
+def _queue_of_pods(spec: SliceJobSpec) -> Iterator[Refusal]:
     metadata = spec.pod_template.metadata if spec.pod_template is not None else None
-    if metadata is None or names.QUEUE_LABEL not in metadata.labels:
-        return
-    if names.POD_GROUP_LABEL not in metadata.labels or names.POD_GROUP_COUNT not in metadata.annotations:
+    if metadata is not None and names.QUEUE_LABEL in metadata.labels:
         yield (
             "QueueNotSupported",
             f"spec.podTemplate.metadata.labels[{names.QUEUE_LABEL}] "
-            f"{_shown(metadata.labels[names.QUEUE_LABEL])}: Kueue would admit the pods one by one, and no slice might "
-            f"ever be complete: add the label {names.POD_GROUP_LABEL} and the annotation {names.POD_GROUP_COUNT} to "
-            "spec.podTemplate.metadata, or remove the label",
+            f"{_shown(metadata.labels[names.QUEUE_LABEL])}: Kueue admits the SliceJob as a whole, not its pods: put "
+            "the label into metadata.labels of the SliceJob",
         )
+
+
+def _unusable_pattern(spec: SliceJobSpec) -> Iterator[Refusal]:
+    if spec.progress is None:
+        return
+    try:
+        compiled(spec.progress.pattern)
+    except PatternError as error:
+        yield "InvalidSpec", f"spec.progress.pattern {_shown(spec.progress.pattern)}: {error}"
 
 
 def _other_devices(given: tuple[Container, ...], shape: Shape) -> Iterator[Refusal]:

@@ -81,6 +81,13 @@ ROWS: Final = (
         "change what it names, or ask those who administer the cluster",
     ),
     _row(
+        r'failed calling webhook "(?P<name>mpod\.kb\.io)".*(?:deadline exceeded|context canceled)',
+        WEBHOOK_UNAVAILABLE,
+        "the admission webhook {name} of Kueue does not answer in time, and without it the API server creates no pods",
+        "if Kueue runs, let its ServiceAccount read SliceJobs: install the chart of Slipway with kueue.namespace; the "
+        "pods are then created",
+    ),
+    _row(
         r'failed calling webhook "(?P<name>[^"]+)"',
         WEBHOOK_UNAVAILABLE,
         "the admission webhook {name} does not answer, and without it the API server creates no pods",

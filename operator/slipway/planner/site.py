@@ -30,13 +30,16 @@ _MAX_NAMED: Final = 8
 
 @dataclass(frozen=True)
 class Profile:
-    """A SliceJobProfile as it was last read, or the chart's values, which have the same parts."""
+    """A SliceJobProfile as it was last read, or what holds for all jobs, which has the same parts."""
 
     name: str
+    """Of the object; of what holds for all jobs the words for it."""
     generation: int = 0
     spec: ProfileSpec = field(default_factory=ProfileSpec)
     problem: str = ""
     """Field, value and fault of what cannot be read in it."""
+    for_all: bool = False
+    """Whether it holds for all jobs, as the chart's values do."""
 
     @cached_property
     def digest(self) -> str:
@@ -49,16 +52,16 @@ class Profile:
     @cached_property
     def source(self) -> str:
         """In which words to name it."""
-        return CHART if self.name == CHART else f"{PROFILE_KIND} {self.name}"
+        return self.name if self.for_all else f"{PROFILE_KIND} {self.name}"
 
     @cached_property
     def limits(self) -> "LimitsOf":
-        """Its limits. Where the chart says nothing, the built-in ones hold."""
+        """Its limits. Where what holds for all jobs says nothing, the built-in ones hold."""
         given = self.spec.limits
-        if self.name != CHART:
+        if not self.for_all:
             return LimitsOf(self.source, given)
         said = {name for name in given.model_fields_set if getattr(given, name) is not None}
-        return LimitsOf(CHART, BUILT_IN.model_copy(update={name: getattr(given, name) for name in said}))
+        return LimitsOf(self.source, BUILT_IN.model_copy(update={name: getattr(given, name) for name in said}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Site:
     """False for a client, which cannot say what the site of the operator has."""
 
 
-NO_CHART: Final = Profile(CHART)
+NO_CHART: Final = Profile(CHART, for_all=True)
 """Values of a chart that say nothing about the site."""
 NO_SITE: Final = Site()
 """A site without defaults whose chart says nothing."""

@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from slipway.api import names
+from slipway.api.progress import ProgressState
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import EVER, Horizon
+from slipway.planner.kueue_objects import Kueue
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
@@ -102,6 +104,7 @@ A pod bound so shortly before its Node was denied may be on the next Node of tha
 OPERATOR_IMAGE: Final = f"ghcr.io/slipway-dev/slipway:{VERSION}"
 """The image of this version of Slipway, unless the operator is told another."""
 POD_REJECTED: Final = "PodRejected"
+WORKLOAD_REJECTED: Final = "WorkloadRejected"
 QUOTA_EXCEEDED: Final = "QuotaExceeded"
 WEBHOOK_UNAVAILABLE: Final = "WebhookUnavailable"
 NAME_TAKEN: Final = "NameTaken"
@@ -116,8 +119,8 @@ class Rejection:
     message: str
     at: datetime
     reason: str = POD_REJECTED
-    """One of `rejections.ROWS`, or POD_REJECTED where none fits; NAME_TAKEN by an object that is not of the job;
-    WAITING_FOR_OLD if the object belongs to an earlier job of this name."""
+    """One of `rejections.ROWS`, or POD_REJECTED or WORKLOAD_REJECTED where none fits; NAME_TAKEN by an object that is
+    not of the job; WAITING_FOR_OLD if the object belongs to an earlier job of this name."""
 
     @property
     def final(self) -> bool:
@@ -144,8 +147,12 @@ class Job:
     """With the defaults of the site; None when the spec cannot be read, and `problem` says why."""
     status: SliceJobStatus
     problem: str = ""
+    operator_id: str = ""
+    """The operator that its label names; empty for the one without an id."""
     queue: str | None = None
-    """The queue that the label of Kueue on the SliceJob names."""
+    """The LocalQueue of Kueue that its label names; None without the label."""
+    queue_priority: str = ""
+    """The WorkloadPriorityClass that its label names."""
     deleting: bool = False
     orphaning: bool = False
     """Whether its deletion leaves the dependents alone (`--cascade=orphan`)."""
@@ -187,6 +194,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Printed:
+    """What was read of the log of an attempt for `spec.progress`."""
+
+    attempt: int
+    opened: bool = False
+    """Whether the API server has sent the log, so that what is not in `progress` was not printed."""
+    problem: tuple[str, str] | None = None
+    """Reason and message of why the log cannot be read."""
+    progress: ProgressState | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of the operator that the planner reads."""
 
@@ -199,6 +218,10 @@ class Settings:
     """Whether this operator watches all namespaces and so knows the pods of every job."""
     operator_image: str = OPERATOR_IMAGE
     """The image with Slipway in it; empty where the operator was not told."""
+    maker: str = "the API server"
+    """Who takes or refuses pods, in messages."""
+    operator_id: str = ""
+    """The id of this operator, which serves the SliceJobs that name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +247,16 @@ class Snapshot:
     """Whether the operator may watch nodes."""
     checked: bool = False
     """Whether the API server accepted the pods of this generation in a dry run."""
+    equal_accepted: bool = False
+    """Whether it has just accepted the pods of an equal spec in the same namespace."""
     rejection: Rejection | None = None
     """Why the API server rejected an object of this generation, in a dry run or not."""
     rivals: tuple[Job, ...] = ()
     """Older jobs that wait for nodes or quota as this one does, the oldest first."""
     pools: NodePools = field(default_factory=NodePools)
     """The node pools of the cluster; the claim is the job's own, as it was when the snapshot was made."""
+    kueue: Kueue = field(default_factory=Kueue)
+    """What is known of Kueue and of the job's place in its queue."""
     pending_deletions: frozenset[str] = frozenset()
     """UIDs of pods whose deletion the API server has accepted and the watch has not shown yet."""
     served: int | None = None
@@ -242,6 +269,8 @@ class Snapshot:
     """The last attempt that this process has begun, or tried to."""
     status_written: datetime | None = None
     """When this process last wrote the status."""
+    printed: Printed | None = None
+    """What was read of the log of rank 0."""
     gone_has_ended: bool = False
     """Whether a pod that is gone has surely terminated: the Docker engine removes no container before its end."""
     settings: Settings = Settings()

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from slipway.api.names import QUEUE_LABEL
+from slipway.api.names import LABEL_OPERATOR_ID, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from slipway.api.reading import describe, read_spec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import UNSEEN, ConditionType, SliceJobStatus
@@ -22,7 +22,7 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
     """Read a SliceJob; the spec of a `known` one of the same generation is taken over rather than read again."""
     metadata = body["metadata"]
     uid, generation = str(metadata["uid"]), int(metadata.get("generation", 0))
-    stored = body.get("status") or {}
+    labels, stored = metadata.get("labels") or {}, body.get("status") or {}
     status, status_problem = read_status(stored)
     if known is not None and (known.uid, known.generation) == (uid, generation) and known.written is not None:
         spec: SliceJobSpec | None = known.written
@@ -39,7 +39,9 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
         spec=spec,
         status=status,
         problem=problem,
-        queue=(metadata.get("labels") or {}).get(QUEUE_LABEL),
+        operator_id=labels.get(LABEL_OPERATOR_ID, ""),
+        queue=labels.get(QUEUE_LABEL),
+        queue_priority=labels.get(QUEUE_PRIORITY_LABEL, ""),
         deleting=metadata.get("deletionTimestamp") is not None,
         orphaning="orphan" in (metadata.get("finalizers") or ()),
         status_problem=status_problem,

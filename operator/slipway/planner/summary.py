@@ -3,9 +3,11 @@
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from slipway.api.base import rfc3339
 from slipway.api.places import HEAD
 from slipway.api.status import (
     MAX_HOSTS,
+    Attempt,
     Condition,
     ConditionType,
     Phase,
@@ -13,9 +15,8 @@ from slipway.api.status import (
     Result,
     SliceCounts,
     SliceJobStatus,
-    rfc3339,
 )
-from slipway.planner import budgets, capacity, fencing, unscheduled
+from slipway.planner import budgets, capacity, fencing, progress, unscheduled
 from slipway.planner.acceptance import hash_to_keep
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED, ending_of
@@ -29,13 +30,17 @@ from slipway.planner.trouble import trouble
 _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
 """kstatus wants these present only while they are true."""
 _SUSPENDED: Final = "suspended by spec.suspend; nothing is charged; set it to false to begin the next attempt"
+_NODES_HIDDEN: Final = (
+    "the operator may not read Nodes: it learns of lost machines from their pods alone, and force-deletes none; to "
+    "change that, install the chart with readNodes true"
+)
 _NOTHING_HELD: Final = "no pod runs and no capacity is held"
 REASONS_AFTER: Final = timedelta(seconds=5)
 COUNTS_AFTER: Final = timedelta(seconds=30)
 LARGE_JOBS_AFTER: Final = timedelta(seconds=60)
 """How long progress is held back before it is written: new reasons, new counts, and the most for a large job."""
 WORDS_AFTER: Final = timedelta(seconds=120)
-"""How often a job that waits for nodes writes that others have them now."""
+"""How often a job that waits for nodes or quota writes that others have them now."""
 LOOKS_AFTER: Final = timedelta(seconds=600)
 """How often a job that only waits for capacity writes its status."""
 
@@ -68,14 +73,8 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
         return status.phase, status.result.reason, status.result.message
     if draft.spec.suspend and draft.active is None and draft.unjudged is None:
         return Phase.SUSPENDED, SUSPENDED.reason, _SUSPENDED
-    if draft.blocked is not None and draft.blocked[0] == CAPACITY_RELEASED.reason:
-        return Phase.WAITING_FOR_CAPACITY, *draft.blocked
-    if attempt is not None and draft.blocked is not None and ending_of(attempt).held:
-        due = budgets.next_try(draft.status, draft.spec)
-        again = f"; the next attempt begins at {rfc3339(due)}" if due is not None else ""
-        return Phase.PENDING, attempt.reason or "", f"attempt {attempt.number}: {attempt.message}{again}"
     if draft.blocked is not None:
-        return (Phase.RESTARTING if attempt else Phase.PENDING), *draft.blocked
+        return _blocked(draft, attempt, *draft.blocked)
     if attempt is None:
         return Phase.PENDING, "Pending", "nothing has been created yet"
     if attempt.end_time is not None:
@@ -86,6 +85,19 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
         short = capacity.explained(draft, short)
         return short.phase, short.reason, short.message
     return _start(draft, attempt.number)
+
+
+def _blocked(draft: Draft, attempt: Attempt | None, reason: str, message: str) -> tuple[Phase, str, str]:
+    """What a job shows whose next attempt, or the creation of whose pods, is blocked."""
+    if draft.blocked is draft.queued:
+        return Phase.QUEUED, reason, message
+    if reason == CAPACITY_RELEASED.reason:
+        return Phase.WAITING_FOR_CAPACITY, reason, message
+    if attempt is not None and ending_of(attempt).held:
+        due = budgets.next_try(draft.status, draft.spec)
+        again = f"; the next attempt begins at {rfc3339(due)}" if due is not None else ""
+        return Phase.PENDING, attempt.reason or "", f"attempt {attempt.number}: {attempt.message}{again}"
+    return (Phase.RESTARTING if attempt else Phase.PENDING), reason, message
 
 
 def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
@@ -138,6 +150,12 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
         found.append(_ready(draft, reason, message))
     if late or draft.job.status.condition(ConditionType.CLEANUP_PENDING) is not None:
         found.append((ConditionType.CLEANUP_PENDING, bool(late), "PodsDoNotGo" if late else "Clean", late))
+    visible = draft.snapshot.nodes_watched
+    if not visible or draft.job.status.condition(ConditionType.NODES_VISIBLE) is not None:
+        words = ("NodesWatched", "") if visible else ("NodesForbidden", _NODES_HIDDEN)
+        found.append((ConditionType.NODES_VISIBLE, visible, *words))
+    if (logs := progress.visible(draft)) is not None:
+        found.append(logs)
     return _dated(found, draft.snapshot.job.status, draft.now, draft.job.generation)
 
 
@@ -149,7 +167,7 @@ def _finished(phase: Phase, message: str) -> tuple[ConditionType, bool, str, str
 def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
     if draft.problem is not None:
         return ConditionType.ACCEPTED, False, draft.problem.reason, draft.problem.message
-    message = f"the spec is valid and the API server takes its pods{sidecars(draft.spec)}"
+    message = f"the spec is valid and {draft.snapshot.settings.maker} takes its pods{sidecars(draft.spec)}"
     return ConditionType.ACCEPTED, True, "Accepted", message
 
 
@@ -255,6 +273,8 @@ def progress_interval(before: SliceJobStatus, after: SliceJobStatus, hosts: int)
     A large job takes longer to start, and each write sends its large status to every watch. The reasons why hosts wait,
     and the hosts that have succeeded, are written sooner than the number of hosts that have started.
     """
+    if (only_steps := progress.only_steps(before, after)) is not None:
+        return only_steps
     if _uncounted(before) == _uncounted(after):
         return WORDS_AFTER if _explained(before) != _explained(after) else LOOKS_AFTER
     if _reason(before) != _reason(after):
@@ -265,21 +285,25 @@ def progress_interval(before: SliceJobStatus, after: SliceJobStatus, hosts: int)
 
 def _uncounted(status: SliceJobStatus) -> SliceJobStatus:
     """Without what changes while a job waits for nodes or quota and nothing happens: counts, and words."""
-    update: dict[str, Any] = {"capacity_look_time": None, "capacity_waits": 0}
+    update: dict[str, Any] = {"capacity_look_time": None, "capacity_waits": 0, "progress": None}
     if status.phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED):
         update["conditions"] = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
         update["hosts"] = tuple(one.model_copy(update={"message": None}) for one in status.hosts)
     return status.model_copy(update=update)
 
 
-def _hold_up(status: SliceJobStatus) -> tuple[Phase | None, frozenset[str], tuple[str, ...]]:
-    return status.phase, frozenset(host.reason for host in status.hosts) - NOTHING_WRONG, status.succeeded_hosts
+def _hold_up(status: SliceJobStatus) -> tuple[object, ...]:
+    """What is written sooner than counts."""
+    reasons = frozenset(host.reason for host in status.hosts) - NOTHING_WRONG
+    placed = status.condition(ConditionType.CAPACITY_AVAILABLE)
+    return status.phase, reasons, status.succeeded_hosts, placed is not None and placed.status
 
 
 def _explained(status: SliceJobStatus) -> str:
-    """What Slipway itself says of the node pools. The words of the scheduler change with every pod of the cluster."""
+    """What Slipway says of node pools, and Kueue of queues. The scheduler's words change with every pod."""
     running = status.condition(ConditionType.RUNNING)
-    return running.message if running is not None and running.reason in unscheduled.REASONS else ""
+    told = status.phase is Phase.QUEUED or (running is not None and running.reason in unscheduled.REASONS)
+    return running.message if running is not None and told else ""
 
 
 def _reason(status: SliceJobStatus) -> str:
@@ -309,12 +333,16 @@ def _essence(status: SliceJobStatus) -> SliceJobStatus:
             "succeeded_hosts": (),
             "capacity_look_time": None,
             "capacity_waits": 0,
-            "conditions": tuple(
-                condition.model_copy(update={"reason": "", "message": "", "last_transition_time": _EPOCH})
-                for condition in status.conditions
-            ),
+            "progress": None,
+            "conditions": tuple(map(_essential, status.conditions)),
         }
     )
 
 
-_EPOCH: Final = datetime.min
+def _essential(one: Condition) -> tuple[str, str | None, int | None]:
+    """What is essential of a condition.
+
+    That all pods have nodes is on the way to Running, which is mostly written a moment later.
+    """
+    status = None if one.type == ConditionType.CAPACITY_AVAILABLE else one.status
+    return one.type, status, one.observed_generation

@@ -31,8 +31,12 @@ def trouble(draft: Draft) -> Explanation | None:
 
 
 def _is_quiet(draft: Draft, pod: Pod) -> bool:
-    """Whether a pod has a node and its status does not say why nothing happens."""
-    if not pod.spec.node_name or pod.bound_at is None or pod.terminating or waiting_for(pod)[0] != CREATING:
+    """Whether a kubelet has taken up a pod and its status does not say why nothing happens.
+
+    Before that no Event tells more, and the API server looks for them among those of all pods of the namespace.
+    """
+    taken_up = pod.status.container_statuses or pod.status.init_container_statuses
+    if not taken_up or pod.bound_at is None or pod.terminating or waiting_for(pod)[0] != CREATING:
         return False
     if draft.now < pod.bound_at + QUIET:
         draft.wake(pod.bound_at + QUIET)

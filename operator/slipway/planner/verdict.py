@@ -2,7 +2,8 @@
 
 When one host is preempted, its peers crash within seconds. When one program fails, Slipway deletes its peers. Only the
 first of these events is the cause. A node that dies silently becomes NotReady only after 50 s, later than the exit
-codes of the peers. So a host whose kubelet never reported its end is the cause, and earlier exit codes are not.
+codes of the peers. So a host whose kubelet never reported its end is the cause, and earlier exit codes are not. The
+same holds for a host with an unhealthy device, because nobody dates when it broke.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from dataclasses import replace
 from slipway.api.places import HEAD, worker
 from slipway.api.status import Attempt, Cause, Root
 from slipway.planner.causes import RULES, Evidence
-from slipway.planner.endings import ENDINGS, START_TIMEOUT
+from slipway.planner.endings import DEVICE_UNHEALTHY, ENDINGS, START_TIMEOUT
 
 # Earlier evidence would have ended the attempt itself. So within the second of a start timeout the timeout is first.
 _ORDER = {ending.reason: place for place, ending in enumerate((START_TIMEOUT, *(rule.ending for rule in RULES)))}
@@ -50,6 +51,7 @@ def recorded(attempt: Attempt) -> Evidence | None:
     if ending is None or attempt.end_time is None:
         return None
     root = root or Root()
+    dated = root.exit_code is not None or ending.cause is not Cause.PREEMPTION
     return Evidence(
         ending=ending,
         time=root.time or attempt.end_time,
@@ -59,7 +61,7 @@ def recorded(attempt: Attempt) -> Evidence | None:
         node=root.node,
         exit_code=root.exit_code,
         log=root.log,
-        confirmed=root.exit_code is not None or ending.cause is not Cause.PREEMPTION,
+        confirmed=dated and ending is not DEVICE_UNHEALTHY,
         noted=True,
     )
 

@@ -55,11 +55,13 @@ class Clock:
     def heard(self, date: datetime, asked: float) -> None:
         """The server has dated an answer to a question that was asked at `asked` (monotonic seconds).
 
-        A date has whole seconds, so it only says between which two moments the present one lies.
+        A date has whole seconds, so it only says between which two moments the present one lies. Where the machine's
+        clock is ahead of both, the clock begins at the end of the date's second: too early a present is put right by
+        the next answers, but one that is too late by a slow answer would be believed for a minute.
         """
         present, latest = self._unheld(), date + _SECOND + timedelta(seconds=self.monotonic() - asked)
         if self._shown is None:
-            self._wall += min(max(present, date), latest) - present
+            self._wall += (max(present, date) if present <= latest else date + _SECOND) - present
             self._shown = self._unheld()
         elif present > latest:
             self._disagrees(present - latest)

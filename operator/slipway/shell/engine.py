@@ -20,16 +20,19 @@ from slipway.cluster.errors import Forbidden, NotFound, SlipwayClusterError
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.lease import Lease, LostLeadership
 from slipway.cluster.profiles import ProfileObject
-from slipway.cluster.store import Key, key_of
-from slipway.cluster.watch import Applied, Event, InitDone, Watcher
+from slipway.cluster.progress import ProgressReader
+from slipway.cluster.store import Key
+from slipway.cluster.watch import Event, InitDone, Watcher
 from slipway.cluster.workqueue import WorkQueue
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.plan import plan
-from slipway.shell import health
+from slipway.shell import calm, health
 from slipway.shell.clock import Clock
 from slipway.shell.job_lists import JobLists
-from slipway.shell.policy import backoff
+from slipway.shell.metrics import Metrics
+from slipway.shell.policy import Failures
+from slipway.shell.queues import Queues
 from slipway.shell.recorder import Recorder
 from slipway.shell.settings import OperatorSettings
 
@@ -37,12 +40,6 @@ log = logging.getLogger(__name__)
 
 WORKERS: Final = 24
 """Jobs looked at concurrently."""
-CALM_SECONDS_PER_POD: Final = 100e-6
-"""How long mere progress of a pod, or its going, may wait for that of its siblings, for each pod of the job.
-
-A decision looks at every pod, so one for each of the thousands that start would cost with the square of their number;
-this keeps it to about a tenth of the time. The last one to start, or to go, waits for nobody.
-"""
 FORBIDDEN_SECONDS: Final = (15.0, 300.0)
 """The first and the longest pause before nodes are listed again that may not be listed."""
 
@@ -54,8 +51,11 @@ class EngineFailed(Exception):
 class Engine:
     """Everything between what is seen and what is done."""
 
-    def __init__(self, api: ApiConnection, lease: Lease, settings: OperatorSettings, clock: Clock) -> None:
+    def __init__(
+        self, api: ApiConnection, lease: Lease, settings: OperatorSettings, clock: Clock, metrics: Metrics
+    ) -> None:
         self._api = api
+        self._metrics = metrics
         self._lease = lease
         self._clock = clock
         self._namespaces = settings.namespaces or ("",)
@@ -68,6 +68,7 @@ class Engine:
         self._job_lists = JobLists(
             api, self.cache, self._namespaces, seen=lambda body: self.observe(None, body), gone=self._gone
         )
+        self._progress = ProgressReader(api, self.cache, self.queue.add_at, clock.monotonic)
         has_uid = names.LABEL_JOB_UID
         self._pod_watchers = {
             one: Watcher(api, paths.pods(one), Pod, label_selector=has_uid) for one in self._namespaces
@@ -76,19 +77,17 @@ class Engine:
         self._profile_watchers = {
             one: Watcher(api, paths.profiles(one), ProfileObject, late_refusals=True) for one in self._namespaces
         }
+        self._queues = Queues(api, self.cache, self._namespaces, self._wake)
         self._refused: set[str] = set()
         """Namespaces whose profiles the API server does not show, so that their silence means nothing."""
-        self._unsynced = {
-            "jobs",
-            "nodes",
-            *(f"{kind} {one}" for kind in ("pods", "profiles") for one in self._namespaces),
-        }
+        scoped = (f"{kind} {one}" for kind in ("pods", "profiles") for one in self._namespaces)
+        self._unsynced = {"jobs", "nodes", *scoped}
         self._acquired = asyncio.Event()
         self._ready = asyncio.Event()
         self._led = 0.0
         self._orphans: dict[Key, set[str]] = {}
-        self._failures: dict[Key, int] = {}
-        self._lag = health.LoopLag()
+        self._failures = Failures()
+        self.lag = health.LoopLag()
         self._started = clock.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -99,10 +98,11 @@ class Engine:
             *(self._follow_pods(scope, watcher) for scope, watcher in self._pod_watchers.items()),
             self._follow_nodes(),
             *(self._follow_profiles(scope, watcher) for scope, watcher in self._profile_watchers.items()),
+            self._queues.run(),
             self._list_jobs(),
             self._resync(),
             self._recorder.run(),
-            self._lag.run(),
+            self.lag.run(),
             *(self._work() for _ in range(WORKERS)),
         ]
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -126,6 +126,7 @@ class Engine:
             return
         (leading, *others), self._tasks = self._tasks, []
         await _cancelled(*others)
+        await self._progress.stop()
         await self._api.settle()
         await _cancelled(leading)
         await self._lease.release()
@@ -146,19 +147,28 @@ class Engine:
         Raises:
             Unhealthy: when the process should be replaced.
         """
-        watchers: list[Watcher[Any]] = [*self._pod_watchers.values()]
-        watchers += [one for scope, one in self._profile_watchers.items() if scope not in self._refused]
-        if self.cache.nodes.watched:
-            watchers.append(self._node_watcher)
         led = self._clock.monotonic() - self._led if self._ready.is_set() else 0.0
         return health.Health(
             oldest_wait=min(self.queue.oldest_age(), led),
             longest_turn=self.queue.longest_turn(),
-            silence=health.silence((one.heard for one in watchers), self._started, self._clock.monotonic),
-            loop_lag=self._lag.worst,
+            silence=max(self.watch_ages().values(), default=0.0),
+            loop_lag=self.lag.worst,
             leader=self._lease.held,
             nodes_watched=self.cache.nodes.watched,
         ).check()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process decides on jobs."""
+        return self._ready.is_set() and self._lease.held
+
+    def watch_ages(self) -> dict[str, float]:
+        """Seconds since the most silent watch of each resource, of those that may be watched, gave a sign of life."""
+        watchers: list[tuple[str, Watcher[Any]]] = [("pods", one) for one in self._pod_watchers.values()]
+        profiles = (one for scope, one in self._profile_watchers.items() if scope not in self._refused)
+        watchers += [("slicejobprofiles", one) for one in profiles]
+        watchers += [("nodes", self._node_watcher)] * self.cache.nodes.watched
+        return health.silences(((what, one.heard) for what, one in watchers), self._started, self._clock.monotonic)
 
     def _gone(self, key: Key, uid: str) -> None:
         job = self.cache.jobs.remove(key, uid)
@@ -180,12 +190,8 @@ class Engine:
             raise EngineFailed(f"pods cannot be watched: {error}") from error
 
     def _see_pod(self, event: Event[Pod], scope: str) -> None:
-        pods, calm, starting = self.cache.pods, False, 0
-        if isinstance(event, Applied):
-            calm, starting = event.object.uneventful, pods.starting(key_of(event.object))
-        for key in pods.observe(event, scope):
-            was_last = starting > 0 and pods.starting(key) == 0
-            self._wake((key,), calm=(calm and not was_last) or self.cache.jobs.attempt_ended(key))
+        for key, pause in calm.observe(self.cache, event, scope):
+            self._wake((key,), pause)
         if isinstance(event, InitDone):
             self._synced(f"pods {scope}")
 
@@ -238,10 +244,9 @@ class Engine:
             self._wake(self.cache.profile_changed(scope))
         self._synced(f"profiles {scope}")
 
-    def _wake(self, keys: Collection[Key], *, calm: bool = False) -> None:
-        """Have jobs looked at. Before this process leads that is put off: then every job is, and no key outlives it."""
-        for key in keys if self._ready.is_set() else ():
-            pause = len(self.cache.pods.of(key)) * CALM_SECONDS_PER_POD if calm else 0.0
+    def _wake(self, keys: Collection[Key], pause: float = 0.0) -> None:
+        """Have jobs looked at, by name. Before this process leads that is put off: then every job is looked at."""
+        for key in sorted(keys) if self._ready.is_set() else ():
             self.queue.add_at(key, self._clock.monotonic() + pause)
 
     def _synced(self, what: str) -> None:
@@ -260,7 +265,7 @@ class Engine:
         # The lists have set the clock right by now.
         self.cache.leading_since = self._clock.now()
         self._ready.set()
-        self._wake(self.cache.jobs.uids().keys())
+        self._wake(self.cache.jobs.uids().keys() | self.cache.kueue.jobs())
 
     async def _lead(self) -> None:
         await self._lease.acquire()
@@ -289,23 +294,16 @@ class Engine:
                 self.queue.done(key)
 
     async def _turn(self, key: Key) -> None:
+        began, result = self._clock.monotonic(), "done"
         try:
             wait = await self._reconcile(key)
-            self._failures.pop(key, None)
+            self._failures.forget(key)
         except LostLeadership:
             raise
         except Exception as error:
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            wait = backoff(error, failures)
-            expected = isinstance(error, SlipwayClusterError)
-            log.log(
-                logging.WARNING if expected else logging.ERROR,
-                "%s; next try in %.1f s",
-                error if expected else "a mistake in Slipway",
-                wait,
-                extra={"job": "/".join(key)},
-                exc_info=None if expected else error,
-            )
+            result = "api_error" if isinstance(error, SlipwayClusterError) else "mistake"
+            wait = self._failures.add(key, self.cache.jobs.get(key), error)
+        self._metrics.reconciled(self._clock.monotonic() - began, result)
         if wait is not None:
             self.queue.add_at(key, self._clock.monotonic() + wait)
 
@@ -314,14 +312,24 @@ class Engine:
         await self._delete_orphans(key)
         snapshot = self.cache.snapshot(key)
         if snapshot is None:
+            asked = await self._applier.workloads.release(key)
             self.cache.forget(key)
+            self._progress.end(key)
+            return 0.0 if asked else None
+        if not self.cache.serves(snapshot.job):
+            self._progress.end(key)
+            return None
+        if snapshot.job.queue is not None and not self.cache.kueue.listed:
             return None
         now = self._clock.now()
         self._decisions.add(snapshot, now)
+        self._metrics.count(self.cache.measures(key))
         decision = plan(snapshot, now)
         if decision.wake_at is not None:
             self.queue.add_at(key, self._clock.at(decision.wake_at))
         wait = await self._applier.apply(decision, snapshot.job)
+        self._metrics.count(self.cache.measures(key))
+        self._progress.follow(key)
         job = self.cache.jobs.get(key)
         if job is not None:
             self.cache.tidy(job)

@@ -1,14 +1,15 @@
 """Whether the operator does its work, not merely whether it answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
 from slipway.cluster.connection import SILENCE_SECONDS
+from slipway.shell.serving import serving
 
 MAX_WAIT_SECONDS: Final = 60.0
 """A job that is due for longer than this has been forgotten by the workers."""
@@ -77,9 +78,15 @@ class LoopLag:
             self.worst = max(loop.time() - due, self.worst * 0.95)
 
 
-def silence(heard: Iterable[float], started: float, clock: Callable[[], float]) -> float:
-    """Seconds since the most silent watch gave a sign of life; one that never did counts from the start."""
-    return max((clock() - (one or started) for one in heard), default=0.0)
+def silences(heard: Iterable[tuple[str, float]], started: float, clock: Callable[[], float]) -> dict[str, float]:
+    """Seconds since the most silent watch of each kind gave a sign of life; one that never did counts from the start.
+
+    `heard` has the kind of each watch, and when it last gave one (0 before the first).
+    """
+    found: dict[str, float] = {}
+    for kind, last in heard:
+        found[kind] = max(clock() - (last or started), found.get(kind, 0.0))
+    return found
 
 
 class Probes:
@@ -95,22 +102,9 @@ class Probes:
         self.waiting = "the API server"
         """What there is no engine for yet."""
 
-    @asynccontextmanager
-    async def serving(self, port: int) -> AsyncIterator[None]:
+    def serving(self, port: int) -> AbstractAsyncContextManager[None]:
         """Answer at that port; at 0 nothing is served."""
-        if not port:
-            yield
-            return
-        app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "0.0.0.0", port).start()
-            yield
-        finally:
-            await runner.cleanup()
+        return serving(port, {"/healthz": self._healthz, "/readyz": self._readyz})
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return self._answer(200)
@@ -121,11 +115,7 @@ class Probes:
     def _answer(self, while_waiting: int) -> web.Response:
         try:
             if self.figures is None:
-                answer = web.json_response({"waitingFor": self.waiting}, status=while_waiting)
-            else:
-                answer = web.json_response({"engine": dict(self.figures())})
+                return web.json_response({"waitingFor": self.waiting}, status=while_waiting)
+            return web.json_response({"engine": dict(self.figures())})
         except Unhealthy as error:
-            answer = web.json_response({"error": str(error)}, status=500)
-        # kopf's end waits for the tasks of connections that stay open.
-        answer.force_close()
-        return answer
+            return web.json_response({"error": str(error)}, status=500)

@@ -8,9 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 import kopf
+from prometheus_client import ProcessCollector
 
 from slipway.cluster import paths
 from slipway.cluster.access import AccessError, load_access
+from slipway.cluster.calls import Calls
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ConnectionLost, NotFound, ServerError, SlipwayClusterError, TooManyRequests
 from slipway.cluster.lease import Lease, LostLeadership
@@ -18,9 +20,12 @@ from slipway.cluster.wire import JsonObject
 from slipway.shell import logs
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine, EngineFailed
+from slipway.shell.gauges import Gauges
 from slipway.shell.handlers import kopf_settings, registry_for
 from slipway.shell.health import Probes
+from slipway.shell.metrics import Metrics
 from slipway.shell.policy import backoff
+from slipway.shell.serving import serving
 from slipway.shell.settings import Flags, OperatorSettings, SettingsError, read_settings
 
 log = logging.getLogger(__name__)
@@ -45,11 +50,14 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
     except AccessError as error:
         log.error("%s", error)
         return EXIT_REFUSED
-    clock, probes = Clock(), Probes()
+    clock, probes, calls = Clock(), Probes(), Calls()
+    gauges = Gauges(calls, clock)
+    metrics = Metrics(gauges, ProcessCollector(registry=None))
     async with (
-        ApiConnection(access) as api,
-        ApiConnection(access) as lease_api,
+        ApiConnection(access, calls=calls) as api,
+        ApiConnection(access, calls=calls) as lease_api,
         probes.serving(settings.health_port),
+        serving(settings.metrics_port, {"/metrics": metrics.answer}),
     ):
         api.on_date = clock.heard
         stop, code = stop or asyncio.Event(), None
@@ -71,10 +79,12 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
                 served=settings.namespaces,
             )
             api.guard = lease.check
-            engine = Engine(api, lease, settings, clock)
+            engine = Engine(api, lease, settings, clock, metrics)
             probes.figures = engine.health
+            gauges.follow(engine, lease)
             code = await _serve(engine, api, settings, stop)
             probes.figures = None
+            gauges.follow(None, None)
         return code
 
 
@@ -179,5 +189,5 @@ def main(flags: Flags | None = None) -> int:
     except SettingsError as error:
         print(f"slipway operator: {error}", file=sys.stderr)
         return EXIT_REFUSED
-    logs.configure(settings.logging_level)
+    logs.configure(settings.logging_level, settings.log_format)
     return asyncio.run(run(settings))

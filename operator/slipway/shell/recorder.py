@@ -82,6 +82,8 @@ def line_of(record: Record) -> bytes:
     cleaned = _cleaned(content, lambda text: redacted(text, job.spec))
     for one in (cleaned["snapshot"]["job"], *cleaned["snapshot"]["rivals"]):
         one.setdefault("spec", None)
+    for lease in cleaned["snapshot"]["kubelets"].values():
+        lease.setdefault("renewed_at", None)
     return msgspec.json.encode(cleaned) + b"\n"
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,9 +18,12 @@ from slipway.api.profile import ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import IMAGE_PATTERN
 from slipway.planner.snapshot import Settings as PlannerSettings
+from slipway.shell.logs import FORMATS
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 NO_PROFILE: Final = ProfileSpec()
+LONGEST_ID: Final = 40
+"""Letters of an operator's id, so that the name of its Lease is no longer than a label."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -39,6 +42,8 @@ def _identity() -> str:
 class OperatorSettings:
     """Settings of one operator process."""
 
+    operator_id: str = ""
+    """It serves the SliceJobs whose label LABEL_OPERATOR_ID has this value; those without the label if empty."""
     namespaces: tuple[str, ...] = ()
     """Namespaces to serve; empty for all."""
     coordinator_port: int = names.DEFAULT_COORDINATOR_PORT
@@ -47,14 +52,18 @@ class OperatorSettings:
     """Node label whose values are TPU slices."""
     max_pods: int = names.MAX_PODS
     """Worker pods that one job may have."""
-    lease_name: str = "slipway-operator"
+    lease_name: str = names.LEASE
     """Lease that says which process leads."""
     lease_namespace: str = "default"
     """Namespace of the Lease."""
     log_level: str = "info"
     """One of LOG_LEVELS."""
+    log_format: str = "text"
+    """One of the formats of `logs`."""
     health_port: int = 8080
     """Port of /healthz and /readyz; 0 serves none."""
+    metrics_port: int = 8081
+    """Port of /metrics; 0 serves none."""
     kubeconfig: Path | None = None
     """Kubeconfig to use; otherwise as kubectl would."""
     context: str | None = None
@@ -79,6 +88,7 @@ class OperatorSettings:
             max_pods=self.max_pods,
             whole_cluster=not self.namespaces,
             operator_image=self.image,
+            operator_id=self.operator_id,
         )
 
     @property
@@ -91,6 +101,7 @@ class OperatorSettings:
 class Flags:
     """The settings as text from the command line; None leaves one to the environment."""
 
+    operator_id: str | None = None
     namespaces: str | None = None
     coordinator_port: str | None = None
     topology_key: str | None = None
@@ -98,7 +109,9 @@ class Flags:
     lease_name: str | None = None
     lease_namespace: str | None = None
     log_level: str | None = None
+    log_format: str | None = None
     health_port: str | None = None
+    metrics_port: str | None = None
     image: str | None = None
     read_secrets: str | None = None
     kubeconfig: str | None = None
@@ -118,22 +131,23 @@ def read_settings(
     def text(flag: str | None, variable: str, default: str) -> tuple[str, str]:
         return (variable, environment.get(variable) or default) if flag is None else (variable, flag)
 
+    own_id = _operator_id(*text(flags.operator_id, "SLIPWAY_OPERATOR_ID", ""))
     listed = text(flags.namespaces, "SLIPWAY_NAMESPACES", "")
-    level = text(flags.log_level, "SLIPWAY_LOG_LEVEL", "info")
-    if level[1].lower() not in LOG_LEVELS:
-        raise SettingsError(f"{level[0]} {level[1]!r} is not a log level: {', '.join(LOG_LEVELS)}")
     home = namespace_file.read_text().strip() if namespace_file.exists() else "default"
     kubeconfig = flags.kubeconfig
     default_port = str(names.DEFAULT_COORDINATOR_PORT)
     return OperatorSettings(
+        operator_id=own_id,
         namespaces=tuple(_name(listed[0], one.strip()) for one in listed[1].split(",") if one.strip()),
         coordinator_port=_port(*text(flags.coordinator_port, "COORD_PORT", default_port), lowest=1),
         topology_key=_label_key(*text(flags.topology_key, "SLIPWAY_TOPOLOGY_KEY", names.NODE_POOL)),
         max_pods=_count(*text(flags.max_pods, "SLIPWAY_MAX_PODS", str(names.MAX_PODS))),
-        lease_name=_name(*text(flags.lease_name, "SLIPWAY_LEASE_NAME", "slipway-operator")),
+        lease_name=_name(*text(flags.lease_name, "SLIPWAY_LEASE_NAME", names.lease_of(own_id))),
         lease_namespace=_name(*text(flags.lease_namespace, "SLIPWAY_LEASE_NAMESPACE", home)),
-        log_level=level[1].lower(),
+        log_level=_one_of("log level", LOG_LEVELS, *text(flags.log_level, "SLIPWAY_LOG_LEVEL", "info")),
+        log_format=_one_of("log format", tuple(FORMATS), *text(flags.log_format, "SLIPWAY_LOG_FORMAT", "text")),
         health_port=_port(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), lowest=0),
+        metrics_port=_port(*text(flags.metrics_port, "SLIPWAY_METRICS_PORT", "8081"), lowest=0),
         image=_image(*text(flags.image, "SLIPWAY_IMAGE", "")),
         read_secrets=_yes_or_no(*text(flags.read_secrets, "SLIPWAY_READ_SECRETS", "false")),
         site=_site("SLIPWAY_SITE", environment.get("SLIPWAY_SITE") or "{}"),
@@ -162,6 +176,12 @@ def _port(name: str, value: str, *, lowest: int) -> int:
     return int(value)
 
 
+def _one_of(what: str, allowed: Sequence[str], name: str, value: str) -> str:
+    if value.lower() not in allowed:
+        raise SettingsError(f"{name} {value!r} is not a {what}: {', '.join(allowed)}")
+    return value.lower()
+
+
 def _yes_or_no(name: str, value: str) -> bool:
     if value not in ("true", "false"):
         raise SettingsError(f"{name} {value!r} is neither true nor false")
@@ -178,6 +198,14 @@ def _name(name: str, value: str) -> str:
     if _LABEL.fullmatch(value) is None:
         raise SettingsError(
             f"{name} {value!r} is not a Kubernetes name: at most 63 lower-case letters, digits and - are needed"
+        )
+    return value
+
+
+def _operator_id(name: str, value: str) -> str:
+    if value and (_LABEL.fullmatch(value) is None or len(value) > LONGEST_ID):
+        raise SettingsError(
+            f"{name} {value!r} is not an operator id: at most {LONGEST_ID} lower-case letters, digits and - are needed"
         )
     return value
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -128,15 +128,29 @@ class System(ABC):
 
     async def remove(self, jobs: Sequence[Job]) -> None:
         """Have jobs and their pods deleted."""
-        await asyncio.gather(*(self._remove(job.name) for job in jobs))
+        await self._delete([f"{self.objects}/{job.name}" for job in jobs])
 
-    async def _remove(self, name: str) -> None:
-        path = f"{self.objects}/{name}"
+    async def _delete(self, paths: Iterable[str]) -> None:
+        await asyncio.gather(*(self._delete_one(path) for path in paths))
+
+    async def _delete_one(self, path: str) -> None:
         try:
             found = await self.place.api.get(path, JsonObject)
             await self.place.api.delete(path, uid=found["metadata"]["uid"], propagation="Background")
         except NotFound:
             return
+
+
+class ReplicatedSystem(System):
+    """A system of which a second process can take over."""
+
+    @abstractmethod
+    async def stand_by(self) -> None:
+        """Start a second controller and wait until it stands by."""
+
+    @abstractmethod
+    async def kill_leader(self) -> None:
+        """Kill the first; the second is the one that is measured from here on."""
 
 
 def worker_spec(shape: Shape) -> JsonObject:

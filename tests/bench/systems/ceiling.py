@@ -8,6 +8,7 @@ import msgspec
 
 from slipway.api import names
 from slipway.api.places import worker
+from slipway.cluster import paths
 from slipway.cluster.wire import JsonObject
 from slipway.planner.pods import PodFactory
 from slipway.planner.runtime import service
@@ -87,8 +88,11 @@ class Ceiling(System):
     async def remove(self, jobs: Sequence[Job]) -> None:
         everything = [f"{job.name}/{number}" for job in jobs for number in range(self._attempts[job.name] + 1)]
         await self._order("delete", keys=everything)
-        # The garbage collector takes the Services along.
         await super().remove(jobs)
+        if self.with_service:
+            # The garbage collector may come to them only after the next turn has asked for its own.
+            services = paths.services(self.namespace)
+            await self._delete(f"{services}/{job.name}" for job in jobs)
 
     def _key(self, job: Job, before: int = 0) -> str:
         return f"{job.name}/{self._attempts[job.name] - before}"

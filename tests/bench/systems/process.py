@@ -3,10 +3,10 @@
 import asyncio
 import subprocess
 import time
-import urllib.request
 from pathlib import Path
 
 from tests.bench.systems.base import PAUSE_SECONDS, START_SECONDS
+from tests.waiting import ended, is_ready
 
 STOP_SECONDS = 15
 
@@ -28,7 +28,7 @@ class Controller:
     async def ready(self) -> None:
         """Wait until it says that it is ready."""
         end = time.monotonic() + START_SECONDS
-        while not await asyncio.to_thread(self._is_ready):
+        while not await asyncio.to_thread(is_ready, self._probe):
             if self._process.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"{self._process.args} did not get ready:\n{self._log.read_text()[-2000:]}")
             await asyncio.sleep(PAUSE_SECONDS)
@@ -36,15 +36,4 @@ class Controller:
     async def stop(self) -> None:
         """End it."""
         self._process.terminate()
-        try:
-            await asyncio.to_thread(self._process.wait, STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._probe}/readyz", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        await asyncio.to_thread(ended, self._process, STOP_SECONDS)

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 from slipway.api import names
 from slipway.cluster.wire import JsonObject
-from tests.bench.systems.base import IMAGE, PAUSE_SECONDS, START_SECONDS, Job, System
+from tests.bench.systems.base import IMAGE, PAUSE_SECONDS, START_SECONDS, Job, ReplicatedSystem
 from tests.running import Operator
 
 
@@ -16,7 +17,7 @@ def slice_job(job: Job) -> JsonObject:
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": job.name}, "spec": spec}
 
 
-class Slipway(System):
+class Slipway(ReplicatedSystem):
     """The operator as its own process."""
 
     name = "slipway"
@@ -27,16 +28,31 @@ class Slipway(System):
     collection = f"/apis/{names.API_VERSION}/namespaces/{{namespace}}/{names.PLURAL}"
 
     async def start(self) -> None:
-        self.log.unlink(missing_ok=True)
-        self._operator = Operator(self.kubeconfig, self.log, self.namespace, whole_cluster=True).start()
-        end = time.monotonic() + START_SECONDS
-        while "ready:" not in self._operator.tail():
-            if time.monotonic() > end:
-                raise SystemExit(f"Slipway did not get ready:\n{self._operator.tail()}")
-            await asyncio.sleep(PAUSE_SECONDS)
+        self._standby: Operator | None = None
+        self._operator = await self._started(self.log, "ready:")
 
     async def stop(self) -> None:
         await asyncio.to_thread(self._operator.stop)
+        if self._standby is not None:
+            await asyncio.to_thread(self._standby.stop)
+
+    async def stand_by(self) -> None:
+        self._standby = await self._started(self.log.with_suffix(".standby.log"), "standing by")
+
+    async def kill_leader(self) -> None:
+        assert self._standby is not None
+        await asyncio.to_thread(self._operator.kill)
+        self._operator, self._standby = self._standby, None
+
+    async def _started(self, log: Path, said: str) -> Operator:
+        await asyncio.to_thread(log.unlink, missing_ok=True)
+        operator = Operator(self.kubeconfig, log, self.namespace, whole_cluster=True).start()
+        end = time.monotonic() + START_SECONDS
+        while not operator.said(said):
+            if time.monotonic() > end:
+                raise SystemExit(f"Slipway did not get ready:\n{operator.tail()}")
+            await asyncio.sleep(PAUSE_SECONDS)
+        return operator
 
     @property
     def pid(self) -> int:

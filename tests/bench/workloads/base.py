@@ -93,6 +93,8 @@ class Workload(ABC):
     jobs: list[Job]
     needs_end: ClassVar[bool] = False
     """Whether only systems whose jobs come to an end can be measured."""
+    needs_standby: ClassVar[bool] = False
+    """Whether only systems with a standby can be measured."""
 
     @property
     @abstractmethod
@@ -102,6 +104,22 @@ class Workload(ABC):
     @abstractmethod
     async def run(self, turn: Turn) -> None:
         """Measure; whoever calls prepares the jobs before and removes them afterwards."""
+
+
+@dataclass
+class EqualJobs(Workload):
+    """Something to measure of `count` jobs of one shape."""
+
+    name: str
+    count: int
+    shape: Shape
+
+    def __post_init__(self) -> None:
+        self.jobs = [Job(f"job-{number}", self.shape) for number in range(self.count)]
+
+    @property
+    def pools(self) -> list[Pool]:
+        return tpu_nodes(self.shape, self.count * self.shape.slices)
 
 
 def tpu_nodes(shape: Shape, slices: int) -> list[Pool]:

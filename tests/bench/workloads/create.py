@@ -3,27 +3,14 @@
 import asyncio
 from dataclasses import dataclass
 
-from slipway.local_cluster import Pool
 from tests.bench.meter import Meter
 from tests.bench.observer import first, last
-from tests.bench.systems import Job, Shape
-from tests.bench.workloads.base import QUIET_SECONDS, Turn, Workload, tpu_nodes
+from tests.bench.workloads.base import QUIET_SECONDS, EqualJobs, Turn
 
 
 @dataclass
-class Create(Workload):
+class Create(EqualJobs):
     """`count` jobs of one shape."""
-
-    name: str
-    count: int
-    shape: Shape
-
-    def __post_init__(self) -> None:
-        self.jobs = [Job(f"job-{number}", self.shape) for number in range(self.count)]
-
-    @property
-    def pools(self) -> list[Pool]:
-        return tpu_nodes(self.shape, self.count * self.shape.slices)
 
     async def run(self, turn: Turn) -> None:
         record = turn.record(self.name, self.count * self.shape.pods)

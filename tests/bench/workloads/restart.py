@@ -1,7 +1,7 @@
 """A running job loses a part: until its pods are told to go, are gone, exist anew, run anew."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,7 +45,18 @@ class Restart(Workload):
 
 
 async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float) -> None:
-    """Take a part of a running job away and time what happens; nodes are brought back in the end."""
+    """Take a part of a running job away, and record what happens and what it costs; nodes are back in the end."""
+    meter, whole_again = await strike(turn, record, job, part, patience)
+    await asyncio.sleep(QUIET_SECONDS)
+    await meter.read(record)
+    await whole_again
+
+
+async def strike(turn: Turn, record: Record, job: Job, part: Part, patience: float) -> tuple[Meter, Awaitable[None]]:
+    """Take a part of a running job away and time what happens.
+
+    Returns what has counted since then, and what brings the nodes back.
+    """
     old = turn.pods_of(job)
     lost = tuple(old[: job.shape.hosts if part == "slice" else 1])
     loss = Loss(failed=lost) if part == "pod" else Loss(machines=lost)
@@ -58,7 +69,8 @@ async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float
     repair = asyncio.create_task(_repair(turn.place, loss)) if part == "node" else None
 
     def new() -> list[Seen]:
-        return [one for uid, one in turn.observer.seen.items() if uid not in known and one.gone is None]
+        later = (one for uid, one in turn.observer.seen.items() if uid not in known and one.gone is None)
+        return [one for one in later if one.labels.get(turn.system.job_label) == job.name]
 
     def running() -> int:
         return sum(one.running is not None for one in new())
@@ -75,9 +87,7 @@ async def lose(turn: Turn, record: Record, job: Job, part: Part, patience: float
             exist=last(one.created for one in new()),
             running=last(one.running for one in new()),
         )
-    await asyncio.sleep(QUIET_SECONDS)
-    await meter.read(record)
-    await (repair or _restore_nodes(turn.place, loss))
+    return meter, repair if repair is not None else _restore_nodes(turn.place, loss)
 
 
 async def _repair(place: Place, loss: Loss) -> None:
@@ -86,17 +96,22 @@ async def _repair(place: Place, loss: Loss) -> None:
 
 
 async def _inflict(turn: Turn, loss: Loss) -> None:
-    nodes = {one.node for one in loss.machines}
-    failures = [turn.end(pod, "Failed", 1) for pod in loss.failed]
-    await asyncio.gather(asyncio.to_thread(_delete_nodes, turn.place, nodes), *failures)
+    await asyncio.gather(*(turn.end(pod, "Failed", 1) for pod in loss.failed))
+    if loss.machines:
+        await asyncio.to_thread(delete_nodes, turn.place, {one.node for one in loss.machines})
 
 
-def _delete_nodes(place: Place, nodes: Iterable[str]) -> None:
+def delete_nodes(place: Place, nodes: Iterable[str]) -> None:
+    """Delete Node objects; kwok keeps no machines behind them."""
     api = place.fresh_api()
     in_parallel(lambda one: delete_node(api, str(one["name"])), ({"name": name} for name in nodes))
 
 
 async def _restore_nodes(place: Place, loss: Loss) -> None:
-    gone = {one.node for one in loss.machines}
-    plans = [plan for plan in place.cluster.spec.nodes() if plan.name in gone]
-    await asyncio.to_thread(lambda: create_nodes(place.fresh_api(), plans))
+    if loss.machines:
+        await asyncio.to_thread(restore_nodes, place, {one.node for one in loss.machines})
+
+
+def restore_nodes(place: Place, gone: Collection[str]) -> None:
+    """Create Node objects again as they were."""
+    create_nodes(place.fresh_api(), [plan for plan in place.cluster.spec.nodes() if plan.name in gone])

@@ -3,10 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
-from slipway.local_cluster import Pool
 from tests.bench.meter import Meter
-from tests.bench.systems import Job, Shape
-from tests.bench.workloads.base import Turn, Workload, tpu_nodes
+from tests.bench.workloads.base import EqualJobs, Turn
 from tests.bench.workloads.restart import lose
 
 LOSSES = 3
@@ -14,21 +12,11 @@ LOSSES = 3
 
 
 @dataclass
-class Steady(Workload):
+class Steady(EqualJobs):
     """`count` running jobs."""
 
-    name: str
-    count: int
-    shape: Shape
     idle_seconds: float
     patience: float = 60.0
-
-    def __post_init__(self) -> None:
-        self.jobs = [Job(f"job-{number}", self.shape) for number in range(self.count)]
-
-    @property
-    def pools(self) -> list[Pool]:
-        return tpu_nodes(self.shape, self.count * self.shape.slices)
 
     async def run(self, turn: Turn) -> None:
         await turn.must_fill(self.jobs)

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
 from slipway.api.places import Place, parse_pod_name, pod_name
+from slipway.client.errors import ClusterError
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import Logged, LogSource
 from slipway.client.model import JobState
@@ -23,6 +24,8 @@ class Board:
         self.deleted = False
         """Whether the job was deleted, or another has its name."""
         self.pods: dict[str, LogPod] = {}
+        self._listed: dict[int, asyncio.Task[None]] = {}
+        """Lists of the pods that were made because an attempt was over, by its number."""
         self._changes: dict[str, asyncio.Event] = {}
         self._error: BaseException | None = None
 
@@ -60,6 +63,20 @@ class Board:
         """Read the pods once."""
         self.pods = {one.metadata.name: one for one in await source.pods()}
 
+    async def list_over(self, source: LogSource, attempt: int) -> None:
+        """Read the pods once, now that an attempt is over: the watch of the job may be ahead of that of the pods."""
+        if attempt not in self._listed:
+            self._listed[attempt] = asyncio.create_task(self._catch_up(source))
+        await asyncio.shield(self._listed[attempt])
+
+    async def _catch_up(self, source: LogSource) -> None:
+        """Take from a list what the watch has not shown; without an answer the watch has to do."""
+        with suppress(ClusterError):
+            for one in await source.pods():
+                known = self.pods.get(one.metadata.name)
+                if known is None or (one.ended and not known.ended):
+                    self._put(one)
+
     @asynccontextmanager
     async def watching(self, client: Logged, source: LogSource) -> AsyncIterator[None]:
         """Keep it up to date."""
@@ -69,6 +86,7 @@ class Board:
         try:
             yield
         finally:
+            tasks += self._listed.values()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -31,7 +31,7 @@ async def follow(client: Logged, name: str, selection: Selection = _EVERYTHING) 
     256 KiB and comes in pieces.
 
     Raises:
-        ValueError: when the job has no such slice, host, role or attempt; nothing is asked about its pods then.
+        ValueError: when the job has no such slice, host, role, attempt or stream; nothing is asked about its pods then.
         NotFound: when there is no such job.
         NotStarted: when nothing has started, and nothing is to be waited for.
         LogsPurged: when nothing is left of the logs of the only attempt that is wanted.
@@ -47,6 +47,7 @@ async def follow_batches(client: Logged, name: str, selection: Selection = _EVER
     job = await client.get(name)
     selection.check(job)
     board, source = Board(job), client.log_source(job)
+    selection.check_source(source)
     if job.status.attempt is not None:
         await board.list(source)
     old = frozenset(name for name, pod in board.pods.items() if pod.started)
@@ -85,6 +86,8 @@ class _JobLogs:
         while await self._begun(number):
             self._selection.check(self._board.job)
             over, printed, shown = self._board.over(number), False, True
+            if over:
+                await self._board.list_over(self._desk.source, number)
             alone = over and self._board.job.over and wanted != "all"
             async with aclosing(self._past(number, alone=alone) if over else self._live(number)) as batches:
                 async for batch in batches:

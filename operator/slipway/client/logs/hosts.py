@@ -7,8 +7,9 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from slipway.api.base import rfc3339
 from slipway.api.places import Place, pod_name
-from slipway.api.status import Attempt, rfc3339
+from slipway.api.status import Attempt
 from slipway.client.logs.board import Board
 from slipway.client.logs.items import SECOND, Batch, Item, Line, Note, moment_of, nanoseconds
 from slipway.client.logs.kept import kept_lines, named
@@ -144,7 +145,11 @@ class HostLog:
             pod = self._board.pods.get(self._name)
             if pod is not None and pod.started:
                 return True
-            if pod.ended if pod is not None else self._board.over(self._attempt):
+            if pod is None and self._board.over(self._attempt):
+                await self._board.list_over(self._desk.source, self._attempt)
+                pod = self._board.pods.get(self._name)
+                return pod is not None and pod.started
+            if pod is not None and pod.ended:
                 return False
             await self._board.changed(self._name)
 

@@ -4,6 +4,7 @@ from slipway.api.places import HEAD, Place, parse_pod_name, pod_name, worker
 from slipway.api.status import Attempt
 from slipway.client.logs.items import Item, Line, Note, nanoseconds
 from slipway.client.logs.selection import Selection, Sieve
+from slipway.client.logs.source import COMBINED
 
 
 def root_place(job: str, record: Attempt | None) -> Place | None:
@@ -21,6 +22,9 @@ def kept_lines(job: str, record: Attempt | None, place: Place, selection: Select
     """The last lines of a host that the status keeps, after a note that says so; nothing where it keeps none."""
     root = record.root if record is not None else None
     if record is None or root is None or not root.log or root_place(job, record) != place:
+        return []
+    if selection.stream != COMBINED:
+        # The status has the end of both in one.
         return []
     moment = nanoseconds(root.time or record.end_time or record.start_time)
     name, sieve = root.pod or pod_name(job, record.number, place), Sieve(selection)

@@ -103,7 +103,7 @@ class Reader:
         known = [one for one in (self._since, self._cursor.second) if one is not None]
         since = datetime.fromtimestamp(max(known), UTC) if known else None
         tail = selection.tail if not self.started and self._until is None else None
-        return LogQuery(self._host.container, follow=follow, since=since, tail=tail)
+        return LogQuery(self._host.container, follow=follow, since=since, tail=tail, stream=selection.stream)
 
     def _chunks(self, query: LogQuery) -> AsyncGenerator[bytes, None]:
         self._stream = self._source.stream(self._host.pod, query)

@@ -10,6 +10,7 @@ from slipway.api import names
 from slipway.api.places import HEAD, Place, worker
 from slipway.client.logs.items import nanoseconds
 from slipway.client.logs.lines import Piece
+from slipway.client.logs.source import COMBINED, STREAMS, LogSource
 from slipway.client.model import JobState
 
 ROLES: Final = (names.ROLE_HEAD, names.ROLE_WORKER)
@@ -51,8 +52,8 @@ class Selection:
     """Lines in which it does not."""
     by_time: bool = False
     """Sorted by time over all hosts, instead of host after host."""
-    stream: str = "combined"
-    """Kubelets keep one log of stdout and stderr."""
+    stream: str = COMBINED
+    """`stdout` or `stderr`, where these are kept apart; both by default."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slices", frozenset(self.slices))
@@ -65,8 +66,8 @@ class Selection:
     def _check_words(self) -> None:
         if self.role is not None and self.role not in ROLES:
             raise ValueError(f"role {self.role!r}: it is one of {', '.join(ROLES)}")
-        if self.stream != "combined":
-            raise ValueError(f"stream {self.stream!r}: kubelets keep one log for both, so only combined is supported")
+        if self.stream not in STREAMS:
+            raise ValueError(f"stream {self.stream!r}: it is one of {', '.join(STREAMS)}")
         if isinstance(self.attempt, str) and self.attempt != "all":
             raise ValueError(f"attempt {self.attempt!r}: it is a number, or all")
         if self.regex is not None:
@@ -99,6 +100,8 @@ class Selection:
             )
         if self.follow and self.tail is not None and self.until is not None:
             raise ValueError("follow waits for more lines: it does not go with both tail and until")
+        if self.follow and self.tail is not None and self.stream != COMBINED:
+            raise ValueError(f"follow waits for more lines: it does not go with both tail and stream {self.stream}")
 
     def check(self, job: JobState) -> None:
         """Check it against a job.
@@ -117,6 +120,16 @@ class Selection:
             raise ValueError(f"attempt {self.attempt}: there are attempts 0 to {newest}")
         if self.by_time and (hosts := len(self.places(job, slices))) > MOST_BY_TIME:
             raise ValueError(f"by_time sorts the lines of {MOST_BY_TIME} hosts at most, and these are {hosts}")
+
+    def check_source(self, source: LogSource) -> None:
+        """Check it against where the logs come from.
+
+        Raises:
+            ValueError: when the stream that is wanted cannot be read alone there.
+        """
+        if self.stream not in source.streams:
+            allowed = ", ".join(source.streams)
+            raise ValueError(f"stream {self.stream}: there is one log of both streams; {allowed} is allowed")
 
     def places(self, job: JobState, slices: int) -> tuple[Place, ...]:
         """The hosts that are wanted of a job with so many slices."""

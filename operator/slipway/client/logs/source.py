@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from slipway.client.logs.pods import LogPod
 from slipway.client.model import JobState
@@ -18,6 +18,13 @@ class LogBroken(Exception):
     """A stream ended before its time, or could not be had; another may bring more."""
 
 
+COMBINED: Final = "combined"
+STDOUT: Final = "stdout"
+STDERR: Final = "stderr"
+STREAMS: Final = (COMBINED, STDOUT, STDERR)
+"""What may be read of a program: both of its streams as they came, or one of them (T-31)."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogQuery:
     """Which lines of a log are asked for; all by default."""
@@ -30,6 +37,8 @@ class LogQuery:
     """Lines whose timestamps are not before that: a whole second, in UTC."""
     tail: int | None = None
     """At most so many lines, the last ones; counted before `since` looks at them."""
+    stream: str = COMBINED
+    """One of those that the source can tell apart."""
 
 
 class LogStream(Protocol):
@@ -50,6 +59,10 @@ class LogStream(Protocol):
 
 class LogSource(Protocol):
     """The pods of one job and their logs."""
+
+    @property
+    def streams(self) -> Sequence[str]:
+        """Those of STREAMS that can be read here."""
 
     async def pods(self) -> Sequence[LogPod]:
         """The pods that there are."""

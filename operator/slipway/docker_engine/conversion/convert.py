@@ -1,4 +1,4 @@
-"""A pod as a container of Docker: the JSON of `POST /containers/create` for a body that the planner has made.
+"""A pod as containers of Docker: the JSON of `POST /containers/create` for a body that the planner has made.
 
 Pure, so that the same job is seen to be the same here and on a cluster. What a container of Docker cannot be is refused
 by the name of its field; the table of all fields is in `conversion_table`.
@@ -6,7 +6,7 @@ by the name of its field; the table of all fields is in `conversion_table`.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -15,6 +15,18 @@ from slipway.api.resources import amount
 from slipway.docker_engine.conversion.devices import KINDS, LABEL_DEVICES, NO_DEVICES, Assigned, DeviceMapping
 from slipway.docker_engine.conversion.docker_run import ContainerRequest, docker_run
 from slipway.docker_engine.conversion.expansion import expanded
+from slipway.docker_engine.conversion.parts import (
+    ALWAYS,
+    LABEL_PART_OF,
+    LABEL_PARTS,
+    SANDBOX,
+    Kind,
+    Part,
+    label,
+    own_containers,
+    worker_of,
+)
+from slipway.docker_engine.conversion.sandbox import joined, sandbox, shared_volumes
 from slipway.docker_engine.conversion.security import security
 from slipway.docker_engine.conversion.unconvertible import Refusals, Unconvertible, refuse_by_table
 from slipway.docker_engine.conversion.variables import environment
@@ -23,7 +35,7 @@ from slipway.planner.actions import Body
 from slipway.planner.environment import HOSTNAMES_KEY, PROCESS_ADDRESSES_KEY
 from slipway.planner.merge import without_nulls
 
-__all__ = ["ContainerRequest", "Surroundings", "Unconvertible", "container", "docker_run", "problems"]
+__all__ = ["ContainerRequest", "Surroundings", "Unconvertible", "containers", "docker_run", "problems"]
 
 HOST_NETWORK: Final = "host"
 LOG_MAX_SIZE: Final = "64m"
@@ -54,8 +66,8 @@ class Surroundings:
     """Device nodes besides those of `devices`."""
 
 
-def container(pod: Body, around: Surroundings) -> ContainerRequest:
-    """The container that a pod is on this machine.
+def containers(pod: Body, around: Surroundings) -> tuple[ContainerRequest, ...]:
+    """The containers that a pod is on this machine, in the order in which to create them: its worker is the last.
 
     Args:
         pod: the body as `PodFactory.pod` returns it.
@@ -65,10 +77,10 @@ def container(pod: Body, around: Surroundings) -> ContainerRequest:
         Unconvertible: for the first field, by path, that no container can have.
     """
     refusals = Refusals()
-    body = _body(pod, around, refusals)
+    found = _requests(without_nulls(pod), around, refusals)
     for refusal in refusals:
         raise refusal
-    return ContainerRequest(pod["metadata"]["name"], body)
+    return tuple(found)
 
 
 def problems(pod: Body) -> tuple[str, ...]:
@@ -76,32 +88,76 @@ def problems(pod: Body) -> tuple[str, ...]:
     labels, refusals = pod["metadata"].get("labels", {}), Refusals()
     # The planner's own host lists will be there; so is whatever a device stands for.
     own = "-".join(labels.get(name, "") for name in (names.LABEL_JOB_NAME, names.LABEL_ATTEMPT, names.LABEL_SLICE))
-    _body(pod, Surroundings(config_maps={own: {HOSTNAMES_KEY: "", PROCESS_ADDRESSES_KEY: ""}}), refusals)
+    lists = {own: {HOSTNAMES_KEY: "", PROCESS_ADDRESSES_KEY: ""}}
+    _requests(without_nulls(pod), Surroundings(config_maps=lists), refusals)
     return tuple(str(one) for one in refusals)
 
 
-def _body(pod: Body, around: Surroundings, refusals: Refusals) -> Body:
-    pod = without_nulls(pod)
+def _requests(pod: Body, around: Surroundings, refusals: Refusals) -> list[ContainerRequest]:
     metadata, spec = pod["metadata"], pod["spec"]
     if metadata.get("labels", {}).get(names.LABEL_ROLE) == names.ROLE_HEAD:
-        why = "a Ray cluster needs several containers in its head, and a Secret: run it on a cluster"
+        why = "a Ray cluster needs probes and a Secret: run it on a cluster"
         refusals.add(f"metadata.labels[{names.LABEL_ROLE}]", names.ROLE_HEAD, why)
-        return {}
-    worker = next(one for one in spec["containers"] if one["name"] == names.WORKER_CONTAINER)
-    refuse_by_table(pod | {"spec": spec | {"containers": [worker]}}, "", "", refusals)
+        return []
+    _refuse_fields(pod, refusals)
     if refusals.malformed:
-        return {}
-    _refuse_others(spec, refusals)
-    variables = environment(pod, worker, _WORKER, _told(worker, around.devices), around.config_maps, refusals)
-    user, rights = security(spec, worker, _WORKER, refusals)
-    exposed, bindings = _ports(spec, worker, around)
+        return []
+    shared, others = shared_volumes(pod), list(own_containers(spec))
+    alone = _body(pod, worker_of(spec), _WORKER, around, shared, refusals)
+    if not others:
+        return [ContainerRequest(metadata["name"], alone)]
+    beside = replace(around, devices=NO_DEVICES)
+    bodies = {part: _body(pod, own, _path(part), beside, shared, refusals) for part, own in others}
+    made = {SANDBOX: sandbox(pod, alone, bodies.values(), shared, refusals)}
+    made |= {part: _labelled(joined(pod, body), LABEL_PART_OF, metadata["name"]) for part, body in bodies.items()}
+    for part, body in made.items():
+        if part.kind is Kind.SIDECAR:
+            body["HostConfig"]["RestartPolicy"] = {"Name": "always"}
+    own = _labelled(joined(pod, alone), LABEL_PARTS, label(made))
+    return [
+        *(ContainerRequest(part.container(metadata["name"]), body) for part, body in made.items()),
+        ContainerRequest(metadata["name"], own),
+    ]
+
+
+def _path(part: Part) -> str:
+    """Where a container stands in its pod, for people."""
+    return f"spec.{'containers' if part.kind is Kind.BESIDE else 'initContainers'}[{part.name}]"
+
+
+def _labelled(body: Body, name: str, value: str) -> Body:
+    return body | {"Labels": body["Labels"] | {name: value}}
+
+
+def _refuse_fields(pod: Body, refusals: Refusals) -> None:
+    """Refuse what the table refuses; the init containers have the fields of the others, and may be sidecars."""
+    refuse_by_table(pod, "", "", refusals)
+    if refusals.malformed:
+        return
+    for part, own in own_containers(pod["spec"]):
+        for name in sorted(KINDS.keys() & own.get("resources", {}).get("limits", {}).keys()):
+            refusals.add(f"{_path(part)}.resources.limits.{name}", None, f"only {names.WORKER_CONTAINER} gets devices")
+        if part.kind is not Kind.BESIDE:
+            fields = {key: value for key, value in own.items() if key != "restartPolicy"}
+            refuse_by_table([fields], "spec.containers", "spec.initContainers", refusals)
+            if own.get("restartPolicy") not in (None, ALWAYS):
+                why = f"only {ALWAYS} is allowed, which makes it a sidecar"
+                refusals.add(f"{_path(part)}.restartPolicy", own["restartPolicy"], why)
+
+
+def _body(pod: Body, own: Body, path: str, around: Surroundings, shared: Mapping[str, str], refusals: Refusals) -> Body:
+    """A container of a pod as it would be alone."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    variables = environment(pod, own, path, _told(own, around.devices), around.config_maps, refusals)
+    user, rights = security(spec, own, path, refusals)
+    exposed, bindings = _ports(spec, own, around)
     body = {
-        "Image": around.images.get(worker["image"], worker["image"]),
+        "Image": around.images.get(own["image"], own["image"]),
         "Hostname": spec.get("hostname"),
         "User": user,
-        "WorkingDir": worker.get("workingDir"),
-        "Entrypoint": [expanded(one, variables) for one in worker.get("command", ())],
-        "Cmd": [expanded(one, variables) for one in worker.get("args", ())],
+        "WorkingDir": own.get("workingDir"),
+        "Entrypoint": [expanded(one, variables) for one in own.get("command", ())],
+        "Cmd": [expanded(one, variables) for one in own.get("args", ())],
         "Env": [f"{name}={value}" for name, value in variables.items()],
         "Labels": _labels(metadata.get("labels", {}), around.devices),
         "StopTimeout": spec.get("terminationGracePeriodSeconds"),
@@ -112,10 +168,10 @@ def _body(pod: Body, around: Surroundings, refusals: Refusals) -> Body:
         **_network(spec, around),
         "PortBindings": bindings,
         **_namespaces(spec, refusals),
-        **_limits(worker, refusals),
+        **_limits(own, path, refusals),
         **rights,
         **_devices(around, rights.get("GroupAdd", [])),
-        **mounts(spec, worker, _WORKER, variables, refusals).host_config,
+        **mounts(spec, own, path, variables, shared, refusals).host_config,
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_MAX_SIZE, "max-file": LOG_MAX_FILE}},
         "RestartPolicy": {"Name": "no"},
     }
@@ -127,19 +183,8 @@ def _given(fields: Body) -> Body:
     return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {})}
 
 
-def _refuse_others(spec: Body, refusals: Refusals) -> None:
-    """Refuse all containers beside the worker, but for the one whose work the local engine does itself."""
-    for one in spec["containers"]:
-        if one["name"] != names.WORKER_CONTAINER:
-            refusals.add(f"spec.containers[{one['name']}]", None, "a host of the local engine is one container")
-    for one in spec.get("initContainers", ()):
-        if (name := one.get("name")) != names.WORKSPACE_CONTAINER:
-            why = "Docker runs nothing before a container: let the program, or its image, do it"
-            refusals.add(f"spec.initContainers[{name}]", None, why)
-
-
-def _told(worker: Body, devices: Assigned) -> dict[str, str]:
-    privileged = (worker.get("securityContext") or {}).get("privileged")
+def _told(own: Body, devices: Assigned) -> dict[str, str]:
+    privileged = (own.get("securityContext") or {}).get("privileged")
     return {**devices.variables, **(devices.variables_if_privileged if privileged else {})}
 
 
@@ -178,10 +223,10 @@ def _endpoints(pod: Body, around: Surroundings) -> Body:
     return {"EndpointsConfig": {around.network: {"Aliases": aliases}}}
 
 
-def _ports(spec: Body, worker: Body, around: Surroundings) -> tuple[Body, Body]:
+def _ports(spec: Body, own: Body, around: Surroundings) -> tuple[Body, Body]:
     """ExposedPorts and PortBindings of the ports that this machine opens."""
     bindings: dict[str, list[Body]] = {}
-    for one in worker.get("ports", ()) if not _on_host_network(spec, around) else ():
+    for one in own.get("ports", ()) if not _on_host_network(spec, around) else ():
         if one.get("hostPort"):
             port = f"{one['containerPort']}/{one.get('protocol', 'TCP').lower()}"
             binding = {"HostIp": one.get("hostIP", ""), "HostPort": str(one["hostPort"])}
@@ -199,18 +244,18 @@ def _namespaces(spec: Body, refusals: Refusals) -> Body:
     }
 
 
-def _limits(worker: Body, refusals: Refusals) -> Body:
+def _limits(own: Body, path: str, refusals: Refusals) -> Body:
     """The most, and the share, of CPU and memory; as with Kubernetes a limit is a request where there is none."""
-    resources = worker.get("resources") or {}
-    limits, requests = (_amounts(resources.get(kind, {}), kind, refusals) for kind in ("limits", "requests"))
+    resources = own.get("resources") or {}
+    limits, requests = (
+        _amounts(resources.get(kind, {}), f"{path}.resources.{kind}", refusals) for kind in ("limits", "requests")
+    )
     memory, cpu = limits.get("memory"), limits.get("cpu")
     asked = requests.get("cpu", cpu)
     for name in sorted(limits.keys() & requests.keys()):
         if requests[name] > limits[name]:
-            path = f"{_WORKER}.resources.requests.{name}"
-            refusals.add(
-                path, resources["requests"][name], f"at most the limit, {resources['limits'][name]}, is allowed"
-            )
+            why = f"at most the limit, {resources['limits'][name]}, is allowed"
+            refusals.add(f"{path}.resources.requests.{name}", resources["requests"][name], why)
     return {
         "NanoCpus": math.ceil(cpu * 10**9) if cpu else None,
         "CpuShares": max(2, min(int(asked * 1024), _MOST_SHARES)) if asked else None,
@@ -222,17 +267,18 @@ def _limits(worker: Body, refusals: Refusals) -> Body:
     }
 
 
-def _amounts(quantities: Mapping[str, Any], kind: str, refusals: Refusals) -> dict[str, Decimal]:
+def _amounts(quantities: Mapping[str, Any], path: str, refusals: Refusals) -> dict[str, Decimal]:
     """Those of CPU and memory. Devices are assigned elsewhere, and for storage Docker has no limit."""
     found: dict[str, Decimal] = {}
     for name, quantity in quantities.items():
-        path = f"{_WORKER}.resources.{kind}.{name}"
         if (number := amount(quantity)) is None or number < 0:
-            refusals.add(path, quantity, "a quantity such as 2, 500m or 16Gi is needed")
+            refusals.add(f"{path}.{name}", quantity, "a quantity such as 2, 500m or 16Gi is needed")
         elif name in ("cpu", "memory"):
             found[name] = number
         elif name not in (*KINDS, "ephemeral-storage"):
-            refusals.add(path, quantity, f"the local engine knows cpu, memory, ephemeral-storage, {', '.join(KINDS)}")
+            refusals.add(
+                f"{path}.{name}", quantity, f"the local engine knows cpu, memory, ephemeral-storage, {', '.join(KINDS)}"
+            )
     return found
 
 

@@ -32,15 +32,15 @@ def _rows(answer: Answer, prefix: str, fields: Mapping[str, str]) -> Iterator[Ro
 
 
 _ONE_MACHINE: Final = "there is one machine, and nothing to choose"
-_ONE_CONTAINER: Final = "a host of the local engine is one container"
 _NO_API: Final = "there is no Kubernetes API that could be asked"
 _NO_PROBES: Final = "nobody asks a container of the local engine how it is"
 _NOT_DOCKERS: Final = "an engine has no such volumes: use hostPath, emptyDir or persistentVolumeClaim"
 _NO_CLAIMS: Final = "there is no Kubernetes API that could be asked for it: devices come from resources.limits"
 
 _POD_CONVERTED: Final = {
-    "containers": "the container `worker`; a sidecar is refused",
-    "initContainers": "of `slipway-workspace` the local engine does the work itself; others are refused",
+    "containers": "the container `worker`; another is a container `POD.NAME`",
+    "initContainers": "containers `POD.NAME` that start first, with the fields of `spec.containers[]`; `restartPolicy` "
+    "Always makes one a sidecar; of `slipway-workspace` the local engine does the work itself",
     "volumes": "`HostConfig.Mounts`, where the container mounts them",
     "hostname": "`Hostname`, and the first alias in the network",
     "subdomain": "the further aliases in the network: `HOSTNAME.SUBDOMAIN`, `….NAMESPACE.svc`, `….svc.cluster.local`",
@@ -67,7 +67,7 @@ _POD_CONVERTED: Final = {
     "securityContext.sysctls[].value": "`HostConfig.Sysctls`",
 }
 _CONTAINER_CONVERTED: Final = {
-    "name": "nothing: the container has the name of its pod",
+    "name": "the worker has the name of its pod; another container has its own name behind it",
     "image": "`Image`, by the id that the engine has for it: all hosts run the same",
     "command": "`Entrypoint`, with `$(NAME)` replaced as Kubernetes does it",
     "args": "`Cmd`, with `$(NAME)` replaced",
@@ -77,7 +77,7 @@ _CONTAINER_CONVERTED: Final = {
     "env[].valueFrom.fieldRef.fieldPath": "`Env`: name, uid, namespace, labels['…'], annotations['…']; nodeName",
     "env[].valueFrom.resourceFieldRef.resource": "`Env`: limits and requests of cpu and memory that the container has",
     "env[].valueFrom.resourceFieldRef.divisor": "the unit of that value",
-    "env[].valueFrom.resourceFieldRef.containerName": "only `worker` is allowed",
+    "env[].valueFrom.resourceFieldRef.containerName": "only the container itself is allowed",
     "env[].valueFrom.configMapKeyRef.name": "`Env` for host lists that Slipway made; others are refused",
     "env[].valueFrom.configMapKeyRef.key": "the key in it",
     "env[].valueFrom.configMapKeyRef.optional": "the variable is left out instead",
@@ -92,7 +92,7 @@ _CONTAINER_CONVERTED: Final = {
     "ports[].hostPort": "`HostConfig.PortBindings`",
     "ports[].hostIP": "`HostConfig.PortBindings`",
     "ports[].protocol": "`HostConfig.PortBindings`, after the slash",
-    "resources.limits": "`HostConfig.NanoCpus`; `HostConfig.Memory` and `MemorySwap`, equal; devices of this machine",
+    "resources.limits": "`HostConfig.NanoCpus`; `HostConfig.Memory` and `MemorySwap`, equal; for `worker` also devices",
     "resources.requests": "`HostConfig.CpuShares`, `HostConfig.MemoryReservation`",
     "volumeMounts[].name": "the volume",
     "volumeMounts[].mountPath": "`HostConfig.Mounts[].Target`",
@@ -116,7 +116,8 @@ _VOLUME_CONVERTED: Final = {
     "name": "what mounts refer to",
     "hostPath.path": "`HostConfig.Binds`, `Mounts`; sockets of container engines, and what leads to them, are refused",
     "hostPath.type": "a missing folder is made for DirectoryOrCreate and without a type; otherwise it is an error",
-    "emptyDir.medium": "a tmpfs for Memory, and `HostConfig.ShmSize` at /dev/shm; otherwise an anonymous volume",
+    "emptyDir.medium": "a tmpfs for Memory, and `HostConfig.ShmSize` at /dev/shm; otherwise an anonymous volume; the "
+    "containers of a host share it",
     "emptyDir.sizeLimit": "the size of a tmpfs; nothing for a volume on disk",
     "persistentVolumeClaim.claimName": "the Docker volume of that name",
     "persistentVolumeClaim.readOnly": "`HostConfig.Mounts[].ReadOnly`",
@@ -147,7 +148,7 @@ _CONTAINER_NOTHING: Final = {
 }
 _POD_REFUSED: Final = {
     "activeDeadlineSeconds": "no kubelet ends the pod: use spec.timeouts",
-    "ephemeralContainers": _ONE_CONTAINER,
+    "ephemeralContainers": "a container that runs is looked into with `docker exec`",
     "resourceClaims": _NO_CLAIMS,
     "resources": "limits of a pod are those of its container here: set resources of the container",
     "runtimeClassName": "a RuntimeClass is an object of a cluster: set the default runtime of the engine",
@@ -161,13 +162,14 @@ _POD_REFUSED: Final = {
 _CONTAINER_REFUSED: Final = {
     **dict.fromkeys(("startupProbe", "readinessProbe", "livenessProbe"), _NO_PROBES),
     "lifecycle": "Docker has no hooks: let the program do it",
-    "restartPolicy": _ONE_CONTAINER,
-    "restartPolicyRules": _ONE_CONTAINER,
+    **dict.fromkeys(
+        ("restartPolicy", "restartPolicyRules"), "a container of a job ends once; a sidecar is an init container"
+    ),
     **dict.fromkeys(("stdin", "stdinOnce", "tty"), "nobody is attached to a container of the local engine"),
     "volumeDevices": "Docker has no volumes of blocks: use a hostPath of type BlockDevice",
     "resizePolicy": "limits stay as they are",
     "resources.claims": _NO_CLAIMS,
-    "env[].valueFrom.fileKeyRef": "no init container could have written the file",
+    "env[].valueFrom.fileKeyRef": "no kubelet reads the file",
     "securityContext.appArmorProfile": "Docker's own profile holds",
     "securityContext.seLinuxOptions": "Docker's own labels hold",
     "securityContext.windowsOptions": "containers are those of Linux",

@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 from slipway.api.resources import amount
@@ -43,7 +44,14 @@ class Mounts:
         return {name: value for name, value in fields.items() if value}
 
 
-def mounts(spec: Body, container: Body, path: str, variables: Mapping[str, str], refusals: Refusals) -> Mounts:
+def mounts(
+    spec: Body,
+    container: Body,
+    path: str,
+    variables: Mapping[str, str],
+    shared: Mapping[str, str],
+    refusals: Refusals,
+) -> Mounts:
     """The mounts of a container, in their order.
 
     Args:
@@ -51,6 +59,7 @@ def mounts(spec: Body, container: Body, path: str, variables: Mapping[str, str],
         container: the container.
         path: the container's path for people.
         variables: its environment, for subPathExpr.
+        shared: sources of the empty volumes that are mounted at several places of the pod, by name.
         refusals: where to put what Docker cannot mount.
     """
     found = Mounts()
@@ -74,8 +83,8 @@ def mounts(spec: Body, container: Body, path: str, variables: Mapping[str, str],
             continue
         if mount.get("mountPropagation", "None") != "None":
             refusals.add(f"{place}.mountPropagation", mount["mountPropagation"], "only a hostPath can have one")
-        if "persistentVolumeClaim" in volume:
-            found.mounts.append(_claim(volume["persistentVolumeClaim"], mount, below, where, refusals))
+        if "persistentVolumeClaim" in volume or mount["name"] in shared:
+            found.mounts.append(_named(volume, shared.get(mount["name"]), mount, below, where, refusals))
         # As the API server has it: a volume that says nothing is an emptyDir.
         elif sources in ([], ["emptyDir"]):
             if mount["name"] in taken:
@@ -138,26 +147,37 @@ def _path(source: Body, below: str, where: str, refusals: Refusals) -> str:
     return path
 
 
-def _claim(source: Body, mount: Body, below: str, where: str, refusals: Refusals) -> Body:
-    name = source["claimName"]
-    if len(name) < 2:
-        refusals.add(
-            f"{where}.persistentVolumeClaim.claimName", name, "at least two characters are needed, as Docker has it"
-        )
-    read_only = bool(mount.get("readOnly") or source.get("readOnly"))
-    # The volume of a claim is never filled from the image.
+def _named(volume: Body, shared: str | None, mount: Body, below: str, where: str, refusals: Refusals) -> Body:
+    """The mount of a Docker volume: that of a claim, or the empty one that is shared."""
+    read_only, source = bool(mount.get("readOnly")), volume.get("persistentVolumeClaim")
+    if source is None:
+        _check_empty(volume.get("emptyDir", {}), where, refusals)
+    elif len(source["claimName"]) < 2:
+        why = "at least two characters are needed, as Docker has it"
+        refusals.add(f"{where}.persistentVolumeClaim.claimName", source["claimName"], why)
+    claimed = source or {}
+    # Neither is ever filled from the image.
     options = {"NoCopy": True} | ({"Subpath": below} if below else {})
-    return _mount("volume", name, mount, {"VolumeOptions": options}, read_only=read_only)
+    name = shared or claimed["claimName"]
+    return _mount(
+        "volume", name, mount, {"VolumeOptions": options}, read_only=read_only or bool(claimed.get("readOnly"))
+    )
+
+
+def _check_empty(source: Body, where: str, refusals: Refusals) -> Decimal:
+    """Refuse what no emptyDir says; returns its sizeLimit, 0 for none."""
+    if (medium := source.get("medium") or "") not in ("", "Memory"):
+        refusals.add(f"{where}.emptyDir.medium", medium, "Memory and the default medium are allowed")
+    size = amount(source.get("sizeLimit", 0))
+    if size is None:
+        refusals.add(f"{where}.emptyDir.sizeLimit", source["sizeLimit"], "a quantity such as 2Gi is needed")
+    return size or Decimal(0)
 
 
 def _add_empty(found: Mounts, source: Body, mount: Body, container: Body, where: str, refusals: Refusals) -> None:
     """Add the mount of an emptyDir. Its path within the volume says nothing: mounted once, it is empty all the same."""
-    medium, read_only = source.get("medium") or "", bool(mount.get("readOnly"))
-    size = amount(source.get("sizeLimit", 0))
-    if size is None:
-        refusals.add(f"{where}.emptyDir.sizeLimit", source["sizeLimit"], "a quantity such as 2Gi is needed")
-        size = amount(0)
-    if medium == "Memory":
+    size, read_only = _check_empty(source, where, refusals), bool(mount.get("readOnly"))
+    if source.get("medium") == "Memory":
         # So sizes the kubelet what lies in memory.
         limit = amount(container.get("resources", {}).get("limits", {}).get("memory"))
         most = math.ceil(min((one for one in (size, limit) if one), default=0))
@@ -166,8 +186,6 @@ def _add_empty(found: Mounts, source: Body, mount: Body, container: Body, where:
             return
         words = ["exec", *(["ro"] if read_only else []), *([f"size={most}"] if most else [])]
         found.tmpfs[mount["mountPath"]] = ",".join(words)
-    elif medium == "":
+    else:
         options = {"VolumeOptions": {"NoCopy": True}}
         found.mounts.append(_mount("volume", "", mount, options, read_only=read_only))
-    else:
-        refusals.add(f"{where}.emptyDir.medium", medium, "Memory and the default medium are allowed")

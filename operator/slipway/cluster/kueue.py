@@ -1,0 +1,125 @@
+"""What is known of Kueue: its Workloads, flavors and priority classes, as the watch shows them."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from slipway.api import names
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import ApiError, NotFound, SlipwayClusterError
+from slipway.cluster.reflector import Identity, Reflector, number
+from slipway.cluster.store import Key
+from slipway.planner.kueue_objects import (
+    ClusterQueue,
+    Kueue,
+    LocalQueue,
+    PriorityClass,
+    ResourceFlavor,
+    ResourceGroup,
+    Workload,
+)
+
+VERSIONS: Final = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
+"""The API versions that Slipway speaks, the preferred one first."""
+
+
+class _Served(msgspec.Struct, rename="camel"):
+    group_version: str = ""
+
+
+class _Group(msgspec.Struct):
+    versions: tuple[_Served, ...] = ()
+
+
+class WorkloadStore(Reflector[Workload, Key]):
+    """Workloads by namespace and the job that their label names."""
+
+    def _identity(self, one: Workload) -> Identity:
+        it = one.metadata
+        return Identity((it.namespace, it.labels.job_name), it.uid, number(it.resource_version), it.namespace)
+
+
+class KueueStore:
+    """Everything that is known of Kueue."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` is monotonic, in seconds."""
+        self.version = ""
+        """The API version that is followed; empty while the API server has none."""
+        self.listed = False
+        """Whether everything was listed once, or cannot be; until then jobs in queues are not looked at."""
+        self.boosts = False
+        """Whether Kueue reads the annotation that boosts the priority of a Workload."""
+        self.problems: dict[str, str] = {}
+        """Why objects cannot be read, by what they are and where, of those that cannot."""
+        self.workloads = WorkloadStore(clock)
+        self.flavors: Reflector[ResourceFlavor, Key] = Reflector(clock)
+        self.priorities: Reflector[PriorityClass, Key] = Reflector(clock)
+        self.local_queues: Reflector[LocalQueue, Key] = Reflector(clock)
+        self.cluster_queues: Reflector[ClusterQueue, Key] = Reflector(clock)
+
+    def of(self, key: Key, queue: str | None) -> Kueue:
+        """What is known for a job with the label of that LocalQueue."""
+        # What cannot be read in another namespace is nothing to this job.
+        concerns = sorted(what for what in self.problems if " " not in what or what.endswith(f" {key[0]}"))
+        problem, workload = "; ".join(self.problems[what] for what in concerns), self.workloads.get(key)
+        if queue is None:
+            return Kueue(self.version, problem, workload)
+        return Kueue(
+            version=self.version,
+            problem=problem,
+            workload=workload,
+            flavors={one.metadata.name: one.spec for one in self.flavors.all()},
+            priorities={one.metadata.name: one.value for one in self.priorities.all()},
+            topologies=self._topologies(key[0], queue),
+            boosts=self.boosts,
+        )
+
+    def jobs(self) -> set[Key]:
+        """Jobs that have a Workload, be they gone or not."""
+        return {(one.metadata.namespace, one.metadata.labels.job_name) for one in self.workloads.all()}
+
+    def _topologies(self, namespace: str, queue: str) -> frozenset[str]:
+        """The resources of which a flavor of a queue has a topology."""
+        local = self.local_queues.get((namespace, queue))
+        of_all = self.cluster_queues.get(("", local.spec.cluster_queue)) if local is not None else None
+        groups = of_all.spec.resource_groups if of_all is not None else ()
+        return frozenset(name for group in groups if self._has_topology(group) for name in group.covered_resources)
+
+    def _has_topology(self, group: ResourceGroup) -> bool:
+        named = (self.flavors.get(("", one.name)) for one in group.flavors)
+        return any(flavor is not None and flavor.spec.topology_name for flavor in named)
+
+
+async def served_version(api: ApiConnection) -> str:
+    """The API version of Kueue that is spoken here; empty where the API server has none."""
+    try:
+        group = await api.get(paths.KUEUE, _Group)
+    except NotFound:
+        return ""
+    there = {one.group_version for one in group.versions}
+    return next((version for version in VERSIONS if version in there), "")
+
+
+async def reads_boosts(api: ApiConnection, version: str, namespace: str) -> bool | None:
+    """Whether Kueue's feature gate PriorityBoost is on; None where that is not known.
+
+    Kueue shows its gates to nobody. With this one on, its webhook refuses a boost that is no number.
+    """
+    annotations = {names.PRIORITY_BOOST: "no-number"}
+    pods = {"containers": [{"name": "none", "image": "none"}], "restartPolicy": "Never"}
+    body = {
+        "apiVersion": version,
+        "kind": "Workload",
+        "metadata": {"name": "slipway-priority-boost", "namespace": namespace, "annotations": annotations},
+        "spec": {"podSets": [{"name": "none", "count": 1, "template": {"spec": pods}}]},
+    }
+    try:
+        await api.create(paths.workloads(version, namespace), body, Workload, check=True)
+    except ApiError as error:
+        return True if names.PRIORITY_BOOST in str(error) else None
+    except SlipwayClusterError:
+        return None
+    return False

@@ -1,0 +1,100 @@
+"""The writes that the planner decides on for Workloads of Kueue. What the server answers is known at once."""
+
+import logging
+from datetime import datetime
+
+from slipway.cluster import paths
+from slipway.cluster.cache import Cache
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import AlreadyExists, Conflict, NotFound
+from slipway.cluster.log_fields import log_fields
+from slipway.cluster.owned import NameTaken
+from slipway.cluster.store import Key
+from slipway.planner.actions import CreateWorkload, DeleteWorkload, PatchWorkload
+from slipway.planner.kueue_objects import Workload, workload_name
+from slipway.planner.queueing import of_no_job
+from slipway.planner.snapshot import NAME_TAKEN, Job
+
+log = logging.getLogger(__name__)
+
+WorkloadAction = CreateWorkload | PatchWorkload | DeleteWorkload
+
+
+class WorkloadWriter:
+    """Creates, patches and deletes Workloads; one that has changed meanwhile is only read again."""
+
+    def __init__(self, api: ApiConnection, cache: Cache) -> None:
+        self._api = api
+        self._cache = cache
+        self._known = cache.kueue.workloads
+
+    async def carry_out(self, action: WorkloadAction, job: Job) -> None:
+        """Do what was decided for a job.
+
+        Raises:
+            NameTaken: when a Workload that is not the job's has the name.
+        """
+        if isinstance(action, CreateWorkload):
+            await self._create(action, job)
+        else:
+            await self._change(action, job.namespace)
+
+    async def read(self, job: Job, at: datetime) -> None:
+        """Read the Workload of a job, which the watch may not have shown."""
+        await self._read_again(self._cache.kueue.version, job.namespace, workload_name(job.name))
+        self._cache.workload_read(job, at)
+
+    async def release(self, key: Key) -> bool:
+        """Let the Workload of a job that is gone go, as soon as no pod of the job may run; returns whether it asked."""
+        known, version = self._known.get(key), self._cache.kueue.version
+        if known is None or not version or known.metadata.labels.operator_id != self._cache.settings.operator_id:
+            return False
+        actions = of_no_job(version, known, self._cache.pods.of(key))
+        for action in actions:
+            await self._change(action, key[0])
+        return bool(actions)
+
+    async def _create(self, action: CreateWorkload, job: Job) -> None:
+        collection, name = paths.workloads(action.version, job.namespace), action.body["metadata"]["name"]
+        log.info("asking Kueue for quota by Workload %s", name, extra=log_fields(job))
+        try:
+            made = await self._api.create(collection, action.body, Workload)
+        except AlreadyExists:
+            made = await self._api.get(f"{collection}/{name}", Workload)
+            if not made.metadata.labels.job_uid:
+                words = f"Workload {name} is needed and is somebody else's: delete it, or rename the SliceJob"
+                raise NameTaken(NAME_TAKEN, words) from None
+        self._known.applied(made)
+        self._cache.workload_made(job)
+
+    async def _change(self, action: PatchWorkload | DeleteWorkload, namespace: str) -> None:
+        if isinstance(action, PatchWorkload):
+            await self._patch(action, namespace)
+        else:
+            await self._delete(action, namespace)
+
+    async def _patch(self, action: PatchWorkload, namespace: str) -> None:
+        path = f"{paths.workloads(action.version, namespace)}/{action.name}"
+        patch = {**action.patch}
+        patch["metadata"] = {**patch.get("metadata", {}), "resourceVersion": action.resource_version}
+        send = self._api.patch_status if action.status else self._api.patch
+        try:
+            self._known.applied(await send(path, patch, Workload))
+        except (Conflict, NotFound):
+            await self._read_again(action.version, namespace, action.name)
+
+    async def _delete(self, action: DeleteWorkload, namespace: str) -> None:
+        path = f"{paths.workloads(action.version, namespace)}/{action.name}"
+        try:
+            await self._api.delete(path, uid=action.uid)
+        except (NotFound, Conflict) as error:
+            log.info("Workload %s/%s is gone already: %s", namespace, action.name, error)
+        await self._read_again(action.version, namespace, action.name)
+
+    async def _read_again(self, version: str, namespace: str, name: str) -> None:
+        try:
+            self._known.applied(await self._api.get(f"{paths.workloads(version, namespace)}/{name}", Workload))
+        except NotFound:
+            for known in tuple(self._known.all()):
+                if (known.metadata.namespace, known.metadata.name) == (namespace, name):
+                    self._known.removed(known)

@@ -1,0 +1,30 @@
+"""What goes wrong on this machine, as the errors of the client."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from slipway.client import errors
+from slipway.docker_engine.containers import EngineLost, EngineRefuses
+from slipway.docker_engine.errors import EngineUnavailable, ImageBuildError
+from slipway.docker_engine.images.pulls import ImageUnavailable
+from slipway.docker_engine.job_files import JobExists, NoSuchJob, Outdated
+from slipway.docker_engine.submission import Refused
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Raises what goes wrong on this machine as the errors of the client."""
+    try:
+        yield
+    except (EngineUnavailable, EngineLost) as error:
+        raise errors.Unreachable(str(error)) from error
+    except NoSuchJob as error:
+        raise errors.NotFound(str(error)) from error
+    except JobExists as error:
+        raise errors.AlreadyExists(str(error)) from error
+    except Outdated as error:
+        raise errors.ChangedMeanwhile(str(error)) from error
+    except (Refused, ImageUnavailable, ImageBuildError) as error:
+        raise errors.Refused(str(error)) from error
+    except EngineRefuses as error:
+        raise errors.ServerFailed(f"the Docker engine refuses: {error}") from error

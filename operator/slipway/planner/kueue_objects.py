@@ -1,0 +1,318 @@
+"""What the API server shows of Kueue's objects, as far as decisions need it, and where a job stands in its queue."""
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from slipway.api import names
+from slipway.planner.parts import Part
+
+FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
+"""As long as a Workload has it, Kueue counts its quota as used."""
+QUOTA_RESERVED: Final = "QuotaReserved"
+ADMITTED: Final = "Admitted"
+EVICTED: Final = "Evicted"
+REQUEUED: Final = "Requeued"
+PODS_READY: Final = "PodsReady"
+FINISHED: Final = "Finished"
+
+
+def workload_name(job: str) -> str:
+    """Name of the Workload of a SliceJob."""
+    return f"slicejob-{job}"
+
+
+class WorkloadLabels(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={
+        "job_name": names.LABEL_JOB_NAME,
+        "job_uid": names.LABEL_JOB_UID,
+        "operator_id": names.LABEL_OPERATOR_ID,
+        "attempt": names.LABEL_ATTEMPT,
+    },
+):
+    """Slipway's own labels on a Workload."""
+
+    job_name: str = ""
+    job_uid: str = ""
+    operator_id: str = ""
+    attempt: str = ""
+
+    @property
+    def for_attempt(self) -> int:
+        """Number of the attempt for which the number of slices was chosen; -1 where that is not said."""
+        return int(self.attempt) if self.attempt.isascii() and self.attempt.isdigit() else -1
+
+
+class WorkloadAnnotations(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"boost": names.PRIORITY_BOOST, "boost_time": names.PRIORITY_BOOST_TIME},
+):
+    """What is added to the priority of a Workload."""
+
+    boost: str = ""
+    boost_time: str = ""
+
+    @property
+    def boosted_at(self) -> datetime | None:
+        """When Slipway last wrote it; None if it did not."""
+        try:
+            found = datetime.fromisoformat(self.boost_time)
+        except ValueError:
+            return None
+        return found if found.tzinfo is not None else None
+
+
+class WorkloadMeta(Part, frozen=True):
+    """Identity and deletion of a Workload."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    generation: int = 0
+    deletion_timestamp: datetime | None = None
+    finalizers: tuple[str, ...] = ()
+    labels: WorkloadLabels = WorkloadLabels()
+    annotations: WorkloadAnnotations = WorkloadAnnotations()
+
+
+class PriorityClassRef(Part, frozen=True):
+    """The priority class of a Workload."""
+
+    name: str = ""
+
+
+class PodSet(Part, frozen=True):
+    """Pods of one kind, as a Workload asks for them."""
+
+    name: str = ""
+    count: int = 0
+    topology_request: dict[str, Any] | None = None
+
+
+class WorkloadSpec(Part, frozen=True):
+    """What a Workload asks its queue for."""
+
+    queue_name: str = ""
+    pod_sets: tuple[PodSet, ...] = ()
+    active: bool = True
+    priority: int = 0
+    priority_class_ref: PriorityClassRef = PriorityClassRef()
+    priority_class_name: str = ""
+    """The class by the name that v1beta1 has for it."""
+
+    @property
+    def priority_class(self) -> str:
+        """Name of the WorkloadPriorityClass; empty without one."""
+        return self.priority_class_ref.name or self.priority_class_name
+
+
+class Assignment(Part, frozen=True):
+    """What a podSet was given."""
+
+    name: str
+    flavors: dict[str, str] = msgspec.field(default_factory=dict)
+    """ResourceFlavors by resource."""
+    count: int | None = None
+    """Number of pods that it was given for; absent where that is what it asks for."""
+    topology_assignment: dict[str, Any] | None = None
+
+
+class Admission(Part, frozen=True):
+    """What a Workload was given."""
+
+    cluster_queue: str = ""
+    pod_set_assignments: tuple[Assignment, ...] = ()
+
+
+class PodSetUpdate(Part, frozen=True):
+    """What an admission check adds to the pods of a podSet."""
+
+    name: str
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    tolerations: tuple[dict[str, Any], ...] = ()
+
+
+class CheckState(Part, frozen=True):
+    """The state of an admission check."""
+
+    name: str = ""
+    state: str = "Pending"
+    message: str = ""
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
+
+
+class RequeueState(Part, frozen=True):
+    """When an evicted Workload is queued again."""
+
+    requeue_at: datetime | None = None
+
+
+class WorkloadStatus(Part, frozen=True):
+    """What Kueue last said of a Workload."""
+
+    conditions: tuple[dict[str, Any], ...] = ()
+    """As they are stored: a write replaces them all, so nothing of the others may be lost."""
+    admission: Admission | None = None
+    admission_checks: tuple[CheckState, ...] = ()
+    requeue_state: RequeueState = RequeueState()
+
+
+class Workload(Part, frozen=True):
+    """A request to Kueue for the quota of one SliceJob."""
+
+    metadata: WorkloadMeta
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+    @property
+    def deleting(self) -> bool:
+        """Whether it has a deletionTimestamp."""
+        return self.metadata.deletion_timestamp is not None
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        """The condition of that type; empty without one."""
+        return next((one for one in self.status.conditions if one.get("type") == kind), {})
+
+    def holds(self, kind: str) -> bool:
+        """Whether a condition is True. Kueue leaves those that no longer hold in place, so presence means nothing."""
+        return self.condition(kind).get("status") == "True"
+
+    def is_current(self, kind: str) -> bool:
+        """Whether a condition says something of the spec as it is now."""
+        return bool(
+            self.condition(kind).get("observedGeneration", self.metadata.generation) == self.metadata.generation
+        )
+
+    @property
+    def placed(self) -> frozenset[str]:
+        """The podSets for which it asks that Kueue chooses the nodes."""
+        return frozenset(one.name for one in self.spec.pod_sets if one.topology_request is not None)
+
+    def pods_of(self, pod_set: str) -> int:
+        """How many pods it asks for in the podSet of that name."""
+        return sum(one.count for one in self.spec.pod_sets if one.name == pod_set)
+
+    def given_to(self, pod_set: str) -> int | None:
+        """For how many pods the podSet of that name was admitted; None where that is not said."""
+        given = self.status.admission.pod_set_assignments if self.status.admission is not None else ()
+        return next((one.count for one in given if one.name == pod_set), None)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether pods may exist."""
+        return self.holds(ADMITTED) and not (self.holds(EVICTED) or self.holds(FINISHED) or self.deleting)
+
+
+class ObjectMeta(Part, frozen=True):
+    """Identity of an object of the whole cluster."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = "0"
+
+
+class FlavorSpec(Part, frozen=True):
+    """Which nodes a ResourceFlavor stands for."""
+
+    node_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    tolerations: tuple[dict[str, Any], ...] = ()
+    topology_name: str = ""
+
+
+class ResourceFlavor(Part, frozen=True):
+    """A kind of nodes that quota is counted for."""
+
+    metadata: ObjectMeta
+    spec: FlavorSpec = FlavorSpec()
+
+
+class LocalQueueSpec(Part, frozen=True):
+    """Where a LocalQueue leads to."""
+
+    cluster_queue: str = ""
+
+
+class NamespacedMeta(ObjectMeta, frozen=True):
+    """Identity of an object of a namespace."""
+
+    namespace: str = ""
+
+
+class LocalQueue(Part, frozen=True):
+    """A queue of a namespace."""
+
+    metadata: NamespacedMeta
+    spec: LocalQueueSpec = LocalQueueSpec()
+
+
+class FlavorQuota(Part, frozen=True):
+    """A ResourceFlavor that a ClusterQueue has quota of."""
+
+    name: str
+
+
+class ResourceGroup(Part, frozen=True):
+    """Flavors that a ClusterQueue tries one after the other."""
+
+    flavors: tuple[FlavorQuota, ...] = ()
+    covered_resources: tuple[str, ...] = ()
+
+
+class ClusterQueueSpec(Part, frozen=True):
+    """What a ClusterQueue has quota of."""
+
+    resource_groups: tuple[ResourceGroup, ...] = ()
+
+
+class ClusterQueue(Part, frozen=True):
+    """A queue of the cluster."""
+
+    metadata: ObjectMeta
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+
+
+class PriorityClass(Part, frozen=True):
+    """A WorkloadPriorityClass."""
+
+    metadata: ObjectMeta
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kueue:
+    """What is known of Kueue for one job."""
+
+    version: str = ""
+    """The API version of its Workloads that the cluster serves; empty without Kueue."""
+    problem: str = ""
+    """Why its objects cannot be read, where they cannot."""
+    workload: Workload | None = None
+    """The one that has the name of this job's, whosever it is."""
+    flavors: Mapping[str, FlavorSpec] = field(default_factory=dict)
+    """ResourceFlavors by name."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Values of the WorkloadPriorityClasses by name."""
+    topologies: frozenset[str] = frozenset()
+    """Resources of which a flavor of the job's queue has a topology. Kueue chooses the nodes of what requests them."""
+    boosts: bool = False
+    """Whether Kueue adds the annotation of a Workload to its priority."""
+
+    def places(self, requests: Set[str]) -> bool:
+        """Whether Kueue chooses the nodes of pods that request these resources; those that request none have any."""
+        return bool(self.topologies & requests if requests else self.topologies)
+
+    def flavors_of(self, assignment: Assignment) -> Iterator[tuple[str, FlavorSpec | None]]:
+        """The ResourceFlavors that a podSet was given, each once; None for one that is not known."""
+        for name in sorted(set(assignment.flavors.values())):
+            yield name, self.flavors.get(name)

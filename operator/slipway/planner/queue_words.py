@@ -1,0 +1,171 @@
+"""Why a job waits in its queue: Kueue's words, and what would help."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from slipway.api import names
+from slipway.api.base import rfc3339
+from slipway.planner.kueue_objects import ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED, Workload
+from slipway.planner.objects import Pod
+
+QUEUED: Final = "Queued"
+NO_QUOTA: Final = "WaitingForQuota"
+NEVER_FITS: Final = "ExceedsMaxQuota"
+_MISSING: Final = re.compile(r"insufficient unused quota for (?P<what>\S+) in flavor [^,]+, (?P<more>\d+) more needed")
+_TOO_MUCH: Final = re.compile(
+    r"insufficient quota for (?P<what>\S+) in flavor [^,]+, previously considered podsets requests \(\d+\) \+ current "
+    r"podset request \((?P<asked>\d+)\) > maximum capacity \((?P<most>\d+)\)"
+)
+GATE: Final = "kueue.x-k8s.io/admission"
+GATED_PODS: Final = (
+    "Kueue takes every pod for a job of its own, gates it and counts it once more; so that it does not, label the "
+    f"SliceJob {names.QUEUE_LABEL}, have SliceJob.v1alpha1.{names.GROUP} added to integrations.externalFrameworks of "
+    f"Kueue's configuration, and let Kueue's ServiceAccount get, list and watch {names.PLURAL}.{names.GROUP}"
+)
+"""What is said of pods that Kueue gates, which it does where a LocalQueue is named `default`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table of what Kueue says of a Workload that has no quota."""
+
+    pattern: re.Pattern[str]
+    """What its message must contain; a named group is a name in the text."""
+    reason: str
+    """One CamelCase word; those of Kueue's own newer versions where they have one."""
+    help: str
+
+
+def _row(pattern: str, reason: str, text: str) -> Row:
+    return Row(re.compile(pattern), reason, text)
+
+
+ROWS: Final = (
+    _row(
+        r"requests for (?P<what>\S+) in flavor.*current podset request \((?P<asked>[^)]+)\) > maximum capacity "
+        r"\((?P<most>[^)]+)\)",
+        NEVER_FITS,
+        "it never fits: asks {asked} of {what}, queue has {most}; ask for less, or have the quota raised",
+    ),
+    _row(
+        r"current podset request \((?P<asked>[^)]+)\) > maximum capacity \((?P<most>[^)]+)\)",
+        NEVER_FITS,
+        "it never fits: asks {asked}, queue has {most}; ask for less, or have the quota raised",
+    ),
+    _row(
+        r"Pending the preemption of",
+        "WaitingForPreemptedWorkloads",
+        "it begins when the jobs that it preempts have stopped",
+    ),
+    _row(
+        r"insufficient unused quota for (?P<what>\S+) in flavor (?P<flavor>[^,]+), (?P<more>\S+) more needed",
+        NO_QUOTA,
+        "it begins when {more} more of {what} are free",
+    ),
+    _row(
+        r"resource (?P<what>\S+) unavailable in ClusterQueue",
+        "NoMatchingFlavor",
+        "the ClusterQueue has no quota for {what}: remove the request from the job, or have the resource added",
+    ),
+    _row(
+        r"doesn't match node affinity|untolerated taint",
+        "NoMatchingFlavor",
+        "no flavor of the queue has nodes that the job selects: use a queue for this hardware, or change the job",
+    ),
+    _row(
+        r"LocalQueue (?P<name>\S+) doesn't exist",
+        "LocalQueueNotFound",
+        "create it in the namespace of the job, or change the label kueue.x-k8s.io/queue-name",
+    ),
+    _row(
+        r"ClusterQueue (?P<name>\S+) doesn't exist",
+        "ClusterQueueNotFound",
+        "have it created, or use another queue",
+    ),
+    _row(
+        r"(?P<name>(?:LocalQueue|ClusterQueue) \S+) is inactive",
+        "QueueStopped",
+        "{name} is stopped or not complete: see its condition Active",
+    ),
+    _row(
+        r"allows? to fit",
+        NO_QUOTA,
+        "it begins when nodes of the topology are free",
+    ),
+    _row(
+        r"does not support TopologyAwareScheduling|does not contain the requested level",
+        "TopologyPlacementFailed",
+        "use a queue whose flavors have no topologyName",
+    ),
+    _row(
+        r"[Aa]dmission is gated by",
+        "AdmissionGated",
+        "it is queued when the annotation kueue.x-k8s.io/admission-gated-by of its Workload is removed",
+    ),
+)
+"""The first row that matches decides; the message of Kueue is shown in any case."""
+
+_HELD: Final = {
+    "AdmissionCheck": "an admission check asked for it; it is queued again when Kueue says so",
+    "LocalQueueStopped": "it is queued again when the LocalQueue is started",
+    "ClusterQueueStopped": "it is queued again when the ClusterQueue is started",
+}
+"""What an evicted job waits for, by the reason of its eviction."""
+
+
+def gated_by_kueue(pods: Iterable[Pod]) -> bool:
+    """Whether Kueue holds these pods themselves, and not the SliceJob."""
+    return any(gate.name == GATE for pod in pods for gate in pod.spec.scheduling_gates)
+
+
+def waiting(known: Workload) -> tuple[str, str]:
+    """Reason and message of a job whose Workload is not admitted."""
+    if known.holds(EVICTED) and (known.status.admission is not None or known.holds(QUOTA_RESERVED)):
+        evicted = known.condition(EVICTED)
+        return EVICTED, f"evicted by its queue: {evicted.get('reason')}: {evicted.get('message', '')}"
+    if not known.spec.active:
+        said = known.condition(EVICTED).get("message") or "The workload is deactivated"
+        return "Deactivated", f"{said}; it is queued again when spec.active of Workload {known.metadata.name} is true"
+    requeued = known.condition(REQUEUED)
+    if requeued.get("status") == "False":
+        return str(requeued.get("reason") or QUEUED), f"{requeued.get('message', '')}; {_held(known)}"
+    if known.holds(QUOTA_RESERVED):
+        return _checks(known)
+    return _quota(known)
+
+
+def missing(known: Workload, resource: str) -> int:
+    """How much more of a resource a Workload needs that has no quota, in the flavor that has most; 0 if unknown."""
+    said = str(known.condition(QUOTA_RESERVED).get("message") or "")
+    found = [int(one["more"]) for one in _MISSING.finditer(said) if one["what"] == resource]
+    found += [int(one["asked"]) - int(one["most"]) for one in _TOO_MUCH.finditer(said) if one["what"] == resource]
+    return min(found, default=0)
+
+
+def _held(known: Workload) -> str:
+    """When an evicted Workload is queued again."""
+    due = known.status.requeue_state.requeue_at
+    if due is not None:
+        return f"it is queued again at {rfc3339(due)}"
+    return _HELD.get(str(known.condition(REQUEUED).get("reason")), "it is queued again when Kueue says so")
+
+
+def _checks(known: Workload) -> tuple[str, str]:
+    pending = [one for one in known.status.admission_checks if one.state != "Ready"]
+    said = "; ".join(f"{one.name}: {one.state}" + (f", {one.message}" if one.message else "") for one in pending)
+    words = known.condition(ADMITTED).get("message") or "quota is reserved"
+    return "UnsatisfiedAdmissionChecks", f"{words}; admission checks: {said or 'not answered yet'}"
+
+
+def _quota(known: Workload) -> tuple[str, str]:
+    condition = known.condition(QUOTA_RESERVED)
+    said = str(condition.get("message") or "")
+    if not said:
+        return QUEUED, f"waits in LocalQueue {known.spec.queue_name}; Kueue has not considered it yet"
+    for row in ROWS:
+        if found := row.pattern.search(said):
+            return row.reason, f"{said}; {row.help.format(**found.groupdict())}"
+    reason = str(condition.get("reason") or "")
+    return (reason if reason not in ("", "Pending") else QUEUED), said

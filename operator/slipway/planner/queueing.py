@@ -1,0 +1,337 @@
+"""A job in a queue of Kueue: it has pods only while its Workload is admitted, and keeps its quota over restarts.
+
+    gate(draft)      before the attempts: whether the job may have pods, and why not; ends what the queue evicts
+    settle(draft)    after them: what Kueue is told, so that quota is held exactly as long as pods may run
+
+Kueue is told nothing when an attempt fails and the next one begins: one Workload stands for both.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from slipway.api import names
+from slipway.api.places import FIRST, HEAD
+from slipway.planner import (
+    attempts,
+    budgets,
+    fencing,
+    queue_bodies,
+    queue_boost,
+    queue_sizes,
+    queue_topology,
+    queue_words,
+)
+from slipway.planner.acceptance import InvalidSpec
+from slipway.planner.actions import Action, Body, CreateWorkload, DeleteWorkload, PatchWorkload
+from slipway.planner.draft import Draft
+from slipway.planner.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, Ending
+from slipway.planner.freshness import Step
+from slipway.planner.kueue_objects import EVICTED, FINALIZER, FINISHED, PODS_READY, QUOTA_RESERVED, Workload
+from slipway.planner.objects import Pod
+from slipway.planner.pods import PodFactory
+from slipway.planner.queue_bodies import Contradiction
+from slipway.planner.redact import printable
+from slipway.planner.snapshot import WAITING_FOR_OLD, Snapshot
+
+FIRST_RETRY: Final = timedelta(seconds=2)
+LONGEST_RETRY: Final = timedelta(seconds=60)
+"""The first and the longest pause before a Workload is created again that was refused."""
+RECOVERING: Final = timedelta(seconds=60)
+"""How long the pods of an admitted job may be away before Kueue is told so; restarts take less."""
+
+
+def gate(draft: Draft) -> None:
+    """Hold the job while its queue does not admit it, and end an attempt that the queue evicts.
+
+    Raises:
+        InvalidSpec: when the job can be in no queue and has made no attempt.
+    """
+    if draft.job.queue is None or (draft.active is not None and draft.seen.done):
+        return
+    if (refused := _refusal(draft)) is not None:
+        if draft.attempt is None and (draft.snapshot.kueue.workload is None or not draft.snapshot.kueue.problem):
+            raise refused
+        draft.queued = (refused.reason, refused.message)
+        return
+    if draft.spec.suspend:
+        return
+    known = draft.snapshot.kueue.workload
+    if known is not None and _ours(draft, known) and known.admitted and not queue_sizes.is_replaced(draft, known):
+        draft.offered = queue_sizes.asked(draft, known)
+        _add_to_pods(draft)
+        return
+    draft.queued = _held(draft, known)
+    if draft.active is None or draft.seen.evidence:
+        # What has ended a pod already says more of the attempt than the queue.
+        return
+    if draft.seen.begun_by_this_process or draft.may(Step.END_BY_QUEUE):
+        _end(draft, known)
+    elif draft.active.running_time is not None:
+        # All its pods exist. What the queue says is read first.
+        draft.queued = None
+
+
+def _refusal(draft: Draft) -> InvalidSpec | None:
+    """Why the job can be in no queue."""
+    job, kueue = draft.job, draft.snapshot.kueue
+    label = f"metadata.labels[{names.QUEUE_LABEL}] {printable(job.queue or '')!r}"
+    if kueue.problem:
+        return InvalidSpec("KueueUnreadable", f"{label}: the operator cannot follow the queue: {kueue.problem}")
+    if not kueue.version:
+        return InvalidSpec(
+            "KueueNotInstalled",
+            f"{label}: {draft.snapshot.settings.maker} has no Workloads of Kueue: install Kueue, or remove the label",
+        )
+    if not job.queue:
+        return InvalidSpec("QueueNotSupported", f"{label}: name a LocalQueue, or remove the label")
+    known = kueue.workload
+    has_it = known is not None and known.spec.priority_class == job.queue_priority
+    if job.queue_priority and not has_it and job.queue_priority not in kueue.priorities:
+        there = ", ".join(sorted(kueue.priorities)) or "none"
+        return InvalidSpec(
+            "PriorityClassNotFound",
+            f"metadata.labels[{names.QUEUE_PRIORITY_LABEL}] {printable(job.queue_priority)!r}: there is no such "
+            f"WorkloadPriorityClass; there are: {there}",
+        )
+    return None
+
+
+def _ours(draft: Draft, known: Workload) -> bool:
+    return known.metadata.labels.job_uid == draft.job.uid
+
+
+def _held(draft: Draft, known: Workload | None) -> tuple[str, str]:
+    """Reason and message of a job that may have no pods."""
+    if known is None:
+        refused = draft.snapshot.rejection
+        if refused is not None:
+            return refused.reason, refused.message
+        return "EnteringQueue", f"its Workload in LocalQueue {draft.job.queue} is being created"
+    name = f"Workload {known.metadata.name}"
+    if not _ours(draft, known):
+        return WAITING_FOR_OLD, f"{name} of an earlier job of this name must go first"
+    if known.deleting:
+        return "WorkloadDeleted", f"{name} was deleted; the job is queued again when its pods have gone"
+    if known.holds(FINISHED):
+        said = known.condition(FINISHED).get("message", "")
+        return "WorkloadFinished", f"{name} was finished by somebody else: {said}; the job is queued again"
+    if known.admitted:
+        return "EnteringQueue", f"all {draft.spec.most_slices} slices are asked for again by a new {name}"
+    reason, message = queue_words.waiting(known)
+    if (asked := queue_sizes.asked(draft, known)) < draft.spec.most_slices:
+        message = f"{message}; {asked} of {draft.spec.most_slices} slices are asked for"
+    return reason, message
+
+
+def _end(draft: Draft, known: Workload | None) -> None:
+    """End the attempt by the reason of its eviction, and charge it accordingly."""
+    ending: Ending = STOPPED_BY_QUEUE
+    evicted = known is not None and _ours(draft, known) and known.holds(EVICTED)
+    if evicted and known is not None and known.condition(EVICTED).get("reason") in queue_bodies.REQUEUED_AT_ONCE:
+        ending = PREEMPTED_BY_QUEUE
+    message = draft.queued[1] if draft.queued is not None else ""
+    draft.update_attempt(end_time=draft.now, reason=ending.reason, message=message, cause=ending.cause)
+    draft.status = budgets.charged(draft.status, ending.cause)
+    draft.look()
+    if (over := budgets.verdict(draft.status, draft.spec)) is not None:
+        attempts.finish(draft, *over)
+
+
+def _add_to_pods(draft: Draft) -> None:
+    """Find out what the admission adds to pods that are yet to be created."""
+    kueue = draft.snapshot.kueue
+    try:
+        workers = queue_bodies.additions(kueue, queue_bodies.WORKERS)
+        head = queue_bodies.additions(kueue, queue_bodies.RAY_HEAD)
+        if not draft.seen.live and draft.problem is None:
+            factory = PodFactory(draft.job, draft.snapshot.settings)
+            for added, place in ((workers, FIRST), (head, HEAD)):
+                if place in draft.seen.wanted:
+                    queue_bodies.refuse_contradictions(added, factory.pod(0, place))
+    except Contradiction as problem:
+        draft.queued = ("AdmissionNotUsable", f"admitted by its queue, but {problem}")
+    else:
+        known = kueue.workload
+        if known is not None and queue_bodies.WORKERS in known.placed:
+            workers = queue_topology.placed(draft, known, workers, queue_bodies.WORKERS)
+        if known is not None and queue_bodies.RAY_HEAD in known.placed:
+            head = queue_topology.placed(draft, known, head, queue_bodies.RAY_HEAD, head=True)
+        draft.additions = (workers, head)
+
+
+def settle(draft: Draft) -> None:
+    """Tell Kueue what has become of the job: once its pods cannot run any more, the quota is given back."""
+    kueue = draft.snapshot.kueue
+    if not kueue.version or kueue.problem:
+        return
+    known = kueue.workload
+    if known is None:
+        _create(draft)
+    elif not _ours(draft, known):
+        draft.act(*of_no_job(kueue.version, known, draft.seen.foreign))
+    elif draft.job.queue is None:
+        draft.act(*_removal(kueue.version, known))
+    elif _is_over(draft, known):
+        if not _was_let_go(draft, known) and _nothing_runs(draft):
+            _let_go(draft, known)
+    else:
+        _keep_up(draft, known)
+
+
+def _is_over(draft: Draft, known: Workload) -> bool:
+    """Whether the Workload is, or has to be, without quota."""
+    evicted = known.holds(EVICTED) and (known.status.admission is not None or known.holds(QUOTA_RESERVED))
+    return draft.finished or draft.spec.suspend or known.deleting or known.holds(FINISHED) or evicted
+
+
+def _was_let_go(draft: Draft, known: Workload) -> bool:
+    """Whether nothing is left to be told to Kueue."""
+    return (known.deleting or (draft.finished and known.holds(FINISHED))) and FINALIZER not in known.metadata.finalizers
+
+
+def _let_go(draft: Draft, known: Workload) -> None:
+    """Give the quota back."""
+    if draft.finished and not known.deleting:
+        _finish(draft, known)
+    elif draft.spec.suspend or known.deleting or known.holds(FINISHED):
+        draft.act(*_removal(draft.snapshot.kueue.version, known))
+    elif (boost := queue_boost.removal(known)) is not None:
+        draft.act(_patch(draft, known, boost))
+    else:
+        draft.act(_patch(draft, known, queue_bodies.released(known, draft.now), status=True))
+
+
+def of_no_job(version: str, known: Workload, pods: Iterable[Pod]) -> tuple[PatchWorkload | DeleteWorkload, ...]:
+    """What becomes of the Workload of a job that is gone, or about to go; `pods` are those that the API still has."""
+    uid = known.metadata.labels.job_uid
+    if any(pod.may_run for pod in pods if pod.metadata.labels.job_uid == uid):
+        return ()
+    return _removal(version, known)
+
+
+def of_stopped_job(snapshot: Snapshot) -> tuple[Action, ...]:
+    """What becomes of the Workload, or an earlier job's of the name, when a job is being deleted or cannot be run."""
+    known, version = snapshot.kueue.workload, snapshot.kueue.version
+    if known is None or not version or snapshot.kueue.problem:
+        return ()
+    return of_no_job(version, known, snapshot.pods)
+
+
+def _nothing_runs(draft: Draft) -> bool:
+    """Whether no pod of the job may run, and none is created by what is under way."""
+    if draft.active is not None or not fencing.clear_to_start(draft) or fencing.orphaned(draft):
+        return False
+    return draft.attempt is None or fencing.is_seen_whole(draft)
+
+
+def ask_again(draft: Draft) -> tuple[Action, ...]:
+    """Create the Workload that was refused, while the status goes on to say so."""
+    if draft.job.queue is None or draft.snapshot.kueue.workload is not None:
+        return ()
+    return (CreateWorkload(draft.snapshot.kueue.version, queue_bodies.workload(draft)),)
+
+
+def _create(draft: Draft) -> None:
+    if draft.job.queue is None or draft.finished or draft.spec.suspend or draft.problem is not None:
+        return
+    if draft.refresh_workload:
+        return
+    if _refusal(draft) is not None:
+        return
+    refused = draft.snapshot.rejection
+    if refused is not None:
+        since = (draft.attempt and draft.attempt.end_time) or draft.job.created
+        pause = min(max((refused.at - since) / 4, FIRST_RETRY), LONGEST_RETRY)
+        if draft.now < refused.at + pause:
+            draft.wake(refused.at + pause)
+            return
+    draft.act(CreateWorkload(draft.snapshot.kueue.version, queue_bodies.workload(draft)))
+
+
+def _removal(version: str, known: Workload) -> tuple[PatchWorkload | DeleteWorkload, ...]:
+    """Delete a Workload, and after that let it go: its finalizer holds the quota until then."""
+    if not known.deleting:
+        return (DeleteWorkload(version, known.metadata.name, known.metadata.uid),)
+    if FINALIZER not in known.metadata.finalizers:
+        return ()
+    patch = {"metadata": queue_bodies.without_finalizer(known)}
+    return (PatchWorkload(version, known.metadata.name, known.metadata.resource_version, patch),)
+
+
+def _finish(draft: Draft, known: Workload) -> None:
+    result = draft.status.result
+    if not known.holds(FINISHED):
+        succeeded = draft.status.phase is not None and draft.status.phase.value == "Succeeded"
+        reason, words = "Succeeded" if succeeded else "Failed", result.message if result is not None else ""
+        patch = queue_bodies.with_condition(known, FINISHED, True, reason, words, draft.now)
+        draft.act(_patch(draft, known, patch, status=True))
+    elif FINALIZER in known.metadata.finalizers:
+        draft.act(_patch(draft, known, queue_bodies.without_finalizer(known)))
+
+
+def _keep_up(draft: Draft, known: Workload) -> None:
+    """Follow the labels of the job, and say whether its pods run and how much work they would lose."""
+    waits = not known.holds(QUOTA_RESERVED) and draft.problem is None
+    if waits and known.placed != queue_bodies.placed(draft):
+        # The flavors of the queue have got a topology, or have lost it; podSets are made once.
+        draft.act(*_removal(draft.snapshot.kueue.version, known))
+    elif known.admitted and queue_sizes.is_replaced(draft, known):
+        if _nothing_runs(draft):
+            draft.act(*_removal(draft.snapshot.kueue.version, known))
+    elif (sizes := queue_sizes.change(draft, known)) is not None:
+        draft.act(_change(draft, known, sizes))
+    elif (spec := _changed_spec(draft, known)) is not None:
+        draft.act(_change(draft, known, {"spec": spec}))
+    elif known.admitted and (ready := _readiness(draft, known)) is not None:
+        draft.act(_patch(draft, known, ready, status=True))
+    elif known.admitted and (boost := queue_boost.change(draft, known)) is not None:
+        draft.act(_patch(draft, known, boost))
+
+
+def _changed_spec(draft: Draft, known: Workload) -> Body | None:
+    """What the labels ask for otherwise than the Workload; with quota it cannot change queues, nor gain a class."""
+    job, asked, spec = draft.job, queue_bodies.wanted(draft), known.spec
+    # A class that was deleted leaves those that have it their priority; one that never was changes nothing.
+    unknown_class = bool(job.queue_priority) and job.queue_priority not in draft.snapshot.kueue.priorities
+    if unknown_class:
+        moves = spec.queue_name != job.queue and not known.holds(QUOTA_RESERVED)
+        return {"queueName": job.queue} if moves else None
+    same_class = spec.priority_class == job.queue_priority and spec.priority == asked["priority"]
+    if known.holds(QUOTA_RESERVED):
+        if same_class or not (spec.priority_class and job.queue_priority):
+            return None
+        return {field: value for field, value in asked.items() if field != "queueName"}
+    if same_class and spec.queue_name == job.queue:
+        return None
+    return asked if job.queue_priority else asked | queue_bodies.without_class(draft.snapshot.kueue.version)
+
+
+def _readiness(draft: Draft, known: Workload) -> Body | None:
+    """PodsReady, where Kueue does not know yet what it is."""
+    attempt, before = draft.attempt, known.condition(PODS_READY)
+    if attempt is None:
+        return None
+    if draft.active is not None and attempt.running_time is not None:
+        if known.holds(PODS_READY):
+            return None
+        reason = "Recovered" if before.get("reason") == "WaitForRecovery" else "Started"
+        return queue_bodies.with_condition(known, PODS_READY, True, reason, "All pods run", draft.now)
+    if not known.holds(PODS_READY):
+        return None
+    due = (attempt.end_time or attempt.start_time) + RECOVERING
+    if draft.now < due:
+        draft.wake(due)
+        return None
+    return queue_bodies.with_condition(
+        known, PODS_READY, False, "WaitForRecovery", "The pods of the next attempt do not run yet", draft.now
+    )
+
+
+def _patch(draft: Draft, known: Workload, patch: Body, *, status: bool = False) -> PatchWorkload:
+    return _change(draft, known, {"status" if status else "metadata": patch}, status=status)
+
+
+def _change(draft: Draft, known: Workload, patch: Body, *, status: bool = False) -> PatchWorkload:
+    version = draft.snapshot.kueue.version
+    return PatchWorkload(version, known.metadata.name, known.metadata.resource_version, patch, status)

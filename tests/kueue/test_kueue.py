@@ -1,0 +1,442 @@
+"""The recipe of an own Workload, row by row, with a real Kueue; and what a person sees when it goes wrong."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slipway.cluster import kueue
+from slipway.cluster.access import load_access
+from slipway.cluster.connection import ApiConnection
+from slipway.local_cluster import NativeCluster
+from tests.conftest import Kubectl, jobs_of
+from tests.kueue.queues import CHIPS, GROUP, TPU, Queues
+
+SPEC = {"image": "slipway.local/busybox:1"} | TPU
+POOL = "cloud.google.com/gke-nodepool"
+
+
+def end_pods(queues: Queues, name: str = "train", *, phase: str = "Succeeded", only: int | None = None) -> None:
+    """Let pods of a job end, as kubelets would."""
+    running = [pod for pod in queues.jobs.pods(name) if pod["status"].get("phase") == "Running"]
+    for pod in running[:only]:
+        queues.kubectl(
+            "patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type=merge", "-p",
+            json.dumps({"status": {"phase": phase, "containerStatuses": None}}),
+        )  # fmt: skip
+
+
+def until_running(queues: Queues, attempt: int) -> None:
+    def runs() -> bool:
+        status = queues.jobs.status()
+        return (status["attempt"], status["phase"]) == (attempt, "Running")
+
+    queues.jobs.until_true(f"attempt {attempt} running", runs)
+
+
+def patch(queues: Queues, what: str, name: str, body: dict[str, Any], *options: str) -> None:
+    queues.kubectl("patch", what, name, "--type=merge", "-p", json.dumps(body), *options)
+
+
+def test_0_without_kueue_the_label_is_refused_and_the_job_begins_once_it_is_there(
+    kueue_cluster: NativeCluster,
+    namespace_of: Callable[[NativeCluster], Kubectl],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path):
+        job = {"metadata": {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": "tpu"}}, "spec": SPEC}
+        jobs.kubectl.apply({"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob"} | job)
+        jobs.until("Invalid")
+        accepted = jobs.condition("Accepted")
+        assert (accepted["status"], accepted["reason"]) == ("False", "KueueNotInstalled")
+        assert "metadata.labels[kueue.x-k8s.io/queue-name] 'tpu'" in accepted["message"]
+        assert "install Kueue, or remove the label" in accepted["message"]
+        Queues(jobs, request.getfixturevalue("kueue")).open(CHIPS)
+        jobs.until("Running")
+
+
+def test_1_to_4_and_9_a_job_is_admitted_runs_and_gives_its_quota_back(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit()
+    queues.jobs.until("Running")
+    queues.submit("second")
+    asked = queues.workload()
+    [owner] = asked["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["controller"]) == ("SliceJob", True)
+    assert asked["spec"]["podSets"][0]["count"] == 4
+    for pod in queues.jobs.pods():
+        assert "schedulingGates" not in pod["spec"]
+        assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
+        assert {"key": "example.com/flavor", "operator": "Exists"} in pod["spec"]["tolerations"]
+    queues.until_condition("PodsReady")
+    # The other waits, in Kueue's words and with what would help.
+    said = queues.until_reason("WaitingForQuota", "second")
+    assert "insufficient unused quota for google.com/tpu" in said
+    assert "it begins when 16 more of google.com/tpu are free" in said
+    assert not queues.jobs.pods("second")
+    end_pods(queues)
+    queues.jobs.until("Succeeded")
+    queues.jobs.until("Running", "second")
+    assert queues.conditions()["Finished"] == ("True", "Succeeded")
+    assert "finalizers" not in queues.workload()["metadata"]
+
+
+def test_5_a_restart_keeps_the_admission_and_writes_nothing(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit(retries={"maxFailures": 1000, "backoff": {"initialSeconds": 0}})
+    queues.jobs.until("Running")
+    queues.until_condition("PodsReady")
+    queues.until_used(CHIPS)
+    before = queues.workload()["metadata"]["resourceVersion"]
+    for attempt in range(1, 11):
+        end_pods(queues, phase="Failed", only=1)
+        until_running(queues, attempt)
+        assert queues.used() == CHIPS
+    assert queues.workload()["metadata"]["resourceVersion"] == before
+
+
+def test_6_to_8_preempted_and_back_again_without_overcommitment(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit(priority="low")
+    queues.jobs.until("Running")
+    with queues.never_more_than(CHIPS):
+        for again in range(1, 6):
+            queues.submit("urgent", priority="high")
+            queues.jobs.until("Running", "urgent")
+            status = queues.jobs.until("Queued")
+            assert (status["preemptions"], status["failures"]) == (again, 0)
+            assert status["attempts"][0]["reason"] == "PreemptedByQueue"
+            assert "Preempted to accommodate" in status["attempts"][0]["message"]
+            queues.kubectl("delete", "sj", "urgent")
+            queues.jobs.until("Running")
+    assert queues.conditions()["Evicted"][0] == "False"
+
+
+def test_fewer_slices_while_there_is_no_quota_for_the_most_and_all_at_the_next_attempt(queues: Queues) -> None:
+    queues.open(2 * CHIPS)
+    queues.submit("second")
+    queues.jobs.until("Running", "second")
+    sizes = {"slices": 1, "acceptableSlices": [1, 2, 3]}
+    with queues.never_more_than(2 * CHIPS):
+        queues.submit(**sizes, retries={"capacityRetrySeconds": 1, "backoff": {"initialSeconds": 0}})
+        assert queues.jobs.until("Running")["slices"] == {"requested": 3, "granted": 1, "ready": 1}
+        asked = queues.workload()
+        assert (asked["spec"]["podSets"][0]["count"], len(queues.jobs.pods())) == (4, 4)
+        queues.kubectl("delete", "sj", "second")
+        queues.until_used(CHIPS)
+        # Kueue may see the new Workload before it has the quota of the old one back.
+        queues.submit(**sizes, retries={"capacityRetrySeconds": 60, "backoff": {"initialSeconds": 0}})
+        end_pods(queues, phase="Failed", only=1)
+        until_running(queues, 1)
+    # Three slices never fit; for two there is quota now.
+    assert queues.jobs.status()["slices"] == {"requested": 3, "granted": 2, "ready": 2}
+    assert queues.workload()["metadata"]["uid"] != asked["metadata"]["uid"]
+    assert queues.used() <= 2 * CHIPS
+
+
+def test_a_job_that_runs_gets_another_priority(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit(priority="low")
+    queues.jobs.until("Running")
+    queues.kubectl("label", "sj", "train", "kueue.x-k8s.io/priority-class=high", "--overwrite")
+    queues.jobs.until_true("the priority", lambda: queues.workload()["spec"]["priority"] == 1000)
+    assert queues.workload()["spec"]["priorityClassRef"]["name"] == "high"
+    assert queues.jobs.status()["phase"] == "Running"
+
+
+def test_7_an_operator_that_is_killed_in_between_gives_nothing_out_twice(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit(priority="low")
+    queues.jobs.until("Running")
+    with queues.never_more_than(CHIPS):
+        queues.jobs.operator.kill()
+        queues.apply("Workload", "slicejob-urgent", spec=of_somebody_else())
+        queues.until_condition("Evicted")
+        assert queues.conditions()["QuotaReserved"][0] == "True"
+        assert "Admitted" not in queues.conditions("urgent")
+        queues.jobs.operator.start()
+        queues.until_condition("Admitted", name="urgent", seconds=60)
+        queues.jobs.until("Queued")
+        assert not queues.jobs.pods()
+    assert queues.conditions()["Requeued"] == ("True", "Preempted")
+
+
+def of_somebody_else() -> dict[str, Any]:
+    """A Workload of another kind of job, which asks for all chips with a high priority."""
+    resources = {"requests": {"google.com/tpu": "4"}, "limits": {"google.com/tpu": "4"}}
+    pods = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a", "resources": resources}]}
+    pod_sets = [{"name": "main", "count": 4, "template": {"metadata": {}, "spec": pods}}]
+    return {"queueName": "tpu", "priority": 1000, "active": True, "podSets": pod_sets}
+
+
+def test_6_a_workload_that_is_deactivated_waits_until_it_is_active(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit()
+    queues.jobs.until("Running")
+    patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", {"spec": {"active": False}})
+    said = queues.until_reason("Deactivated")
+    assert "spec.active of Workload slicejob-train" in said
+    queues.until_used(0)
+    patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", {"spec": {"active": True}})
+    status = queues.jobs.until("Running")
+    assert (status["uncharged"], status["preemptions"], status["failures"]) == (1, 0, 0)
+
+
+def test_6_a_queue_that_is_drained_and_started_again(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit()
+    queues.jobs.until("Running")
+    patch(queues, "localqueues.kueue.x-k8s.io", "tpu", {"spec": {"stopPolicy": "HoldAndDrain"}})
+    assert "it is queued again when the LocalQueue is started" in queues.until_reason("LocalQueueStopped")
+    patch(queues, "localqueues.kueue.x-k8s.io", "tpu", {"spec": {"stopPolicy": "None"}})
+    assert queues.jobs.until("Running")["uncharged"] == 1
+
+
+def test_9_a_job_that_fails_for_good_gives_its_quota_back(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit(retries={"enabled": False})
+    queues.jobs.until("Running")
+    end_pods(queues, phase="Failed", only=1)
+    queues.jobs.until("Failed")
+    queues.until_used(0)
+    assert queues.conditions()["Finished"] == ("True", "Failed")
+
+
+def test_10_suspension_leaves_the_queue_and_resumption_enters_it_again(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit()
+    queues.jobs.until("Running")
+    queues.submit(suspend=True)
+    queues.jobs.until("Suspended")
+    queues.until_gone()
+    queues.until_used(0)
+    queues.submit(suspend=False)
+    assert queues.jobs.until("Running")["attempt"] == 1
+
+
+def test_11_the_deletion_of_either_object(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit()
+    queues.jobs.until("Running")
+    queues.submit("second")
+    queues.until_reason("WaitingForQuota", "second")
+    # Kueue orders Workloads of one priority by the second of their creation.
+    time.sleep(1)
+    first = queues.workload()["metadata"]["uid"]
+    queues.kubectl("delete", "workloads.kueue.x-k8s.io", "slicejob-train")
+    queues.jobs.until("Running", "second")
+    queues.until_reason("WaitingForQuota")
+    assert queues.workload()["metadata"]["uid"] != first
+    assert queues.jobs.status()["uncharged"] == 1
+    # A job that waits, and one that runs.
+    queues.kubectl("delete", "sj", "train")
+    queues.kubectl("delete", "sj", "second")
+    queues.until_gone()
+    queues.until_gone("second")
+    queues.until_used(0)
+
+
+def test_11_a_workload_goes_although_its_job_went_while_no_operator_ran(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit()
+    queues.jobs.until("Running")
+    queues.jobs.operator.kill()
+    queues.kubectl("delete", "sj", "train")
+    queues.jobs.until_true("deletion of the Workload", lambda: "deletionTimestamp" in queues.workload()["metadata"])
+    queues.jobs.operator.start()
+    queues.until_gone()
+
+
+WAITS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "never fits": ({"slices": 3}, "ExceedsMaxQuota", "it never fits: asks 48, queue has 32"),
+    "no such queue": ({"queue": "gpu"}, "LocalQueueNotFound", "LocalQueue gpu doesn't exist"),
+    "a resource that the queue has not": (
+        {"resources": {"requests": {"cpu": "1"}}},
+        "NoMatchingFlavor",
+        "the ClusterQueue has no quota for cpu",
+    ),
+    "other nodes": (
+        {"nodeSelector": {"cloud.google.com/gke-spot": "false"}},
+        "NoMatchingFlavor",
+        "no flavor of the queue has nodes that the job selects",
+    ),
+}
+
+
+def test_2_why_a_job_waits_is_said_in_kueues_words_with_what_would_help(queues: Queues) -> None:
+    queues.open(2 * CHIPS)
+    for number, (fields, _, _) in enumerate(WAITS.values()):
+        spec = TPU | {"accelerator": {"type": "v5litepod-16"}} if "nodeSelector" in fields else TPU
+        queues.submit(f"job-{number}", **(spec | fields))
+    for number, (_, reason, help_) in enumerate(WAITS.values()):
+        assert help_ in queues.until_reason(reason, f"job-{number}")
+    assert not queues.kubectl.get("pods")["items"]
+    # The label of another queue cures it.
+    queues.kubectl("label", "sj", "job-1", "kueue.x-k8s.io/queue-name=tpu", "--overwrite")
+    queues.jobs.until("Running", "job-1")
+
+
+def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queues: Queues) -> None:
+    check = queues.name
+    queues.apply("AdmissionCheck", check, spec={"controllerName": "example.com/budget"})
+    active = {"type": "Active", "status": "True", "reason": "Active", "message": ""}
+    active["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    patch(queues, "admissionchecks.kueue.x-k8s.io", check, {"status": {"conditions": [active]}}, "--subresource=status")
+    queues.open(CHIPS, admissionChecksStrategy={"admissionChecks": [{"name": check}]})
+    queues.submit()
+    assert f"{check}: Pending" in queues.until_reason("UnsatisfiedAdmissionChecks")
+    assert not queues.jobs.pods()
+    answer(queues, check, "Ready", podSetUpdates=[{"name": "slice", "labels": {"team": "a"}}])
+    queues.jobs.until("Running")
+    assert {pod["metadata"]["labels"]["team"] for pod in queues.jobs.pods()} == {"a"}
+    answer(queues, check, "Retry")
+    queues.jobs.until("Queued")
+    assert queues.jobs.status()["attempts"][0]["reason"] == "StoppedByQueue"
+    queues.jobs.until_true("free quota", lambda: queues.used() == 0 or queues.conditions()["Admitted"][0] == "False")
+
+
+def answer(queues: Queues, check: str, state: str, **fields: Any) -> None:
+    """An admission check's controller answers for the job."""
+    one = {"name": check, "state": state, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z", **fields}
+    body = {"status": {"admissionChecks": [one]}}
+    patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", body, "--subresource=status")
+
+
+def test_a_job_without_a_queue_is_gated_where_a_queue_is_named_default_and_says_so(queues: Queues) -> None:
+    queues.open(CHIPS // 2, local="default")
+    queues.kubectl("wait", "localqueue/default", "--for=condition=Active", "--timeout=20s")
+    queues.jobs.apply(**TPU)
+    # Kueue lets half of the pods go, one by one, and the others wait for ever.
+    assert "SliceJob.v1alpha1.slipway.dev" in queues.until_reason("GatedByKueue")
+    queues.kubectl("delete", "sj", "train")
+    queues.open(CHIPS, local="default")
+    # With the label Kueue counts the job, and its pods are free.
+    queues.submit("queued", queue="default")
+    queues.jobs.until("Running", "queued")
+    assert all("schedulingGates" not in pod["spec"] for pod in queues.jobs.pods("queued"))
+
+
+@pytest.mark.parametrize("topology", [False, True], ids=["without a topology", "workers have a topology"])
+def test_a_ray_job_has_a_pod_set_for_its_head(queues: Queues, topology: bool) -> None:
+    levels = [{"nodeLabel": POOL}, {"nodeLabel": "kubernetes.io/hostname"}]
+    queues.apply("Topology", queues.name, spec={"levels": levels})
+    queues.open(CHIPS, cpus=4, topology=queues.name if topology else None)
+    queues.submit(ray={"entrypoint": "python train.py"})
+    queues.jobs.until_true("pods", lambda: len(queues.jobs.pods()) == 5)
+    assert [(one["name"], one["count"]) for one in queues.workload()["spec"]["podSets"]] == [("head", 1), ("slice", 4)]
+    spot = {
+        pod["metadata"]["labels"]["slipway.dev/role"]: pod["spec"].get("nodeSelector") for pod in queues.jobs.pods()
+    }
+    assert spot["worker"]["cloud.google.com/gke-spot"] == "true"
+    assert not spot["head"]
+    asked = [one["name"] for one in queues.workload()["spec"]["podSets"] if "topologyRequest" in one]
+    assert asked == ["slice"] * topology
+
+
+def test_3_kueue_places_each_slice_in_one_node_pool_in_the_order_of_its_hosts(queues: Queues) -> None:
+    levels = [{"nodeLabel": POOL}, {"nodeLabel": "kubernetes.io/hostname"}]
+    queues.apply("Topology", queues.name, spec={"levels": levels})
+    queues.open(2 * CHIPS, topology=queues.name)
+    queues.submit(slices=2, retries={"backoff": {"initialSeconds": 0}})
+    queues.jobs.until("Running")
+    before = nodes_of(queues)
+    for index in (0, 1):
+        of_slice = [before[index, host] for host in range(4)]
+        assert len({pool for pool, _ in of_slice}) == 1
+        assert [name for _, name in of_slice] == sorted(name for _, name in of_slice)
+    assert before[0, 0][0] != before[1, 0][0]
+    # A restart is on the same nodes.
+    end_pods(queues, phase="Failed", only=1)
+    until_running(queues, 1)
+    assert nodes_of(queues) == before
+
+
+def nodes_of(queues: Queues) -> dict[tuple[int, int], tuple[str, str]]:
+    """Node pool and node of the pods that run, by slice and host."""
+    found = {}
+    for pod in queues.jobs.pods():
+        if pod["status"]["phase"] == "Running":
+            labels, name = pod["metadata"]["labels"], pod["spec"]["nodeName"]
+            pool = queues.kubectl.get("node", name)["metadata"]["labels"][POOL]
+            found[int(labels["slipway.dev/slice"]), int(labels["slipway.dev/host"])] = (pool, name)
+    return found
+
+
+@pytest.mark.parametrize("priority", [None, "high"])
+def test_the_older_api_version_is_accepted_as_well(queues: Queues, priority: str | None) -> None:
+    from tests.planner.test_queueing import V1, Queue
+
+    queues.open(CHIPS)
+    world = Queue(V1, **(TPU | {"hosts": None}))
+    world.priority = priority or ""
+    world.settle()
+    assert world.stored is not None
+    body = {key: value for key, value in world.stored.items() if key != "status"}
+    metadata = {key: value for key, value in body["metadata"].items() if key in ("name", "labels", "ownerReferences")}
+    queues.kubectl("create", "--dry-run=server", "-f", "-", stdin=body | {"metadata": metadata})
+
+
+def reads_boosts(queues: Queues) -> bool | None:
+    async def ask() -> bool | None:
+        async with ApiConnection(await load_access(queues.kubectl.kubeconfig)) as api:
+            return await kueue.reads_boosts(api, GROUP, queues.kubectl.namespace)
+
+    return asyncio.run(ask())
+
+
+def test_of_two_jobs_the_one_with_the_older_checkpoint_is_preempted_last(queues: Queues) -> None:
+    queues.open(2 * CHIPS)
+    assert reads_boosts(queues) is False
+    queues.server.stop()
+    queues.server.start(featureGates={"VisibilityOnDemand": False, "PriorityBoost": True})
+    try:
+        assert reads_boosts(queues) is True
+        for name in ("first", "last"):
+            queues.submit(name, priority="low")
+            queues.jobs.until("Running", name)
+            # Without a boost Kueue takes the one that was admitted last, by the second.
+            time.sleep(1)
+        time_of_it = datetime.now(UTC).isoformat()
+        boost = {"kueue.x-k8s.io/priority-boost": "4", "slipway.dev/priority-boost-time": time_of_it}
+        patch(queues, "workloads.kueue.x-k8s.io", "slicejob-last", {"metadata": {"annotations": boost}})
+        queues.submit("urgent", priority="high")
+        queues.jobs.until("Running", "urgent")
+        queues.jobs.until("Queued", "first")
+        assert queues.jobs.status("last")["phase"] == "Running"
+        queues.submit("other", priority="high")
+        queues.jobs.until("Running", "other")
+        queues.jobs.until("Queued", "last")
+        assert not boost.keys() & queues.workload("last")["metadata"].get("annotations", {}).keys()
+    finally:
+        queues.server.stop()
+        queues.server.start()
+
+
+def test_kueue_away_and_a_start_that_takes_too_long(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit()
+    queues.jobs.until("Running")
+    queues.server.stop(at_once=True)
+    try:
+        queues.submit("late")
+        assert "webhook mworkload.kb.io does not answer" in queues.until_reason("WebhookUnavailable", "late")
+        assert queues.jobs.status()["phase"] == "Running"
+    finally:
+        queues.server.start(waitForPodsReady={"timeout": "3s"})
+    try:
+        queues.until_reason("WaitingForQuota", "late", seconds=90)
+        queues.kubectl("cordon", "-l", POOL)
+        queues.kubectl("delete", "sj", "train")
+        said = queues.until_reason("PodsReadyTimeout", "late", seconds=60)
+        assert "it is queued again at 20" in said
+        assert queues.jobs.status("late")["attempts"][0]["reason"] == "StoppedByQueue"
+    finally:
+        queues.kubectl("uncordon", "-l", POOL)
+        queues.server.stop()
+        queues.server.start()

@@ -1,0 +1,189 @@
+"""What kind is asked for, as kind itself reads it. `python -m tests.kind_node` makes clusters of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from slipway.cli.cluster import cluster
+from slipway.local_cluster import ClusterSpec, KindProvider, LocalClusterError, NativeCluster, Pool, binaries, state
+from slipway.local_cluster import status as observed
+from slipway.local_cluster.kind import configuration
+from slipway.local_cluster.kind.programs import PROGRAMS, run
+from slipway.local_cluster.kind.provider import CONFIGURATION
+from slipway.local_cluster.progress import Silent
+from slipway.local_cluster.state import ClusterState
+
+SPEC = ClusterSpec(
+    name="dev",
+    pools=[Pool(kind="real", type="v5p-16", count=2, spot=True), Pool(kind="real", type="v6e-8", chips_per_host=8),
+           Pool(kind="real", type="cpu")],
+)  # fmt: skip
+
+
+def workers(spec: ClusterSpec) -> list[dict[str, Any]]:
+    control, *found = configuration.of(spec)["nodes"]
+    assert control == {"role": "control-plane"}
+    return list(found)
+
+
+def test_each_node_is_what_the_native_provider_would_make_of_it() -> None:
+    plans = SPEC.nodes("real")
+    for plan, worker in zip(plans, workers(SPEC), strict=True):
+        assert worker["role"] == "worker"
+        assert worker["labels"] == plan.labels
+        [patch] = map(json.loads, worker["kubeadmConfigPatches"])
+        assert patch == {
+            "kind": "JoinConfiguration",
+            "nodeRegistration": {"name": plan.name, "taints": plan.taints},
+        }
+
+
+def test_containers_are_found_by_the_names_that_kind_gives_them() -> None:
+    assert configuration.containers(SPEC) == {
+        "v5p-16-0-0": "dev-worker",
+        "v5p-16-0-1": "dev-worker2",
+        "v5p-16-1-0": "dev-worker3",
+        "v5p-16-1-1": "dev-worker4",
+        "v6e-8-0-0": "dev-worker5",
+        "cpu-0": "dev-worker6",
+    }
+    assert configuration.control_plane(SPEC) == "dev-control-plane"
+
+
+def says(body: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What kind says to a configuration where there is no engine, for which it looks after it has read everything."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{folder / 'none.sock'}")
+    kind = binaries.ensure(["kind"], Silent(), PROGRAMS)["kind"]
+    path = folder / "kind.yaml"
+    path.write_text(yaml.safe_dump(body))
+    command = [str(kind), "create", "cluster", "--name", "dev", "--config", str(path), "--image", "none:1"]
+    with pytest.raises(LocalClusterError) as failed:
+        run(command, 60)
+    return str(failed.value)
+
+
+@pytest.mark.timeout(600)
+def test_kind_itself_reads_every_word_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path)}:/usr/bin:/bin")
+    asked = configuration.of(SPEC)
+    assert "failed to get docker info" in says(asked, tmp_path, monkeypatch)
+    asked["nodes"][1]["lables"] = asked["nodes"][1].pop("labels")
+    assert "field lables not found" in says(asked, tmp_path, monkeypatch)
+
+
+def fake_docker(folder: Path, script: str = "echo cannot connect >&2\nexit 1") -> Path:
+    """A folder with a `docker` that reaches no engine, or does what the script says."""
+    program = folder / "docker"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return folder
+
+
+def slipway(*arguments: str) -> Result:
+    return CliRunner().invoke(cluster, arguments, catch_exceptions=False)
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "simulated nodes": (("--provider", "kind", "--simulated", "1*cpu"), 1, "The provider kind has real nodes only"),
+    "no engine": (("--provider", "kind"), 1, "docker version --format failed: cannot connect"),
+    "a node image for processes": (("--node-image", "kindest/node:v1"), 2, "--node-image is for --provider kind"),
+    "another provider": (("--provider", "podman"), 2, "'podman' is not one of 'native', 'kind'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_made_is_said_before_anything_is_made(
+    state_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path)}:/usr/bin:/bin")
+    result = slipway("up", "t-refused", *arguments)
+    assert (result.exit_code, said in result.output) == (code, True), result.output
+    assert "t-refused" not in state.names()
+
+
+def test_without_docker_the_error_names_the_other_provider(
+    state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = slipway("up", "t-refused", "--provider", "kind")
+    assert "There is no `docker` on PATH" in result.output
+    assert "--provider native" in result.output
+
+
+def test_a_cluster_that_somebody_made_with_kind_is_left_alone(
+    state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    script = f'echo "$1" >> {calls}\n[ "$1" != ps ] || echo mine-control-plane'
+    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    monkeypatch.setattr(binaries, "ensure", lambda names, *_: {name: tmp_path / name for name in names})
+    result = slipway("up", "mine", "--provider", "kind")
+    assert result.exit_code == 1
+    assert "has a kind cluster 'mine' that Slipway has not made" in result.output
+    assert slipway("down", "mine").exit_code == 4
+    assert set(calls.read_text().split()) == {"version", "ps"}
+
+
+def test_down_removes_the_containers_also_when_the_record_is_damaged(
+    state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    script = f'echo "$@" >> {calls}\n[ "$1" != ps ] || echo broken-control-plane'
+    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    with state.locked("broken") as folder:
+        (folder / CONFIGURATION).touch()
+        (folder / "state.json").write_text("{")
+    assert "is removed" in slipway("down", "broken").output
+    assert calls.read_text().splitlines()[-1] == "rm --force --volumes broken-control-plane"
+    assert "broken" not in state.names()
+
+
+def test_status_of_containers_that_ended_says_so(
+    state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, 'echo dev-worker')}:{os.environ['PATH']}")
+    with state.locked("dev"):
+        spec = ClusterSpec(name="dev", pools=[Pool(kind="real", type="v5p-16")])
+        made = ClusterState(spec=spec, provider="kind", phase="running", away=["v5p-16-0-1"])
+        made.server = "https://127.0.0.1:1"
+        made.save()
+    try:
+        monkeypatch.setattr(observed, "_nodes", lambda _: [])
+        output = slipway("status", "dev").output
+    finally:
+        state.remove("dev")
+    assert "dev: Broken (kind) https://127.0.0.1:1" in output
+    # The container of the node that was preempted is not to run.
+    assert "ended: dev-control-plane (docker logs tells more)" in output
+
+
+def test_a_cluster_of_one_provider_is_not_that_of_the_other(simulated: NativeCluster) -> None:
+    spec = ClusterSpec(name=simulated.name, pools=[Pool(kind="real")])
+    with pytest.raises(LocalClusterError, match="runs already, made by the provider native"):
+        KindProvider().running(spec)
+
+
+@pytest.mark.parametrize(("begun", "other"), [("native", "kind"), ("kind", "native")])
+def test_a_cluster_that_one_provider_has_not_finished_is_left_to_it(begun: str, other: str) -> None:
+    found = ClusterState(spec=SPEC, provider=begun)
+    state.check_half_made(found, begun)
+    with pytest.raises(LocalClusterError, match=f"was begun by the provider {begun}"):
+        state.check_half_made(found, other)
+
+
+def test_another_node_image_is_another_cluster(state_folder: Path) -> None:
+    found = ClusterState(spec=SPEC, provider="kind", node_image="kindest/node:v1")
+    with pytest.raises(LocalClusterError, match="runs already with the node image kindest/node:v1"):
+        state.check_same(found, found.model_copy(update={"node_image": ""}))

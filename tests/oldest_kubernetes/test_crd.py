@@ -1,0 +1,3 @@
+"""What the API server refuses and takes: the schema and its CEL rules."""
+
+from tests.controlplane.test_crd import *  # noqa: F403 - every test of the CRD, also those to come

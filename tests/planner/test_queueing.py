@@ -1,0 +1,1321 @@
+"""Jobs in a queue of Kueue: the recipe in order, and what becomes of a job when its queue wants the nodes back."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slipway.api.base import rfc3339
+from slipway.api.places import worker
+from slipway.api.progress import ProgressState
+from slipway.planner.actions import CreatePods, CreateWorkload, DeleteWorkload, PatchWorkload, Plan, Refresh
+from slipway.planner.kueue_objects import Kueue, ResourceFlavor, Workload
+from slipway.planner.ledger import Sums, account_at, sums
+from slipway.planner.plan import plan
+from slipway.planner.pods import PodFactory
+from slipway.planner.queueing import of_no_job
+from slipway.planner.snapshot import WEBHOOK_UNAVAILABLE, WORKLOAD_REJECTED, Printed, Rejection, Settings, Snapshot
+
+from .build import START, UID, World, actions_of, spec
+
+V2, V1 = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
+FINALIZER = "kueue.x-k8s.io/resource-in-use"
+TPU: dict[str, Any] = {"accelerator": {"type": "v5litepod-16", "spot": True}, "slices": 2, "hosts": None}
+FLAVORS: dict[str, Any] = {
+    "v5e": {
+        "nodeLabels": {"cloud.google.com/gke-spot": "true"},
+        "tolerations": [{"key": "pool", "operator": "Exists"}],
+    },
+    "v5p": {"nodeLabels": {"generation": "v5p"}},
+}
+ADMISSION: dict[str, Any] = {
+    "clusterQueue": "cq",
+    "podSetAssignments": [{"name": "slice", "flavors": {"google.com/tpu": "v5e"}, "count": 8}],
+}
+
+
+def merged(before: dict[str, str] | None, patch: dict[str, str | None]) -> dict[str, str]:
+    """Labels or annotations after a merge patch."""
+    return {key: value for key, value in ((before or {}) | patch).items() if value is not None}
+
+
+class Queue(World):
+    """A world whose job has the label of a queue, with a Kueue that stores and answers as the real one does."""
+
+    def __init__(self, version: str = V2, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.queue: str | None = "tpu"
+        self.version, self.problem = version, ""
+        self.stored: dict[str, Any] | None = None
+        self.versions = 1
+        self.flavors: dict[str, Any] = FLAVORS
+        self.classes = {"high": 1000, "low": 1}
+        self.priority = ""
+        self.topologies: frozenset[str] = frozenset()
+        self.boosts = False
+        self.requests: list[str] = []
+
+    @property
+    def job(self) -> Any:
+        return replace(super().job, queue_priority=self.priority)
+
+    @property
+    def workload(self) -> Workload | None:
+        return msgspec.convert(self.stored, Workload) if self.stored is not None else None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        flavors = {
+            name: msgspec.convert({"metadata": {"name": name}, "spec": one}, ResourceFlavor).spec
+            for name, one in self.flavors.items()
+        }
+        known = self.workload if self.version else None
+        return replace(
+            super().snapshot,
+            kueue=Kueue(self.version, self.problem, known, flavors, self.classes, self.topologies, self.boosts),
+        )
+
+    def apply(self, decision: Plan) -> None:
+        super().apply(decision)
+        for action in decision.actions:
+            match action:
+                case CreateWorkload():
+                    self.requests.append("create")
+                    assert self.stored is None
+                    self.stored = msgspec.json.decode(msgspec.json.encode(action.body))
+                    self.stored["metadata"] |= {"uid": "w-1", "generation": 1}
+                    self.stored["status"] = {}
+                    self.versions += 1
+                    self.stored["metadata"]["resourceVersion"] = str(self.versions)
+                case PatchWorkload():
+                    self.requests.append("patch")
+                    self._patch(action)
+                case DeleteWorkload():
+                    self.requests.append("delete")
+                    self.deleted()
+
+    def _patch(self, action: PatchWorkload) -> None:
+        assert self.stored is not None
+        assert action.resource_version == self.stored["metadata"]["resourceVersion"]
+        for part, patch in action.patch.items():
+            assert (part == "status") == action.status
+            for field, value in patch.items():
+                before = self.stored[part].pop(field, None)
+                if value is not None:
+                    self.stored[part][field] = merged(before, value) if field in ("labels", "annotations") else value
+        if "spec" in action.patch:
+            self.stored["metadata"]["generation"] += 1
+        self._touch()
+
+    def _touch(self) -> None:
+        assert self.stored is not None
+        self.versions += 1
+        self.stored["metadata"]["resourceVersion"] = str(self.versions)
+        if self.stored["metadata"].get("deletionTimestamp") and not self.stored["metadata"].get("finalizers"):
+            self.stored = None
+
+    def settle(self, limit: int = 10) -> None:
+        """Decide and carry out until nothing changes, in Kueue neither."""
+        for _ in range(limit):
+            before = self.versions, self.stored is None
+            super().settle(limit)
+            if before == (self.versions, self.stored is None):
+                return
+        raise AssertionError(f"no rest after {limit} decisions: {self.stored}")
+
+    def deleted(self) -> None:
+        """Somebody deletes the Workload."""
+        assert self.stored is not None
+        self.stored["metadata"]["deletionTimestamp"] = rfc3339(self.now)
+        self._touch()
+
+    def says(self, kind: str, holds: bool, reason: str = "", message: str = "") -> "Queue":
+        """Kueue sets a condition."""
+        assert self.stored is not None
+        others = [one for one in self.stored["status"].get("conditions", ()) if one["type"] != kind]
+        condition: dict[str, Any] = {"type": kind, "status": str(holds), "reason": reason, "message": message}
+        condition["observedGeneration"] = self.stored["metadata"]["generation"]
+        self.stored["status"]["conditions"] = [*others, condition | {"lastTransitionTime": rfc3339(self.now)}]
+        self._touch()
+        return self
+
+    def admits(self, **admission: Any) -> "Queue":
+        """Kueue admits the Workload."""
+        assert self.stored is not None
+        self.stored["status"]["admission"] = ADMISSION | admission
+        if self.workload is not None and self.workload.condition("Evicted"):
+            self.says("Evicted", False, "QuotaReserved", "Previously: Preempted to accommodate another")
+        return self.says("QuotaReserved", True, "QuotaReserved").says("Admitted", True, "Admitted")
+
+    def evicts(self, reason: str, message: str = "Preempted to accommodate another") -> "Queue":
+        return self.says("Evicted", True, reason, message)
+
+    def conditions(self) -> dict[str, str]:
+        assert self.workload is not None
+        return {one["type"]: one["status"] for one in self.workload.status.conditions}
+
+    def story(self) -> tuple[str | None, str, str]:
+        """Phase, reason and message of the job."""
+        running = self.condition("Running")
+        return self.status.phase, running.reason if running else "", running.message if running else ""
+
+    def admitted(self) -> "Queue":
+        """The job is in its queue and was admitted; its pods exist."""
+        self.settle()
+        self.admits()
+        self.settle()
+        return self
+
+    def running(self) -> "Queue":
+        self.admitted()
+        self.run()
+        return self
+
+
+def live(world: Queue) -> int:
+    return sum(not pod.terminating for pod in world.pods.values())
+
+
+def test_1_a_workload_asks_for_the_quota_of_all_pods_at_once() -> None:
+    world = Queue(**TPU, env=[{"name": "TOKEN", "value": "s3cr3t"}])
+    world.settle()
+    assert world.requests == ["create"]
+    assert world.stored is not None
+    metadata, asked = world.stored["metadata"], world.stored["spec"]
+    assert (world.stored["apiVersion"], metadata["name"], metadata["finalizers"]) == (V2, "slicejob-train", [FINALIZER])
+    [owner] = metadata["ownerReferences"]
+    assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (UID, True, True)
+    assert metadata["labels"]["kueue.x-k8s.io/job-uid"] == UID
+    assert {key: asked[key] for key in ("queueName", "priority", "active")} == {
+        "queueName": "tpu",
+        "priority": 0,
+        "active": True,
+    }
+    assert "priorityClassRef" not in asked
+    [pods] = asked["podSets"]
+    template = pods["template"]["spec"]
+    assert (pods["name"], pods["count"], template["restartPolicy"]) == ("slice", 8, "Never")
+    assert template["containers"][0]["resources"]["requests"] == {"google.com/tpu": "4"}
+    assert template["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "4x4"
+    assert "s3cr3t" not in str(world.stored)
+
+
+def test_1_a_ray_job_has_a_pod_set_for_its_head() -> None:
+    world = Queue(**TPU, ray={"entrypoint": "python a.py", "head": {"resources": {"limits": {"cpu": "2"}}}})
+    world.settle()
+    assert world.stored is not None
+    head, workers = world.stored["spec"]["podSets"]
+    assert (head["name"], head["count"], workers["name"], workers["count"]) == ("head", 1, "slice", 8)
+    of_head = head["template"]["spec"]
+    asked = [one["resources"].get("limits") for one in (*of_head["containers"], *of_head["initContainers"])]
+    assert {"cpu": "2"} in asked
+    world.admits(
+        podSetAssignments=[
+            {"name": "head", "flavors": {"cpu": "v5p"}},
+            {"name": "slice", "flavors": {"google.com/tpu": "v5e"}},
+        ]
+    )
+    [pods] = actions_of(world.plan(), CreatePods) or actions_of(world.step(), CreatePods)
+    assert pods.head.node_selector == {"generation": "v5p"}
+    assert pods.workers.node_selector == {"cloud.google.com/gke-spot": "true"}
+
+
+@pytest.mark.parametrize(
+    ("version", "fields"),
+    [
+        (V2, {"priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}}),
+        (V1, {"priorityClassName": "high", "priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass"}),
+    ],
+)
+def test_1_a_priority_class_comes_with_its_value(version: str, fields: dict[str, Any]) -> None:
+    world = Queue(version)
+    world.priority = "high"
+    world.settle()
+    assert world.stored is not None
+    assert world.stored["apiVersion"] == version
+    assert fields.items() <= world.stored["spec"].items()
+    assert world.stored["spec"]["priority"] == 1000
+
+
+def test_2_no_pods_before_admission() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    assert not world.pods
+    assert world.story()[:2] == ("Queued", "EnteringQueue")
+    world.step(10)
+    assert world.story()[:2] == ("Queued", "Queued")
+    assert "Kueue has not considered it yet" in world.story()[2]
+    assert (world.pods, world.status.attempt) == ({}, None)
+
+
+NOT_ADMITTED = {
+    "no room now": (
+        "couldn't assign flavors to pod set slice: insufficient unused quota for google.com/tpu in flavor v5e, 16 more "
+        "needed",
+        "WaitingForQuota",
+        "it begins when 16 more of google.com/tpu are free",
+    ),
+    "never fits": (
+        "couldn't assign flavors to pod set slice: insufficient quota for google.com/tpu in flavor v5e, previously "
+        "considered podsets requests (0) + current podset request (48) > maximum capacity (32)",
+        "ExceedsMaxQuota",
+        "it never fits: asks 48, queue has 32",
+    ),
+    "wrong selector": (
+        "couldn't assign flavors to pod set slice: flavor v5e doesn't match node affinity",
+        "NoMatchingFlavor",
+        "no flavor of the queue has nodes that the job selects",
+    ),
+    "resource not covered": (
+        "couldn't assign flavors to pod set slice: resource cpu unavailable in ClusterQueue",
+        "NoMatchingFlavor",
+        "the ClusterQueue has no quota for cpu: remove the request from the job",
+    ),
+    "no such queue": ("LocalQueue tpu doesn't exist", "LocalQueueNotFound", "create it in the namespace of the job"),
+    "queue stopped": ("LocalQueue tpu is inactive", "QueueStopped", "LocalQueue tpu is stopped"),
+    "cluster queue stopped": ("ClusterQueue cq is inactive", "QueueStopped", "ClusterQueue cq is stopped"),
+    "topologies": (
+        'Flavor "v5e" does not support TopologyAwareScheduling',
+        "TopologyPlacementFailed",
+        "use a queue whose flavors have no topologyName",
+    ),
+    "gated": ("Admission is gated by: example.com/image", "AdmissionGated", "admission-gated-by of its Workload"),
+    "preempting": (
+        "insufficient unused quota for google.com/tpu in flavor v5e, 16 more needed. Pending the preemption of 1 "
+        "workload(s)",
+        "WaitingForPreemptedWorkloads",
+        "when the jobs that it preempts have stopped",
+    ),
+    "words of another version": ("something new", "Queued", "something new"),
+}
+
+
+@pytest.mark.parametrize(("said", "reason", "helps"), NOT_ADMITTED.values(), ids=NOT_ADMITTED.keys())
+def test_2_the_reason_is_kueues_and_comes_with_what_would_help(said: str, reason: str, helps: str) -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.says("QuotaReserved", False, "Pending", said)
+    world.step(10)
+    assert world.story()[:2] == ("Queued", reason)
+    assert said in world.story()[2]
+    assert helps in world.story()[2]
+    capacity = world.condition("CapacityAvailable")
+    assert capacity is not None
+    assert (capacity.status, capacity.reason) == ("False", reason)
+    assert not world.pods
+
+
+def test_2_an_admission_check_is_waited_for() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    assert world.stored is not None
+    world.stored["status"]["admissionChecks"] = [{"name": "budget", "state": "Pending", "message": "asking"}]
+    world.says("QuotaReserved", True, "QuotaReserved")
+    world.step(10)
+    assert world.story()[:2] == ("Queued", "UnsatisfiedAdmissionChecks")
+    assert "budget: Pending, asking" in world.story()[2]
+    assert not world.pods
+
+
+def test_3_pods_get_what_flavors_and_checks_say() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    assert world.stored is not None
+    update = {
+        "name": "slice",
+        "labels": {"team": "a"},
+        "annotations": {"note": "b"},
+        "nodeSelector": {"block": "7"},
+        "tolerations": [{"key": "block", "operator": "Exists"}],
+    }
+    world.stored["status"]["admissionChecks"] = [{"name": "c", "state": "Ready", "podSetUpdates": [update]}]
+    world.admits()
+    [pods] = actions_of(world.step(), CreatePods)
+    added = pods.workers
+    assert (added.labels, added.annotations) == ({"team": "a"}, {"note": "b"})
+    assert added.node_selector == {"cloud.google.com/gke-spot": "true", "block": "7"}
+    assert [one["key"] for one in added.tolerations] == ["pool", "block"]
+    body = {"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"nodeSelector": {"x": "y"}, "containers": []}}
+    made = added.to(body)
+    assert made["metadata"] == {"name": "p", "labels": {"a": "b", "team": "a"}, "annotations": {"note": "b"}}
+    assert made["spec"]["nodeSelector"] == {"x": "y", "cloud.google.com/gke-spot": "true", "block": "7"}
+    assert body["spec"]["nodeSelector"] == {"x": "y"}
+
+
+UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "a selector of the job's": (
+        {"flavors": {"v5e": {"nodeLabels": {"cloud.google.com/gke-tpu-topology": "2x2"}}}},
+        "nodeSelector cloud.google.com/gke-tpu-topology: the queue asks for '2x2', and it is '4x4'",
+    ),
+    "a flavor that is not known": ({"flavors": {}}, "ResourceFlavor v5e is not known"),
+}
+
+
+@pytest.mark.parametrize(("fields", "said"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_3_an_admission_that_contradicts_the_job_makes_no_pods(fields: dict[str, Any], said: str) -> None:
+    world = Queue(**TPU)
+    world.flavors = fields["flavors"]
+    world.admitted()
+    world.step(10)
+    assert not world.pods
+    assert world.story()[:2] == ("Queued", "AdmissionNotUsable")
+    assert said in world.story()[2]
+
+
+TOPOLOGY = [ADMISSION["podSetAssignments"][0] | {"topologyAssignment": {"levels": ["kubernetes.io/hostname"]}}]
+
+
+def test_3_where_the_queue_has_a_topology_kueue_chooses_the_nodes() -> None:
+    world = Queue(**TPU)
+    world.topologies = frozenset({"google.com/tpu", "nvidia.com/gpu"})
+    world.settle()
+    assert world.stored is not None
+    assert world.stored["spec"]["podSets"][0]["topologyRequest"] == {
+        "podIndexLabel": "slipway.dev/host",
+        "subGroupIndexLabel": "slipway.dev/slice",
+        "subGroupCount": 2,
+        "podSetSliceRequiredTopology": "cloud.google.com/gke-nodepool",
+        "podSetSliceSize": 4,
+    }
+    world.admits(podSetAssignments=TOPOLOGY)
+    [pods] = actions_of(world.step(), CreatePods)
+    assert pods.pools == {}
+    pod = pods.workers.to(PodFactory(world.job, Settings()).pod(0, worker(1, 2)))
+    assert pod["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/topology"}]
+    assert not pod["spec"]["affinity"]
+    assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
+    assert {
+        "kueue.x-k8s.io/workload": "slicejob-train",
+        "kueue.x-k8s.io/podset-slice-required-topology": "cloud.google.com/gke-nodepool",
+        "kueue.x-k8s.io/podset-slice-size": "4",
+    }.items() <= pod["metadata"]["annotations"].items()
+    assert {
+        "kueue.x-k8s.io/podset": "slice",
+        "slipway.dev/slice": "1",
+        "slipway.dev/host": "2",
+    }.items() <= pod["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"hosts": 2}, {"hosts": 2, "accelerator": {"gpu": {"vendor": "nvidia", "count": 4}}}], ids=["CPU", "GPU"]
+)
+def test_3_other_pods_are_anywhere_in_the_topology(fields: dict[str, Any]) -> None:
+    world = Queue(**fields)
+    world.topologies = frozenset({"google.com/tpu", "nvidia.com/gpu"})
+    world.settle()
+    assert world.stored is not None
+    assert world.stored["spec"]["podSets"][0]["topologyRequest"] == {"unconstrained": True}
+    world.admits(podSetAssignments=TOPOLOGY)
+    [pods] = actions_of(world.step(), CreatePods)
+    assert pods.workers.annotations["kueue.x-k8s.io/podset-unconstrained-topology"] == "true"
+
+
+HEADS: dict[str, tuple[frozenset[str], list[str]]] = {
+    "of the workers alone": (frozenset({"google.com/tpu"}), ["slice"]),
+    "of the head alone": (frozenset({"cpu", "memory"}), ["head"]),
+    "of all": (frozenset({"google.com/tpu", "cpu", "memory"}), ["head", "slice"]),
+    "of none": (frozenset(), []),
+}
+
+
+@pytest.mark.parametrize(("topologies", "placed"), HEADS.values(), ids=HEADS.keys())
+def test_3_kueue_chooses_nodes_for_the_pods_of_a_ray_job_whose_flavors_have_a_topology(
+    topologies: frozenset[str], placed: list[str]
+) -> None:
+    world = Queue(**TPU, ray={"entrypoint": "python a.py", "head": {"resources": {"limits": {"cpu": "2"}}}})
+    world.topologies = topologies
+    world.settle()
+    assert world.stored is not None
+    found = world.stored["spec"]["podSets"]
+    assert [one["name"] for one in found if "topologyRequest" in one] == placed
+    given = [{"name": "head", "flavors": {"cpu": "v5p"}}, {"name": "slice", "flavors": {"google.com/tpu": "v5e"}}]
+    topology = {"topologyAssignment": {"levels": ["kubernetes.io/hostname"]}}
+    world.admits(podSetAssignments=[one | topology if one["name"] in placed else one for one in given])
+    [pods] = actions_of(world.step(), CreatePods)
+    gated = {"head": pods.head.gates, "slice": pods.workers.gates}
+    assert [name for name, gates in gated.items() if gates] == placed
+    assert world.requests == ["create"]
+
+
+def test_3_a_topology_that_comes_later_is_asked_for_by_a_new_workload() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.topologies = frozenset({"google.com/tpu", "nvidia.com/gpu"})
+    world.settle()
+    assert world.requests == ["create", "delete", "patch", "create"]
+    assert world.stored is not None
+    assert "topologyRequest" in world.stored["spec"]["podSets"][0]
+
+
+def test_3_a_topology_that_nobody_asked_for_is_not_used() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.admits(podSetAssignments=TOPOLOGY)
+    world.step(10)
+    assert not world.pods
+    assert world.story()[:2] == ("Queued", "AdmissionNotUsable")
+    assert "delete the Workload" in world.story()[2]
+
+
+def test_4_kueue_is_told_once_that_the_pods_run() -> None:
+    world = Queue(**TPU).running()
+    assert world.status.phase == "Running"
+    assert world.conditions()["PodsReady"] == "True"
+    assert world.requests == ["create", "patch"]
+
+
+def test_5_a_restart_tells_kueue_nothing_and_keeps_the_quota() -> None:
+    world = Queue(**TPU, retries={"maxFailures": 100, "backoff": {"initialSeconds": 0}}).running()
+    told = list(world.requests)
+    for attempt in range(1, 11):
+        world.pod(0, 0).exits(1)
+        world.until_restarted()
+        world.settle()
+        world.run()
+        assert (world.status.attempt, world.status.phase) == (attempt, "Running")
+        assert world.conditions()["Admitted"] == "True"
+        world.now += timedelta(seconds=5)
+    assert world.requests == told
+
+
+def test_5_kueue_is_told_of_pods_that_stay_away_longer() -> None:
+    world = Queue(**TPU, retries={"maxFailures": 9, "backoff": {"initialSeconds": 300}}).running()
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.conditions()["PodsReady"] == "True"
+    world.step(61)
+    assert world.conditions()["PodsReady"] == "False"
+    world.step(240)
+    world.run()
+    assert world.conditions()["PodsReady"] == "True"
+    assert world.workload is not None
+    assert world.workload.condition("PodsReady")["reason"] == "Recovered"
+
+
+EVICTIONS = {
+    "Preempted": ("PreemptedByQueue", 1, "True"),
+    "NodeFailures": ("PreemptedByQueue", 1, "True"),
+    "PodsReadyTimeout": ("StoppedByQueue", 0, "False"),
+    "AdmissionCheck": ("StoppedByQueue", 0, "False"),
+    "LocalQueueStopped": ("StoppedByQueue", 0, "False"),
+    "ClusterQueueStopped": ("StoppedByQueue", 0, "False"),
+    "Deactivated": ("StoppedByQueue", 0, "False"),
+    "DeactivatedDueToMaximumExecutionTimeExceeded": ("StoppedByQueue", 0, "False"),
+    "DeactivatedDueToRequeuingLimitExceeded": ("StoppedByQueue", 0, "False"),
+    "SomethingNew": ("StoppedByQueue", 0, "False"),
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "ending", "charged", "requeued"), [(key, *row) for key, row in EVICTIONS.items()], ids=EVICTIONS.keys()
+)
+def test_6_an_eviction_ends_the_attempt_by_its_reason(reason: str, ending: str, charged: int, requeued: str) -> None:
+    world = Queue(**TPU).running()
+    world.evicts(reason)
+    world.settle()
+    attempt = world.attempt
+    assert (attempt.reason, world.status.preemptions, world.status.failures) == (ending, charged, 0)
+    assert reason in (attempt.message or "")
+    # The pods are on their way, and until they have gone Kueue counts their quota.
+    assert live(world) == 0
+    assert world.pods
+    assert world.stored is not None
+    assert "admission" in world.stored["status"]
+    world.obey()
+    world.settle()
+    assert world.conditions()["Requeued"] == requeued
+    assert (world.status.phase, world.status.attempt) == ("Queued", 0)
+    assert not world.pods
+
+
+def no_workload(world: Queue) -> None:
+    world.stored = None
+
+
+def before_admission(world: Queue) -> None:
+    assert world.stored is not None
+    world.stored["status"] = {}
+
+
+@pytest.mark.parametrize("seen", [no_workload, before_admission])
+def test_6_a_new_leader_whose_watch_is_behind_ends_no_attempt_before_it_has_read_the_workload(
+    seen: Callable[[Queue], None],
+) -> None:
+    world = Queue(**TPU).running()
+    true, told = deepcopy(world.stored), list(world.requests)
+    world.leading_since, world.begun_by_this_process, world.answers = world.now, None, False
+    seen(world)
+    decision = world.step()
+    assert Refresh(workload=True) in decision.actions
+    assert (world.status.phase, live(world), world.requests) == ("Running", 8, told)
+    world.stored, world.workload_as_of = true, world.now
+    world.settle()
+    assert (world.status.phase, live(world), world.requests) == ("Running", 8, told)
+
+
+def test_6_a_new_leader_that_has_read_that_the_workload_was_evicted_ends_the_attempt() -> None:
+    world = Queue(**TPU).running()
+    world.leading_since, world.begun_by_this_process = world.now, None
+    world.evicts("Preempted")
+    world.settle()
+    assert (world.attempt.reason, world.status.preemptions) == ("PreemptedByQueue", 1)
+
+
+def test_7_quota_goes_with_one_write_that_takes_the_admission_along() -> None:
+    world = Queue(**TPU).running()
+    world.evicts("Preempted").says("Preempted", True, "InClusterQueue")
+    world.settle()
+    world.obey()
+    while not (sent := actions_of(decision := world.plan(), PatchWorkload)):
+        world.apply(decision)
+    [patch] = sent
+    assert patch.status
+    assert patch.patch["status"]["admission"] is None
+    assert "admission" in patch.patch["status"]
+    told = {one["type"]: (one["status"], one["reason"]) for one in patch.patch["status"]["conditions"]}
+    assert told == {
+        "QuotaReserved": ("False", "Pending"),
+        "Admitted": ("False", "NoReservation"),
+        "Requeued": ("True", "Preempted"),
+        "Evicted": ("True", "Preempted"),
+        "Preempted": ("True", "InClusterQueue"),
+        "PodsReady": ("False", "WaitForStart"),
+    }
+    assert all(one["lastTransitionTime"] for one in patch.patch["status"]["conditions"])
+    world.apply(decision)
+    assert world.stored is not None
+    assert "admission" not in world.stored["status"]
+
+
+def test_7_quota_stays_while_a_pod_may_run_on_a_silent_node() -> None:
+    world = Queue(**TPU).running()
+    world.not_ready("node-0-0")
+    world.evicts("Preempted")
+    world.settle()
+    for handle in world.all_pods():
+        if handle.now.terminating and handle.now.spec.node_name != "node-0-0":
+            handle.exits(143).vanishes()
+    world.settle()
+    world.step(3600)
+    assert world.stored is not None
+    assert "admission" in world.stored["status"]
+
+
+def test_8_readmission_begins_the_next_attempt() -> None:
+    world = Queue(**TPU).running()
+    world.evicts("Preempted")
+    world.settle()
+    world.obey()
+    world.settle()
+    world.admits()
+    assert world.workload is not None
+    assert world.workload.condition("Evicted")
+    world.step(30)
+    world.run()
+    assert (world.status.attempt, world.status.phase, world.status.preemptions) == (1, "Running", 1)
+    assert len(world.pods) == 8
+    # The time in which the first attempt ran stays that.
+    first = world.status.attempts[1]
+    assert first.admitted_time == first.start_time
+
+
+HELD = {
+    "backoff": ("PodsReadyTimeout", {"requeueState": {"requeueAt": "2026-11-21T13:00:00Z"}}, "at 2026-11-21T13:00:00"),
+    "a stopped queue": ("LocalQueueStopped", {}, "when the LocalQueue is started"),
+    "a check": ("AdmissionCheck", {}, "when Kueue says so"),
+}
+
+
+@pytest.mark.parametrize(("reason", "status", "said"), HELD.values(), ids=HELD.keys())
+def test_7_a_job_that_is_held_says_until_when(reason: str, status: dict[str, Any], said: str) -> None:
+    world = Queue(**TPU).running()
+    world.evicts(reason, "words of Kueue")
+    world.settle()
+    world.obey()
+    world.settle()
+    assert world.stored is not None
+    world.stored["status"] |= status
+    world.step(60)
+    assert world.story()[:2] == ("Queued", reason)
+    assert "words of Kueue" in world.story()[2]
+    assert said in world.story()[2]
+
+
+def test_7_a_deactivated_job_says_how_it_goes_on() -> None:
+    world = Queue(**TPU).running()
+    assert world.stored is not None
+    world.stored["spec"]["active"] = False
+    world.evicts("Deactivated", "The workload is deactivated")
+    world.settle()
+    world.obey()
+    world.settle()
+    world.step(10)
+    assert world.story()[:2] == ("Queued", "Deactivated")
+    assert "spec.active of Workload slicejob-train" in world.story()[2]
+
+
+def test_6_a_host_that_failed_before_the_eviction_is_the_cause() -> None:
+    world = Queue(**TPU).running()
+    world.pod(0, 0).exits(1)
+    world.evicts("Preempted")
+    world.settle()
+    world.obey()
+    world.settle()
+    assert (world.attempt.reason, world.status.failures, world.status.preemptions) == ("ExitCode", 1, 0)
+    assert world.conditions()["Admitted"] == "False"
+
+
+def test_6_preemptions_by_the_queue_use_their_budget_up() -> None:
+    world = Queue(**TPU, retries={"maxPreemptions": 1}).running()
+    world.evicts("Preempted")
+    world.settle()
+    world.obey()
+    world.settle()
+    assert world.status.phase == "Preempted"
+    assert world.conditions()["Finished"] == "True"
+    assert world.workload is not None
+    assert world.workload.metadata.finalizers == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "phase", "reason"), [(0, "Succeeded", "Succeeded"), (1, "Failed", "Failed")], ids=["success", "failure"]
+)
+def test_9_a_job_that_has_ended_gives_its_quota_back(code: int, phase: str, reason: str) -> None:
+    world = Queue(**TPU, retries={"enabled": False}).running()
+    for handle in world.all_pods():
+        handle.exits(code)
+    world.settle()
+    assert world.status.phase == phase
+    assert world.workload is not None
+    assert world.workload.condition("Finished")["reason"] == reason
+    assert world.workload.metadata.finalizers == ()
+
+
+def test_9_the_pods_of_a_cancelled_job_keep_the_quota_until_they_have_gone() -> None:
+    world = Queue(**TPU).running()
+    world.fields["cancel"] = True
+    world.settle()
+    assert (world.status.phase, "Finished" in world.conditions()) == ("Cancelled", False)
+    world.obey()
+    world.settle()
+    assert world.conditions()["Finished"] == "True"
+
+
+def test_9_a_job_that_is_cancelled_in_the_queue_is_never_admitted() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.fields["cancel"] = True
+    world.settle()
+    assert (world.status.phase, world.conditions()["Finished"]) == ("Cancelled", "True")
+
+
+def test_10_suspension_leaves_the_queue_and_resumption_enters_it_again() -> None:
+    world = Queue(**TPU).running()
+    world.fields["suspend"] = True
+    world.settle()
+    assert world.stored is not None, "the pods still run"
+    world.obey()
+    world.settle()
+    assert world.stored is None
+    assert world.status.phase == "Suspended"
+    world.fields["suspend"] = False
+    world.settle()
+    assert world.status.phase == "Queued"
+    world.admits()
+    world.run()
+    assert (world.status.phase, world.status.attempt) == ("Running", 1)
+
+
+def test_10_a_suspended_job_is_in_no_queue() -> None:
+    world = Queue(**TPU, suspend=True)
+    world.settle()
+    assert (world.status.phase, world.requests) == ("Suspended", [])
+
+
+def test_11_a_deleted_workload_stops_the_pods_and_is_asked_for_again() -> None:
+    world = Queue(**TPU).running()
+    world.deleted()
+    world.settle()
+    assert (world.attempt.reason, world.status.uncharged) == ("StoppedByQueue", 1)
+    assert world.stored is not None, "it holds the quota while pods may run"
+    world.obey()
+    world.settle()
+    assert world.requests[-1] == "create"
+    assert world.status.phase == "Queued"
+    assert world.stored is not None
+    assert "deletionTimestamp" not in world.stored["metadata"]
+
+
+def test_11_a_workload_that_waits_goes_at_once_when_it_is_deleted() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.deleted()
+    [patch] = actions_of(world.plan(), PatchWorkload)
+    assert patch.patch == {"metadata": {"finalizers": None}}
+
+
+def test_11_a_deleted_job_takes_its_workload_along_after_its_pods() -> None:
+    world = Queue(**TPU).running()
+    world.deleting = True
+    assert not actions_of(world.plan(), DeleteWorkload)
+    world.pods.clear()
+    world.step()
+    assert world.stored is not None
+    world.step()
+    assert world.stored is None
+
+
+def test_11_the_workload_of_a_job_that_is_gone_goes_after_its_pods() -> None:
+    world = Queue(**TPU).running()
+    world.deleted()
+    assert world.workload is not None
+    assert of_no_job(V2, world.workload, world.pods.values()) == ()
+    [patch] = of_no_job(V2, world.workload, ())
+    assert isinstance(patch, PatchWorkload)
+
+
+def test_11_a_workload_of_an_earlier_job_goes_first() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    assert world.stored is not None
+    world.stored["metadata"]["labels"]["slipway.dev/job-uid"] = "another"
+    world.requests.clear()
+    world.settle()
+    assert world.requests == ["delete", "patch", "create"]
+
+
+def test_the_label_of_another_queue_is_followed_while_no_quota_is_reserved() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.queue = "other"
+    world.settle()
+    assert world.stored is not None
+    assert world.stored["spec"]["queueName"] == "other"
+    world.admits()
+    world.queue = "third"
+    world.settle()
+    assert world.stored["spec"]["queueName"] == "other"
+
+
+def test_the_label_of_another_priority_is_followed_at_any_time() -> None:
+    world = Queue(**TPU)
+    world.priority = "low"
+    world.running()
+    world.priority = "high"
+    world.settle()
+    assert world.stored is not None
+    assert (world.stored["spec"]["priority"], world.stored["spec"]["priorityClassRef"]["name"]) == (1000, "high")
+    assert world.status.phase == "Running"
+
+
+def test_a_priority_class_that_is_deleted_leaves_a_waiting_job_its_place() -> None:
+    world = Queue(**TPU)
+    world.priority = "high"
+    world.settle()
+    world.classes = {}
+    world.queue = "other"
+    world.settle()
+    assert world.stored is not None
+    assert (world.status.phase, world.stored["spec"]["priority"]) == ("Queued", 1000)
+    assert (world.stored["spec"]["queueName"], "delete" in world.requests) == ("other", False)
+
+
+def test_a_priority_class_that_never_was_changes_nothing_of_a_job_that_runs() -> None:
+    world = Queue(**TPU)
+    world.priority = "high"
+    world.running()
+    told = list(world.requests)
+    world.priority = "hihg"
+    world.settle()
+    assert world.stored is not None
+    assert (world.requests, world.stored["spec"]["priority"], world.status.phase) == (told, 1000, "Running")
+
+
+def test_a_priority_class_that_never_was_is_not_asked_for_while_an_evicted_job_waits() -> None:
+    world = Queue(**TPU)
+    world.priority = "high"
+    world.running().evicts("Preempted")
+    world.settle()
+    world.obey()
+    world.settle()
+    told = list(world.requests)
+    world.priority = "hihg"
+    world.settle()
+    assert (world.requests, world.status.phase) == (told, "Queued")
+
+
+def test_a_job_that_cannot_be_run_lets_the_workload_of_an_earlier_one_of_its_name_go() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.admits().deleted()
+    assert world.stored is not None
+    world.stored["metadata"]["labels"]["slipway.dev/job-uid"] = "another"
+    world.priority = "hihg"
+    world.settle()
+    assert (world.status.phase, world.stored) == ("Invalid", None)
+
+
+def test_a_workload_that_is_refused_for_good_is_asked_for_again_while_the_status_stays() -> None:
+    world = Queue(**TPU)
+    world.queue = "TPU_1"
+    world.checked = True
+    world.rejection = Rejection("spec.queueName: Invalid value", world.now, WORKLOAD_REJECTED)
+    world.step()
+    assert world.status.phase == "Invalid"
+    before = world.status
+    world.now += timedelta(seconds=60)
+    decision = world.plan()
+    assert (decision.status, [type(one) for one in decision.actions]) == (before, [CreateWorkload])
+
+
+def test_a_job_that_is_over_and_has_told_kueue_so_asks_nothing_of_a_new_leader() -> None:
+    world = Queue(**TPU).running()
+    for pod in world.all_pods():
+        pod.exits(0)
+    world.settle()
+    assert world.status.phase == "Succeeded"
+    world.leading_since, world.begun_by_this_process, world.pods_as_of = world.now, None, None
+    assert world.plan().actions == ()
+
+
+def test_a_job_whose_label_is_removed_leaves_the_queue_and_goes_on() -> None:
+    world = Queue(**TPU).running()
+    world.queue = None
+    world.settle()
+    assert (world.stored, world.status.phase, world.status.attempt) == (None, "Running", 0)
+
+
+def test_a_job_that_gets_the_label_while_it_runs_waits_for_its_turn() -> None:
+    world = Queue(**TPU)
+    world.queue = None
+    world.run()
+    world.queue = "tpu"
+    world.settle()
+    world.obey()
+    world.settle()
+    assert (world.attempt.reason, world.status.uncharged, world.status.phase) == ("StoppedByQueue", 1, "Queued")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no Kueue": ({"version": ""}, "KueueNotInstalled", "install Kueue, or remove the label"),
+    "no rights": ({"problem": "workloads is forbidden"}, "KueueUnreadable", "workloads is forbidden"),
+    "no queue": ({"queue": ""}, "QueueNotSupported", "name a LocalQueue"),
+    "no such class": ({"priority": "hgih"}, "PriorityClassNotFound", "there are: high, low"),
+}
+
+
+@pytest.mark.parametrize(("changes", "reason", "said"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_no_queue_can_take_is_refused_until_it_can(changes: dict[str, Any], reason: str, said: str) -> None:
+    world = Queue(**TPU)
+    before = {name: getattr(world, name) for name in changes}
+    for name, value in changes.items():
+        setattr(world, name, world.fields | value if name == "fields" else value)
+    world.settle()
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert (world.status.phase, accepted.reason, world.requests) == ("Invalid", reason, [])
+    assert said in accepted.message
+    for name, value in before.items():
+        setattr(world, name, value)
+    world.settle()
+    assert (world.status.phase, world.requests) == ("Queued", ["create"])
+
+
+def test_a_job_that_runs_goes_on_when_kueue_is_removed() -> None:
+    world = Queue(**TPU).running()
+    world.version = ""
+    world.settle()
+    assert (world.status.phase, world.status.attempt) == ("Running", 0)
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.story()[:2] == ("Queued", "KueueNotInstalled")
+
+
+SIZES: dict[str, Any] = TPU | {"slices": 1, "acceptableSlices": [1, 2, 4]}
+"""A slice has 16 chips."""
+
+
+def asked(world: Queue) -> int:
+    """Slices that the Workload asks for."""
+    assert world.stored is not None
+    return int(world.stored["spec"]["podSets"][0]["count"]) // 4
+
+
+def lacks(world: Queue, chips: int) -> Queue:
+    """Kueue has too little quota for the Workload."""
+    words = f"insufficient unused quota for google.com/tpu in flavor v5e, {chips} more needed"
+    return world.says("QuotaReserved", False, "Pending", f"couldn't assign flavors to pod set slice: {words}")
+
+
+def pods_of(world: Queue, attempt: int) -> int:
+    return sum(key[0] == attempt for key in world.pods)
+
+
+def grants(world: Queue) -> Queue:
+    """Kueue admits the Workload as it is."""
+    count = 4 * asked(world)
+    return world.admits(podSetAssignments=[ADMISSION["podSetAssignments"][0] | {"count": count}])
+
+
+TOO_LARGE = (
+    "couldn't assign flavors to pod set slice: insufficient quota for google.com/tpu in flavor v5e, previously "
+    "considered podsets requests (0) + current podset request (64) > maximum capacity ({most})"
+)
+ROOM: dict[str, tuple[str, float, int]] = {
+    "one slice is missing": ("insufficient unused quota for google.com/tpu in flavor v5e, 16 more needed", 60, 2),
+    "a part of a slice is missing": (
+        "insufficient unused quota for google.com/tpu in flavor v5e, 4 more needed",
+        60,
+        2,
+    ),
+    "three are missing": ("insufficient unused quota for google.com/tpu in flavor v5e, 48 more needed", 60, 1),
+    "all are missing": ("insufficient unused quota for google.com/tpu in flavor v5e, 64 more needed", 60, 4),
+    "less is missing in another flavor": (
+        "insufficient unused quota for google.com/tpu in flavor v5e, 64 more needed, insufficient unused quota for "
+        "google.com/tpu in flavor spot, 32 more needed",
+        60,
+        2,
+    ),
+    "another resource is missing": ("insufficient unused quota for cpu in flavor any, 1 more needed", 60, 2),
+    "nodes of the topology are missing": ('topology "a" allows to fit only 3 out of 4 slice(s)', 60, 2),
+    "it has not waited for long enough": (
+        "insufficient unused quota for google.com/tpu in flavor v5e, 16 more needed",
+        59,
+        4,
+    ),
+    "it never fits": (TOO_LARGE.format(most=32), 0, 2),
+    "not even the smallest fits": (TOO_LARGE.format(most=8), 300, 4),
+    "it preempts others": (
+        "insufficient unused quota for google.com/tpu in flavor v5e, 16 more needed. Pending the preemption of 1 "
+        "workload(s)",
+        300,
+        4,
+    ),
+    "its queue is stopped": ("LocalQueue tpu is inactive", 300, 4),
+}
+
+
+@pytest.mark.parametrize(("said", "seconds", "slices"), ROOM.values(), ids=ROOM.keys())
+def test_fewer_slices_are_asked_for_without_quota_for_the_most(said: str, seconds: float, slices: int) -> None:
+    world = Queue(**SIZES)
+    world.settle()
+    assert asked(world) == 4
+    world.says("QuotaReserved", False, "Pending", said)
+    world.settle()
+    world.step(seconds)
+    world.settle()
+    assert (asked(world), world.requests) == (slices, ["create"] + ["patch"] * (slices < 4))
+    if slices == 4:
+        return
+    world.step(600)
+    assert f"{slices} of 4 slices are asked for" in world.story()[2]
+    grants(world).run()
+    counts = world.status.slices
+    assert counts is not None
+    assert (world.status.phase, counts.requested, counts.granted) == ("Running", 4, slices)
+    assert len(world.pods) == 4 * slices
+
+
+def test_each_smaller_number_of_slices_has_the_same_time() -> None:
+    world = Queue(**SIZES)
+    world.settle()
+    lacks(world, 16).step(0)
+    world.step(60)
+    assert asked(world) == 2
+    lacks(world, 16).step(59)
+    assert asked(world) == 2
+    world.step(1)
+    assert asked(world) == 1
+
+
+def shrunk(**fields: Any) -> Queue:
+    """A job that runs on two of four slices."""
+    world = Queue(**SIZES, **fields)
+    world.settle()
+    lacks(world, 32).step(0)
+    world.step(60)
+    grants(world).run()
+    assert (world.status.phase, asked(world)) == ("Running", 2)
+    return world
+
+
+def test_the_attempt_after_one_with_fewer_slices_asks_for_the_most_again_by_a_new_workload() -> None:
+    world = shrunk()
+    world.requests.clear()
+    world.pod(0, 0).exits(1)
+    world.settle()
+    assert world.requests == [], "the pods still run"
+    world.obey()
+    world.settle()
+    assert (world.requests, asked(world)) == (["delete", "patch", "create"], 4)
+    assert (world.status.phase, len(world.status.attempts)) == ("Queued", 1)
+    grants(world).run()
+    assert (world.status.phase, world.status.attempt, pods_of(world, 1)) == ("Running", 1, 16)
+
+
+def test_the_attempt_after_one_with_fewer_slices_may_have_fewer_again() -> None:
+    world = shrunk()
+    for attempt in range(1, 4):
+        world.pod(0, 0).exits(1)
+        world.settle()
+        world.obey()
+        world.settle()
+        lacks(world, 32).step(0)
+        world.requests.clear()
+        world.step(60)
+        world.settle()
+        assert (world.requests, asked(world)) == (["patch"], 2)
+        grants(world).run()
+        assert (world.status.phase, world.status.attempt, pods_of(world, attempt)) == ("Running", attempt, 8)
+
+
+def test_an_evicted_job_with_fewer_slices_asks_for_the_most_again_in_the_same_workload() -> None:
+    world = shrunk()
+    world.evicts("Preempted")
+    world.settle()
+    world.requests.clear()
+    world.obey()
+    world.settle()
+    assert (world.requests, asked(world), world.status.phase) == (["patch", "patch"], 4, "Queued")
+
+
+def test_an_admission_that_was_decided_before_more_slices_were_asked_for_has_no_pods() -> None:
+    world = shrunk()
+    world.evicts("Preempted")
+    world.settle()
+    world.obey()
+    world.settle()
+    world.requests.clear()
+    world.admits(podSetAssignments=[ADMISSION["podSetAssignments"][0] | {"count": 8}])
+    world.settle()
+    assert (world.requests, world.pods, asked(world)) == (["delete", "patch", "create"], {}, 4)
+
+
+def test_an_admission_that_was_decided_before_fewer_slices_were_asked_for_is_for_those() -> None:
+    world = Queue(**SIZES)
+    world.settle()
+    lacks(world, 32).step(0)
+    world.step(60)
+    world.admits(podSetAssignments=[ADMISSION["podSetAssignments"][0] | {"count": 16}])
+    world.run()
+    assert (world.status.phase, len(world.pods)) == ("Running", 8)
+
+
+def test_a_resumed_job_asks_for_the_most_again() -> None:
+    world = shrunk()
+    world.fields["suspend"] = True
+    world.settle()
+    world.obey()
+    world.settle()
+    world.fields["suspend"] = False
+    world.settle()
+    assert asked(world) == 4
+
+
+def test_with_a_topology_as_many_groups_are_asked_for_as_slices() -> None:
+    world = Queue(**SIZES)
+    world.topologies = frozenset({"google.com/tpu", "nvidia.com/gpu"})
+    world.settle()
+    lacks(world, 32).step(0)
+    world.step(60)
+    assert world.stored is not None
+    assert world.stored["spec"]["podSets"][0]["topologyRequest"]["subGroupCount"] == 2
+
+
+BOOST, BOOST_TIME = "kueue.x-k8s.io/priority-boost", "slipway.dev/priority-boost-time"
+PRINTS = TPU | {"progress": {"pattern": r"(?P<step>[0-9]+)|saved (?P<checkpoint>[0-9]+)"}}
+
+
+def boost_of(world: Queue) -> str | None:
+    assert world.stored is not None
+    return (world.stored["metadata"].get("annotations") or {}).get(BOOST)
+
+
+def saves(world: Queue) -> None:
+    """The job prints that a checkpoint is saved."""
+    number = world.status.attempt
+    assert number is not None
+    shown = ProgressState(attempt=number, step=1, checkpoint=1, checkpoint_time=world.now)
+    world.printed = Printed(number, True, None, shown)
+    world.written = None
+    world.settle()
+
+
+def saving(**fields: Any) -> Queue:
+    """A job that has just saved a checkpoint, in the queue of a Kueue that reads boosts."""
+    world = Queue(**PRINTS, **fields)
+    world.boosts = True
+    world.running()
+    saves(world)
+    world.requests.clear()
+    return world
+
+
+AGES = {0: None, 59: None, 60: "1", 119: "1", 120: "2", 240: "3", 479: "3", 480: "4", 7679: "7", 7680: "8", 10**6: "8"}
+
+
+@pytest.mark.parametrize(("seconds", "boost"), AGES.items())
+def test_the_longer_ago_a_checkpoint_is_the_later_a_job_is_preempted(seconds: int, boost: str | None) -> None:
+    world = saving()
+    world.step(seconds)
+    assert (boost_of(world), len(world.requests)) == (boost, int(boost is not None))
+
+
+def test_the_boost_is_written_when_it_changes_and_at_most_once_a_minute() -> None:
+    world, told = saving(), []
+    for second in range(0, 1000, 10):
+        if second in (150, 300, 310, 330, 400):
+            saves(world)
+        before = len(world.requests)
+        world.step(10)
+        told += [second] * (len(world.requests) - before)
+    assert all(late - soon >= 60 for soon, late in pairwise(told))
+    assert boost_of(world) == "4"
+
+
+def test_a_job_is_looked_at_when_its_boost_changes() -> None:
+    world = saving()
+    assert world.plan().wake_at == world.now + timedelta(minutes=1)
+    world.step(60)
+    assert world.plan().wake_at == world.now + timedelta(minutes=1)
+
+
+def without_gate(world: Queue) -> None:
+    world.boosts = False
+
+
+def without_checkpoint(world: Queue) -> None:
+    world.printed, world.written = Printed(0, True, None, ProgressState(attempt=0, step=1)), None
+    world.settle()
+
+
+def boosted_by_another(world: Queue) -> None:
+    assert world.stored is not None
+    world.stored["metadata"]["annotations"] = {BOOST: "-5"}
+
+
+def boosted_at_no_time(world: Queue) -> None:
+    assert world.stored is not None
+    world.stored["metadata"]["annotations"] = {BOOST: "-5", BOOST_TIME: "yesterday"}
+
+
+@pytest.mark.parametrize("changed", [without_gate, without_checkpoint, boosted_by_another, boosted_at_no_time])
+def test_no_boost_is_written_that_nobody_reads_or_that_is_anothers(changed: Callable[[Queue], None]) -> None:
+    world = saving()
+    changed(world)
+    before = boost_of(world)
+    world.step(4000)
+    assert (world.requests, boost_of(world)) == ([], before)
+
+
+def test_an_evicted_job_has_no_boost_before_its_quota_is_given_back() -> None:
+    world = saving()
+    world.step(500)
+    assert boost_of(world) == "4"
+    world.evicts("Preempted")
+    world.settle()
+    assert boost_of(world) == "4", "its pods still run"
+    world.requests.clear()
+    world.obey()
+    while boost_of(world) is not None:
+        assert world.conditions()["QuotaReserved"] == "True"
+        world.step()
+    world.settle()
+    assert (world.requests, world.conditions()["QuotaReserved"]) == (["patch", "patch"], "False")
+
+
+def test_the_next_attempt_has_no_boost_before_its_first_checkpoint() -> None:
+    world = saving(retries={"backoff": {"initialSeconds": 0}})
+    world.step(500)
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    world.run()
+    world.step(4000)
+    assert boost_of(world) is None
+
+
+def test_while_kueues_webhooks_do_not_answer_the_job_says_so_and_asks_ever_less_often() -> None:
+    world = Queue(**TPU)
+    world.rejection = Rejection('failed calling webhook "mworkload.kb.io"', START, WEBHOOK_UNAVAILABLE)
+    decision = world.step()
+    assert not actions_of(decision, CreateWorkload)
+    assert decision.wake_at == START + timedelta(seconds=2)
+    assert world.story() == ("Queued", WEBHOOK_UNAVAILABLE, 'failed calling webhook "mworkload.kb.io"')
+    assert actions_of(world.step(2), CreateWorkload)
+
+
+@pytest.mark.parametrize("queue", [None, "tpu"], ids=["without the label", "with the label"])
+def test_pods_that_kueue_gates_although_it_should_not_are_recognised(queue: str | None) -> None:
+    world = Queue(**TPU)
+    world.queue = queue
+    world.settle()
+    if queue is not None:
+        world.admits().settle()
+    for handle in world.all_pods():
+        gated = msgspec.convert({"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, type(handle.now.spec))
+        world.pods[handle.key] = msgspec.structs.replace(handle.now, spec=gated)
+        handle.has("PodScheduled", "SchedulingGated", status="False", message="Scheduling is blocked")
+    world.step(10)
+    assert world.story()[:2] == ("Queued", "GatedByKueue")
+    assert "SliceJob.v1alpha1.slipway.dev" in world.story()[2]
+    assert "slicejobs.slipway.dev" in world.story()[2]
+
+
+def test_the_time_in_the_queue_is_accounted_for() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.step(20)
+    world.admits()
+    world.run()
+    world.step(100)
+    world.evicts("Preempted")
+    world.settle()
+    world.step(3)
+    world.obey()
+    world.settle()
+    world.step(40)
+    world.admits()
+    world.run()
+    world.step(50)
+    found = sums(account_at(world.job.created, world.status, world.now).seconds)
+    assert found[("queued",)] == 20
+    assert found[("lost_to_preemption", "fence")] == 3
+    assert found[("lost_to_preemption", "queue")] == 40
+    assert sum(found.values()) == (world.now - world.job.created).total_seconds()
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_the_sums_cover_the_time_in_the_queue_and_never_shrink(steps: list[float], random: Any) -> None:
+    world = Queue(**TPU, retries={"maxFailures": 5, "maxPreemptions": 5})
+    before: Sums = {}
+    for seconds in steps:
+        handles = [one for one in world.all_pods() if not one.now.ended]
+        happen: list[Callable[[], Any]] = [world.obey, lambda: world.fields.update(suspend=random.random() < 0.5)]
+        if handles:
+            happen += [lambda one=one: one.runs() for one in handles] + [lambda one=handles[0]: one.exits(1)]
+        if world.stored is not None:
+            happen += [world.admits, lambda: world.evicts("Preempted"), lambda: world.evicts("AdmissionCheck")]
+            happen.append(world.deleted)
+        random.choice(happen)()
+        world.step(seconds)
+        known = world.status.ledger
+        assert known is not None
+        found = sums(known.seconds)
+        assert sum(found.values()) == pytest.approx((known.until - world.job.created).total_seconds(), abs=0.01)
+        assert all(found.get(state, 0.0) >= passed for state, passed in before.items())
+        before = found
+
+
+def test_a_plan_is_the_same_twice() -> None:
+    world = Queue(**TPU).running()
+    world.evicts("Preempted")
+    now: datetime = world.now
+    assert plan(world.snapshot, now) == plan(world.snapshot, now)
+    assert spec(**world.fields).slices == 2

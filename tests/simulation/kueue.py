@@ -1,0 +1,244 @@
+"""Kueue's controller: it admits Workloads within a quota in the order of their creation, and evicts them."""
+
+import random
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Final
+
+from tests.simulation.store import Store
+from tests.simulation.timeline import Timeline, moment
+from tests.simulation.truth import Violation
+from tests.simulation.workloads import CLUSTER_QUEUE, FLAVOR, Json, Workloads, asked, condition, holds, job_of
+
+TIMEOUT: Final = "PodsReadyTimeout"
+STOPPED: Final = "LocalQueueStopped"
+DEACTIVATED: Final = "Deactivated"
+TOO_OFTEN: Final = "DeactivatedDueToRequeuingLimitExceeded"
+BACKOFF_LIMIT: Final = 2
+"""After so many starts that took too long a Workload is deactivated."""
+
+
+class Kueue:
+    """One ClusterQueue with quota for pods, and the LocalQueues that lead to it."""
+
+    def __init__(
+        self, timeline: Timeline, store: Store, workloads: Workloads, rng: random.Random, say: Callable[..., None]
+    ) -> None:
+        self._timeline = timeline
+        self._store = store
+        self._workloads = workloads
+        self._rng = rng
+        self._say = say
+        self._due = False
+        self._since: dict[str, float] = {}
+        """Since when each Workload waits for its pods, by UID."""
+        self._forgotten: set[str] = set()
+        """UIDs of Workloads whose quota Kueue gives out again although they are admitted."""
+        self._starts: dict[str, int] = {}
+        """How often the pods of a Workload were not ready in time, by UID."""
+        self.evicted: dict[str, list[str]] = {}
+        """Reasons of the evictions of each job, by its UID."""
+        self.slowest = 0.05
+        """Longest time until it looks at what has changed, in seconds."""
+        self.patience: float | None = None
+        """How long it waits for the pods of an admitted Workload, in seconds; None for ever."""
+        self.stopped = False
+        """Whether the queue takes nothing, and lets go of what it has."""
+        workloads.on_write = self._heard
+
+    def look_soon(self) -> None:
+        """Look at everything, in a moment."""
+        if not self._due:
+            self._due = True
+            self._timeline.after(self._rng.uniform(0.005, self.slowest), self._look)
+
+    def evict(self, workload: Json, reason: str, message: str) -> None:
+        """Have a Workload let go of its quota; it keeps that until it says that nothing runs any more."""
+        changed = deepcopy(workload)
+        self._say("kueue: evicts %s: %s", workload["metadata"]["name"], reason)
+        self._set(changed, "Evicted", "True", reason, message)
+        if reason == "Preempted":
+            self._set(changed, "Preempted", "True", "InClusterQueue", message)
+        if reason == TIMEOUT:
+            wait = self._rng.uniform(1.0, 60.0)
+            changed["status"]["requeueState"] = {
+                "count": self._starts.get(workload["metadata"]["uid"], 0),
+                "requeueAt": moment(self._timeline.now + wait).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            }
+            self._timeline.after(wait + 1.0, self.look_soon)
+        if job := job_of(workload):
+            self.evicted.setdefault(job, []).append(reason)
+        self._workloads.put(changed)
+
+    def _heard(self, workload: Json) -> None:
+        """A Workload was written; who takes the conditions away and leaves the admission confuses the cache."""
+        uid, reserved = workload["metadata"]["uid"], holds(workload, "QuotaReserved")
+        if workload["status"].get("admission") is not None and not reserved:
+            self._forgotten.add(uid)
+        elif not reserved:
+            self._forgotten.discard(uid)
+        if condition(workload, "PodsReady").get("reason") == "WaitForRecovery":
+            self._since.setdefault(uid, self._timeline.now)
+        elif holds(workload, "PodsReady"):
+            self._since.pop(uid, None)
+        self.look_soon()
+
+    def _look(self) -> None:
+        self._due = False
+        if self._workloads.away:
+            return
+        for name in list(self._store.workloads):
+            self._tend(self._store.workloads[name])
+        waiting = [one for one in self._store.workloads.values() if self._queued(one)]
+        for workload in sorted(waiting, key=_place):
+            if self._consider(workload):
+                return
+
+    def _tend(self, workload: Json) -> None:
+        """Evict what may not go on, and queue again what may."""
+        active = workload["spec"].get("active", True)
+        if holds(workload, "Finished"):
+            return
+        if not holds(workload, "QuotaReserved"):
+            self._requeue(workload)
+        elif holds(workload, "Evicted"):
+            return
+        elif not active:
+            self.evict(workload, DEACTIVATED, "The workload is deactivated")
+        elif self.stopped and job_of(workload):
+            self.evict(workload, STOPPED, "The LocalQueue is stopped")
+        else:
+            self._wait_for_pods(workload)
+
+    def _wait_for_pods(self, workload: Json) -> None:
+        uid = workload["metadata"]["uid"]
+        since = self._since.get(uid)
+        if self.patience is None or since is None or not job_of(workload):
+            return
+        if self._timeline.now < since + self.patience:
+            self._timeline.after(since + self.patience + 0.1 - self._timeline.now, self.look_soon)
+            return
+        self._starts[uid] = self._starts.get(uid, 0) + 1
+        if self._starts[uid] <= BACKOFF_LIMIT:
+            self.evict(workload, TIMEOUT, f"Exceeded the PodsReady timeout slicejob/{workload['metadata']['name']}")
+            return
+        self._starts.pop(uid)
+        changed = workload | {"spec": workload["spec"] | {"active": False}}
+        self.evict(
+            changed, TOO_OFTEN, "The workload is deactivated: exceeding the maximum number of re-queuing retries"
+        )
+
+    def _requeue(self, workload: Json) -> None:
+        requeued, active = condition(workload, "Requeued"), workload["spec"].get("active", True)
+        if requeued.get("status") != "False" or not active:
+            return
+        reason, due = requeued["reason"], workload["status"].get("requeueState", {}).get("requeueAt", "")
+        if reason == TIMEOUT and moment(self._timeline.now).isoformat() < due.replace("Z", ""):
+            self._timeline.after(1.0, self.look_soon)
+        elif reason == TIMEOUT:
+            self._queue_again(workload, "BackoffFinished")
+        elif reason.startswith(DEACTIVATED):
+            self._queue_again(workload, "Reactivated")
+        elif reason == STOPPED and not self.stopped:
+            self._queue_again(workload, "LocalQueueRestarted")
+
+    def _queue_again(self, workload: Json, reason: str) -> None:
+        changed = deepcopy(workload)
+        self._set(changed, "Requeued", "True", reason, "The workload is queued again")
+        self._workloads.put(changed)
+
+    def _queued(self, workload: Json) -> bool:
+        requeued = condition(workload, "Requeued").get("status", "True") == "True"
+        out = holds(workload, "Finished") or not workload["spec"].get("active", True)
+        return requeued and not out and not holds(workload, "QuotaReserved")
+
+    def _consider(self, workload: Json) -> bool:
+        """Admit a Workload, or say why not; returns whether it waits for those it preempts, and all others with it."""
+        needs, name = asked(workload), workload["metadata"]["name"]
+        # `workload` was read before others were admitted in this pass, which may have changed it.
+        workload = self._store.workloads.get(name, workload)
+        queue = workload["spec"]["queueName"]
+        lacking = self._used() + needs - self._workloads.quota
+        count = 0
+        if self.stopped and job_of(workload):
+            self._hold(workload, "Inadmissible", f"LocalQueue {queue} is inactive")
+        elif lacking <= 0 or workload["status"].get("admission") is not None:
+            # With an admission it is taken for admitted, whatever is used meanwhile.
+            self._admit(workload)
+        else:
+            said = "couldn't assign flavors to pod set slice: insufficient unused quota for pods in flavor "
+            said += f"{FLAVOR}, {lacking} more needed"
+            if (count := self._preempt(workload, lacking)) > 0:
+                said += f". Pending the preemption of {count} workload(s)"
+            self._hold(workload, "Pending", said)
+        return count > 0
+
+    def _used(self) -> int:
+        reserved = (one for one in self._store.workloads.values() if holds(one, "QuotaReserved"))
+        known = (one for one in reserved if one["metadata"]["uid"] not in self._forgotten)
+        return sum(asked(one) for one in known if not holds(one, "Finished"))
+
+    def _preempt(self, workload: Json, lacking: int) -> int:
+        """Evict those of lower priority, the youngest first, if that is enough; returns how many."""
+        lower = [
+            one
+            for one in self._store.workloads.values()
+            if holds(one, "QuotaReserved") and not holds(one, "Finished")
+            if one["spec"].get("priority", 0) < workload["spec"].get("priority", 0)
+        ]
+        if sum(map(asked, lower)) < lacking:
+            return 0
+        count = 0
+        for victim in sorted(lower, key=_place, reverse=True):
+            if lacking <= 0:
+                break
+            lacking -= asked(victim)
+            count += 1
+            if not holds(victim, "Evicted"):
+                self.evict(victim, "Preempted", "Preempted to accommodate a workload due to prioritization")
+        return count
+
+    def _admit(self, workload: Json) -> None:
+        changed = deepcopy(workload)
+        metadata, said = workload["metadata"], f"Quota reserved in ClusterQueue {CLUSTER_QUEUE}"
+        self._say("kueue: admits %s (%d of %d used)", metadata["name"], self._used(), self._workloads.quota)
+        changed["status"]["admission"] = {
+            "clusterQueue": CLUSTER_QUEUE,
+            "podSetAssignments": [
+                {"name": one["name"], "flavors": {"pods": FLAVOR}, "count": one["count"]}
+                for one in workload["spec"]["podSets"]
+            ],
+        }
+        self._set(changed, "QuotaReserved", "True", "QuotaReserved", said)
+        self._set(changed, "Admitted", "True", "Admitted", "The workload is admitted")
+        for kind in ("Evicted", "Preempted"):
+            if holds(workload, kind):
+                before = condition(workload, kind)["message"]
+                self._set(changed, kind, "False", "QuotaReserved", f"Previously: {before}")
+        self._since[metadata["uid"]] = self._timeline.now
+        self._workloads.put(changed)
+        if not job_of(workload):
+            self._workloads.check_quota()
+        elif not metadata.get("ownerReferences"):
+            raise Violation(f"{metadata['name']} has no owner")
+
+    def _hold(self, workload: Json, reason: str, message: str) -> None:
+        known = condition(workload, "QuotaReserved")
+        if (known.get("reason"), known.get("message")) == (reason, message):
+            return
+        changed = deepcopy(workload)
+        self._set(changed, "QuotaReserved", "False", reason, message)
+        self._workloads.put(changed)
+
+    def _set(self, workload: Json, kind: str, status: str, reason: str, message: str) -> None:
+        before = condition(workload, kind)
+        since = before["lastTransitionTime"] if before.get("status") == status else self._store.stamp()
+        one = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+        others = [other for other in workload["status"].get("conditions", ()) if other["type"] != kind]
+        workload["status"]["conditions"] = [*others, one | {"observedGeneration": 1}]
+
+
+def _place(workload: Json) -> tuple[int, str, str]:
+    """The place in the queue: by priority, then by the second of creation."""
+    metadata = workload["metadata"]
+    return -workload["spec"].get("priority", 0), metadata["creationTimestamp"], metadata["uid"]

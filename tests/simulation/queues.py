@@ -1,0 +1,162 @@
+"""Jobs in queues of Kueue: how many there is room for, and what people and Kueue do to them."""
+
+import random
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from functools import partial
+from typing import Final
+
+from slipway.api import names
+from tests.simulation.kueue import Kueue
+from tests.simulation.plot import Plot
+from tests.simulation.requests import Server
+from tests.simulation.store import NAMESPACE, Store
+from tests.simulation.timeline import Timeline
+from tests.simulation.user import User
+from tests.simulation.workloads import LOCAL_QUEUES, PRIORITIES, Json, Workloads, holds, job_of
+
+MOST_TROUBLES: Final = 8
+STAYS: Final = 120.0
+"""Longest time that a stranger's Workload has its quota, in seconds."""
+
+
+def labels(rng: random.Random) -> dict[str, str]:
+    """Queue and priority of a job."""
+    chosen = {names.QUEUE_LABEL: rng.choice(LOCAL_QUEUES)}
+    return chosen | ({names.QUEUE_PRIORITY_LABEL: rng.choice(list(PRIORITIES))} if rng.random() < 0.6 else {})
+
+
+class Queues:
+    """Kueue and everybody who has to do with it, in one history."""
+
+    def __init__(
+        self, timeline: Timeline, store: Store, server: Server, rng: random.Random, say: Callable[..., None]
+    ) -> None:
+        self._timeline = timeline
+        self._store = store
+        self._rng = rng
+        self._say = say
+        self._strangers = 0
+        self.calm = False
+        self.workloads = Workloads(store, server)
+        self.kueue = Kueue(timeline, store, self.workloads, rng, say)
+
+    def plan(self, plots: Iterable[Plot], users: list[User], horizon: float) -> None:
+        """Choose the quota, and what happens when."""
+        rng = self._rng
+        sizes = [one.shape.pods for one in plots]
+        self.workloads.quota = rng.choice((max(sizes), max(sizes) + rng.randint(0, 3), sum(sizes)))
+        self._say("quota for %d pods", self.workloads.quota)
+        self.kueue.slowest = rng.choice((0.05, 0.05, 1.0, 8.0))
+        self.kueue.patience = rng.choice((None, None, 30.0, 90.0))
+        harms: list[Callable[[], None]] = [
+            self._stranger,
+            self._stranger,
+            self._stop,
+            self._go_away,
+            partial(self._to_workload, self._deactivate),
+            partial(self._to_workload, self._delete),
+            partial(self._to_workload, self._lose_nodes),
+            lambda: rng.choice(users).label(labels(rng)),
+        ]
+        for _ in range(rng.randint(0, MOST_TROUBLES)):
+            self._timeline.at(rng.uniform(0.0, horizon), partial(self._harm, rng.choice(harms)))
+
+    def calm_down(self) -> None:
+        """From here on there is quota for the jobs, and nobody takes it away."""
+        self.calm, self.workloads.away, self.kueue.stopped = True, False, False
+        self.kueue.patience, self.kueue.slowest = None, 0.05
+        for workload in list(self._store.workloads.values()):
+            if not job_of(workload):
+                self._leave(workload["metadata"]["name"])
+            elif not workload["spec"]["active"]:
+                self._activate(workload["metadata"]["name"])
+        self.kueue.look_soon()
+
+    def collect(self, owners: set[str]) -> None:
+        """The garbage collector deletes the Workloads of SliceJobs that are deleted or are being deleted."""
+        for workload in list(self._store.workloads.values()):
+            if job_of(workload) and job_of(workload) not in owners:
+                self.workloads.delete(workload)
+
+    def left(self) -> list[str]:
+        """Names of the Workloads of jobs."""
+        return [name for name, one in self._store.workloads.items() if job_of(one)]
+
+    def _harm(self, harm: Callable[[], None]) -> None:
+        if not self.calm:
+            harm()
+
+    def _later(self, shortest: float, longest: float, act: Callable[[], None]) -> None:
+        self._timeline.after(self._rng.uniform(shortest, longest), act)
+
+    def _stranger(self) -> None:
+        """Somebody else's Workload wants a part of the quota for a while."""
+        self._strangers += 1
+        name, rng = f"stranger-{self._strangers}", self._rng
+        count, priority = rng.randint(1, self.workloads.quota), rng.choice((0, 1000, 2000))
+        self._say("fault: %s wants %d with priority %d", name, count, priority)
+        metadata = {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": self._store.new_uid("workload"),
+            "creationTimestamp": self._store.stamp(),
+        }
+        spec = {"queueName": "tpu", "priority": priority, "active": True, "podSets": [{"name": "main", "count": count}]}
+        self.workloads.put({"metadata": metadata, "spec": spec, "status": {}})
+        self._later(1.0, STAYS, partial(self._leave, name))
+
+    def _leave(self, name: str) -> None:
+        workload = self._store.workloads.get(name)
+        if workload is not None:
+            self.workloads.delete(workload)
+
+    def _to_workload(self, harm: Callable[[Json], None]) -> None:
+        mine = [one for one in self._store.workloads.values() if job_of(one)]
+        if mine:
+            workload = self._rng.choice(mine)
+            self._say("fault: %s hits %s", harm.__name__, workload["metadata"]["name"])
+            harm(workload)
+
+    def _deactivate(self, workload: Json) -> None:
+        self._write(workload, active=False)
+        self._later(0.5, 120.0, partial(self._activate, workload["metadata"]["name"]))
+
+    def _activate(self, name: str) -> None:
+        workload = self._store.workloads.get(name)
+        if workload is not None and not workload["spec"]["active"]:
+            self._write(workload, active=True)
+
+    def _write(self, workload: Json, *, active: bool) -> None:
+        changed = deepcopy(workload)
+        changed["spec"]["active"] = active
+        self.workloads.put(changed)
+
+    def _delete(self, workload: Json) -> None:
+        self.workloads.delete(workload)
+
+    def _lose_nodes(self, workload: Json) -> None:
+        if holds(workload, "Admitted") and not holds(workload, "Evicted") and not holds(workload, "Finished"):
+            said = "Workload was evicted as there was no replacement for unhealthy node(s): pool0-0"
+            self.kueue.evict(workload, "NodeFailures", said)
+
+    def _stop(self) -> None:
+        self._say("fault: the queue is stopped")
+        self.kueue.stopped = True
+
+        def start() -> None:
+            self.kueue.stopped = False
+            self.kueue.look_soon()
+
+        self.kueue.look_soon()
+        self._later(1.0, 120.0, start)
+
+    def _go_away(self) -> None:
+        self._say("fault: Kueue is away")
+        self.workloads.away = True
+
+        def back() -> None:
+            self.workloads.away = False
+            self.kueue.look_soon()
+
+        self._later(1.0, 120.0, back)
