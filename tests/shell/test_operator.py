@@ -277,7 +277,7 @@ async def started(
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        f"from slipway.cli.operator import operator; {before}; operator()",
+        f"from slipway.cli.operator import operator\n{before}\noperator()",
         *(
             "--kubeconfig",
             kubeconfig,
@@ -310,6 +310,29 @@ async def test_a_process_that_is_told_to_stop_while_it_starts_has_not_failed(
 ) -> None:
     told = f"import os, signal, threading; threading.Timer({seconds}, os.kill, (os.getpid(), signal.SIGTERM)).start()"
     process = await started(str(control_plane.kubeconfig), kubectl.namespace, told)
+    _, said = await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == EXIT_OK, said.decode()
+    assert "Traceback" not in said.decode()
+
+
+TOLD_WHILE_KOPF_CONNECTS = """
+import asyncio, os, signal, aiohttp
+real = aiohttp.TCPConnector.connect
+async def connect(self, request, *rest, **more):
+    found = await real(self, request, *rest, **more)
+    if request.url.path == "/apis/slipway.dev/v1alpha1":
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(1)
+    return found
+aiohttp.TCPConnector.connect = connect
+"""
+"""kopf asks what the API server serves; it closes the session of its requests when it ends, also under these."""
+
+
+async def test_a_process_that_is_told_to_stop_while_kopf_connects_has_not_failed(
+    control_plane: NativeCluster, kubectl: Kubectl
+) -> None:
+    process = await started(str(control_plane.kubeconfig), kubectl.namespace, TOLD_WHILE_KOPF_CONNECTS)
     _, said = await asyncio.wait_for(process.communicate(), 10)
     assert process.returncode == EXIT_OK, said.decode()
     assert "Traceback" not in said.decode()

@@ -98,9 +98,12 @@ class ApiConnection:
         await asyncio.gather(*self._writes, return_exceptions=True)
         await self._sessions.close()
 
-    def new_session(self) -> aiohttp.ClientSession:
-        """A session for watches and streams with the same credentials; the caller closes it."""
-        return self._sessions.new()
+    def new_session(self, *around: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        """A session for watches and streams with the same credentials; the caller closes it.
+
+        `around` sees each request first.
+        """
+        return self._sessions.new(*around)
 
     async def get(self, path: str, kind: type[T], *, accept: str = "application/json") -> T:
         """One object."""

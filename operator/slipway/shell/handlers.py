@@ -7,6 +7,7 @@ or repeating an event changes nothing.
 import asyncio
 from typing import Any
 
+import aiohttp
 import kopf
 
 from slipway.api import names
@@ -50,6 +51,34 @@ class NoProgress(kopf.ProgressStorage):
         return essence
 
 
+class _Requests:
+    """kopf's requests in flight.
+
+    kopf lets go of them at its end without cancelling them, and closes the session under them. aiohttp fails in one
+    that still connects then, and the process would seem to have failed.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def remember(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Know the task of a request while it waits for its answer; a middleware."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await handler(request)
+        finally:
+            self._tasks.discard(task)
+
+    def cancel(self) -> None:
+        """Cancel every task that waits for an answer."""
+        for task in self._tasks:
+            task.cancel()
+
+
 def kopf_settings() -> kopf.OperatorSettings:
     """kopf as a watcher of one resource that writes nothing."""
     settings = kopf.OperatorSettings()
@@ -69,10 +98,11 @@ def kopf_settings() -> kopf.OperatorSettings:
 def registry_for(engine: Engine, api: ApiConnection, stop: asyncio.Event) -> kopf.OperatorRegistry:
     """The handlers of one operator; `stop` is the flag that kopf was given to end by."""
     registry = kopf.OperatorRegistry()
+    requests = _Requests()
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        return kopf.AiohttpSession(server=api.server, aiohttp_session=api.new_session())
+        return kopf.AiohttpSession(server=api.server, aiohttp_session=api.new_session(requests.remember))
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
     async def changed(type: str | None, body: kopf.Body, **_: Any) -> None:
@@ -83,5 +113,6 @@ def registry_for(engine: Engine, api: ApiConnection, stop: asyncio.Event) -> kop
         # kopf waits 5 s for any task that began after its start: ours, and its own that waits for the flag.
         await engine.stop()
         stop.set()
+        requests.cancel()
 
     return registry
