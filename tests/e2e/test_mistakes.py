@@ -21,10 +21,11 @@ ANSWERS = {5401: "401 Unauthorized", 5404: "404 Not Found", 5503: "503 Unavailab
 
 
 def answering(port: int, answer: str) -> dict[str, Any]:
-    """A container that is such a registry."""
+    """A container that is such a registry. It reads the request before it answers: else the connection is reset."""
     lines = f"HTTP/1.1 {answer}\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n"
-    program = f"while true; do printf '{lines}' | nc -l -p {port} > /dev/null; done"
-    return {"name": f"port-{port}", "image": "slipway.local/busybox:1", "command": ["sh", "-c", program]}
+    program = f"while read -r line && [ ${{#line}} -gt 1 ]; do :; done; printf '{lines}'"
+    command = ["nc", "-ll", "-p", str(port), "-e", "sh", "-c", program]
+    return {"name": f"port-{port}", "image": "slipway.local/busybox:1", "command": command}
 
 
 @contextmanager
