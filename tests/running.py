@@ -67,7 +67,7 @@ class Operator:
             return 0
         self.process.terminate()
         try:
-            return self.process.wait(timeout=15)
+            return self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError(f"the operator did not stop: {self.tail()}") from None
@@ -109,7 +109,7 @@ class Jobs:
         items = self.kubectl.get("events.events.k8s.io")["items"]
         return [one["reason"] for one in items if one["regarding"]["name"] == name]
 
-    def until(self, phase: str, name: str = "train", *, seconds: float = 60) -> Any:
+    def until(self, phase: str, name: str = "train", *, seconds: float = 120) -> Any:
         """Wait for a phase; returns the status."""
         done = self.kubectl(
             "wait",
@@ -123,7 +123,7 @@ class Jobs:
         assert done.returncode == 0, f"not {phase} but {status}\n{self.operator.tail()}"
         return status
 
-    def until_true(self, what: str, holds: Callable[[], Any], *, seconds: float = 30, pause: float = 0.1) -> Any:
+    def until_true(self, what: str, holds: Callable[[], Any], *, seconds: float = 120, pause: float = 0.1) -> Any:
         """Wait for something that no condition tells."""
         end = time.monotonic() + seconds
         while not (found := holds()):

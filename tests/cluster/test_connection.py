@@ -157,7 +157,7 @@ async def test_a_write_ends_before_the_time_that_its_guard_leaves_it(replay: Rep
             return seconds
         raise PermissionError("lost meanwhile")
 
-    async with ApiConnection(open_access(replay.url), guard) as api, asyncio.timeout(1.0):
+    async with ApiConnection(open_access(replay.url), guard) as api, asyncio.timeout(30):
         with pytest.raises(PermissionError):
             await api.create(PATH, {}, JsonObject)
     assert [one.query["timeout"] for one in replay.requests] == ["0.200s"]
@@ -185,7 +185,7 @@ async def test_watches_leave_the_connections_of_requests_alone(replay: Replay, m
     monkeypatch.setattr(sessions, "MAX_CONNECTIONS", 2)
     async with ApiConnection(open_access(replay.url)) as api:
         watches = [asyncio.create_task(anext(api.watch(PATH, resource_version="1"))) for _ in range(5)]
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             while len(replay.requests) < len(watches):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             replay.then(answer({"ok": 1}))

@@ -89,7 +89,7 @@ class Bench:
         return [path.split("/")[-2] for path in self.server.asked]
 
 
-until = partial(holds, seconds=10)
+until = partial(holds, seconds=60)
 
 
 @asynccontextmanager

@@ -47,7 +47,7 @@ def watcher(api: ApiConnection) -> Watcher[Pod]:
 async def heard(watcher: Watcher[Pod], count: int = 100, until: str = "") -> list[str]:
     """The next events, as many as asked for, or until one says that."""
     words: list[str] = []
-    async with asyncio.timeout(5), aclosing(watcher.events()) as events:
+    async with asyncio.timeout(60), aclosing(watcher.events()) as events:
         async for event in events:
             words.append(said(event))
             if len(words) == count or words[-1] == until:
@@ -219,7 +219,7 @@ async def test_a_watch_that_lived_for_a_while_makes_the_next_pause_short_again(
     replay: Replay, watcher: Watcher[Pod], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replay.then(*(listing("10"), watching(gone())) * 4, listing("10"), watching(gone()), listing("99"))
-    async with asyncio.timeout(5), aclosing(watcher.events()) as events:
+    async with asyncio.timeout(60), aclosing(watcher.events()) as events:
         async for event in events:
             if len(replay.requests) == 8:
                 monkeypatch.setattr("slipway.cluster.watch._PROOF_OF_HEALTH", -1.0)

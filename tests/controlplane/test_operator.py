@@ -216,7 +216,7 @@ def test_what_cannot_run_is_invalid_before_anything_exists(jobs: Jobs, mistake: 
     spec, named = INVALID[mistake]
     jobs.apply(**spec)
     began = time.monotonic()
-    status = jobs.until("Invalid", seconds=20)
+    status = jobs.until("Invalid")
     accepted = jobs.condition("Accepted")
     assert accepted["status"] == "False"
     assert named in accepted["message"]
@@ -321,7 +321,7 @@ def test_a_killed_operator_goes_on_where_it_was(jobs: Jobs) -> None:
     jobs.operator.start()
     time.sleep(1)
     jobs.kubectl("delete", "lease", "--all")
-    jobs.until_true("leadership", lambda: jobs.operator.said("ready:"), seconds=30)
+    jobs.until_true("leadership", lambda: jobs.operator.said("ready:"))
     assert jobs.status() == before
     assert sorted(pod["metadata"]["uid"] for pod in jobs.pods()) == pods
     finish(jobs)

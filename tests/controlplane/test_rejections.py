@@ -239,4 +239,4 @@ def test_the_rule_that_refuses_the_pods_is_named(mistake: str, jobs: Jobs) -> No
         note(shown(mistake, jobs, "train", seconds=time.monotonic() - began))
     if mistake == "a priority class that is not there":
         jobs.kubectl("create", "priorityclass", "high", "--value=1")
-    assert jobs.until("Running", seconds=90)["failures"] == 0
+    assert jobs.until("Running")["failures"] == 0

@@ -302,7 +302,7 @@ def test_a_missing_volume_claim_is_not_taken_for_missing_nodes(jobs: Jobs) -> No
     jobs.kubectl.apply(kind | {"spec": source})
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
     jobs.kubectl.apply(body | {"spec": claim | {"resources": {"requests": size}}})
-    status = jobs.until("Running", seconds=90)
+    status = jobs.until("Running")
     assert (status["attempt"], status["failures"]) == (0, 0)
     jobs.kubectl("delete", "pv", jobs.kubectl.namespace, "--wait=false")
 

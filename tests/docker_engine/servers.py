@@ -59,7 +59,7 @@ def running(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterato
     finally:
         process.terminate()
         try:
-            process.wait(timeout=20)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -59,7 +59,7 @@ def test_a_pod_that_the_kubelet_has_no_healthy_chips_for_is_charged_to_the_infra
 ) -> None:
     """The scheduler keeps pods from nodes that say how few chips they have; this one binds before it is told."""
     real_jobs.apply(**TPU, command=["sleep", "600"], podTemplate={"spec": {"schedulerName": "by-hand"}})
-    pods = real_jobs.until_true("both pods", lambda: found if len(found := real_jobs.pods()) == 2 else [], seconds=60)
+    pods = real_jobs.until_true("both pods", lambda: found if len(found := real_jobs.pods()) == 2 else [])
     name, selector = pods[0]["metadata"]["name"], pods[0]["spec"].get("nodeSelector", {})
     node = real_nodes.slice_nodes(selector.get(POOL, "v5p-16-0"))[0]
     slipway("break", node, "--cluster", real_nodes.name)

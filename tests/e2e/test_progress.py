@@ -32,7 +32,7 @@ def trained(real_jobs: Jobs) -> Any:
     real_jobs.until_true("progress while it runs", lambda: real_jobs.status().get("progress", {}).get("step"))
     assert real_jobs.status()["phase"] == "Running"
     real_jobs.until("Succeeded")
-    real_jobs.until_true("the last step", lambda: real_jobs.status()["progress"]["step"] == 40, seconds=90)
+    real_jobs.until_true("the last step", lambda: real_jobs.status()["progress"]["step"] == 40)
     return real_jobs.status()
 
 
@@ -55,8 +55,8 @@ def test_an_operator_that_takes_over_goes_on_counting(real_jobs: Jobs) -> None:
     before = real_jobs.until_true("progress", lambda: real_jobs.status().get("progress"))
     real_jobs.operator.kill()
     real_jobs.operator.start()
-    real_jobs.until("Succeeded", seconds=90)
-    real_jobs.until_true("the last step", lambda: real_jobs.status()["progress"]["step"] == 160, seconds=90)
+    real_jobs.until("Succeeded")
+    real_jobs.until_true("the last step", lambda: real_jobs.status()["progress"]["step"] == 160)
     after = real_jobs.status()["progress"]
     assert (after["attempt"], after["firstStep"], after["firstTime"]) == (0, before["firstStep"], before["firstTime"])
     assert after["rate"] == pytest.approx(159 / seconds(after["firstTime"], after["time"]), rel=0.01)

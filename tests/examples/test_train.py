@@ -174,7 +174,7 @@ def test_a_run_that_lost_a_host_ends_where_an_undisturbed_one_does(job: Job, und
         for host in hosts[:3]:
             host.process.terminate()
         assert [host.end() for host in hosts[:3]] == [143] * 3
-        assert time.monotonic() - told < 10, "long before JAX misses the heartbeat of the silent peer"
+        assert time.monotonic() - told < 60, "long before JAX misses the heartbeat of the silent peer"
         before = losses(hosts[0].text)
     again = job.run(1)
     resumed_at = len(before) // CHECKPOINT_EVERY * CHECKPOINT_EVERY

@@ -66,12 +66,12 @@ class Queues:
         found = (self.workload(name) or {}).get("status", {}).get("conditions", ())
         return {one["type"]: (one["status"], one["reason"]) for one in found}
 
-    def until_condition(self, kind: str, status: str = "True", name: str = "train", *, seconds: float = 30) -> None:
+    def until_condition(self, kind: str, status: str = "True", name: str = "train", *, seconds: float = 120) -> None:
         self.jobs.until_true(
             f"{kind}={status} of {name}", lambda: self.conditions(name).get(kind, ("",))[0] == status, seconds=seconds
         )
 
-    def until_reason(self, reason: str, name: str = "train", *, seconds: float = 30) -> str:
+    def until_reason(self, reason: str, name: str = "train", *, seconds: float = 120) -> str:
         """Wait until the job is Queued for that reason; returns the message."""
 
         def found() -> str:

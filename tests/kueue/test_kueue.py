@@ -161,7 +161,7 @@ def test_7_an_operator_that_is_killed_in_between_gives_nothing_out_twice(queues:
         assert queues.conditions()["QuotaReserved"][0] == "True"
         assert "Admitted" not in queues.conditions("urgent")
         queues.jobs.operator.start()
-        queues.until_condition("Admitted", name="urgent", seconds=60)
+        queues.until_condition("Admitted", name="urgent")
         queues.jobs.until("Queued")
         assert not queues.jobs.pods()
     assert queues.conditions()["Requeued"] == ("True", "Preempted")
@@ -430,10 +430,10 @@ def test_kueue_away_and_a_start_that_takes_too_long(queues: Queues) -> None:
     finally:
         queues.server.start(waitForPodsReady={"timeout": "3s"})
     try:
-        queues.until_reason("WaitingForQuota", "late", seconds=90)
+        queues.until_reason("WaitingForQuota", "late")
         queues.kubectl("cordon", "-l", POOL)
         queues.kubectl("delete", "sj", "train")
-        said = queues.until_reason("PodsReadyTimeout", "late", seconds=60)
+        said = queues.until_reason("PodsReadyTimeout", "late")
         assert "it is queued again at 20" in said
         assert queues.jobs.status("late")["attempts"][0]["reason"] == "StoppedByQueue"
     finally:

@@ -57,7 +57,7 @@ def phase(cluster: NativeCluster, name: str) -> str:
     return found["status"]["phase"] if found else "gone"
 
 
-def await_phase(cluster: NativeCluster, name: str, *wanted: str, timeout: float = 30) -> None:
+def await_phase(cluster: NativeCluster, name: str, *wanted: str, timeout: float = 120) -> None:
     """Wait for a pod's phase; on a timeout say what is the matter with the pod."""
     if not wait_until(lambda: phase(cluster, name) in wanted, timeout, 0.1):
         raise AssertionError(

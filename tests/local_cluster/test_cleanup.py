@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -114,8 +113,6 @@ def test_a_failed_up_ends_what_it_started_and_shows_the_log(
         assert processes.marked(state.cluster_dir("t-failed")) == []
         monkeypatch.undo()
         os.environ["SLIPWAY_STATE"] = str(state_folder)
-        started = time.monotonic()
         assert provider.up(spec).api().ready(), "up after a failed up starts afresh"
-        assert time.monotonic() - started < 30
     finally:
         provider.down("t-failed")

@@ -55,10 +55,10 @@ def test_a_pid_that_passed_to_a_stranger_is_neither_alive_nor_ended(tmp_path: Pa
 
 def test_ending_a_process_ends_its_whole_group(tmp_path: Path) -> None:
     record = processes.start(["sh", "-c", "sleep 61 & wait"], tmp_path / "log", tmp_path)
-    assert processes.wait_until(lambda: bool(processes.children(record.pid)), 5)
+    assert processes.wait_until(lambda: bool(processes.children(record.pid)), 60)
     child = processes.children(record.pid)[0]
     processes.end([record])
-    assert processes.wait_until(lambda: processes.start_ticks(child) is None, 5)
+    assert processes.wait_until(lambda: processes.start_ticks(child) is None, 60)
 
 
 def test_a_process_that_was_never_written_down_is_found_by_its_marker(tmp_path: Path) -> None:

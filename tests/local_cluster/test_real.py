@@ -119,7 +119,7 @@ def test_volumes_and_termination_messages_work(real: NativeCluster, tmp_path_fac
 
 def test_a_silent_kubelet_makes_its_node_not_ready_and_keeps_its_tpus(real: NativeCluster) -> None:
     real.stop_kubelet("v5p-16-0-0")
-    assert wait_until(lambda: not ready(real, "v5p-16-0-0"), 30, 0.2)
+    assert wait_until(lambda: not ready(real, "v5p-16-0-0"), 120, 0.2)
     real.start_kubelet("v5p-16-0-0")
     found = node(real, "v5p-16-0-0")
     assert found is not None

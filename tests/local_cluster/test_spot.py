@@ -12,7 +12,7 @@ from .helpers import await_phase, create, node, phase, pod, read, ready
 
 
 def test_a_preempted_node_takes_its_pods_along(real: NativeCluster, preempted: str) -> None:
-    assert wait_until(lambda: bool(_disruption(real, "victim")), 90, 0.5)
+    assert wait_until(lambda: bool(_disruption(real, "victim")), 240, 0.5)
     assert _disruption(real, "victim")["reason"] == "DeletionByPodGC"
     assert phase(real, "victim") == "Failed"
     real.kubectl("patch", "pod", "victim", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')

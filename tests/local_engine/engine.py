@@ -35,7 +35,7 @@ _APPLETS: Final = (
 )  # fmt: skip
 
 
-def until(what: str, holds: Callable[[], Any], *, seconds: float = 60, pause: float = 0.1) -> Any:
+def until(what: str, holds: Callable[[], Any], *, seconds: float = 120, pause: float = 0.1) -> Any:
     """Wait for something; returns what it became."""
     end = time.monotonic() + seconds
     while not (found := holds()):
@@ -236,7 +236,7 @@ class User:
         """The status as it is stored, without a command that would look after the job."""
         return json.loads(self.file(name).read_bytes())["status"]
 
-    def until(self, phase: str, name: str = "train", *, seconds: float = 60) -> Any:
+    def until(self, phase: str, name: str = "train", *, seconds: float = 120) -> Any:
         """Wait for a phase; returns the status."""
         end = time.monotonic() + seconds
         while (status := self.status(name)).get("phase") != phase:
@@ -244,7 +244,7 @@ class User:
             time.sleep(0.05)
         return status
 
-    def ended(self, name: str = "train", *, seconds: float = 60) -> Any:
+    def ended(self, name: str = "train", *, seconds: float = 120) -> Any:
         """Wait until nothing is left to be done for a job that has ended; returns the status."""
         end = time.monotonic() + seconds
         while self.supervisors(name) or not self.status(name).get("completionTime"):

@@ -63,7 +63,7 @@ def test_the_cause_of_an_end(user: User, spec: dict[str, Any], expected: tuple[A
 # Waiting would not help a program that cannot be started: it is known at once, and given up after a few tries.
 def test_a_start_error_is_told_at_once(user: User) -> None:
     user.submit(command=["/no/such/program"], retries={"maxFailures": 9, "maxStartFailures": 2})
-    status = user.ended(seconds=20)
+    status = user.ended()
     assert (status["phase"], status["attempt"]) == ("Failed", 1)
     assert [cause(one)[2] for one in status["attempts"]] == ["CannotStart", "CannotStart"]
     assert "/no/such/program" in user.slipway("why", "train").out

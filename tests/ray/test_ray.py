@@ -113,7 +113,7 @@ def test_a_preempted_host_and_then_a_killed_head_each_mean_a_new_cluster(
     start = time.monotonic()
     ray_nodes.preempt(node)
     try:
-        ray_jobs.until_true("attempt 1", lambda: ray_jobs.status()["attempt"] == 1, seconds=60)
+        ray_jobs.until_true("attempt 1", lambda: ray_jobs.status()["attempt"] == 1)
     finally:
         ray_nodes.restore(node)
     back = time.monotonic()
@@ -252,4 +252,4 @@ def test_a_kept_cluster_serves_who_has_the_token(ray_jobs: Jobs, tmp_path: Path)
     assert_no_secret_is_told(ray_jobs, token(ray_jobs, "session"))
     assert ray_jobs.status("session")["phase"] == "Running"
     assert "ray_version" in run(ray_jobs, script, tmp_path)
-    ray_jobs.until_true("the cluster's end", lambda: not ray_jobs.pods("session"), seconds=60)
+    ray_jobs.until_true("the cluster's end", lambda: not ray_jobs.pods("session"))

@@ -209,8 +209,8 @@ def test_a_cluster_that_is_still_going_is_waited_for(server: Server, executor: R
         assert not again.done()
         assert server.loop is not None
         asyncio.run_coroutine_threadsafe(server.remove(old), server.loop).result()
-        closing.result(timeout=10)
-        again.result(timeout=10)
+        closing.result(timeout=60)
+        again.result(timeout=60)
     [new] = server.jobs.values()
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
 

@@ -78,7 +78,7 @@ def test_what_the_hosts_of_a_failed_job_wrote_is_not_lost(ray_jobs: Jobs, client
             run_docker_multislice, shell(script), CPU(hosts=2), name="half", client=client, retries={"maxFailures": 1}
         )
         status = ("get", "pod/half-0-0-0", "-o", "jsonpath={.status.phase}")
-        ray_jobs.until_true("host 0", lambda: ray_jobs.kubectl(*status, check=False).stdout == "Succeeded", seconds=60)
+        ray_jobs.until_true("host 0", lambda: ray_jobs.kubectl(*status, check=False).stdout == "Succeeded")
         go = ("exec", "half-0-0-1", "--", "touch", "/tmp/go")
         ray_jobs.until_true("host 1", lambda: ray_jobs.kubectl(*go, check=False).returncode == 0)
         with pytest.raises(JobFailed) as caught:
@@ -120,8 +120,8 @@ def test_an_interrupt_does_what_was_asked_and_says_so(
 ) -> None:
     text = PROGRAM.format(image=IMAGE, kubeconfig=client.kubeconfig, how=how)
     process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
-    ray_jobs.until_true("the job", lambda: ray_jobs.kubectl.get("sj")["items"], seconds=30)
-    ray_jobs.until("Running", "long", seconds=60)
+    ray_jobs.until_true("the job", lambda: ray_jobs.kubectl.get("sj")["items"])
+    ray_jobs.until("Running", "long")
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
     assert said in error

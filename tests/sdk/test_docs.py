@@ -44,7 +44,7 @@ def test_the_page_runs(ray_jobs: Jobs, tmp_path: Path) -> None:  # E2-02, E2-04,
     assert (status["failures"], status["preemptions"]) == (1, 0)  # E2-23: no text is searched
     assert kept["ray"]["status"]["phase"] == "Failed"
     owner = kept["train"]["metadata"]["uid"]
-    ray_jobs.until_true("their secrets too", lambda: owners(kubectl.get("secrets")["items"]) == {owner}, seconds=60)
+    ray_jobs.until_true("their secrets too", lambda: owners(kubectl.get("secrets")["items"]) == {owner})
 
 
 def owners(objects: list[dict[str, Any]]) -> set[str]:

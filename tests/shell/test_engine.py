@@ -119,7 +119,7 @@ async def running(server: Server) -> AsyncIterator[tuple[Engine, "asyncio.Future
             await engine.stop()
 
 
-until = partial(holds, seconds=5)
+until = partial(holds, seconds=60)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ async def test_without_a_role_for_pods_it_ends_with_a_sentence(server: Server) -
     server.refused.add("pods")
     async with running(server) as (_, over):
         with pytest.raises(EngineFailed, match="pods cannot be watched: may not list pods"):
-            await asyncio.wait_for(over, 5)
+            await asyncio.wait_for(over, 60)
 
 
 async def test_a_mistake_in_one_job_leaves_the_others_alone(
