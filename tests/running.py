@@ -86,11 +86,12 @@ class Jobs:
     def __init__(self, kubectl: Kubectl, operator: Operator) -> None:
         self.kubectl, self.operator = kubectl, operator
 
-    def apply(self, name: str = "train", **spec: Any) -> str:
+    def apply(self, name: str = "train", labels: dict[str, str] | None = None, **spec: Any) -> str:
         spec = {"image": "slipway.local/busybox:1"} | spec
         if spec["image"] is None:
             del spec["image"]
-        body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": name}, "spec": spec}
+        meta = {"name": name, "labels": labels or {}}
+        body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": meta, "spec": spec}
         self.kubectl.apply(body)
         return name
 

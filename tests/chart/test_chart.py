@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from slipway.api.names import MAX_PODS
+from slipway.api.names import MAX_PODS, lease_of
 from slipway.local_cluster import NativeCluster
 from slipway.planner.snapshot import OPERATOR_IMAGE
 from slipway.shell.settings import OperatorSettings, read_settings
@@ -50,6 +50,7 @@ EVERYTHING: dict[str, Any] = {
     "networkPolicy": {"apiServerPorts": [8443]},
     "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 1.5, "memory": "1.5Gi"}},
     "priorityClassName": "system-cluster-critical",
+    "operatorId": "blue",
     "coordinatorPort": 9000,
     "topologyKey": "example.com/slice",
     "maxPods": 500,
@@ -112,6 +113,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "negative quantity": ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
     "priority is a number": ({"priorityClassName": 1000}, "/priorityClassName"),
     "priority in upper case": ({"priorityClassName": "High"}, "/priorityClassName"),
+    "an id in upper case": ({"operatorId": "Blue"}, "/operatorId"),
     "port 0": ({"coordinatorPort": 0}, "/coordinatorPort"),
     "port 70000": ({"coordinatorPort": 70000}, "/coordinatorPort"),
     "port as text": ({"coordinatorPort": "8081"}, "/coordinatorPort"),
@@ -133,6 +135,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 def one(objects: Sequence[Any], kind: str) -> Any:
     (found,) = [body for body in objects if body["kind"] == kind]
+    return found
+
+
+def named(objects: Sequence[Any], name: str) -> Any:
+    """The role with that name."""
+    (found,) = [
+        body for body in objects if body["kind"] in ("Role", "ClusterRole") and body["metadata"]["name"] == name
+    ]
     return found
 
 
@@ -288,10 +298,15 @@ def test_every_value_arrives(helm: Helm) -> None:
     assert (site.defaults.image, site.limits.max_slices, site.limits.host_paths) == ("train:1", 4, ("/data",))
     assert "--topology-key=example.com/slice" in container["args"]
     assert "--read-secrets=true" in container["args"]
-    role = next(body for body in objects if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "slipway")
+    role = named(objects, "slipway")
     assert {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]} in role["rules"]
     assert {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]} in role["rules"]
     assert "--max-pods=500" in container["args"]
+    assert "--operator-id=blue" in container["args"]
+    assert "--operator-id=blue" in one(objects, "Pod")["spec"]["containers"][0]["args"]
+    assert [rule["resourceNames"] for rule in named(objects, "slipway-leader")["rules"] if "resourceNames" in rule] == [
+        [lease_of("blue")]
+    ]
     assert "--metrics-port=9090" in container["args"]
     assert any("<= 500" in json.dumps(body) for body in objects if body["kind"] == "CustomResourceDefinition")
     assert pod["priorityClassName"] == "system-cluster-critical"
@@ -347,7 +362,8 @@ def test_names_and_labels(helm: Helm, release: str, values: dict[str, str], name
 
 Needs = dict[str, tuple[str, ...]]
 
-# What the operator does, by what it does it to. `own` is the operator's namespace, `any` another one.
+# What the operator does, by what it does it to. `own` is the operator's namespace, `kubelets` that of their Leases, and
+# `any` another one.
 NEEDED: Needs = {
     "any slipway.dev/slicejobs": ("get", "list", "watch", "delete"),
     "any slipway.dev/slicejobprofiles": ("list", "watch"),
@@ -368,6 +384,7 @@ NEEDED: Needs = {
     "all /nodes": ("get", "list", "watch"),
     "all /pods": ("list", "watch"),
     "all slipway.dev/slicejobs": ("list", "watch"),
+    "kubelets coordination.k8s.io/leases": ("get",),
     "own coordination.k8s.io/leases": ("create",),
     f"own coordination.k8s.io/leases:{OperatorSettings().lease_name}": ("get", "update"),
 }
@@ -396,6 +413,7 @@ NOT_NEEDED: Needs = {
     "all kueue.x-k8s.io/resourceflavors": ("create", "patch", "delete"),
     "any coordination.k8s.io/leases": ("create", "get", "update"),
     "own coordination.k8s.io/leases:another": ("get", "update", "delete"),
+    "kubelets coordination.k8s.io/leases": ("list", "watch", "create", "update", "patch", "delete"),
     "own coordination.k8s.io/leases": ("list", "delete"),
     "all /nodes": ("create", "update", "patch", "delete"),
     "all /namespaces": ("list", "create", "delete"),
@@ -432,7 +450,7 @@ def _review(own: str, what: str, verb: str) -> dict[str, Any]:
     group, _, resource = path.partition("/")
     resource, _, subresource = resource.partition("/")
     attributes = {
-        "namespace": {"own": own, "any": "kube-public", "all": ""}[scope],
+        "namespace": {"own": own, "any": "kube-public", "kubelets": "kube-node-lease", "all": ""}[scope],
         "verb": verb,
         "group": group,
         "resource": resource or "*",
@@ -465,9 +483,10 @@ def release(helm: Helm, kubectl: Kubectl) -> Iterator[Release]:
 def test_an_operator_of_some_namespaces_may_do_its_work_there_and_nothing_elsewhere(
     helm: Helm, kubectl: Kubectl
 ) -> None:
-    here = {what: verbs for what, verbs in NEEDED.items() if not what.startswith("all ")}
+    outside = ("all ", "kubelets ")
+    here = {what: verbs for what, verbs in NEEDED.items() if not what.startswith(outside)}
     elsewhere = {what.replace("any ", "own "): verbs for what, verbs in here.items() if what.startswith("any ")}
-    everywhere = {what: verbs for what, verbs in NEEDED.items() if what.startswith("all ")}
+    everywhere = {what: verbs for what, verbs in NEEDED.items() if what.startswith(outside)}
     with installed(helm, kubectl, {"namespaces": ["kube-public"]}) as release:
         flag = f"--token={release.token()}"
         refused = [row for row, allowed in release.may(flag, here).items() if not allowed]
@@ -518,12 +537,16 @@ def test_operator_may_do_its_work_and_nothing_else(release: Release) -> None:
     assert (refused, granted) == ([], [])
 
 
+OPERATOR = ("slipway", "slipway-leader", "slipway-kubelets")
+"""The roles of the operator in a release of all namespaces."""
+
+
 def test_every_granted_verb_is_needed(helm: Helm) -> None:
     """The tables above name all that the roles grant, so a new verb needs a row there."""
     granted = {
         f"{verb} {group}/{resource}"
         for body in helm.template()
-        if body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"] in ("slipway", "slipway-leader")
+        if body["kind"] in ("ClusterRole", "Role") and body["metadata"]["name"] in OPERATOR
         for rule in body["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]

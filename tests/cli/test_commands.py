@@ -36,7 +36,7 @@ def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactor
     kubectl = kubectl_for(control_plane, "commands")
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
-    yield from jobs_of(kubectl, tmp_path_factory.mktemp("commands"))
+    yield from jobs_of(kubectl, tmp_path_factory.mktemp("commands"), simulated=True)
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
 
 
@@ -250,8 +250,8 @@ def test_an_unknown_job_is_not_found(jobs: Jobs, command: str) -> None:  # N-12,
 def test_a_wait_that_is_over_leaves_the_job_alone(jobs: Jobs) -> None:  # N-14
     said(slipway(jobs, "submit", *RUNS))
     jobs.until("Running")
-    output = said(slipway(jobs, "wait", "train", "--timeout", "1s"), code=124)
-    assert "SliceJob train is Running after 1 s" in output
+    output = said(slipway(jobs, "wait", "train", "--timeout", "3s"), code=124)
+    assert "SliceJob train is Running after 3 s" in output
     assert jobs.status()["phase"] == "Running"
 
 
@@ -270,12 +270,12 @@ def test_several_jobs_are_waited_for_at_once(jobs: Jobs) -> None:
 
 
 def test_several_jobs_are_one_picture_on_a_terminal(jobs: Jobs) -> None:
-    said(slipway(jobs, "submit", *RUNS, "--name", "a"))
     jobs.apply("b", hosts=1, nodeSelector={"disk": "fast"})
-    jobs.until("Running", "a")
     jobs.until("WaitingForCapacity", "b")
+    said(slipway(jobs, "submit", *RUNS, "--name", "a"))
+    jobs.until("Running", "a")
     where = ("--kubeconfig", str(jobs.kubectl.kubeconfig), "--namespace", jobs.kubectl.namespace)
-    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "3s"]
+    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "6s"]
     terminal, its_end = pty.openpty()
     fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     done = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=its_end, env=os.environ | {"TERM": "xterm"})
@@ -425,6 +425,7 @@ def test_a_namespace_that_no_operator_serves_is_said_to_be_one(
     assert f"✗ operator: {words}" in shown(elsewhere, "doctor")
     assert leads in shown(jobs, "doctor", "--operator-namespace", served)
     assert "✗ operator: no operator runs: " in shown(jobs, "doctor", "--operator-namespace", kubectl.namespace)
+    assert "there is no Lease slipway-operator-blue" in shown(jobs, "doctor", "--operator-id", "blue")
     submitted = said(slipway(elsewhere, "submit", *RUNS, "--", "sleep", "1h"))
     assert "slicejob train created" in submitted
     assert f"Warning: {words}" in submitted

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
+from slipway.local_cluster import KindCluster, NativeCluster
 from tests.chart.conftest import Helm
 from tests.chart.conftest import helm as helm  # the fixture
 from tests.conftest import CRDS, ROOT, Kubectl, kubectl_for
@@ -63,6 +63,10 @@ class Shell:
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}{self.said_by_the_test()}"
         return done.stdout
 
+    def helm(self, *words: str) -> None:
+        """Run helm about the release, to its end."""
+        subprocess.run(["helm", *words, "--namespace", HOME, "--wait"], env=self.environment, check=True, timeout=300)
+
     def said_by_the_test(self) -> str:
         """The log of the pod of a `helm test` that failed; one that succeeded is gone."""
         command = ["kubectl", "logs", "slipway-test", "--namespace", HOME, "--ignore-errors"]
@@ -104,6 +108,12 @@ def everything(kubectl: Kubectl) -> set[str]:
     return {" ".join(line.split()) for line in listed.stdout.splitlines()}
 
 
+def leases(kubectl: Kubectl) -> set[str]:
+    """Of operators."""
+    names = {one["metadata"]["name"] for one in kubectl.get("leases")["items"]}
+    return {name for name in names if name.startswith("slipway-")}
+
+
 def uids(kubectl: Kubectl) -> set[str]:
     """Of the pods that have not ended."""
     return {
@@ -116,7 +126,12 @@ def uids(kubectl: Kubectl) -> set[str]:
 def test_a_release_is_installed_tested_upgraded_and_removed(
     shell: Shell, jobs: Jobs, real_nodes: NativeCluster
 ) -> None:
-    cluster = kubectl_for(real_nodes, HOME)
+    whole_life(shell, jobs, real_nodes)
+
+
+def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> None:
+    """A release from its installation to its end, with a job that outlives two of its operators."""
+    cluster = kubectl_for(nodes, HOME)
     before = everything(cluster)
     cluster("create", "namespace", HOME)
     cluster("label", "namespace", HOME, RESTRICTED)
@@ -125,13 +140,14 @@ def test_a_release_is_installed_tested_upgraded_and_removed(
     jobs.apply(**TPU)
     jobs.until("Running")
     node = jobs.kubectl.get("pod", "train-0-1-0")["spec"]["nodeName"]
-    real_nodes.preempt(node)
-    real_nodes.restore(node)
+    nodes.preempt(node)
+    nodes.restore(node)
     jobs.until_true("attempt 1", lambda: jobs.status()["attempt"] == 1)
     assert counters(jobs.until("Running")) == (0, 1)
 
     workers, operators = uids(jobs.kubectl), uids(cluster)
-    shell.run("upgrade", "--set", "log.level=debug")
+    shell.run("upgrade", "--set", "log.level=debug,maxPods=500")
+    assert "<= 500" in cluster("get", "crd", "slicejobs.slipway.dev", "-o", "json").stdout
     assert uids(cluster).isdisjoint(operators)
     assert uids(jobs.kubectl) == workers
     # Whoever leads now knows the job.
@@ -140,8 +156,25 @@ def test_a_release_is_installed_tested_upgraded_and_removed(
     jobs.until_true("attempt 2", lambda: jobs.status()["attempt"] == 2)
     assert counters(jobs.until("Running")) == (0, 2)
 
+    workers = uids(jobs.kubectl)
+    shell.helm("uninstall", "slipway")
+    assert leases(cluster) == {"slipway-operator"}
+    assert uids(jobs.kubectl) == workers
+    shell.run("install", "--take-ownership", "--force-conflicts", "--set", "operatorId=blue")
+    assert leases(cluster) == {"slipway-operator", "slipway-operator-blue"}
+    assert uids(jobs.kubectl) == workers
+    jobs.apply("other", labels={"slipway.dev/operator-id": "blue"}, command=["true"])
+    jobs.until("Succeeded", "other")
+    shell.run("upgrade", "--set", "operatorId=")
+    assert uids(jobs.kubectl) == workers
+    jobs.kubectl("delete", "pod", "train-2-0-0", "--wait=false", "--grace-period=1")
+    jobs.until_true("attempt 3", lambda: jobs.status()["attempt"] == 3)
+    assert counters(jobs.until("Running")) == (0, 3)
+
     shell.run("uninstall")
     assert everything(cluster) - before == set()
+    assert leases(cluster) == set()
+    assert not cluster.get("pods", "--all-namespaces", "-l", "slipway.dev/job-name")["items"]
 
 
 def test_an_operator_of_one_namespace_sees_only_that(

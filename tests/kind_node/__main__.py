@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from slipway.local_cluster import BUSYBOX_IMAGE, KindCluster, KindProvider, images
-from tests.chart.conftest import CHART, Helm, helm_program
+from tests.chart.conftest import Helm, helm_program
 from tests.conftest import kubectl_for
 from tests.docker_engine.servers import answers, running
+from tests.e2e.test_chart import HOME, Shell, whole_life
 from tests.kind_node.engine import command
 from tests.kind_node.image import NODE_IMAGE, build
 from tests.operator_image import IMAGE, build_image
@@ -61,7 +62,7 @@ def try_it(folder: Path) -> None:
     """Make a cluster, install the chart, run a job, take a node away, break a chip, and remove all of it."""
     said(f"the node image is {build()}")
     try:
-        pools = ("--spot", "--real", "1*v5p-16", "--real", "1*cpu")
+        pools = ("--spot", "--real", "2*v5p-16", "--real", "1*cpu")
         slipway("up", NAME, "--provider", "kind", "--node-image", NODE_IMAGE, *pools)
         slipway("load-image", str(images.base_archive()), str(build_image()), "--cluster", NAME)
         said("the cluster is up, with images")
@@ -72,17 +73,14 @@ def try_it(folder: Path) -> None:
 
 
 def run_jobs(cluster: KindCluster, folder: Path) -> None:
-    """Run a job under the operator of the chart."""
+    """What the tests do with the chart on real nodes, and a job whose node is taken away and whose chip is broken."""
     kubectl = kubectl_for(cluster, "default")
-    repository, _, tag = IMAGE.rpartition(":")
-    values = {"image": {"repository": repository, "tag": tag}}
-    where = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", "slipway-system")
-    helm = Helm(helm_program(), folder)
-    helm("install", "slipway", str(CHART), *where, "--create-namespace", "--wait", values=values)
-    helm("test", "slipway", *where)
-    said("the chart is installed and tested")
+    shell = Shell(Helm(helm_program(), folder), kubectl_for(cluster, HOME), IMAGE, folder)
     (folder / "none.log").touch()
     jobs = Jobs(kubectl, Operator(cluster.kubeconfig, folder / "none.log", "default"))
+    whole_life(shell, jobs, cluster)
+    said("a release of the chart went through its life")
+    shell.run("install")
     jobs.apply(**JOB)
     jobs.until("Running", seconds=LONG)
     said("a job runs on two hosts")
@@ -101,8 +99,7 @@ def run_jobs(cluster: KindCluster, folder: Path) -> None:
     assert (node["name"], node["healthy_tpus"]) == ("v5p-16-0-0", 3), node
     slipway("restore", "v5p-16-0-0", "--cluster", NAME)
     said("a chip was broken and restored")
-    jobs.kubectl("delete", "sj", "train")
-    helm("uninstall", "slipway", *where, "--wait")
+    shell.run("uninstall")
 
 
 def uid(jobs: Jobs, node: str) -> str:

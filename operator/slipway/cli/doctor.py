@@ -51,17 +51,18 @@ class Finding:
     message: str
 
 
-async def findings(client: AsyncClient, operator_namespace: str = "") -> AsyncIterator[Finding]:
+async def findings(client: AsyncClient, operator_namespace: str = "", operator_id: str = "") -> AsyncIterator[Finding]:
     """Look at one thing after another; what is missing does not keep the rest.
 
     Args:
         client: asks as this user, about the client's namespace.
         operator_namespace: the one namespace in which to look for an operator; empty for all.
+        operator_id: of the operator to look for; empty for the one that has none.
     """
     version = await client.api.get("/version", _Version)
     yield Finding("API server", True, f"Kubernetes {version.git_version} at {client.api.server}")
     yield await _crd(client)
-    yield await _operator(client, operator_namespace)
+    yield await _operator(client, operator_namespace, operator_id)
     for verb, group, resource, use in _RIGHTS:
         yield await _right(client, verb, group, resource, use)
     yield await _nodes(client)
@@ -77,14 +78,14 @@ async def _crd(client: AsyncClient) -> Finding:
     return Finding("CRD", True, f"{names.API_VERSION}; {len(jobs)} job(s) in namespace {client.resolved_namespace}")
 
 
-async def _operator(client: AsyncClient, within: str) -> Finding:
+async def _operator(client: AsyncClient, within: str, operator_id: str) -> Finding:
     now = datetime.now(UTC)
-    found = await operators(client.api, now, within)
+    found = await operators(client.api, now, within, operator_id)
     if found is None:
         where = f"namespace {within}" if within else "all namespaces; name the operator's with --operator-namespace"
         return Finding("operator", not within, f"not looked for: this user may not list Leases in {where}")
     namespace = client.resolved_namespace
-    if words := no_operator(found, namespace, now):
+    if words := no_operator(found, namespace, now, operator_id):
         return Finding("operator", False, words)
     alive = next(one for one in found if one.alive and one.serves(namespace))
     only = f" and serves only {', '.join(alive.served)}" if alive.served else ""
@@ -122,14 +123,15 @@ async def _nodes(client: AsyncClient) -> Finding:
 @click.command()
 @output_option("json", "yaml")
 @click.option("--operator-namespace", default="", help="Look for the operator in this namespace.  [default: all]")
+@click.option("--operator-id", default="", help="Look for the operator with this id.  [default: the one without]")
 @targeted
-def doctor(target: ClusterTarget, output: str | None, operator_namespace: str) -> None:
+def doctor(target: ClusterTarget, output: str | None, operator_namespace: str, operator_id: str) -> None:
     """Check what a cluster offers: CRD, operator, your rights, TPU nodes. Exit code 1 when something is missing."""
 
     async def work() -> list[Finding]:
         async with target.client() as client:
             try:
-                return [one async for one in findings(client, operator_namespace)]
+                return [one async for one in findings(client, operator_namespace, operator_id)]
             except SlipwayClusterError as error:
                 raise typed(error) from error
 
