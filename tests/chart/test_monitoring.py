@@ -77,6 +77,27 @@ def test_every_alert_has_words_and_a_runbook(name: str) -> None:
     assert all(labels <= row for row in rows)
 
 
+PROMISED: dict[str, tuple[list[float], str | None]] = {
+    "SlipwayJobLosesTime": ([0.0], "30m"),
+    "SlipwayFenceIsHeld": ([600.0], None),
+    # The kubelet restarts an operator with a silent watch after 210 s, and the alert is over.
+    "SlipwayWatchIsSilent": ([120.0, 600.0], None),
+}
+"""What each of these alerts compares with, and for how long."""
+
+
+@pytest.mark.parametrize(("name", "promised"), PROMISED.items(), ids=PROMISED)
+def test_an_alert_fires_when_its_words_say(name: str, promised: tuple[list[float], str | None]) -> None:
+    numbers = [one.val for one in within(parsed(ALERTS[name]["expr"])) if isinstance(one, promql.NumberLiteral)]
+    assert (numbers, ALERTS[name].get("for")) == promised
+
+
+@pytest.mark.parametrize("of", ["jobs", "chips"])
+def test_the_dashboard_shows_where_the_time_of_the_fleet_went(of: str) -> None:
+    metrics = {"jobs": "slipway_job_seconds_total", "chips": "slipway_chip_seconds_total"}
+    assert metrics[of] in PANELS[f"Where the {of}' time went"]["targets"][0]["expr"]
+
+
 def test_every_runbook_is_that_of_an_alert() -> None:
     page = (ROOT / "docs/metrics.md").read_text()
     assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == list(ALERTS)

@@ -43,3 +43,16 @@ def queues(
     kubectl = namespace_of(kueue_cluster)
     for jobs in jobs_of(kubectl, tmp_path):
         yield Queues(jobs, kueue)
+
+
+@pytest.fixture
+def measured_queues(
+    kueue: Server,
+    kueue_cluster: NativeCluster,
+    namespace_of: Callable[[NativeCluster], Kubectl],
+    tmp_path: Path,
+    unused_tcp_port: int,
+) -> Iterator[Queues]:
+    """With an operator that serves metrics."""
+    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path, metrics_port=unused_tcp_port):
+        yield Queues(jobs, kueue)

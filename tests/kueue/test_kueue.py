@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -83,8 +85,9 @@ def test_1_to_4_and_9_a_job_is_admitted_runs_and_gives_its_quota_back(queues: Qu
     end_pods(queues)
     queues.jobs.until("Succeeded")
     queues.jobs.until("Running", "second")
+    queues.until_condition("Finished")
     assert queues.conditions()["Finished"] == ("True", "Succeeded")
-    assert "finalizers" not in queues.workload()["metadata"]
+    queues.jobs.until_true("no finalizer", lambda: "finalizers" not in queues.workload()["metadata"])
 
 
 def test_5_a_restart_keeps_the_admission_and_writes_nothing(queues: Queues) -> None:
@@ -248,7 +251,10 @@ def test_11_a_workload_goes_although_its_job_went_while_no_operator_ran(queues: 
     queues.jobs.until("Running")
     queues.jobs.operator.kill()
     queues.kubectl("delete", "sj", "train")
-    queues.jobs.until_true("deletion of the Workload", lambda: "deletionTimestamp" in queues.workload()["metadata"])
+    gone: dict[str, Any] = {"metadata": {"deletionTimestamp": "before"}}
+    queues.jobs.until_true(
+        "deletion of the Workload", lambda: "deletionTimestamp" in (queues.workload() or gone)["metadata"]
+    )
     queues.jobs.operator.start()
     queues.until_gone()
 
@@ -440,3 +446,16 @@ def test_kueue_away_and_a_start_that_takes_too_long(queues: Queues) -> None:
         queues.kubectl("uncordon", "-l", POOL)
         queues.server.stop()
         queues.server.start()
+
+
+def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
+    url = f"http://127.0.0.1:{measured_queues.jobs.operator.metrics_port}/metrics"
+    kinds = {"workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"}
+
+    def aged() -> set[str]:
+        with urlopen(url, timeout=10) as answer:
+            return set(
+                re.findall(r'^slipway_watch_age_seconds{resource="(\w+)"}', answer.read().decode(), re.MULTILINE)
+            )
+
+    measured_queues.jobs.until_true("an age of each", lambda: aged() >= kinds)

@@ -77,7 +77,7 @@ class Engine:
         self._profile_watchers = {
             one: Watcher(api, paths.profiles(one), ProfileObject, late_refusals=True) for one in self._namespaces
         }
-        self._queues = Queues(api, self.cache, self._namespaces, self._wake)
+        self.queues = Queues(api, self.cache, self._namespaces, self._wake)
         self._refused: set[str] = set()
         """Namespaces whose profiles the API server does not show, so that their silence means nothing."""
         scoped = (f"{kind} {one}" for kind in ("pods", "profiles") for one in self._namespaces)
@@ -98,7 +98,7 @@ class Engine:
             *(self._follow_pods(scope, watcher) for scope, watcher in self._pod_watchers.items()),
             self._follow_nodes(),
             *(self._follow_profiles(scope, watcher) for scope, watcher in self._profile_watchers.items()),
-            self._queues.run(),
+            self.queues.run(),
             self._list_jobs(),
             self._resync(),
             self._recorder.run(),

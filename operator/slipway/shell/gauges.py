@@ -19,6 +19,7 @@ from slipway.planner.measures import fenced_since, lost_share, waiting_reason
 from slipway.planner.snapshot import Job
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine
+from slipway.shell.health import silences
 from slipway.shell.metric_table import HARDWARE, LOST_SHARES, METRICS, Kind
 from slipway.shell.metrics import bounded
 from slipway.version import VERSION
@@ -77,7 +78,7 @@ class Gauges(Collector):
         return found | of_jobs(engine.cache.jobs.all(), self._clock.now())
 
     def _watch_ages(self, engine: Engine) -> Series:
-        ages = engine.watch_ages()
+        ages = engine.watch_ages() | silences(engine.queues.heard(), 0.0, self._clock.monotonic)
         begun = [at for path, at in self._calls.watched.items() if path.endswith(f"/{names.PLURAL}")]
         if begun:
             ages[names.PLURAL] = self._clock.monotonic() - min(begun)

@@ -69,7 +69,8 @@ _VERB: Final = Label("verb", VERBS)
 _CODE: Final = Label(
     "code", (*(str(one.value) for one in HTTPStatus), NO_ANSWER), f"the HTTP status, `{NO_ANSWER}` without an answer"
 )
-_RESOURCE: Final = Label("resource", (names.PLURAL, PROFILE_PLURAL, "pods", "nodes"))
+_OF_KUEUE: Final = ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
+_RESOURCE: Final = Label("resource", (names.PLURAL, PROFILE_PLURAL, "pods", "nodes", *_OF_KUEUE))
 _VERSION: Final = Label("version", (VERSION,), "the version of this process")
 
 _QUICK: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

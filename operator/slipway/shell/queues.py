@@ -45,6 +45,13 @@ class Queues:
         self._wake = wake
         self._listed: set[str] = set()
         self._awaited: set[str] = set()
+        self._watchers: dict[str, Watcher[Any]] = {}
+
+    def heard(self) -> Iterator[tuple[str, float]]:
+        """The resource of each watch that may be read, and when it last gave a sign of life, in monotonic seconds."""
+        for what, watcher in self._watchers.items():
+            if watcher.heard and what not in self._cache.kueue.problems:
+                yield what.partition(" ")[0], watcher.heard
 
     async def run(self) -> None:
         """Follow Kueue's objects for ever."""
@@ -62,6 +69,7 @@ class Queues:
                 log.info("queues of Kueue are followed by %s", version)
                 await self._follow(version)
                 log.info("the API server has no queues of Kueue any more")
+            self._watchers.clear()
             store.version = ""
             store.problems.clear()
             store.listed = True
@@ -93,6 +101,7 @@ class Queues:
             what: str, path: str, kind: type[Any], known: Reflector[Any, Key], scope: str = "", labels: str = ""
         ) -> tuple[str, Coroutine[Any, Any, None]]:
             watcher: Watcher[Any] = Watcher(self._api, path, kind, label_selector=labels, late_refusals=True)
+            self._watchers[what] = watcher
             return what, self._follow_kind(what, watcher, known, scope, version)
 
         for one in self._namespaces:
