@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,17 @@ import yaml
 from click.testing import CliRunner, Result
 
 from slipway.cli.cluster import cluster
-from slipway.local_cluster import ClusterSpec, KindProvider, LocalClusterError, NativeCluster, Pool, binaries, state
+from slipway.local_cluster import (
+    ClusterSpec,
+    KindCluster,
+    KindProvider,
+    LocalClusterError,
+    NativeCluster,
+    Pool,
+    binaries,
+    chips,
+    state,
+)
 from slipway.local_cluster import status as observed
 from slipway.local_cluster.kind import configuration
 from slipway.local_cluster.kind.programs import PROGRAMS, run
@@ -187,3 +198,69 @@ def test_another_node_image_is_another_cluster(state_folder: Path) -> None:
     found = ClusterState(spec=SPEC, provider="kind", node_image="kindest/node:v1")
     with pytest.raises(LocalClusterError, match="runs already with the node image kindest/node:v1"):
         state.check_same(found, found.model_copy(update={"node_image": ""}))
+
+
+MACHINE = "v6e-8-0-0"
+ALONE = ClusterSpec(name="t-machine", pools=[Pool(kind="real", type="v6e-8", chips_per_host=8, count=1)])
+ENGINE = """
+tell() {{ {kubectl} patch node {machine} --subresource=status --type=merge -p "$1"; }}
+chips() {{ tell "{{\\"status\\": {{\\"allocatable\\": {{\\"google.com/tpu\\": \\"$1\\"}}}}}}"; }}
+echo "$@" >> {calls}
+case "$*" in
+"start "*)
+    echo '{{"apiVersion": "v1", "kind": "Node", "metadata": {{"name": "{machine}"}}}}' | {kubectl} create -f -
+    tell '{{"status": {{"conditions": [{{"type": "Ready", "status": "True"}}]}}}}' && chips 8 ;;
+*"touch "*) chips 6 ;;
+*"rm -f "*) chips 8 ;;
+esac
+"""
+"""What an engine, and the kubelet and the device plugin in its container, do of what they are told."""
+
+
+@pytest.fixture
+def machine(
+    simulated: NativeCluster, state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[KindCluster, Path]]:
+    """A cluster with one machine, whose Node is in a real API server; and the calls of its engine."""
+    calls = tmp_path / "calls"
+    kubectl = f"{simulated.state.binaries['kubectl']} --kubeconfig={simulated.kubeconfig}"
+    script = ENGINE.format(kubectl=kubectl, calls=calls, machine=MACHINE)
+    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    with state.locked(ALONE.name) as folder:
+        made = ClusterState(spec=ALONE, provider="kind", phase="running", server=simulated.server, away=[MACHINE])
+        (folder / "pki").symlink_to(simulated.state.folder / "pki")
+        made.save()
+    try:
+        cluster = KindCluster(ALONE.name)
+        cluster.restore(MACHINE)
+        yield cluster, calls
+    finally:
+        simulated.kubectl("delete", "node", MACHINE, "--ignore-not-found")
+        state.remove(ALONE.name)
+
+
+def test_a_preempted_machine_is_killed_and_its_node_goes_until_it_is_restored(
+    machine: tuple[KindCluster, Path],
+) -> None:
+    cluster, calls = machine
+    cluster.preempt(MACHINE)
+    assert cluster.api().find(f"/api/v1/nodes/{MACHINE}") is None
+    assert cluster.state.away == [MACHINE]
+    with pytest.raises(LocalClusterError, match="is away"):
+        cluster.damage(MACHINE)
+    cluster.restore(MACHINE)
+    assert cluster.state.away == []
+    with pytest.raises(LocalClusterError, match="is there already"):
+        cluster.restore(MACHINE)
+    container = f"{ALONE.name}-worker"
+    assert calls.read_text().splitlines() == [
+        f"start {container}", f"kill --signal=KILL {container}", f"start {container}"
+    ]  # fmt: skip
+
+
+def test_chips_of_a_machine_break_and_are_mended(machine: tuple[KindCluster, Path]) -> None:
+    cluster, calls = machine
+    cluster.damage(MACHINE, numbers=(1, 2))
+    assert calls.read_text().splitlines()[-1].endswith("/chip-1 /var/lib/slipway-chips/chip-2")
+    cluster.restore(MACHINE)
+    assert chips.offered(cluster.api().find(f"/api/v1/nodes/{MACHINE}")) == 8
