@@ -267,6 +267,38 @@ def test_the_sums_cover_the_time_and_never_shrink(steps: list[float], slices: in
         before = ledger
 
 
+DELAYS = st.lists(st.integers(0, 50), min_size=4, max_size=4)
+ROUNDS = st.lists(st.tuples(DELAYS, st.integers(0, 500), st.integers(0, 3)), min_size=1, max_size=4)
+"""Of each attempt: seconds from pod to pod until each is bound, seconds that they run, and which one fails."""
+
+
+@given(ROUNDS)
+def test_the_chips_of_a_finished_job_are_those_of_its_pods_while_they_were_bound(rounds: list[Any]) -> None:
+    tpu = {"accelerator": {"type": "v5p-16"}, "hosts": None}
+    world, held = World(slices=2, retries={"maxFailures": 5}, **tpu), 0.0
+    for number, (delays, seconds, failing) in enumerate(rounds, start=1):
+        while not (pods := [pod for pod in world.all_pods() if not pod.now.ended]):
+            world.step(10)
+        since: dict[tuple[int, int, int], datetime] = {}
+        assert len(pods) == len(delays)
+        for pod, delay in zip(pods, delays, strict=True):
+            world.step(delay)
+            pod.binds()
+            since[pod.key] = world.now
+        for pod in pods:
+            pod.runs()
+        world.step(seconds)
+        for pod in pods if number == len(rounds) else (pods[failing],):
+            pod.exits(0 if number == len(rounds) else 1)
+        # The others terminate in the same moment, as soon as they are deleted.
+        held += sum((world.now - moment).total_seconds() for moment in since.values())
+        world.until_restarted()
+    ledger = world.status.ledger
+    assert ledger is not None
+    assert world.status.phase is Phase.SUCCEEDED
+    assert sum(sums(ledger.chip_seconds).values()) == pytest.approx(CHIPS * held, abs=0.01)
+
+
 def test_the_ledger_is_never_written_for_itself_alone() -> None:
     world = World(slices=1, hosts=2).run()
     written = world.status
