@@ -17,6 +17,7 @@ import pytest
 from slipway.local_cluster import paths
 from slipway.local_cluster.progress import Silent
 from slipway.local_cluster.python_image import debian_layer
+from slipway.shell.main import EXIT_REFUSED
 from slipway.version import VERSION
 from tests.conftest import ROOT
 from tests.docker_engine.servers import Engine
@@ -90,6 +91,10 @@ def test_it_starts_without_root_and_without_writing(client: docker.DockerClient,
     assert "--operator-id" in run(client, "--help")
     assert VERSION in run(client, "--version", entrypoint="slipway")
     assert run(client, "-u", entrypoint="id").strip() == "65532"
+    with pytest.raises(docker.errors.ContainerError) as ended:
+        run(client)
+    assert ended.value.exit_status == EXIT_REFUSED
+    assert "KUBECONFIG" in ended.value.stderr.decode()
 
 
 def test_it_is_small_and_has_no_pip_of_its_own(client: docker.DockerClient, image: Any) -> None:

@@ -20,7 +20,10 @@ RECORDED: Final = {
     "f9197c9": "progress that jobs print, and queues of Kueue",
     "94e3069": "the time in queues, and fewer slices of a queue",
 }
-"""The commits at the ends of larger changes, oldest first, and what had come with each."""
+"""The commits at the ends of larger changes, oldest first, and what had come with each.
+
+The history has the first three; of the others there is the recording.
+"""
 
 
 def save(commit: str, left: list[Json]) -> None:
