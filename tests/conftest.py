@@ -232,7 +232,7 @@ def kubectl(control_plane: NativeCluster, namespace_of: Callable[[NativeCluster]
 @pytest.fixture
 def jobs(kubectl: Kubectl, tmp_path: Path) -> Iterator["Jobs"]:
     """SliceJobs on the tier A cluster, with an operator of this test's own."""
-    yield from jobs_of(kubectl, tmp_path)
+    yield from jobs_of(kubectl, tmp_path, simulated=True)
 
 
 @pytest.fixture
@@ -267,7 +267,8 @@ def _delete_all(kubectl: Kubectl, collection: str) -> None:
     kubectl("delete", "--raw", collection)
 
 
-def jobs_of(kubectl: Kubectl, folder: Path, **options: Any) -> Iterator["Jobs"]:
+def jobs_of(kubectl: Kubectl, folder: Path, *, simulated: bool = False, **options: Any) -> Iterator["Jobs"]:
+    """SliceJobs with an operator; where pods are `simulated` they go at once, and nothing is left to the next test."""
     from tests.running import Jobs, Operator
 
     operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace, **options).start()
@@ -276,5 +277,8 @@ def jobs_of(kubectl: Kubectl, folder: Path, **options: Any) -> Iterator["Jobs"]:
     finally:
         # Before the operator goes: it removes the pods at once, and the next test needs their nodes.
         _delete_all(kubectl, f"/apis/slipway.dev/v1alpha1/namespaces/{kubectl.namespace}/slicejobs")
+        if simulated:
+            of_jobs = ("pods", "-l", "slipway.dev/job-name")
+            kubectl("wait", *of_jobs, "--for=delete", "--timeout=60s", check=False)
         code = operator.stop()
     assert code == 0, operator.tail()

@@ -29,7 +29,11 @@ HEALTHY: Final[dict[str, dict[str, Any]]] = {"slices": SLICES, "processors": {"h
 
 MOMENTS: Final = {
     "a pod has failed": (),
-    "the end of the attempt is written": ("sj/faulty", "--for=jsonpath={{.status.phase}}=Restarting"),
+    # This stays, which a phase may not until kubectl has looked for the first time.
+    "the end of the attempt is written": (
+        "sj/faulty",
+        "--for=jsonpath={{.status.attempts[?(@.number=={now})].endTime}}",
+    ),
     "the other pods are gone": ("pod/faulty-{now}-1-1", "--for=delete"),
     "the next attempt is written": ("sj/faulty", "--for=jsonpath={{.status.attempt}}={next}"),
     "the next attempt has pods": ("pod/faulty-{next}-0-0", "--for=create"),
@@ -74,6 +78,9 @@ def operators(kubectl: Kubectl, folder: Path) -> Iterator[Operators]:
         made.start()
         yield made
     finally:
+        # Before the operators go: the next test needs the nodes of the jobs.
+        kubectl("delete", "sj", "--all")
+        kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
         for one in made.running:
             one.stop()
 

@@ -91,7 +91,7 @@ class Contract:
     def test_a_job_is_waited_for(self) -> None:
         self.made("sleep 600")
         self.call("wait", "train", "--for", "running", "--timeout", "60s")
-        assert "is Running after 0.2 s" in self.call("wait", "train", "--timeout", "0.2s", code=124).output
+        assert "is Running after 2 s" in self.call("wait", "train", "--timeout", "2s", code=124).output
         self.made("exit 0", name="good")
         self.made("exit 3", name="bad")
         self.call("wait", "good", "--timeout", "60s")

@@ -211,6 +211,7 @@ async def test_a_restart_is_followed(tmp_path: Path) -> None:
         for number in range(3):
             for log in await server.begin(number):
                 log.write(f"attempt {number}\n".encode())
+                await log.was_asked()
             await asyncio.sleep(0.1)
             await server.end(number)
             if number < 2:
@@ -232,6 +233,7 @@ async def test_a_lost_node_does_not_hold_up_the_next_attempt(tmp_path: Path) -> 
     async def story(server: Server) -> None:
         [log] = await server.begin(0)
         log.write(b"before\n")
+        await log.was_asked()
         await asyncio.sleep(0.1)
         await server.judge("Restarting", cause="preemption", message="the node is lost")
         await server.remove(0)
@@ -248,6 +250,7 @@ async def test_a_job_that_is_deleted_ends_the_log(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
         [log] = await server.begin(0)
         log.write(b"x\n")
+        await log.was_asked()
         await asyncio.sleep(0.1)
         await server.end(0)
         await server.remove(0)

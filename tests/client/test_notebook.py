@@ -75,5 +75,5 @@ def test_lines_are_printed_where_there_is_no_picture(jobs: Jobs, capfd: pytest.C
     job = Client(jobs.kubectl.namespace, jobs.kubectl.kubeconfig).job(jobs.apply(hosts=1))
     jobs.until("Running")
     with pytest.raises(WaitTimeout):
-        job.wait(timeout=1, progress=True)
+        job.wait(timeout=3, progress=True)
     assert "train attempt 0 Running: " in capfd.readouterr().err

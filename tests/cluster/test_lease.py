@@ -25,6 +25,7 @@ from slipway.cluster.lease import (
 )
 from tests.cluster.replay import Replay, replaying
 from tests.cluster.things import Time
+from tests.waiting import holds
 
 
 class LeaseServer:
@@ -89,6 +90,12 @@ async def soon(work: Awaitable[None]) -> None:
         await work
 
 
+async def asked_more(server: LeaseServer, times: int) -> None:
+    """Until the server was asked so often more: each question follows the answer to the one before."""
+    goal = len(server.asked) + times
+    await holds(lambda: len(server.asked) >= goal, seconds=30)
+
+
 async def is_waiting(work: Awaitable[None]) -> bool:
     try:
         async with asyncio.timeout(0.05):
@@ -142,9 +149,11 @@ async def test_another_takes_over_when_the_holder_has_been_silent_for_its_durati
 ) -> None:
     await soon(claim("a").acquire())
     second = claim("b")
-    assert await is_waiting(second.acquire())
+    waiting = asyncio.create_task(second.acquire())
+    await asked_more(server, 2)
+    assert server.holder == "a"
     time.now += DURATION_SECONDS
-    await soon(second.acquire())
+    await soon(waiting)
     assert server.holder == "b"
     assert server.stored is not None
     assert server.stored["spec"]["leaseTransitions"] == 1
@@ -163,13 +172,13 @@ async def test_the_holder_stops_itself_well_before_another_may_take_over(
     assert DEADLINE_SECONDS < DURATION_SECONDS
 
 
-async def test_renewing_moves_the_deadline(claim: Callable[[str], Lease], time: Time) -> None:
+async def test_renewing_moves_the_deadline(claim: Callable[[str], Lease], server: LeaseServer, time: Time) -> None:
     lease = claim("a")
     await soon(lease.acquire())
     keeping = asyncio.create_task(lease.keep())
     for _ in range(4):
         time.now += DEADLINE_SECONDS / 2
-        await asyncio.sleep(0.05)
+        await asked_more(server, 2)
         lease.check()
     keeping.cancel()
 
@@ -223,8 +232,10 @@ async def test_a_renewal_is_one_write_without_a_read(claim: Callable[[str], Leas
     lease = claim("a")
     await soon(lease.acquire())
     server.asked.clear()
-    await is_waiting(lease.keep())
+    keeping = asyncio.create_task(lease.keep())
+    await asked_more(server, 3)
     assert set(server.asked) == {"PUT"}
+    keeping.cancel()
 
 
 async def test_a_renewal_after_a_lost_answer_reads_and_goes_on(
@@ -235,7 +246,9 @@ async def test_a_renewal_after_a_lost_answer_reads_and_goes_on(
     server.change()
     time.now += DEADLINE_SECONDS - 1
     server.asked.clear()
-    await is_waiting(lease.keep())
+    keeping = asyncio.create_task(lease.keep())
+    await asked_more(server, 4)
+    keeping.cancel()
     assert server.asked[:3] == ["PUT", "GET", "PUT"]
     time.now += DEADLINE_SECONDS - 1
     lease.check()
@@ -246,15 +259,15 @@ async def test_a_request_that_is_never_answered_does_not_cost_the_lease(
     server: LeaseServer, replay: Replay, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "REQUEST_SECONDS", 0.25)
-    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 0.7)
+    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 20.0)
     async with leasing(replay.url, "a", retry=0.05) as lease:
         await soon(lease.acquire())
         if method == "GET":
             server.change()
         server.hanging.append(method)
         keeping = asyncio.create_task(lease.keep())
-        await asyncio.sleep(1.5)
-        assert not server.hanging
+        await holds(lambda: not server.hanging, seconds=30)
+        await asked_more(server, 2)
         assert not keeping.done()
         assert lease.held
         keeping.cancel()

@@ -1,6 +1,7 @@
 """One stream of one log for each job that asks, over whatever breaks it."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -323,11 +324,12 @@ async def test_a_program_that_prints_much_slows_nobody_down() -> None:
         bench.reader._clock = asyncio.get_running_loop().time
         key, log = bench.job(), bench.pod()
         log.write(*(f"step {number} {'x' * 100}\n".encode() for number in range(5_000)))
-        longest, last = 0.0, asyncio.get_running_loop().time()
+        # The time of this process alone: the machine has others.
+        longest, last = 0.0, time.process_time()
         bench.reader.follow(key)
         while bench.step() != 4_999:
             await asyncio.sleep(0)
-            now = asyncio.get_running_loop().time()
+            now = time.process_time()
             longest, last = max(longest, now - last), now
         assert longest < 0.5
 

@@ -36,6 +36,8 @@ def test_a_job_runs_and_succeeds(jobs: Jobs) -> None:
     jobs.until("Succeeded")
     jobs.kubectl("wait", "sj/train", "--for=condition=Complete", "--timeout=5s")
     jobs.kubectl("wait", "sj/train", "--for=condition=Finished", "--timeout=5s")
+    # They are posted after the status is written.
+    jobs.until_true("its Events", lambda: len(jobs.events()) >= 3)
     assert sorted(jobs.events()) == ["Running", "Starting", "Succeeded"]
 
 
@@ -85,7 +87,7 @@ def test_what_the_job_sets_itself_stands_in_its_pods_and_slipways_defaults_do_no
 @pytest.fixture
 def cluster_jobs(kubectl: Kubectl, tmp_path: Path) -> Iterator[Jobs]:
     """With an operator that serves the whole cluster."""
-    yield from jobs_of(kubectl, tmp_path, whole_cluster=True)
+    yield from jobs_of(kubectl, tmp_path, whole_cluster=True, simulated=True)
 
 
 def pinned(jobs: Jobs) -> set[tuple[str, str, bool]]:

@@ -27,7 +27,7 @@ def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactor
     kubectl = kubectl_for(control_plane, "rejections")
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
-    yield from jobs_of(kubectl, tmp_path_factory.mktemp("rejections"))
+    yield from jobs_of(kubectl, tmp_path_factory.mktemp("rejections"), simulated=True)
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
 
 

@@ -26,7 +26,7 @@ def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactor
     kubectl = kubectl_for(control_plane, "waiting")
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
-    yield from jobs_of(kubectl, tmp_path_factory.mktemp("waiting"), whole_cluster=True)
+    yield from jobs_of(kubectl, tmp_path_factory.mktemp("waiting"), whole_cluster=True, simulated=True)
     kubectl("delete", "priorityclasses", "-l", "slipway.dev/test=waiting")
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
 
@@ -87,16 +87,20 @@ def other_pods_of_a_high_priority(jobs: Jobs) -> Iterator[None]:
 def cordoned(jobs: Jobs) -> Iterator[None]:
     nodes = spot_nodes(jobs)
     jobs.kubectl("cordon", *nodes)
-    yield
-    jobs.kubectl("uncordon", *nodes)
+    try:
+        yield
+    finally:
+        jobs.kubectl("uncordon", *nodes)
 
 
 @contextmanager
 def tainted(jobs: Jobs) -> Iterator[None]:
     nodes = spot_nodes(jobs)
     jobs.kubectl("taint", "nodes", *nodes, "repair=yes:NoSchedule")
-    yield
-    jobs.kubectl("taint", "nodes", *nodes, "repair-")
+    try:
+        yield
+    finally:
+        jobs.kubectl("taint", "nodes", *nodes, "repair-")
 
 
 Scene = Callable[[Jobs], AbstractContextManager[None]]
@@ -271,6 +275,9 @@ def test_who_has_the_cpus_is_said_and_the_priority_that_is_said_to_help_does(job
     jobs.until("Running")
 
 
+SCHEDULED = "PodScheduled"
+
+
 def all_events(jobs: Jobs) -> list[tuple[str, str]]:
     items = jobs.kubectl.get("events.events.k8s.io")["items"]
     return [(one["regarding"]["name"], one["reason"]) for one in items]
@@ -284,8 +291,13 @@ def test_a_priority_that_preempts_nobody_is_explained(jobs: Jobs) -> None:
     words = "this job's priority is 1000, but the scheduler preempts pods of one node at a time"
     jobs.until_true("words", lambda: words in jobs.condition("Running").get("message", ""))
     assert jobs.condition("Running")["reason"] == "NodesHeld"
-    [message] = {pod["status"]["conditions"][0]["message"] for pod in jobs.pods()}
-    assert "node(s) didn't match pod anti-affinity rules" in message.partition("preemption:")[2]
+    rules = "node(s) didn't match pod anti-affinity rules"
+
+    def told() -> list[bool]:
+        found = [one for pod in jobs.pods() for one in pod["status"].get("conditions", ()) if one["type"] == SCHEDULED]
+        return [rules in one.get("message", "").partition("preemption:")[2] for one in found]
+
+    jobs.until_true("the scheduler's words of each pod", lambda: told() == [True] * len(jobs.pods()))
 
 
 def test_a_missing_volume_claim_is_not_taken_for_missing_nodes(jobs: Jobs) -> None:  # B-24

@@ -123,8 +123,12 @@ def delete_pod(jobs: Jobs, _: NativeCluster) -> None:
 def taint(jobs: Jobs, _: NativeCluster) -> None:
     node = pod_of(jobs, 0, 0)["spec"]["nodeName"]
     jobs.kubectl("taint", "node", node, "maintenance=now:NoExecute")
-    jobs.until_true("the restart", lambda: jobs.status()["attempts"][0].get("endTime") or jobs.status()["attempt"] > 0)
-    jobs.kubectl("taint", "node", node, "maintenance-")
+    try:
+        jobs.until_true(
+            "the restart", lambda: jobs.status()["attempts"][0].get("endTime") or jobs.status()["attempt"] > 0
+        )
+    finally:
+        jobs.kubectl("taint", "node", node, "maintenance-")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from tests.running import Jobs
 SERVES = """
 mkdir /tmp/pages
 echo "host $SLIPWAY_HOST of slice $SLIPWAY_SLICE" > /tmp/pages/index.html
-exec httpd -f -p 8000 -h /tmp/pages
+httpd -p 8000 -h /tmp/pages
+echo listens
+sleep 600
 """
 
 
@@ -69,6 +71,8 @@ def test_kubectl_that_is_missing_is_said(real_jobs: Jobs, monkeypatch: pytest.Mo
 def test_a_port_of_a_chosen_host_is_reached(real_jobs: Jobs) -> None:
     real_jobs.apply(hosts=1, slices=1, command=["sh", "-c", SERVES])
     real_jobs.until("Running")
+    where = ("pod/train-0-0-0", "--ignore-errors")
+    real_jobs.until_true("a server", lambda: "listens" in real_jobs.kubectl("logs", *where, check=False).stdout)
     # kubectl chooses a port that is free here.
     run = started(real_jobs, "port-forward", "train", ":8000")
     try:

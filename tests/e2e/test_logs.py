@@ -53,7 +53,7 @@ TWO_ATTEMPTS = """
 echo "attempt $SLIPWAY_ATTEMPT host $SLIPWAY_HOST"
 [ "$SLIPWAY_ATTEMPT" = 0 ] || exit 0
 [ "$SLIPWAY_HOST" = 1 ] && sleep 600
-sleep 3
+sleep 8
 echo broken
 exit 1
 """
@@ -109,6 +109,8 @@ from slipway import AsyncClient
 from slipway.client.logs import Line, Selection
 
 async def first() -> None:
+    # Beside the pods that spin, a step of this program may take long, and `-X dev` would tell.
+    asyncio.get_running_loop().slow_callback_duration = 60
     async with AsyncClient(sys.argv[1], Path(sys.argv[2])) as client:
         lines = client.logs("train", Selection(follow=True))
         while not isinstance(item := await anext(lines), Line):

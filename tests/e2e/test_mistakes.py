@@ -25,7 +25,10 @@ def answering(port: int, answer: str) -> dict[str, Any]:
     lines = f"HTTP/1.1 {answer}\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n"
     program = f"while read -r line && [ ${{#line}} -gt 1 ]; do :; done; printf '{lines}'"
     command = ["nc", "-ll", "-p", str(port), "-e", "sh", "-c", program]
-    return {"name": f"port-{port}", "image": "slipway.local/busybox:1", "command": command}
+    listens = {"tcpSocket": {"port": port}, "periodSeconds": 1}
+    return {
+        "name": f"port-{port}", "image": "slipway.local/busybox:1", "command": command, "readinessProbe": listens,
+    }  # fmt: skip
 
 
 @contextmanager

@@ -67,8 +67,13 @@ def test_pods_find_each_other_by_name_and_talk(talkers: NativeCluster) -> None:
 
 
 def test_service_addresses_work_from_every_side(talkers: NativeCluster) -> None:
-    seen = {shell(talkers, "talk-0", "wget -qO- http://address/") for _ in range(12)}
-    assert seen == {"0-0-0", "0-0-1"}  # its own node's pod as well as the other
+    seen: set[str] = set()
+
+    def both() -> bool:
+        seen.add(shell(talkers, "talk-0", "wget -qO- http://address/"))
+        return seen == {"0-0-0", "0-0-1"}
+
+    assert wait_until(both, 60, 0.1), seen  # its own node's pod as well as the other
     assert "true" in shell(talkers, "talk-1", "nc -w 3 kubernetes.default.svc 443 </dev/null && echo true")
 
 

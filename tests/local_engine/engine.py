@@ -244,6 +244,11 @@ class User:
             time.sleep(0.05)
         return status
 
+    def adopted(self) -> bool:
+        """Have a command see to it that the job is looked after; a process that dies holds its lock for a moment."""
+        self.slipway("list")
+        return bool(self.supervisors() or self.status().get("completionTime"))
+
     def ended(self, name: str = "train", *, seconds: float = 120) -> Any:
         """Wait until nothing is left to be done for a job that has ended; returns the status."""
         end = time.monotonic() + seconds

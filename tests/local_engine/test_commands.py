@@ -17,6 +17,8 @@ from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
 IN_TWO_ATTEMPTS = """
 for i in 1 2 3; do echo "line $i of $SLIPWAY_ATTEMPT"; sleep 0.4; done
 echo "end of $SLIPWAY_ATTEMPT"
+touch /shared/$SLIPWAY_HOST
+until [ -e /shared/0 -a -e /shared/1 ]; do sleep 0.1; done
 [ $SLIPWAY_ATTEMPT -gt 0 ] || exit 4
 until [ -e /shared/go ]; do sleep 0.1; done
 """

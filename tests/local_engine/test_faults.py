@@ -55,7 +55,7 @@ def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Docke
     os.kill(user.only_supervisor(), signal.SIGKILL)
     dockerd.stop()
     try:
-        until("a supervisor", lambda: adopted(user))
+        until("a supervisor", user.adopted)
         user.slipway("cancel", "train")
         until("the supervisor's words", lambda: "not reachable" in user.log())
         waiting = user.only_supervisor()
@@ -68,12 +68,6 @@ def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Docke
     assert (status["phase"], status["failures"]) == ("Cancelled", 0)
 
 
-def adopted(user: User) -> bool:
-    """Have a command see to it that the job is looked after; a process that dies holds its lock for a moment."""
-    user.slipway("list")
-    return bool(user.supervisors() or user.status().get("completionTime"))
-
-
 # G-03: killed at any moment, a supervisor is followed by another that goes on where it was.
 def test_a_supervisor_is_killed_again_and_again(user: User, engine: Engine, shared: dict[str, Any]) -> None:
     chance = random.Random(7)
@@ -82,14 +76,14 @@ def test_a_supervisor_is_killed_again_and_again(user: User, engine: Engine, shar
     folder = Path(shared["volumes"][0]["hostPath"]["path"])
     killed = 0
     while killed < MOMENTS and not user.status().get("completionTime"):
-        until("a supervisor", lambda: adopted(user))
+        until("a supervisor", user.adopted)
         time.sleep(chance.uniform(0, 2))
         for pid in user.supervisors():
             os.kill(pid, signal.SIGKILL)
             killed += 1
     assert killed >= MOMENTS, "the job was over too soon"
     (folder / "enough").touch()
-    until("a supervisor", lambda: adopted(user))
+    until("a supervisor", user.adopted)
     status = user.ended(seconds=120)
     assert (status["phase"], status["attempt"], status["failures"], status["preemptions"]) == (
         "Succeeded", FAILURES, FAILURES, 0,

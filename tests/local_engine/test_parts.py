@@ -114,7 +114,7 @@ def test_a_supervisor_that_is_killed_leaves_a_host_that_the_next_one_goes_on_wit
     os.kill(user.only_supervisor(), signal.SIGKILL)
     until("its end", lambda: not user.supervisors())
     engine.client.containers.get("train-0-0-0.waits").exec_run(["sh", "-c", "echo on > /all/go"])
-    user.slipway("list")
+    until("a supervisor", user.adopted)
     status = user.ended()
     assert (status["phase"], status["attempt"]) == ("Succeeded", 0)
     assert "on" in user.slipway("logs", "train").out

@@ -68,7 +68,8 @@ def test_prune(user: User, engine: Engine, dockerd: Dockerd, tmp_path: Path) -> 
         engine.running(name)
     user.ended("ended")
     # Somebody has removed the files of a job, whose supervisor then ends.
-    shutil.rmtree(user.folder("lost"))
+    user.until("Running", "lost")
+    shutil.rmtree(user.folder("lost").rename(tmp_path / "removed"))
     until("the end of its supervisor", lambda: not user.supervisors("lost"))
     pruned = user.slipway("prune").out
     assert sorted(pruned.splitlines()) == ["ended deleted", "what was left of job lost deleted"]

@@ -78,7 +78,7 @@ def server() -> Iterator[Server]:
 def driver(server: Server, folder: Path, submission: Any = "train-0") -> "subprocess.Popen[str]":
     text = (PLANNER / "ray_driver.py").read_text()
     text = text.replace("http://127.0.0.1:8265", server.url).replace("/tmp/ray", str(folder))
-    (folder / "session_latest/logs").mkdir(parents=True)
+    (folder / "session_latest/logs").mkdir(parents=True, exist_ok=True)
     (folder / "token").write_text("abc")
     wanted = {"submission_id": submission, "entrypoint": "true"} if submission else None
     order = json.dumps({"workers": 2, "submission": wanted})
@@ -109,8 +109,10 @@ def test_the_driver_ends_as_the_entrypoint_does(
 ) -> None:
     for name, value in how.items():
         setattr(server, name, value)
+    log = tmp_path / "session_latest/logs/job-driver-train-0.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("line 1\nümlaut\n")
     process = driver(server, tmp_path)
-    (tmp_path / "session_latest/logs/job-driver-train-0.log").write_text("line 1\nümlaut\n")
     output, _ = process.communicate(timeout=30)
     assert (process.returncode, said in output) == (code, True), output
     assert len(server.submitted) == (0 if "refusal" in how else 1)

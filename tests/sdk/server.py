@@ -249,7 +249,21 @@ class Server:
 
         if self.ended:
             await self.end_attempt(request.match_info["pod"].rpartition("-0-head")[0])
-        telling, first = asyncio.create_task(tell()), True
+        telling = asyncio.create_task(tell())
+        try:
+            await self._feed(socket, process.stdin)
+            await process.wait()
+            await telling
+        finally:
+            # Whoever goes before the end leaves nothing behind for the next test.
+            telling.cancel()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return socket
+
+    async def _feed(self, socket: web.WebSocketResponse, stdin: asyncio.StreamWriter) -> None:
+        first = True
         async for message in socket:
             if message.type is not WSMsgType.BINARY:
                 break
@@ -260,12 +274,9 @@ class Server:
                 moved = text.replace(b"/tmp/ray", str(self.folder).encode())
                 grown = len(moved) - len(text)
                 content, first = b"%d\n" % (int(size) + grown) + moved, False
-            process.stdin.write(content)
-            await process.stdin.drain()
-        process.stdin.close()
-        await process.wait()
-        await telling
-        return socket
+            stdin.write(content)
+            await stdin.drain()
+        stdin.close()
 
 
 def until(holds: Callable[[], Any]) -> None:

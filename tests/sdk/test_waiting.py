@@ -19,7 +19,7 @@ from slipway.client.errors import SlipwayError
 from tests.sdk.server import Server, until
 
 CONFIG = DockerConfig("acme/train:1")
-SHORT = 2.0
+SHORT = 5.0
 
 
 def running(message: str) -> list[dict[str, str]]:
@@ -61,7 +61,7 @@ def test_a_call_that_took_too_long_cancels_its_job(server: Server, phase: str, k
         waiting = background.submit(call)
         until(lambda: server.watched)
         server.tell("train", phase=phase, conditions=running("so it is"))
-        with pytest.raises(kind, match=rf"it was cancelled after timeout=2 s: {phase}: so it is"):
+        with pytest.raises(kind, match=rf"it was cancelled after timeout=5 s: {phase}: so it is"):
             waiting.result(timeout=30)
     assert server.jobs["train"]["spec"]["cancel"] is True
 

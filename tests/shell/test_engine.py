@@ -389,9 +389,9 @@ async def test_silence_of_profiles_counts_unless_the_api_server_refuses_them(
         others = [*engine._pod_watchers.values(), engine._node_watcher]
         end = asyncio.get_running_loop().time() + 0.4
         while asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.05)
             for one in others:
                 one.heard = engine._clock.monotonic()
-            await asyncio.sleep(0.05)
         if healthy:
             assert engine.health()
         else:

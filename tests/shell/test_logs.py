@@ -107,7 +107,7 @@ def lines_of(kubectl: Kubectl, tmp_path: Path) -> Callable[[], list[dict[str, An
     """Runs a job that fails for good, under an operator that logs JSON; returns what it logged."""
 
     def run() -> list[dict[str, Any]]:
-        for jobs in jobs_of(kubectl, tmp_path, log_format="json"):
+        for jobs in jobs_of(kubectl, tmp_path, log_format="json", simulated=True):
             jobs.apply(
                 accelerator={"type": "v5p-16", "spot": True},
                 env=[{"name": "HF_TOKEN", "value": "hidden-from-all"}],

@@ -142,7 +142,7 @@ async def test_who_has_no_engine_yet_says_that_nobody_leads() -> None:
 @pytest.fixture
 def scraped_jobs(kubectl: Kubectl, tmp_path: Path, unused_tcp_port: int) -> Iterator[Jobs]:
     """With an operator that serves metrics."""
-    yield from jobs_of(kubectl, tmp_path, metrics_port=unused_tcp_port)
+    yield from jobs_of(kubectl, tmp_path, metrics_port=unused_tcp_port, simulated=True)
 
 
 def scrape(jobs: Jobs) -> tuple[dict[str, Metric], Samples]:
@@ -176,6 +176,9 @@ def test_a_job_with_a_failure_and_a_preemption_counts_exactly_that(scraped_jobs:
     end_pod(jobs, 1, conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}])
     jobs.until_true("attempt 2 runs", lambda: _runs(jobs, 2))
 
+    # They are counted after the status is written.
+    started = ("slipway_start_seconds_count",)
+    jobs.until_true("the figures of attempt 2", lambda: scrape(jobs)[1][started] == 3)
     families, samples = scrape(jobs)
     own = {name for name in families if name.startswith("slipway_")}
     assert own == {family_name(name) for name in METRICS}
