@@ -1,5 +1,6 @@
 """The chart on real nodes, by the real Helm and its README: the operator is a pod with its own rights."""
 
+import json
 import os
 import re
 import subprocess
@@ -147,7 +148,7 @@ def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> 
 
     workers, operators = uids(jobs.kubectl), uids(cluster)
     shell.run("upgrade", "--set", "log.level=debug,maxPods=500")
-    assert "<= 500" in cluster("get", "crd", "slicejobs.slipway.dev", "-o", "json").stdout
+    assert "<= 500" in json.dumps(cluster.get("crd", "slicejobs.slipway.dev"))
     assert uids(cluster).isdisjoint(operators)
     assert uids(jobs.kubectl) == workers
     # Whoever leads now knows the job.
@@ -174,7 +175,8 @@ def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> 
     shell.run("uninstall")
     assert everything(cluster) - before == set()
     assert leases(cluster) == set()
-    assert not cluster.get("pods", "--all-namespaces", "-l", "slipway.dev/job-name")["items"]
+    of_jobs = ("--all-namespaces", "-l", "slipway.dev/job-name")
+    jobs.until_true("the end of the job's pods", lambda: not cluster.get("pods", *of_jobs)["items"])
 
 
 def test_an_operator_of_one_namespace_sees_only_that(
