@@ -12,13 +12,15 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from slipway.local_cluster import BUSYBOX_IMAGE, KindCluster, KindProvider, images
+from slipway.local_cluster import BUSYBOX_IMAGE, KindCluster, KindProvider, binaries, images
+from slipway.local_cluster.kind.programs import NEEDED, PROGRAMS
+from slipway.local_cluster.progress import Silent
 from tests.chart.conftest import Helm, helm_program
 from tests.conftest import kubectl_for
 from tests.docker_engine.servers import answers, running
 from tests.e2e.test_chart import HOME, Shell, whole_life
 from tests.kind_node.engine import command
-from tests.kind_node.image import NODE_IMAGE, build
+from tests.kind_node.image import NODE_IMAGE, build, fetch
 from tests.operator_image import IMAGE, build_image
 from tests.running import Jobs, Operator
 
@@ -36,6 +38,11 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             try_it(Path(folder))
         return 0
+    # From inside the engine's network nothing can be fetched.
+    fetch()
+    binaries.ensure(NEEDED, Silent(), PROGRAMS)
+    helm_program()
+    build_image()
     with tempfile.TemporaryDirectory(prefix="slipway-kind-", ignore_cleanup_errors=True) as folder:
         socket = Path(folder) / "engine.sock"
         with running(command(Path(folder)), Path(folder) / "log", lambda: answers(socket)) as engine:

@@ -45,11 +45,18 @@ class Program(archives.Image):
         return json.dumps(found, sort_keys=True).encode()
 
 
-def build(progress: Progress | None = None) -> str:
-    """Make the image in the engine that `docker` leads to; returns its name."""
+def fetch(progress: Progress | None = None) -> dict[str, Path]:
+    """Everything that the image is made of, from registries and Debian; returns the programs."""
     progress = progress or Silent()
     packages.ensure(packages.IMAGES, progress)
-    programs = binaries.ensure([*CONTROL_PLANE, *REAL, "kubeadm"], progress, COMPONENTS | {"kubeadm": KUBEADM})
+    _debian()
+    _recipe()
+    return binaries.ensure([*CONTROL_PLANE, *REAL, "kubeadm"], progress, COMPONENTS | {"kubeadm": KUBEADM})
+
+
+def build(progress: Progress | None = None) -> str:
+    """Make the image in the engine that `docker` leads to; returns its name."""
+    progress, programs = progress or Silent(), fetch(progress)
     with step(progress, "Building a node image for kind"), tempfile.TemporaryDirectory() as folder:
         docker("import", str(_debian()), BASE)
         _context(Path(folder), programs)
@@ -71,9 +78,12 @@ def _debian() -> Path:
     return path
 
 
+def _recipe() -> Path:
+    return download(f"{KIND.package}@v{KIND.version}") / "images/base/files"
+
+
 def _context(folder: Path, programs: Mapping[str, Path]) -> None:
-    recipe = download(f"{KIND.package}@v{KIND.version}") / "images/base/files"
-    shutil.copytree(recipe, folder / "files", copy_function=shutil.copyfile)
+    shutil.copytree(_recipe(), folder / "files", copy_function=shutil.copyfile)
     for path in (folder / "files").rglob("*"):
         path.chmod(0o755 if path.is_dir() or path.suffix == ".sh" or path.parent.name == "bin" else 0o644)
     manifests = folder / "files/kind/manifests"
