@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +36,8 @@ class Place:
     api: ApiConnection
     folder: Path
     profile: Profile
+    beside: dict[str, int] = field(default_factory=dict)
+    """Process ids of what a workload has started beside the components."""
 
     @property
     def audit_log(self) -> Path:
@@ -45,7 +47,7 @@ class Place:
     @property
     def pids(self) -> dict[str, int]:
         """Process id of every component."""
-        return {name: record.pid for name, record in self.cluster.state.processes.items()}
+        return {name: record.pid for name, record in self.cluster.state.processes.items()} | self.beside
 
     def account(self, name: str) -> Path:
         """Make a service account with all rights and a namespace for a system; returns its kubeconfig.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.bench.runner import Entry
 from tests.bench.systems import Shape
-from tests.bench.workloads import Churn, Create, Finish, Mix, Rest, Restart, Rolling, Steady, Takeover
+from tests.bench.workloads import Churn, Create, Finish, Mix, Queued, Rest, Restart, Rolling, Steady, Takeover
 
 CEILINGS = ("ceiling", "ceiling-service")
 PEERS = ("jobset", "kuberay")
@@ -56,6 +56,8 @@ def full() -> list[Entry]:
         Entry(Finish("finish 256", four_slices), WITHOUT_SERVICE, 3),
         Entry(Mix("mix 2048+100x8", Shape(32, H64), 100, Shape(2, H4), 60, 120.0), SYSTEMS, 1),
         Entry(Rolling("rolling 50x8", 50, Shape(2, H4), 0.1), ("slipway",), 3),
+        Entry(Queued("queued 20x8", 20, Shape(2, H4), 5), SYSTEMS, 3),
+        Entry(Queued("queued 200x8", 200, Shape(2, H4), 20), SYSTEMS, 1),
         Entry(Rest("idle 200 jobs, 1000 done", 1000, 200, Shape(1, H1), 60.0), ("slipway", "jobset"), 1),
         # Slices of one host, which need no affinity: with it the scheduler takes more than an hour for 16,000 pods.
         Entry(Steady("1000", 50, Shape(20, H1), 30.0), WITHOUT_SERVICE, 1),

@@ -12,6 +12,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "burst": ("exist", "running", "removed"),
     "restart": ("react", "old_gone", "exist", "running"),
     "finish": ("done", "done_after_last"),
+    "queued": ("first", "drained"),
     "loss": ("react", "old_gone", "exist", "running"),
     "mix": (),
     "rolling": ("running_after_last",),
@@ -87,7 +88,7 @@ def _peers(figures: Figures) -> str:
 
 _COST_HEAD = ("work", "system", "writes/pod", "controller ms/pod", "+ API server ms/pod", "all ms/pod",
               "peak MiB", "foreign cores")  # fmt: skip
-_ALL = ("controller", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "kwok")
+_ALL = ("controller", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "kwok", "kueue")
 
 
 def _cost_rows(figures: Figures) -> Iterator[tuple[str, ...]]:

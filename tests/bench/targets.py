@@ -42,6 +42,8 @@ def verdicts(figures: Figures) -> Iterator[Verdict]:
         if kind in ("create", "burst", "restart"):
             yield from _peer(figures, workload, WRITERS, "CPU of operator and API server", "ms/pod", PEERS)
             yield from _writes(figures, workload)
+        if kind == "queued":
+            yield from _peer(figures, workload, moment("drained"), "all have run", "s", PEERS)
         if kind == "idle":
             yield from _memory(figures, workload)
         if kind == "plan":

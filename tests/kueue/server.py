@@ -42,8 +42,13 @@ class Server:
         crds = [body for body in bodies if body["kind"] == "CustomResourceDefinition"]
         self._apply(crds)
         self._kubectl.until_established(*(f"{crd['spec']['names']['plural']}.kueue.x-k8s.io" for crd in crds))
-        self._kubectl("create", "namespace", "kueue-system")
+        self._kubectl("create", "namespace", "kueue-system", check=False)
         self._apply([body for body in bodies if body not in crds])
+
+    def remove_webhooks(self) -> None:
+        """Let pods be created without it."""
+        for kind in _PARTS[1:]:
+            self._kubectl("delete", kind, "--all")
 
     def start(self, **config: Any) -> None:
         """Start it, and wait until its webhooks answer."""
@@ -68,6 +73,12 @@ class Server:
             assert self._process.poll() is None, self.tail()
             assert time.monotonic() < end, self.tail()
             time.sleep(0.1)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self, *, at_once: bool = False) -> None:
         """End it; its webhooks then refuse every pod of the cluster."""

@@ -45,6 +45,8 @@ class Job:
     shape: Shape
     fused: bool = False
     """Whether a system that restarts slice by slice should take all slices for one, so as to restart them all."""
+    queue: str = ""
+    """LocalQueue of Kueue that it waits in; nothing where nobody admits it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class System(ABC):
     """Whether the loss of one pod replaces all pods of a job rather than those of one slice."""
     ends: ClassVar[bool] = False
     """Whether its jobs come to an end of their own."""
+    framework: ClassVar[str] = "batch/job"
+    """The integration of Kueue that it needs, beside those that Kueue leaves to others."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -116,7 +120,7 @@ class System(ABC):
     async def submit(self, jobs: Sequence[Job]) -> None:
         """Ask for jobs."""
         create = self.place.api.create
-        await asyncio.gather(*(create(self.objects, self.manifest(job), JsonObject) for job in jobs))
+        await asyncio.gather(*(create(self.objects, _labelled(self.manifest(job), job), JsonObject) for job in jobs))
 
     async def brace(self, job: Job) -> None:
         """Do what should not be measured before a job loses something."""
@@ -139,6 +143,12 @@ class System(ABC):
             await self.place.api.delete(path, uid=found["metadata"]["uid"], propagation="Background")
         except NotFound:
             return
+
+
+def _labelled(manifest: JsonObject, job: Job) -> JsonObject:
+    if job.queue:
+        manifest["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": job.queue}
+    return manifest
 
 
 class ReplicatedSystem(System):

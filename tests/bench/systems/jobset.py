@@ -22,6 +22,7 @@ class JobSet(System):
     job_label = "jobset.sigs.k8s.io/jobset-name"
     slice_label = "jobset.sigs.k8s.io/job-index"
     ends = True
+    framework = "jobset.x-k8s.io/jobset"
     collection = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"
 
     async def start(self) -> None:

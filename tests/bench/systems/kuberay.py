@@ -20,6 +20,7 @@ class KubeRay(System):
     slice_label = "ray.io/worker-group-replica-index"
     collection = "/apis/ray.io/v1/namespaces/{namespace}/rayclusters"
     whole_restart = False
+    framework = "ray.io/raycluster"
 
     async def start(self) -> None:
         program, sources = programs.KUBERAY.ensure(), programs.KUBERAY.sources() / "config/crd/bases"

@@ -5,6 +5,7 @@ from tests.bench.workloads.churn import Churn
 from tests.bench.workloads.create import Create
 from tests.bench.workloads.finish import Finish
 from tests.bench.workloads.mix import Mix
+from tests.bench.workloads.queued import Queued
 from tests.bench.workloads.rest import Rest
 from tests.bench.workloads.restart import Restart
 from tests.bench.workloads.rolling import Rolling
@@ -16,6 +17,7 @@ __all__ = [
     "Create",
     "Finish",
     "Mix",
+    "Queued",
     "Rest",
     "Restart",
     "Rolling",
