@@ -69,7 +69,7 @@ class Kubectl:
     def until_established(self, *plurals: str) -> None:
         """Wait for some CRDs, or all; kubectl itself fails while a CRD has no conditions at all yet."""
         plurals = plurals or ("slicejobs", "slicejobprofiles")
-        for _ in range(50):
+        for _ in range(600):
             if self("get", ",".join(plurals), check=False).returncode == 0:
                 return
             time.sleep(0.1)

@@ -5,9 +5,11 @@ import json
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -453,9 +455,10 @@ def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
     kinds = {"workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"}
 
     def aged() -> set[str]:
-        with urlopen(url, timeout=10) as answer:
-            return set(
-                re.findall(r'^slipway_watch_age_seconds{resource="(\w+)"}', answer.read().decode(), re.MULTILINE)
-            )
+        said = ""
+        # The operator may not have begun to serve them.
+        with suppress(URLError), urlopen(url, timeout=10) as answer:
+            said = answer.read().decode()
+        return set(re.findall(r'^slipway_watch_age_seconds{resource="(\w+)"}', said, re.MULTILINE))
 
     measured_queues.jobs.until_true("an age of each", lambda: aged() >= kinds)
