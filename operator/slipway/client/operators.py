@@ -82,7 +82,8 @@ def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetim
     if not found:
         if operator_id:
             label = f"{names.LABEL_OPERATOR_ID}={operator_id}"
-            return f"no operator serves jobs with the label {label}: there is no Lease {lease}; correct the label"
+            step = "correct the label, or start an operator with that id"
+            return f"no operator serves jobs with the label {label}: there is no Lease {lease}; {step}"
         return f"no operator runs: there is no Lease {lease}; install Slipway's chart"
     own, running = [one for one in found if one.serves(namespace)], [one for one in found if one.alive]
     if running and not own:

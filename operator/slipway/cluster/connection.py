@@ -98,12 +98,12 @@ class ApiConnection:
         await asyncio.gather(*self._writes, return_exceptions=True)
         await self._sessions.close()
 
-    def new_session(self, *around: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+    def new_session(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
         """A session for watches and streams with the same credentials; the caller closes it.
 
-        `around` sees each request first.
+        The middlewares see each request before its credentials are added.
         """
-        return self._sessions.new(*around)
+        return self._sessions.new(*middlewares)
 
     async def get(self, path: str, kind: type[T], *, accept: str = "application/json") -> T:
         """One object."""

@@ -30,15 +30,20 @@ class Sessions:
         for connector in (self._bounded, self._unbounded):
             await connector.close()
 
-    def new(self, *around: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-        """A session without a limit of connections, its requests within those of `around`; the caller closes it."""
-        return self._over(self._unbounded, *around)
+    def new(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        """A session without a limit of connections; the caller closes it.
 
-    def _over(self, connector: aiohttp.TCPConnector, *around: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        The middlewares see each request before its credentials are added.
+        """
+        return self._over(self._unbounded, *middlewares)
+
+    def _over(
+        self, connector: aiohttp.TCPConnector, *middlewares: aiohttp.ClientMiddlewareType
+    ) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=connector,
             connector_owner=False,
-            middlewares=(*around, self._authorize, self._calls.count),
+            middlewares=(*middlewares, self._authorize, self._calls.count),
             proxy=self._access.proxy,
             headers={"User-Agent": "slipway"},
         )

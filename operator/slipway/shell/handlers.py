@@ -60,11 +60,14 @@ class _Requests:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._over = False
 
     async def remember(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Know the task of a request while it waits for its answer; a middleware."""
+        if self._over:
+            raise asyncio.CancelledError
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -74,7 +77,8 @@ class _Requests:
             self._tasks.discard(task)
 
     def cancel(self) -> None:
-        """Cancel every task that waits for an answer."""
+        """Cancel every task that waits for an answer, or asks from now on."""
+        self._over = True
         for task in self._tasks:
             task.cancel()
 
