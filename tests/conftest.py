@@ -69,7 +69,8 @@ class Kubectl:
     def until_established(self, *plurals: str) -> None:
         """Wait for some CRDs, or all; kubectl itself fails while a CRD has no conditions at all yet."""
         plurals = plurals or ("slicejobs", "slicejobprofiles")
-        for _ in range(600):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
             if self("get", ",".join(plurals), check=False).returncode == 0:
                 return
             time.sleep(0.1)

@@ -293,11 +293,15 @@ def test_a_priority_that_preempts_nobody_is_explained(jobs: Jobs) -> None:
     assert jobs.condition("Running")["reason"] == "NodesHeld"
     rules = "node(s) didn't match pod anti-affinity rules"
 
-    def told() -> list[bool]:
-        found = [one for pod in jobs.pods() for one in pod["status"].get("conditions", ()) if one["type"] == SCHEDULED]
-        return [rules in one.get("message", "").partition("preemption:")[2] for one in found]
+    def told(pod: Any) -> bool:
+        found = (one for one in pod["status"].get("conditions", ()) if one["type"] == SCHEDULED)
+        return any(rules in one.get("message", "").partition("preemption:")[2] for one in found)
 
-    jobs.until_true("the scheduler's words of each pod", lambda: told() == [True] * len(jobs.pods()))
+    def all_told() -> bool:
+        pods = jobs.pods()
+        return len(pods) == 2 and all(map(told, pods))
+
+    jobs.until_true("the scheduler's words of each pod", all_told)
 
 
 def test_a_missing_volume_claim_is_not_taken_for_missing_nodes(jobs: Jobs) -> None:  # B-24

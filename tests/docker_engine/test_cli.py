@@ -17,7 +17,7 @@ from slipway.api.slicejob import IMAGE_PATTERN
 from tests.docker_engine.conftest import Contents, log_in, slipway
 from tests.docker_engine.servers import Engine
 
-SLEEPS = 'FROM scratch\nCOPY busybox /bin/busybox\nRUN ["/bin/busybox", "sh", "-c", "echo begun; sleep 60"]\n'
+SLEEPS = 'FROM scratch\nCOPY busybox /bin/busybox\nRUN ["/bin/busybox", "sh", "-c", "echo begun; sleep 600"]\n'
 
 
 # E1-45, E1-49: the name alone goes to stdout, all else to stderr.

@@ -17,7 +17,7 @@ from tests.conftest import CRDS, ROOT, Kubectl, kubectl_for
 from tests.e2e.test_faults import counters
 from tests.running import Jobs, Operator
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 README = (ROOT / "charts/slipway/README.md").read_text()
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2, "command": ["sleep", "600"]}

@@ -27,7 +27,7 @@ from tests.running import Jobs, Operator
 NAME: Final = "kind-try"
 INSIDE: Final = "inside"
 JOB: Final[dict[str, Any]] = {
-    "image": BUSYBOX_IMAGE, "accelerator": {"type": "v5p-16", "spot": True}, "command": ["sleep", "600"],
+    "image": BUSYBOX_IMAGE, "accelerator": {"type": "v5p-16", "spot": True}, "slices": 2, "command": ["sleep", "600"],
 }  # fmt: skip
 LONG: Final = 180
 
@@ -90,7 +90,7 @@ def run_jobs(cluster: KindCluster, folder: Path) -> None:
     shell.run("install")
     jobs.apply(**JOB)
     jobs.until("Running", seconds=LONG)
-    said("a job runs on two hosts")
+    said("a job runs on four hosts")
     before = uid(jobs, "v5p-16-0-1")
     slipway("preempt", "v5p-16-0-1", "--cluster", NAME)
     status = json.loads(slipway("status", NAME, "-o", "json"))

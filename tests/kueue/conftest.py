@@ -41,7 +41,7 @@ def queues(
 ) -> Iterator[Queues]:
     """SliceJobs, an operator and queues of a test's own."""
     kubectl = namespace_of(kueue_cluster)
-    for jobs in jobs_of(kubectl, tmp_path):
+    for jobs in jobs_of(kubectl, tmp_path, simulated=True):
         yield Queues(jobs, kueue)
 
 
@@ -54,5 +54,5 @@ def measured_queues(
     unused_tcp_port: int,
 ) -> Iterator[Queues]:
     """With an operator that serves metrics."""
-    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path, metrics_port=unused_tcp_port):
+    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path, metrics_port=unused_tcp_port, simulated=True):
         yield Queues(jobs, kueue)

@@ -53,7 +53,7 @@ def test_0_without_kueue_the_label_is_refused_and_the_job_begins_once_it_is_ther
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path):
+    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path, simulated=True):
         job = {"metadata": {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": "tpu"}}, "spec": SPEC}
         jobs.kubectl.apply({"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob"} | job)
         jobs.until("Invalid")

@@ -46,7 +46,7 @@ class Job:
     fused: bool = False
     """Whether a system that restarts slice by slice should take all slices for one, so as to restart them all."""
     queue: str = ""
-    """LocalQueue of Kueue that it waits in; nothing where nobody admits it."""
+    """Name of the LocalQueue that it waits in; empty without Kueue."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class System(ABC):
     ends: ClassVar[bool] = False
     """Whether its jobs come to an end of their own."""
     framework: ClassVar[str] = "batch/job"
-    """The integration of Kueue that it needs, beside those that Kueue leaves to others."""
+    """Kueue's own integration for its objects; SliceJobs are known to Kueue as an external framework."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
