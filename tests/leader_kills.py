@@ -125,13 +125,7 @@ def _restart(jobs: Jobs, both: Operators, number: int) -> None:
         fails = '{"status": {"phase": "Failed", "containerStatuses": null}}'
         jobs.kubectl("patch", "pod", f"faulty-{number}-0-0", "--subresource=status", "--type=merge", "-p", fails)
     both.kill_leader()
-
-    def runs() -> bool:
-        status = jobs.status("faulty")
-        return (status["attempt"], status["phase"]) == (number + 1, "Running")
-
-    jobs.until_true(f"attempt {number + 1}", runs, seconds=90, pause=0.5)
-    charged = jobs.status("faulty")["failures"]
+    charged = jobs.until_attempt(number + 1, "faulty", seconds=90, pause=0.5)["failures"]
     assert charged == number + 1, f"{charged} failures were charged for {number + 1}"
 
 

@@ -132,6 +132,18 @@ class Jobs:
             time.sleep(pause)
         return found
 
+    def until_attempt(
+        self, number: int, name: str = "train", *, seconds: float = 120, pause: float = 0.1
+    ) -> dict[str, Any]:
+        """Wait until that attempt runs; returns the status."""
+
+        def found() -> Any:
+            status = self.status(name)
+            return status if (status.get("attempt"), status.get("phase")) == (number, "Running") else None
+
+        status: dict[str, Any] = self.until_true(f"attempt {number} running", found, seconds=seconds, pause=pause)
+        return status
+
     def ran(self, pod: dict[str, Any], *, seconds: float) -> tuple[int, str]:
         """Run a pod of one container to its end; returns the exit code and the log."""
         name, end = pod["metadata"]["name"], "jsonpath={.status.containerStatuses[0].state.terminated.finishedAt}"

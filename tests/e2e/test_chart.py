@@ -151,7 +151,7 @@ def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> 
     assert "<= 500" in json.dumps(cluster.get("crd", "slicejobs.slipway.dev"))
     assert uids(cluster).isdisjoint(operators)
     assert uids(jobs.kubectl) == workers
-    # Whoever leads now knows the job.
+    # The new leader reads the status of the job and goes on with attempt 1.
     # `sleep` does not end by itself, and the next attempt waits for it.
     jobs.kubectl("delete", "pod", "train-1-0-0", "--wait=false", "--grace-period=1")
     jobs.until_true("attempt 2", lambda: jobs.status()["attempt"] == 2)

@@ -98,8 +98,8 @@ def run_jobs(cluster: KindCluster, folder: Path) -> None:
     jobs.until_true("the loss is noticed", lambda: jobs.status()["phase"] != "Running", seconds=LONG)
     slipway("restore", "v5p-16-0-1", "--cluster", NAME)
     assert uid(jobs, "v5p-16-0-1") != before
-    after(jobs, 1)
-    assert (jobs.status()["failures"], jobs.status()["preemptions"]) == (0, 1), jobs.status()
+    after = jobs.until_attempt(1, seconds=LONG)
+    assert (after["failures"], after["preemptions"]) == (0, 1), after
     said("its node was preempted and restored, and it runs again")
     slipway("break", "v5p-16-0-0", "--chip", "2", "--cluster", NAME)
     node = json.loads(slipway("status", NAME, "-o", "json"))[0]["nodes"][0]
@@ -112,16 +112,6 @@ def run_jobs(cluster: KindCluster, folder: Path) -> None:
 def uid(jobs: Jobs, node: str) -> str:
     """The UID of a Node."""
     return str(jobs.kubectl.get("node", node)["metadata"]["uid"])
-
-
-def after(jobs: Jobs, attempt: int) -> None:
-    """Wait until an attempt runs."""
-
-    def runs() -> bool:
-        status = jobs.status()
-        return (status["attempt"], status["phase"]) == (attempt, "Running")
-
-    jobs.until_true(f"attempt {attempt}", runs, seconds=LONG)
 
 
 if __name__ == "__main__":

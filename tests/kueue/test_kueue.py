@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 
@@ -20,6 +18,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.local_cluster import NativeCluster
 from tests.conftest import Kubectl, jobs_of
 from tests.kueue.queues import CHIPS, GROUP, TPU, Queues
+from tests.shell.test_metrics import scrape
 
 SPEC = {"image": "slipway.local/busybox:1"} | TPU
 POOL = "cloud.google.com/gke-nodepool"
@@ -33,14 +32,6 @@ def end_pods(queues: Queues, name: str = "train", *, phase: str = "Succeeded", o
             "patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type=merge", "-p",
             json.dumps({"status": {"phase": phase, "containerStatuses": None}}),
         )  # fmt: skip
-
-
-def until_running(queues: Queues, attempt: int) -> None:
-    def runs() -> bool:
-        status = queues.jobs.status()
-        return (status["attempt"], status["phase"]) == (attempt, "Running")
-
-    queues.jobs.until_true(f"attempt {attempt} running", runs)
 
 
 def patch(queues: Queues, what: str, name: str, body: dict[str, Any], *options: str) -> None:
@@ -101,7 +92,7 @@ def test_5_a_restart_keeps_the_admission_and_writes_nothing(queues: Queues) -> N
     before = queues.workload()["metadata"]["resourceVersion"]
     for attempt in range(1, 11):
         end_pods(queues, phase="Failed", only=1)
-        until_running(queues, attempt)
+        queues.jobs.until_attempt(attempt)
         assert queues.used() == CHIPS
     assert queues.workload()["metadata"]["resourceVersion"] == before
 
@@ -138,7 +129,7 @@ def test_fewer_slices_while_there_is_no_quota_for_the_most_and_all_at_the_next_a
         # Kueue may see the new Workload before it has the quota of the old one back.
         queues.submit(**sizes, retries={"capacityRetrySeconds": 60, "backoff": {"initialSeconds": 0}})
         end_pods(queues, phase="Failed", only=1)
-        until_running(queues, 1)
+        queues.jobs.until_attempt(1)
     # Three slices never fit; for two there is quota now.
     assert queues.jobs.status()["slices"] == {"requested": 3, "granted": 2, "ready": 2}
     assert queues.workload()["metadata"]["uid"] != asked["metadata"]["uid"]
@@ -361,7 +352,7 @@ def test_3_kueue_places_each_slice_in_one_node_pool_in_the_order_of_its_hosts(qu
     assert before[0, 0][0] != before[1, 0][0]
     # A restart is on the same nodes.
     end_pods(queues, phase="Failed", only=1)
-    until_running(queues, 1)
+    queues.jobs.until_attempt(1)
     assert nodes_of(queues) == before
 
 
@@ -451,14 +442,12 @@ def test_kueue_away_and_a_start_that_takes_too_long(queues: Queues) -> None:
 
 
 def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
-    url = f"http://127.0.0.1:{measured_queues.jobs.operator.metrics_port}/metrics"
     kinds = {"workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"}
 
     def aged() -> set[str]:
-        said = ""
         # The operator may not have begun to serve them.
-        with suppress(URLError), urlopen(url, timeout=10) as answer:
-            said = answer.read().decode()
-        return set(re.findall(r'^slipway_watch_age_seconds{resource="(\w+)"}', said, re.MULTILINE))
+        with suppress(URLError):
+            return {key[1] for key in scrape(measured_queues.jobs)[1] if key[0] == "slipway_watch_age_seconds"}
+        return set()
 
     measured_queues.jobs.until_true("an age of each", lambda: aged() >= kinds)

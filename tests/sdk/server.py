@@ -255,7 +255,7 @@ class Server:
             await process.wait()
             await telling
         finally:
-            # Whoever goes before the end leaves nothing behind for the next test.
+            # A client may close the connection in the middle; the process must not outlive the handler.
             telling.cancel()
             if process.returncode is None:
                 process.kill()

@@ -172,9 +172,9 @@ def test_a_job_with_a_failure_and_a_preemption_counts_exactly_that(scraped_jobs:
     )  # fmt: skip
     jobs.until("Running")
     end_pod(jobs, 0, containerStatuses=exited(1))
-    jobs.until_true("attempt 1 runs", lambda: _runs(jobs, 1))
+    jobs.until_attempt(1)
     end_pod(jobs, 1, conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}])
-    jobs.until_true("attempt 2 runs", lambda: _runs(jobs, 2))
+    jobs.until_attempt(2)
 
     # They are counted after the status is written.
     started = ("slipway_start_seconds_count",)
@@ -217,8 +217,3 @@ def test_a_job_with_a_failure_and_a_preemption_counts_exactly_that(scraped_jobs:
         "slicejobs", "slicejobprofiles", "pods", "nodes",
     }  # fmt: skip
     assert samples["slipway_lease_age_seconds",] < 7
-
-
-def _runs(jobs: Jobs, attempt: int) -> bool:
-    found = jobs.status()
-    return (found.get("attempt"), found.get("phase")) == (attempt, "Running")

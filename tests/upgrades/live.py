@@ -81,12 +81,7 @@ def hand_over(jobs: Jobs, number: int, follower: Version) -> None:
 
 def runs(jobs: Jobs, number: int) -> dict[str, object]:
     """Wait until all hosts of an attempt run, and no pod of another attempt is there; returns the status."""
-
-    def running() -> bool:
-        status = jobs.status()
-        return bool(status.get("phase") == "Running" and status["attempt"] == number)
-
-    jobs.until_true(f"attempt {number}", running, seconds=LONG)
+    jobs.until_attempt(number, seconds=LONG)
     attempts = [pod["metadata"]["labels"]["slipway.dev/attempt"] for pod in jobs.pods()]
     assert attempts.count(str(number)) == len(HOSTS), attempts
     return dict(jobs.status())

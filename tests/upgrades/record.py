@@ -63,18 +63,13 @@ def leave_jobs(jobs: Jobs) -> None:
     for phase, names in {"Succeeded": ["succeeded"], "Failed": ["failed"], "Running": ["running", "ray"]}.items():
         for name in names:
             jobs.until(phase, name, seconds=LONG)
-    jobs.until_true("the second attempt", lambda: _runs(jobs, "restarted", attempt=1), seconds=LONG)
+    jobs.until_attempt(1, "restarted", seconds=LONG)
     jobs.until("Running", "restarting", seconds=LONG)
     _end(jobs, "restarting-0-0-0", 1)
     jobs.until("Restarting", "restarting", seconds=LONG)
     # All node pools are taken.
     jobs.apply("waiting", **TPU)
     jobs.until("WaitingForCapacity", "waiting", seconds=LONG)
-
-
-def _runs(jobs: Jobs, name: str, attempt: int) -> bool:
-    status = jobs.status(name)
-    return bool(status.get("phase") == "Running" and status.get("attempt") == attempt)
 
 
 def _end(jobs: Jobs, pod: str, code: int) -> None:
