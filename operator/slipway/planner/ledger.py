@@ -1,7 +1,8 @@
 """The ledger: how long a job was in each state, and how many chips it held meanwhile.
 
 The sums in the status hold what is certain: what the newest attempt may still change is added by a later write. They
-are written only together with something else. `account_at` adds the rest for whoever asks in between.
+are patched only together with another change of the status. `account_at` adds the time since then for commands and
+metrics.
 """
 
 from collections import Counter
