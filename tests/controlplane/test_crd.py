@@ -325,7 +325,14 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "B-60 slices": ({"slices": 3}, "slices cannot change after creation"),
     "a field appears": ({"workingDir": "/app"}, "workingDir cannot change after creation"),
     "a field goes": ({"accelerator": None}, "accelerator cannot change after creation"),
-    "nodeSelector while it runs": ({"nodeSelector": {"a": "b"}}, "suspend the job first"),
+    "nodeSelector while it runs": (
+        {"nodeSelector": {"a": "b"}},
+        "nodeSelector cannot change after creation: suspend the job first",
+    ),
+    "several, all named in one sentence": (
+        {"slices": 3, "image": "other:1", "tolerations": [{"key": "a", "operator": "Exists"}]},
+        "spec: Invalid value: slices, image, tolerations cannot change after creation: delete the SliceJob and create",
+    ),
 }
 
 
