@@ -15,6 +15,7 @@ from slipway.cluster.connection import WRITE_SECONDS
 from slipway.cluster.errors import ConnectionLost, Forbidden, NotFound, ServerError
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
+    Body,
     Check,
     CreatePods,
     CreateServices,
@@ -25,7 +26,6 @@ from slipway.planner.actions import (
     Refresh,
 )
 from slipway.planner.pods import PodFactory
-from slipway.planner.runtime import service
 from slipway.planner.snapshot import (
     NAME_TAKEN,
     POD_REJECTED,
@@ -36,8 +36,13 @@ from slipway.planner.snapshot import (
     Rejection,
     Settings,
 )
+from slipway.planner.subdomains import services
 from tests.cluster.bench import Bench, now
 from tests.conftest import Kubectl
+
+
+def service(job: Job) -> Body:
+    return services(job, 1, 1)[0]
 
 
 async def test_the_status_is_written_and_known_at_once(bench: Bench) -> None:

@@ -89,7 +89,7 @@ def test_long_host_lists_stand_in_one_config_map_for_each_slice() -> None:
     first, second = pods.config_maps(world.job, 0, 2, resolve(world.job.spec, Settings()))
     assert reference == {"name": second["metadata"]["name"], "key": "hostnames"}
     assert first["immutable"] is True
-    assert second["data"]["hostnames"].split(",")[63] == "0-1-63.train"
+    assert second["data"]["hostnames"].split(",")[63] == "0-1-63.train-g1"
 
 
 def test_pods_of_an_attempt_differ_only_in_their_place() -> None:  # E1-37

@@ -24,6 +24,8 @@ LABEL_SLICE_KEY: Final = "slipway.dev/slice-key"
 """One value for each (job uid, slice): what placement gathers in, and keeps out of, a node pool."""
 LABEL_NODE_POOL: Final = "slipway.dev/node-pool"
 """The node pool that a pod is pinned to; absent where affinity finds one."""
+LABEL_SERVICE: Final = "slipway.dev/service"
+"""On a worker of a job with several Services: which of them has its address."""
 LABEL_RAY_CLIENT: Final = "slipway.dev/ray-client"
 """On a pod of anybody's: the job whose Ray cluster its network policy lets it reach."""
 LABEL_OPERATOR_ID: Final = "slipway.dev/operator-id"
@@ -132,6 +134,11 @@ def hostname(attempt: int, slice_index: int, host: int) -> str:
 def slice_name(job: str, slice_index: int) -> str:
     """Name of a slice as programs see it (`TPU_NAME`, `TPU_SLICE_NAME`); the same in every attempt."""
     return f"{job}-s{slice_index}"
+
+
+def service_of_several(job: str, index: int) -> str:
+    """Name of one of the Services of a large job's workers."""
+    return f"{job}-g{index}"
 
 
 def head_service(job: str) -> str:

@@ -155,11 +155,11 @@ class Creator:
         self, job: Job, body: Body, images: Mapping[str, str], devices: Assigned | None = None
     ) -> Surroundings:
         resolved = job.status.resolved
-        attempt = job.status.attempt or 0
-        lists = config_maps(job, attempt, job.granted, resolved) if resolved is not None else ()
+        attempt, slices = job.status.attempt or 0, job.granted
+        lists = config_maps(job, attempt, slices, resolved) if resolved is not None else ()
         hosts = resolved.hosts if resolved is not None else 1
-        peers = [name for one in range(job.granted) for name in environment.host_names(job, attempt, one, hosts)]
-        meeting = environment.coordinator(job, attempt, resolved).address if resolved is not None else None
+        peers = [name for one in range(slices) for name in environment.host_names(job, attempt, slices, one, hosts)]
+        meeting = environment.coordinator(job, attempt, slices, resolved).address if resolved is not None else None
         return Surroundings(
             network=self._network_of(job),
             peers=(*peers, *([meeting] if meeting else [])),

@@ -341,7 +341,7 @@ def _begin(draft: Draft, slices: int) -> None:
         image_wait_since=draft.status.image_wait_since if before.held else None,
         succeeded_hosts=(),
         slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
-        coordinator=environment.coordinator(draft.job, number, draft.resolved) if slices > 1 else None,
+        coordinator=environment.recorded_coordinator(draft.job, number, slices, draft.resolved),
         ray=draft.runtime.state(draft.job),
         resolved=draft.resolved,
         start_time=draft.status.start_time or draft.now,

@@ -36,7 +36,9 @@ def create(draft: Draft) -> None:
         return
     if draft.snapshot.served != attempt.number and (refused is not None or not pods):
         # After a rejection the Services come first: if the name of one is taken, no pod must be created.
-        draft.act(CreateServices(attempt.number, draft.runtime.services(draft.job)))
+        draft.act(
+            CreateServices(attempt.number, draft.runtime.services(draft.job, draft.granted, draft.resolved.hosts))
+        )
     draft.act(*pods)
 
 

@@ -13,6 +13,7 @@ from slipway.api.places import Place
 from slipway.api.status import Coordinator, Resolved
 from slipway.planner.hardware import Hardware, Variable, literal
 from slipway.planner.snapshot import Job
+from slipway.planner.subdomains import has_several, subdomain
 
 LONGEST_INLINE_LIST: Final = 32
 """Up to this number of hosts the host list is in each pod; a longer one is in a ConfigMap."""
@@ -28,15 +29,22 @@ TORCH_PORT: Final = 29500
 """The port of torchrun."""
 
 
-def coordinator(job: Job, attempt: int, resolved: Resolved) -> Coordinator:
+def coordinator(job: Job, attempt: int, slices: int, resolved: Resolved) -> Coordinator:
     """The coordinator of this attempt: host 0 of slice 0, by a DNS name that is known before any pod exists."""
-    address = f"{names.hostname(attempt, 0, 0)}.{job.name}.{job.namespace}.svc"
+    address = f"{names.hostname(attempt, 0, 0)}.{subdomain(job, slices, resolved.hosts, 0)}.{job.namespace}.svc"
     return Coordinator(address=address, port=resolved.coordinator_port)
 
 
-def host_names(job: Job, attempt: int, slice_index: int, hosts: int) -> list[str]:
+def recorded_coordinator(job: Job, attempt: int, slices: int, resolved: Resolved) -> Coordinator | None:
+    """The coordinator as the status has it: that of several slices, and any that tells of several Services."""
+    told = slices > 1 or has_several(job, slices, resolved.hosts)
+    return coordinator(job, attempt, slices, resolved) if told else None
+
+
+def host_names(job: Job, attempt: int, slices: int, slice_index: int, hosts: int) -> list[str]:
     """Names of the hosts of one slice in host order, as they resolve within the namespace."""
-    return [f"{names.hostname(attempt, slice_index, host)}.{job.name}" for host in range(hosts)]
+    below = subdomain(job, slices, hosts, slice_index)
+    return [f"{names.hostname(attempt, slice_index, host)}.{below}" for host in range(hosts)]
 
 
 def config_map_name(job: Job, attempt: int, slice_index: int) -> str:
@@ -44,9 +52,9 @@ def config_map_name(job: Job, attempt: int, slice_index: int) -> str:
     return f"{job.name}-{attempt}-{slice_index}"
 
 
-def config_map_data(job: Job, attempt: int, slice_index: int, hosts: int) -> dict[str, str]:
+def config_map_data(job: Job, attempt: int, slices: int, slice_index: int, hosts: int) -> dict[str, str]:
     """Content of that ConfigMap."""
-    peers = host_names(job, attempt, slice_index, hosts)
+    peers = host_names(job, attempt, slices, slice_index, hosts)
     return {HOSTNAMES_KEY: ",".join(peers), PROCESS_ADDRESSES_KEY: _process_addresses(peers)}
 
 
@@ -54,7 +62,7 @@ def slice_variables(
     job: Job, attempt: int, slice_index: int, slices: int, resolved: Resolved, hardware: Hardware
 ) -> list[Variable]:
     """Variables that all hosts of one slice share."""
-    meeting = coordinator(job, attempt, resolved)
+    meeting = coordinator(job, attempt, slices, resolved)
     variables = [
         literal("SLIPWAY_JOB", job.name),
         literal("SLIPWAY_ATTEMPT", attempt),
@@ -63,7 +71,7 @@ def slice_variables(
         literal("SLIPWAY_COORDINATOR_ADDRESS", f"{meeting.address}:{meeting.port}"),
         literal("EXECUTOR_CALL_SLICE", slice_index),
         literal("TPU_SLICE_NAME", names.slice_name(job.name, slice_index)),
-        *_peers(job, attempt, slice_index, hardware),
+        *_peers(job, attempt, slices, slice_index, hardware),
     ]
     if slices > 1:
         variables += [
@@ -125,9 +133,9 @@ def host_variables(place: Place, resolved: Resolved) -> list[Variable]:
     ]
 
 
-def _peers(job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
+def _peers(job: Job, attempt: int, slices: int, slice_index: int, hardware: Hardware) -> list[Variable]:
     long = hardware.hosts > LONGEST_INLINE_LIST
-    peers = host_names(job, attempt, slice_index, hardware.hosts) if not long else []
+    peers = host_names(job, attempt, slices, slice_index, hardware.hosts) if not long else []
     config_map = config_map_name(job, attempt, slice_index)
 
     def variable(name: str, key: str, value: str) -> Variable:

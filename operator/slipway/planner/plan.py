@@ -117,7 +117,8 @@ def _check(draft: Draft) -> Plan | None:
         return None
     # The answer for equal pods is known; whether somebody has the names of the Services is not.
     pods = () if snapshot.equal_accepted else _checked(draft)
-    return Plan(job.status, (Check((*pods, *draft.runtime.services(job))),))
+    services = draft.runtime.services(job, draft.granted, draft.resolved.hosts)
+    return Plan(job.status, (Check((*pods, *services)),))
 
 
 def _checked(draft: Draft) -> tuple[Body, ...]:

@@ -20,6 +20,7 @@ from slipway.planner.nodes import Node
 from slipway.planner.program import program
 from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import Job, Settings
+from slipway.planner.subdomains import service_label, subdomain
 from slipway.planner.workspace import Directories, directories
 
 _SHM_VOLUME = "slipway-shm"
@@ -43,7 +44,7 @@ def config_maps(job: Job, attempt: int, slices: int, resolved: Resolved) -> tupl
                 {names.LABEL_ATTEMPT: str(attempt), names.LABEL_SLICE: str(index)},
             ),
             "immutable": True,
-            "data": environment.config_map_data(job, attempt, index, resolved.hosts),
+            "data": environment.config_map_data(job, attempt, slices, index, resolved.hosts),
         }
         for index in range(slices)
     )
@@ -146,10 +147,12 @@ class PodFactory:
         }
         if slice_index in self._pools:
             labels[names.LABEL_NODE_POOL] = self._pools[slice_index]
+        found_by = (self._job, self._job.granted, self._resolved.hosts, slice_index)
+        labels |= service_label(*found_by)
         spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
         spec = _pulled(spec, self._job.site.mirrors)
         spec["containers"] = self._with_variables(spec["containers"], attempt, slice_index)
-        return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": self._job.name}
+        return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": subdomain(*found_by)}
 
     def _head(self, attempt: int) -> Body:
         labels = {names.LABEL_ATTEMPT: str(attempt), names.LABEL_ROLE: names.ROLE_HEAD}
@@ -234,7 +237,7 @@ class PodFactory:
         given = {one["name"]: one for one in containers[at].get("env", ())}
         beside = (port for one in containers[:at] + containers[at + 1 :] for port in one.get("ports", ()))
         taken = {resolved.coordinator_port, *(port["containerPort"] for port in beside)}
-        meeting, processes = environment.coordinator(job, attempt, resolved), job.granted * resolved.hosts
+        meeting, processes = environment.coordinator(job, attempt, job.granted, resolved), job.granted * resolved.hosts
         megascale = hardware.accelerated and job.granted > 1
         own = [
             *environment.slice_variables(job, attempt, slice_index, job.granted, resolved, hardware),

@@ -2,16 +2,14 @@
 
 from functools import lru_cache
 
-from slipway.api import names
 from slipway.api.places import HEAD, Place, worker
 from slipway.api.ray import Ray
 from slipway.api.resources import Resources
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
-from slipway.planner import ray
+from slipway.planner import ray, subdomains
 from slipway.planner.actions import Action, Body, CreateObjects, CreateToken
 from slipway.planner.hardware import Hardware, Variable
-from slipway.planner.metadata import metadata
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job
 
@@ -44,9 +42,9 @@ class Runtime:
         """The actions that create what must exist before the first pod of an attempt."""
         return (CreateObjects(config_maps),) if config_maps else ()
 
-    def services(self, job: Job) -> tuple[Body, ...]:
-        """The Services of the job."""
-        return (service(job),)
+    def services(self, job: Job, slices: int, hosts: int) -> tuple[Body, ...]:
+        """The Services of the job, for an attempt with so many slices of so many hosts."""
+        return subdomains.services(job, slices, hosts)
 
     def state(self, job: Job) -> RayState | None:
         """What the status says of the cluster around the program."""
@@ -115,9 +113,9 @@ class RayCluster(Runtime):
         """The NetworkPolicy before the token, and that before the first pod."""
         return CreateObjects((ray.network_policy(job), *config_maps)), CreateToken(ray.token_secret(job))
 
-    def services(self, job: Job) -> tuple[Body, ...]:
-        """The workers' Service and the head's."""
-        return service(job), ray.service(job)
+    def services(self, job: Job, slices: int, hosts: int) -> tuple[Body, ...]:
+        """The workers' Services and the head's."""
+        return *subdomains.services(job, slices, hosts), ray.service(job)
 
     def state(self, job: Job) -> RayState | None:
         """How clients reach the cluster."""
@@ -155,17 +153,6 @@ class RayCluster(Runtime):
     def head(self, job: Job, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
         """Ray, and the driver that follows the entrypoint."""
         return ray.head_spec(job, self._ray, attempt, hardware, common, container)
-
-
-def service(job: Job) -> Body:
-    """The headless Service for the DNS names of all workers of all attempts; never changed."""
-    selector = {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.ROLE_WORKER}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(job, job.name, {}),
-        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector},
-    }
 
 
 @lru_cache(maxsize=64)

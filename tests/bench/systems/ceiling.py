@@ -11,10 +11,10 @@ from slipway.api.places import worker
 from slipway.cluster import paths
 from slipway.cluster.wire import JsonObject
 from slipway.planner.pods import PodFactory
-from slipway.planner.runtime import service
 from slipway.planner.snapshot import Job as SliceJob
 from slipway.planner.snapshot import Settings
 from slipway.planner.stored import read_job
+from slipway.planner.subdomains import services
 from tests.bench import programs
 from tests.bench.systems.base import Job, Loss, System
 from tests.bench.systems.slipway import Slipway, slice_job
@@ -110,7 +110,8 @@ class Ceiling(System):
             factory = PodFactory(owner, Settings(), dict(enumerate(self._pools(job))))
         return {
             "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
-            "service": service(owner) if self.with_service and attempt == 0 else None,
+            # One for all pods, as the peers make it.
+            "service": services(owner, 1, job.shape.pods)[0] if self.with_service and attempt == 0 else None,
             "pods": [factory.pod(attempt, place) for place in places],
         }
 
