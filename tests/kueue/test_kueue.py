@@ -16,6 +16,7 @@ from slipway.cluster import kueue
 from slipway.cluster.access import load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.local_cluster import NativeCluster
+from slipway.local_cluster.simulated import create as create_nodes
 from tests.conftest import Kubectl, jobs_of
 from tests.kueue.queues import CHIPS, GROUP, TPU, Queues
 from tests.shell.test_metrics import scrape
@@ -354,6 +355,30 @@ def test_3_kueue_places_each_slice_in_one_node_pool_in_the_order_of_its_hosts(qu
     end_pods(queues, phase="Failed", only=1)
     queues.jobs.until_attempt(1)
     assert nodes_of(queues) == before
+
+
+def test_a_slice_that_loses_a_node_is_placed_in_another_node_pool_by_kueue(
+    queues: Queues, kueue_cluster: NativeCluster
+) -> None:
+    levels = [{"nodeLabel": POOL}, {"nodeLabel": "kubernetes.io/hostname"}]
+    queues.apply("Topology", queues.name, spec={"levels": levels})
+    queues.open(CHIPS, topology=queues.name)
+    queues.submit()
+    queues.jobs.until("Running")
+    before = nodes_of(queues)
+    pool, lost = before[0, 2]
+    queues.kubectl("delete", "node", lost)
+    try:
+        with queues.never_more_than(CHIPS):
+            status = queues.jobs.until_attempt(1)
+    finally:
+        create_nodes(kueue_cluster.api(), [plan for plan in kueue_cluster.spec.nodes() if plan.name == lost])
+    assert (status["preemptions"], status["failures"]) == (1, 0)
+    ended = status["attempts"][1]
+    assert (ended["reason"], ended["cause"]) == ("PreemptedByQueue", "preemption")
+    assert f"no replacement for unhealthy node(s): {lost}" in ended["message"]
+    [other] = {where for where, _ in nodes_of(queues).values()}
+    assert other != pool
 
 
 def nodes_of(queues: Queues) -> dict[tuple[int, int], tuple[str, str]]:
