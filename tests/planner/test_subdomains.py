@@ -152,11 +152,12 @@ def test_later_attempts_keep_the_names_with_fewer_slices_and_with_all_again() ->
     assert Attempt(world, begun).check() == {"train-g0", "train-g1"}
 
 
-def test_a_job_that_another_version_has_begun_keeps_its_one_service() -> None:
+@pytest.mark.parametrize("address", ["0-0-0.train.ml.svc", "what a stranger wrote", ""])
+def test_a_job_that_another_version_has_begun_keeps_its_one_service(address: str) -> None:
     world = World(slices=2, hosts=MANY)
     world.begin()
     assert world.status.coordinator is not None
-    earlier = Coordinator(address="0-0-0.train.ml.svc", port=8081)
+    earlier = Coordinator(address=address, port=8081)
     world.status = world.status.model_copy(update={"coordinator": earlier})
     pod = PodFactory(world.job, Settings()).pod(0, next(iter(world.pods.values())).place)
     assert pod["spec"]["subdomain"] == "train"

@@ -37,7 +37,7 @@ def has_several(job: Job, slices: int, hosts: int) -> bool:
     if job.status.attempt is None:
         return slices > 1 and slices * hosts > HOSTS_OF_A_SERVICE
     meeting = job.status.coordinator
-    return meeting is not None and meeting.address.split(".")[1] != job.name
+    return meeting is not None and f".{names.service_of_several(job.name, 0)}." in meeting.address
 
 
 def service_label(job: Job, slices: int, hosts: int, slice_index: int) -> dict[str, str]:
