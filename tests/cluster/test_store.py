@@ -3,6 +3,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slipway.cluster.store import ASKED_SECONDS, UNCLAIMED_SECONDS, PodStore
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
@@ -293,6 +295,38 @@ def test_the_owners_of_all_pods_are_known(pods: PodStore) -> None:
     for name in ("a-0-0-0", "a-0-0-1"):
         pods.observe(Deleted(pod(name, 2)))
     assert pods.owners() == {(("ns", "a"), "2"), (("ns", "b"), "3")}
+
+
+BEFORE = {"name": "train-0-0-0", "node": "n1", "runs": True}
+OTHERWISE = {
+    "name": "train-0-0-1",
+    "job": "other",
+    "job_uid": "job-2",
+    "pool": "p",
+    "phase": "Succeeded",
+    "runs": False,
+    "going": True,
+    "node": "n2",
+}
+CHANGES = st.sets(st.sampled_from(sorted(OTHERWISE)), max_size=2)
+
+
+@given(st.lists(CHANGES, max_size=12))
+def test_the_indexes_are_those_of_a_store_that_has_seen_the_last_versions_only(changes: list[set[str]]) -> None:
+    lived, last = PodStore(lambda: NOW, Time(), Jobs().needs), dict[str, Pod]()
+    for version, change in enumerate(changes, 1):
+        one = pod(version=version, **(BEFORE | {name: OTHERWISE[name] for name in change}))
+        last.pop(one.metadata.name, None)
+        last[one.metadata.name] = one
+        lived.applied(one)
+    fresh = PodStore(lambda: NOW, Time(), Jobs().needs)
+    for one in last.values():
+        fresh.applied(one)
+    indexes = ("_by_job", "_owners", "_starting", "_on_node", "busy", "pinned")
+    assert [getattr(lived, name) for name in indexes] == [getattr(fresh, name) for name in indexes]
+    # A job's pods stand in the order of their last changes.
+    jobs = (KEY, ("ns", "other"))
+    assert [list(lived.of(key)) for key in jobs] == [list(fresh.of(key)) for key in jobs]
 
 
 def test_pods_of_another_job_of_the_same_name_are_not_ours(pods: PodStore) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any, Final
 
 import msgspec
+from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.places import Place

@@ -184,8 +184,14 @@ class PodStore(Reflector[Pod, Key]):
             self._forget(key, uid)
             self._link(after)
             return (key,)
-        self._unlink(before)
-        self._link(after)
+        if _indexed(before) == _indexed(after):
+            # Last, where a link would put it.
+            siblings = self._by_job[key]
+            del siblings[uid]
+            siblings[uid] = after
+        else:
+            self._unlink(before)
+            self._link(after)
         if (old := key_of(before)) != key:
             return (old, key)
         same = before.spec == after.spec and before.status == after.status and before.terminating == after.terminating
@@ -270,6 +276,12 @@ class PodStore(Reflector[Pod, Key]):
         if pod.may_run:
             held = ((self.busy, pod.spec.node_name), (self.pinned, pod.metadata.labels.node_pool))
             yield from (one for one in held if one[1])
+
+
+def _indexed(pod: Pod) -> tuple[object, ...]:
+    """All of a pod that `_link` looks at: most versions change none of it."""
+    metadata = pod.metadata
+    return metadata.namespace, metadata.labels, pod.spec.node_name, pod.started, pod.may_run
 
 
 def _less(counts: Counter[H], what: H) -> None:

@@ -1,11 +1,11 @@
 """What the API server shows of a node."""
 
 from datetime import datetime
-from functools import cached_property
 from typing import Final
 
 import msgspec
 from msgspec.structs import force_setattr
+from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.gpus import is_gpu

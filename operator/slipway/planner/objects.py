@@ -5,11 +5,11 @@ into them in microseconds. All other fields are never allocated.
 """
 
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import Final
 
 import msgspec
 from msgspec.structs import force_setattr
+from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.places import HEAD, Place, parse_pod_name, worker

@@ -1,8 +1,9 @@
 """The manifests of a job: its pods, and ConfigMaps with long host lists."""
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
+
+from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.places import HEAD, Place, pod_name

@@ -6,8 +6,9 @@ This repeats how the scheduler counts: what a node offers, less what its pods re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from typing import Final
+
+from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.gpus import is_gpu

@@ -4,8 +4,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final, NamedTuple
+
+from propcache.api import cached_property
 
 from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, GKE_MODEL_LABEL, GpuSite, is_gpu
 from slipway.api.gpus import UNKNOWN_SITE as UNKNOWN_GPUS
