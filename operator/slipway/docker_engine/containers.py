@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -155,6 +155,16 @@ class Containers:
         with answered(), _absent_is_none():
             self.api.remove_container(container, v=True, force=True)
 
+    def succeeds(self, container: str, command: Sequence[str]) -> bool:
+        """Whether a command exits 0 in a container; in one that does not run, none does."""
+        try:
+            with answered():
+                made = self.api.exec_create(container, list(command))
+                self.api.exec_start(made["Id"])
+                return bool(self.api.exec_inspect(made["Id"])["ExitCode"] == 0)
+        except EngineRefuses:
+            return False
+
     def tail(self, container: str) -> str:
         """Its last lines, as many as kubelets keep."""
         try:
@@ -188,7 +198,10 @@ class Containers:
         """What happens to containers of the job from then on; ends when the engine does."""
         with answered():
             filters = {"type": "container", "label": f"{names.LABEL_JOB_UID}={self.uid}"}
-            yield from self.api.events(since=int(since.timestamp()), decode=True, filters=filters)
+            for event in self.api.events(since=int(since.timestamp()), decode=True, filters=filters):
+                # What is run in a container beside its program changes nothing, and would have this process look anew.
+                if not str(event.get("Action", "")).startswith("exec"):
+                    yield event
 
 
 class Log:
