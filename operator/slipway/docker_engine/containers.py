@@ -105,11 +105,16 @@ class Containers:
             made = self.api.create_container_from_config(dict(body), name)  # type: ignore[no-untyped-call]
             return str(made["Id"])
 
-    def start(self, container: str) -> str:
-        """Start a container; returns why it cannot be started, of which there is no event, or nothing."""
+    def start(self, container: str, token: bytes | None = None) -> str:
+        """Start a container; returns why it cannot be started, of which there is no event, or nothing.
+
+        Args:
+            container: its id.
+            token: that of the job's Ray cluster, for a container that mounts it.
+        """
         try:
             with answered(), _absent_is_none():
-                self._open_volumes(container)
+                self._open_volumes(container, token)
                 self.api.start(container)
         except EngineRefuses as error:
             if error.status == NOT_MODIFIED:
@@ -124,10 +129,10 @@ class Containers:
             raise
         return ""
 
-    def _open_volumes(self, container: str) -> None:
+    def _open_volumes(self, container: str, token: bytes | None) -> None:
         """Let every user write to the empty volumes of a container, as to an emptyDir; again is as well."""
         found = self.api.inspect_container(container)
-        archive = opening(found["HostConfig"].get("Mounts") or ())
+        archive = opening(found["HostConfig"].get("Mounts") or (), token)
         if archive is None:
             return
         if not found["HostConfig"]["ReadonlyRootfs"]:
