@@ -10,7 +10,7 @@ from slipway.docker_engine.conversion.parts import LABEL_PART_OF, LABEL_PARTS
 from slipway.docker_engine.conversion.sandbox import IMAGE, with_volumes
 from slipway.docker_engine.hosts import Host, hosts, leftovers
 from slipway.docker_engine.images.sandbox import program
-from slipway.docker_engine.seen import Circumstances
+from slipway.docker_engine.seen import Circumstances, Deletion
 from slipway.planner.observation import waiting_for
 from tests.docker_engine.pods import with_spec
 from tests.docker_engine.test_seen import CREATED, FINISHED, NEVER, STARTED
@@ -156,6 +156,16 @@ def test_the_end_of_a_head_is_that_of_its_driver_or_of_a_ray_that_ended_before()
     assert crashed.worker.terminated is not None
     assert crashed.ray_crashed
     assert (crashed.worker.terminated.exit_code, crashed.worker.terminated.message) == (1, "out of files")
+
+
+@pytest.mark.parametrize("status", ["removing", "dead"])
+def test_who_removes_ray_removes_the_head(status: str) -> None:
+    host = head(ray=137)
+    for one in host.others.values():
+        one["State"]["Status"] = status if one["Id"] == "proxy" else one["State"]["Status"]
+    assert host.pod(HERE, 1).deletion_requested_at == FINISHED
+    # What Slipway deletes itself, it knows the time of.
+    assert host.pod(Circumstances("here", deletion=Deletion(STARTED, 5)), 2).deletion_requested_at == STARTED
 
 
 def test_a_head_starts_ray_before_the_driver() -> None:

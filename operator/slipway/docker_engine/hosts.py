@@ -12,6 +12,7 @@ import msgspec
 
 from slipway.docker_engine.conversion.parts import LABEL_PART_OF, SANDBOX, Kind, Part, is_head, parts_of
 from slipway.docker_engine.seen import (
+    BEING_REMOVED,
     STOPPED,
     Circumstances,
     Inspected,
@@ -19,6 +20,7 @@ from slipway.docker_engine.seen import (
     ended,
     exit_code,
     pod_json,
+    removal,
     start_failed,
     stopped_with_engine,
 )
@@ -70,11 +72,14 @@ class Host:
         return is_head(self.worker["Config"]["Labels"] or {}) and self.worker["State"]["Status"] == "running"
 
     @property
+    def _ray(self) -> list[Inspected]:
+        """The containers of a Ray head beside its driver."""
+        return [one for _, one in self._found(Kind.SIDECAR) if is_head(self.worker["Config"]["Labels"] or {})]
+
+    @property
     def failed_ray(self) -> list[str]:
-        """Ids of the containers of a Ray head beside its driver that have failed: their logs say why."""
-        head = is_head(self.worker["Config"]["Labels"] or {})
-        found = (one for _, one in self._found(Kind.SIDECAR) if head)
-        return [one["Id"] for one in found if ended(one["State"]) and not _succeeded(one["State"])]
+        """Ids of those that have failed: their logs say why."""
+        return [one["Id"] for one in self._ray if ended(one["State"]) and not _succeeded(one["State"])]
 
     @property
     def unstartable(self) -> str:
@@ -142,6 +147,10 @@ class Host:
         if not self.parts:
             return body
         status = body["status"]
+        if about.deletion is None:
+            # The end of Ray is that of the head, so who removes it removes the head.
+            for one in self._ray:
+                body["metadata"] |= removal(one, about) if one["State"]["Status"] in BEING_REMOVED else {}
         [worker] = status["containerStatuses"]
         if why := self.unstartable:
             worker["state"] = container_state(self.worker["State"] | {"Error": why}, self.worker["Created"])

@@ -79,10 +79,7 @@ def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[s
         metadata["deletionTimestamp"] = until.isoformat()
         metadata["deletionGracePeriodSeconds"] = about.deletion.grace_seconds
     elif state["Status"] in BEING_REMOVED:
-        # Somebody else has asked for that. A dead one the engine could not remove.
-        since = moment(state["FinishedAt"]) or about.removed or moment(container["Created"])
-        metadata["deletionTimestamp"] = since.isoformat() if since is not None else container["Created"]
-        metadata["deletionGracePeriodSeconds"] = 0
+        metadata |= removal(container, about)
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": container["Created"]}
     conditions = [bound, *([{"type": "Ready", "status": "True"}] if about.joined else [])]
     name = names.DRIVER_CONTAINER if is_head(labels) else names.WORKER_CONTAINER
@@ -91,6 +88,13 @@ def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[s
     if stopped_with_engine(state, about):
         status |= STOPPED
     return {"metadata": metadata, "spec": {"nodeName": about.node}, "status": status}
+
+
+def removal(container: Inspected, about: Circumstances) -> dict[str, Any]:
+    """What the metadata of a pod say of a container that somebody else removes; a dead one could not be removed."""
+    since = moment(container["State"]["FinishedAt"]) or about.removed or moment(container["Created"])
+    at = since.isoformat() if since is not None else container["Created"]
+    return {"deletionTimestamp": at, "deletionGracePeriodSeconds": 0}
 
 
 def ended(state: Inspected) -> bool:
