@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.api.places import HEAD, worker
+from slipway.api.places import worker
 from slipway.docker_engine.conversion.convert import Surroundings, Unconvertible, containers, problems
 from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
 from slipway.planner.actions import Body
@@ -449,9 +449,3 @@ def test_all_problems_at_once_by_path() -> None:
 def test_values_of_variables_are_never_repeated() -> None:  # E1-20
     body = with_spec(env=[{"name": "T", "value": "hunter2", "more": "hunter2"}])
     assert problems(body) == (f"{WORKER}.env[T].more: this field is not known to the local engine",)
-
-
-def test_a_ray_head_is_refused_as_a_whole() -> None:
-    body = pod(HEAD, ray={"entrypoint": "python3 x.py"})
-    [only] = problems(body)
-    assert only.startswith('metadata.labels[slipway.dev/role] "head": a Ray cluster needs probes and a Secret')

@@ -10,7 +10,8 @@ from slipway.docker_engine.conversion.parts import LABEL_PART_OF, LABEL_PARTS
 from slipway.docker_engine.conversion.sandbox import IMAGE, with_volumes
 from slipway.docker_engine.hosts import Host, hosts, leftovers
 from slipway.docker_engine.images.sandbox import program
-from slipway.docker_engine.seen import Circumstances
+from slipway.docker_engine.seen import Circumstances, Deletion
+from slipway.planner.observation import waiting_for
 from tests.docker_engine.pods import with_spec
 from tests.docker_engine.test_seen import CREATED, FINISHED, NEVER, STARTED
 
@@ -117,6 +118,59 @@ def test_what_has_no_worker_is_left_over_and_the_sandbox_goes_last() -> None:
     of_one = [inspected(name, "created") for name in ("sandbox", "first", "log")]
     assert [one["Id"] for one in leftovers(of_one)] == ["first", "log", "sandbox"]
     assert leftovers([*of_one, inspected("worker", "created")]) == []
+
+
+def head(ray: Any = "running", driver: Any = "running") -> Host:
+    """A Ray head whose two containers are in these states."""
+    found = [inspected("sandbox", "running"), inspected("proxy", ray), inspected("worker", driver)]
+    found[1]["Name"] = "/train-0-head.ray-head"
+    found[2]["Name"] = "/train-0-head"
+    for one in found:
+        labels = one["Config"]["Labels"] | {"slipway.dev/role": "head"}
+        one["Name"] = one["Name"].replace("train-0-0-0_", "train-0-head_")
+        changed = {LABEL_PARTS: "sandbox:,sidecar:ray-head", LABEL_PART_OF: "train-0-head"}
+        one["Config"]["Labels"] = {name: changed.get(name, value) for name, value in labels.items()}
+    [made] = hosts(found)
+    return made
+
+
+def test_a_head_has_started_when_all_workers_have_joined() -> None:
+    host = head()
+    assert (host.may_be_joined, head(driver=0).may_be_joined, head(driver="created").may_be_joined) == (1, 0, 0)
+    waiting, joined = host.pod(HERE, 1), host.pod(Circumstances("here", joined=True), 2)
+    assert (waiting.is_head, waiting.started, joined.started) == (True, False, True)
+    assert waiting_for(waiting) == ("WaitingForWorkers", "not all workers have joined the Ray head")
+
+
+def test_the_end_of_a_head_is_that_of_its_driver_or_of_a_ray_that_ended_before() -> None:
+    ended = head(driver=7, ray="running").pod(Circumstances("here", tail="no such file"), 1)
+    assert ended.worker is not None
+    assert ended.worker.terminated is not None
+    assert (ended.worker.terminated.exit_code, ended.worker.terminated.message) == (7, "no such file")
+    host = head(ray=1)
+    assert host.failed_ray == ["proxy"]
+    # It is not started again, and its last words are those of the head.
+    assert host.due() == []
+    crashed = host.pod(Circumstances("here", tails={"proxy": "out of files"}, joined=True), 2)
+    assert crashed.worker is not None
+    assert crashed.worker.terminated is not None
+    assert crashed.ray_crashed
+    assert (crashed.worker.terminated.exit_code, crashed.worker.terminated.message) == (1, "out of files")
+
+
+@pytest.mark.parametrize("status", ["removing", "dead"])
+def test_who_removes_ray_removes_the_head(status: str) -> None:
+    host = head(ray=137)
+    for one in host.others.values():
+        one["State"]["Status"] = status if one["Id"] == "proxy" else one["State"]["Status"]
+    assert host.pod(HERE, 1).deletion_requested_at == FINISHED
+    # What Slipway deletes itself, it knows the time of.
+    assert host.pod(Circumstances("here", deletion=Deletion(STARTED, 5)), 2).deletion_requested_at == STARTED
+
+
+def test_a_head_starts_ray_before_the_driver() -> None:
+    assert [one["Id"] for one in head(ray="created", driver="created").due()] == ["proxy"]
+    assert [one["Id"] for one in head(driver="created").due()] == ["worker"]
 
 
 def parts(**spec: Any) -> dict[str, ContainerRequest]:

@@ -36,13 +36,18 @@ def test_the_gpus_of_this_machine(tmp_path: Path, nodes: tuple[str, ...], expect
     assert gpus(machine(tmp_path, *nodes)) == expected
 
 
+WITH_SIDE = {"podTemplate": {"spec": {"containers": [{"name": "log", "image": "log:1"}]}}}
+WITH_INIT = {"podTemplate": {"spec": {"initContainers": [{"name": "fetch", "image": "f:1"}]}}}
+
+
 @pytest.mark.parametrize(
-    ("template", "seconds"),
+    ("fields", "seconds"),
     [
-        pytest.param({"containers": [{"name": "log", "image": "log:1"}]}, START_SECONDS, id="images are there"),
-        pytest.param({"initContainers": [{"name": "fetch", "image": "f:1"}]}, None, id="init containers may run long"),
+        pytest.param(WITH_SIDE, START_SECONDS, id="images are there"),
+        pytest.param(WITH_INIT, None, id="init containers may run long"),
+        pytest.param({"ray": {"entrypoint": "x"}}, None, id="all workers have to join a Ray head"),
     ],
 )
-def test_the_time_to_start(template: dict[str, Any], seconds: int | None) -> None:
-    defaults = site(spec(podTemplate={"spec": template})).spec.defaults
+def test_the_time_to_start(fields: dict[str, Any], seconds: int | None) -> None:
+    defaults = site(spec(**fields)).spec.defaults
     assert ("timeouts" in defaults.model_fields_set, defaults.timeouts.start_seconds) == (seconds is not None, seconds)

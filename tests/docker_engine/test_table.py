@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from slipway.api.places import HEAD
+from slipway.api.places import FIRST, HEAD
 from slipway.docker_engine.conversion.convert import problems
 from slipway.docker_engine.conversion.field_forms import FORMS, NEEDED
 from slipway.docker_engine.conversion.table import ANSWERS, PARENTS, TABLE, Answer
@@ -133,4 +133,5 @@ def test_every_pod_of_the_planner_is_in_the_table() -> None:
         workspace={"hostPath": {"path": "/ws"}, "mountPath": "/mnt"},
     )
     assert problems(whole) == ()
-    assert len(problems(pod(HEAD, ray={"entrypoint": "x"}))) == 1
+    for place in (HEAD, FIRST):
+        assert problems(pod(place, ray={"entrypoint": "x"})) == ()

@@ -90,7 +90,8 @@ class Applier:
             if pod.attempt == number and not pod.ended and not pod.terminating
             for found in self._world.host(one).due()
         ]
-        words = at_once(self._pool, self._world.containers.start, fresh)
+        token = self._folder.ray_token() if fresh else None
+        words = at_once(self._pool, lambda one: self._world.containers.start(one, token), fresh)
         failed = {one: why for one, why in zip(fresh, words, strict=True) if why}
         for one, why in failed.items():
             self._world.cannot_start(one, why)
@@ -127,11 +128,8 @@ class Applier:
             case Check():
                 self._creator.check(action, job)
                 return True
-            case CreateObjects():
-                self._creator.ensure_network(job)
-            case CreateServices():
-                self._creator.ensure_network(job)
-                self._world.serves(action.attempt)
+            case CreateObjects() | CreateServices() | CreateToken():
+                self._surround(action, job)
             case CreatePods():
                 self._creator.create(action, job)
                 return True
@@ -147,10 +145,19 @@ class Applier:
             case Refresh():
                 # Every look asks the engine itself, so the next one is as fresh as can be.
                 return True
-            case CreateToken() | KeepHistory() | CreateWorkload() | PatchWorkload() | DeleteWorkload():
+            case KeepHistory() | CreateWorkload() | PatchWorkload() | DeleteWorkload():
                 # No queue admits what runs here: a job with a queue is refused.
                 pass
         return False
+
+    def _surround(self, action: CreateObjects | CreateServices | CreateToken, job: Job) -> None:
+        """Make what must be there before the first container of an attempt."""
+        if isinstance(action, CreateToken):
+            self._folder.make_ray_token()
+            return
+        self._creator.ensure_network(job)
+        if isinstance(action, CreateServices):
+            self._world.serves(action.attempt)
 
 
 def _tell(events: list[dict[str, Any]], told: Iterable[EventRecord], status: SliceJobStatus, at: datetime) -> None:

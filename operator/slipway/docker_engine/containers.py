@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -105,11 +105,16 @@ class Containers:
             made = self.api.create_container_from_config(dict(body), name)  # type: ignore[no-untyped-call]
             return str(made["Id"])
 
-    def start(self, container: str) -> str:
-        """Start a container; returns why it cannot be started, of which there is no event, or nothing."""
+    def start(self, container: str, token: bytes | None = None) -> str:
+        """Start a container; returns why it cannot be started, of which there is no event, or nothing.
+
+        Args:
+            container: its id.
+            token: that of the job's Ray cluster, for a container that mounts it.
+        """
         try:
             with answered(), _absent_is_none():
-                self._open_volumes(container)
+                self._open_volumes(container, token)
                 self.api.start(container)
         except EngineRefuses as error:
             if error.status == NOT_MODIFIED:
@@ -124,10 +129,10 @@ class Containers:
             raise
         return ""
 
-    def _open_volumes(self, container: str) -> None:
+    def _open_volumes(self, container: str, token: bytes | None) -> None:
         """Let every user write to the empty volumes of a container, as to an emptyDir; again is as well."""
         found = self.api.inspect_container(container)
-        archive = opening(found["HostConfig"].get("Mounts") or ())
+        archive = opening(found["HostConfig"].get("Mounts") or (), token)
         if archive is None:
             return
         if not found["HostConfig"]["ReadonlyRootfs"]:
@@ -154,6 +159,16 @@ class Containers:
         """Remove a container with its anonymous volumes; one that runs is killed."""
         with answered(), _absent_is_none():
             self.api.remove_container(container, v=True, force=True)
+
+    def succeeds(self, container: str, command: Sequence[str]) -> bool:
+        """Whether a command exits 0 in a container; in one that does not run, none does."""
+        try:
+            with answered():
+                made = self.api.exec_create(container, list(command))
+                self.api.exec_start(made["Id"])
+                return bool(self.api.exec_inspect(made["Id"])["ExitCode"] == 0)
+        except EngineRefuses:
+            return False
 
     def tail(self, container: str) -> str:
         """Its last lines, as many as kubelets keep."""
@@ -188,7 +203,10 @@ class Containers:
         """What happens to containers of the job from then on; ends when the engine does."""
         with answered():
             filters = {"type": "container", "label": f"{names.LABEL_JOB_UID}={self.uid}"}
-            yield from self.api.events(since=int(since.timestamp()), decode=True, filters=filters)
+            for event in self.api.events(since=int(since.timestamp()), decode=True, filters=filters):
+                # What is run in a container beside its program changes nothing, and would have this process look anew.
+                if not str(event.get("Action", "")).startswith("exec"):
+                    yield event
 
 
 class Log:

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from slipway.docker_engine.conversion.parts import LABEL_PART_OF, SANDBOX, Kind, Part, parts_of
+from slipway.docker_engine.conversion.parts import LABEL_PART_OF, SANDBOX, Kind, Part, is_head, parts_of
 from slipway.docker_engine.seen import (
+    BEING_REMOVED,
     STOPPED,
     Circumstances,
     Inspected,
@@ -19,6 +20,7 @@ from slipway.docker_engine.seen import (
     ended,
     exit_code,
     pod_json,
+    removal,
     start_failed,
     stopped_with_engine,
 )
@@ -63,6 +65,21 @@ class Host:
     def sandbox(self) -> Inspected | None:
         """The container that has what the others share."""
         return self.others.get(SANDBOX.container(self.name))
+
+    @property
+    def may_be_joined(self) -> bool:
+        """Whether it is a Ray head whose driver runs, which knows whether all workers have joined."""
+        return is_head(self.worker["Config"]["Labels"] or {}) and self.worker["State"]["Status"] == "running"
+
+    @property
+    def _ray(self) -> list[Inspected]:
+        """The containers of a Ray head beside its driver."""
+        return [one for _, one in self._found(Kind.SIDECAR) if is_head(self.worker["Config"]["Labels"] or {})]
+
+    @property
+    def failed_ray(self) -> list[str]:
+        """Ids of those that have failed: their logs say why."""
+        return [one["Id"] for one in self._ray if ended(one["State"]) and not _succeeded(one["State"])]
 
     @property
     def unstartable(self) -> str:
@@ -130,6 +147,10 @@ class Host:
         if not self.parts:
             return body
         status = body["status"]
+        if about.deletion is None:
+            # The end of Ray is that of the head, so who removes it removes the head.
+            for one in self._ray:
+                body["metadata"] |= removal(one, about) if one["State"]["Status"] in BEING_REMOVED else {}
         [worker] = status["containerStatuses"]
         if why := self.unstartable:
             worker["state"] = container_state(self.worker["State"] | {"Error": why}, self.worker["Created"])
@@ -137,13 +158,14 @@ class Host:
             worker["state"] = {"waiting": {"reason": "PodInitializing"}}
             if any(stopped_with_engine(one["State"], about) for _, one in self._found(Kind.INIT)):
                 status |= STOPPED
-        status["containerStatuses"] = [worker, *self._statuses(Kind.BESIDE)]
-        status["initContainerStatuses"] = self._statuses(Kind.INIT, Kind.SIDECAR)
+        status["containerStatuses"] = [worker, *self._statuses(about, Kind.BESIDE)]
+        status["initContainerStatuses"] = self._statuses(about, Kind.INIT, Kind.SIDECAR)
         status["phase"] = self._phase(status["phase"])
         return body
 
-    def _statuses(self, *kinds: Kind) -> list[dict[str, Any]]:
-        return [{"name": part.name, "state": _state(part, one)} for part, one in self._found(*kinds)]
+    def _statuses(self, about: Circumstances, *kinds: Kind) -> list[dict[str, Any]]:
+        found = self._found(*kinds)
+        return [{"name": part.name, "state": _state(part, one, about.tails.get(one["Id"], ""))} for part, one in found]
 
     def _phase(self, of_worker: str) -> str:
         """It is final when every container has ended, as with a kubelet; how sidecars end says nothing."""
@@ -154,11 +176,11 @@ class Host:
         return "Succeeded" if of_worker == "Succeeded" and all(map(_succeeded, regular)) else "Failed"
 
 
-def _state(part: Part, one: Inspected) -> dict[str, Any]:
+def _state(part: Part, one: Inspected, tail: str) -> dict[str, Any]:
     state = one["State"]
     if part.kind is Kind.SIDECAR and start_failed(state):
         return {"waiting": {"reason": "RunContainerError", "message": state["Error"]}}
-    return container_state(state, one["Created"])
+    return container_state(state, one["Created"], tail)
 
 
 def _fresh(one: Inspected) -> bool:

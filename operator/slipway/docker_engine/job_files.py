@@ -2,6 +2,7 @@
 
     jobs/NAME/job.json           the SliceJob, and beside it what only this machine needs to know of it
     jobs/NAME/logs/POD.log       what a container wrote, once it has ended
+    jobs/NAME/ray-token          the token of the job's Ray cluster
     jobs/NAME/supervisor.lock    locked by the process that looks after the job
 
 A file is replaced as a whole, so a reader sees one version or the next. Writers take turns by a lock, and each version
@@ -12,6 +13,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -77,6 +79,32 @@ class JobFolder:
     def file(self) -> Path:
         """The SliceJob."""
         return self.path / "job.json"
+
+    @property
+    def token_file(self) -> Path:
+        """The token of its Ray cluster, which all its attempts have."""
+        return self.path / "ray-token"
+
+    def ray_token(self) -> bytes | None:
+        """The token of its Ray cluster; None for a job that has none."""
+        try:
+            return self.token_file.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def make_ray_token(self) -> None:
+        """Make the token of its Ray cluster, unless there is one.
+
+        Raises:
+            NoSuchJob: when the job is gone.
+        """
+        if self.token_file.exists():
+            return
+        with self._owned_file(".ray-token") as descriptor:
+            os.truncate(descriptor, 0)
+            os.write(descriptor, secrets.token_hex(32).encode())
+            os.fsync(descriptor)
+        (self.path / ".ray-token").replace(self.token_file)
 
     def log(self, pod: str) -> Path:
         """Where the log of a container is kept once it has ended."""
@@ -183,7 +211,7 @@ class JobFolder:
     @contextmanager
     def supervised(self) -> Iterator[bool]:
         """Look after the job for as long as this lasts, unless another process does."""
-        with self._lock_file("supervisor.lock") as descriptor:
+        with self._owned_file("supervisor.lock") as descriptor:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -193,12 +221,12 @@ class JobFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with self._lock_file("write.lock") as descriptor:
+        with self._owned_file("write.lock") as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
 
     @contextmanager
-    def _lock_file(self, name: str) -> Iterator[int]:
+    def _owned_file(self, name: str) -> Iterator[int]:
         try:
             descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except (FileNotFoundError, NotADirectoryError):

@@ -1,12 +1,13 @@
 """Containers as pods: what the engine says of a container, in the words that the planner reads."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
 from slipway.api import names
+from slipway.docker_engine.conversion.parts import is_head
 from slipway.docker_engine.job_files import NAMESPACE
 
 ENGINE_STOPPED: Final = "NodeShutdown"
@@ -38,7 +39,11 @@ class Circumstances:
     node: str
     """Name of this machine."""
     tail: str = ""
-    """The last lines of a container that has ended."""
+    """The last lines of a container that has failed."""
+    tails: Mapping[str, str] = field(default_factory=dict)
+    """Those of the containers beside it, by id."""
+    joined: bool = False
+    """Whether all workers have joined this Ray head."""
     deletion: Deletion | None = None
     removed: datetime | None = None
     """When it was first seen that somebody removes it, which the engine does not date unless the container ran."""
@@ -74,16 +79,22 @@ def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[s
         metadata["deletionTimestamp"] = until.isoformat()
         metadata["deletionGracePeriodSeconds"] = about.deletion.grace_seconds
     elif state["Status"] in BEING_REMOVED:
-        # Somebody else has asked for that. A dead one the engine could not remove.
-        since = moment(state["FinishedAt"]) or about.removed or moment(container["Created"])
-        metadata["deletionTimestamp"] = since.isoformat() if since is not None else container["Created"]
-        metadata["deletionGracePeriodSeconds"] = 0
+        metadata |= removal(container, about)
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": container["Created"]}
-    worker = {"name": names.WORKER_CONTAINER, "state": container_state(state, container["Created"], about.tail)}
-    status: dict[str, Any] = {"phase": _phase(state, about), "conditions": [bound], "containerStatuses": [worker]}
+    conditions = [bound, *([{"type": "Ready", "status": "True"}] if about.joined else [])]
+    name = names.DRIVER_CONTAINER if is_head(labels) else names.WORKER_CONTAINER
+    worker = {"name": name, "state": container_state(state, container["Created"], about.tail)}
+    status: dict[str, Any] = {"phase": _phase(state, about), "conditions": conditions, "containerStatuses": [worker]}
     if stopped_with_engine(state, about):
         status |= STOPPED
     return {"metadata": metadata, "spec": {"nodeName": about.node}, "status": status}
+
+
+def removal(container: Inspected, about: Circumstances) -> dict[str, Any]:
+    """What the metadata of a pod say of a container that somebody else removes; a dead one could not be removed."""
+    since = moment(container["State"]["FinishedAt"]) or about.removed or moment(container["Created"])
+    at = since.isoformat() if since is not None else container["Created"]
+    return {"deletionTimestamp": at, "deletionGracePeriodSeconds": 0}
 
 
 def ended(state: Inspected) -> bool:

@@ -27,11 +27,12 @@ def site(written: SliceJobSpec) -> Profile:
     """What this machine gives a job.
 
     One with a workspace runs as who submits it, who is to read its files (F-43). How long the init containers of a job
-    run nobody knows, so it has the time of a cluster to start.
+    run nobody knows, nor how long a Ray cluster takes until all workers have joined, so these have the time of a
+    cluster to start.
     """
     found = _machine()
     of_user = written.workspace is not None and os.getuid() != 0
-    prepares = bool(template_spec(written).get("initContainers"))
+    prepares = written.ray is not None or bool(template_spec(written).get("initContainers"))
     if not of_user and not prepares:
         return found
     given: dict[str, Any] = {} if prepares else {"timeouts": found.spec.defaults.timeouts}

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from slipway.api.places import worker
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import network_exists
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers, problems
+from slipway.docker_engine.conversion.convert import (
+    HOST_NETWORK,
+    ContainerRequest,
+    Surroundings,
+    containers,
+    problems,
+)
 from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping, Inventory, Shortage, assign_all
 from slipway.docker_engine.conversion.parts import all_containers, own_containers, worker_of
 from slipway.docker_engine.engine import Address, connect
@@ -54,7 +60,7 @@ NO_WISHES: Final = Wishes()
 
 
 def bodies(job: Job) -> list[Body]:
-    """The pods of the first attempt of a job.
+    """The pods of the first attempt of a job: its workers, then its Ray head if it has one.
 
     Raises:
         Refused: when the spec cannot be accepted.
@@ -62,9 +68,10 @@ def bodies(job: Job) -> list[Body]:
     if job.spec is None:
         raise Refused(job.problem)
     try:
-        hosts = accept(job, SETTINGS).resolved.hosts
+        asked = accept(job, SETTINGS)
+        places = asked.runtime.places(job.granted, asked.resolved.hosts)
         factory = PodFactory(job, SETTINGS)
-        return [factory.pod(0, worker(index, host)) for index in range(job.granted) for host in range(hosts)]
+        return [factory.pod(0, place) for place in sorted(places, key=lambda one: (one.is_head, one))]
     except InvalidSpec as error:
         raise Refused(error.message) from error
 
@@ -79,8 +86,14 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     named = job.written.profile if job.written is not None else None
     if named is not None and (wishes.profile is None or wishes.profile["name"] != named):
         raise Refused(f"spec.profile {named!r}: give the file of that SliceJobProfile with --profile")
+    if job.spec is not None and job.spec.ray is not None and wishes.network == HOST_NETWORK:
+        raise Refused(
+            "--network host beside spec.ray: all Ray nodes listen on the same ports, and whoever reaches this machine "
+            "would reach them; leave the option out, or name a network of Docker"
+        )
     asked = bodies(job)
-    if found := problems(asked[0]):
+    # All workers have the same fields; a head has some of its own.
+    if found := dict.fromkeys(words for body in (asked[0], asked[-1]) for words in problems(body)):
         raise Refused("; ".join(found))
     if not wishes.without_devices:
         resolved = accept(job, SETTINGS)
@@ -115,7 +128,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
     address = Address.configured()
     api = connect(address)
     try:
-        if wishes.network not in (None, "host") and not network_exists(api, str(wishes.network)):
+        if wishes.network not in (None, HOST_NETWORK) and not network_exists(api, str(wishes.network)):
             raise Refused(f"there is no Docker network {wishes.network}: docker network create {wishes.network}")
         make_directories(api, asked[0])
         images = _images(api, asked, progress or Silent())
@@ -151,13 +164,14 @@ def rendered(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Contai
     """
     job = _as_stored(body, wishes)
     asked = check(body, wishes)
-    for part, _ in own_containers(asked[0]["spec"]):
+    for part, _ in chain.from_iterable(own_containers(one["spec"]) for one in asked):
         raise Refused(
             f"container {part.name}: one docker command starts one container; slipway local submit starts all"
         )
     without = wishes.without_devices
     assigned = None if without else assign_all(Inventory.read(), [extended_resources(one) for one in asked], {})
-    network = "host" if job.spec is not None and job.spec.host_network else wishes.network or f"slipway-{job.name}"
+    on_host = job.spec is not None and job.spec.host_network
+    network = HOST_NETWORK if on_host else wishes.network or f"slipway-{job.name}"
     around = Surroundings(network=network, ulimits=wishes.ulimits, extra_devices=wishes.devices)
     return [
         request

@@ -17,6 +17,7 @@ from slipway.docker_engine.site import MACHINE, site
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.nodes import Node, NodeMetadata
 from slipway.planner.objects import Pod
+from slipway.planner.ray import HAS_JOINED
 from slipway.planner.site import Choice, Profile, site_of
 from slipway.planner.snapshot import Job, OwnDeletions, Printed, Rejection, Settings, Snapshot, Vanished
 from slipway.planner.stored import read_job
@@ -76,6 +77,8 @@ class World:
     """When it was first seen that a container is being removed, by id."""
     _unstartable: dict[str, str] = field(default_factory=dict)
     """Why containers could not be started, by id."""
+    _joined: set[str] = field(default_factory=set)
+    """Ray heads that all workers have joined, by the id of the driver's container."""
     _vanished: dict[str, Vanished] = field(default_factory=dict)
     _deleted: tuple[int | None, set[str]] = (None, set())
     _ended_here: int | None = None
@@ -117,7 +120,22 @@ class World:
             if is_worker(found) and pod_of(found) in touched:
                 self._see(one, found)
         self._states, self._observed = {one: state for one, state in states.items() if one in self._seen}, at
+        self._ask_heads()
         return news
+
+    @property
+    def joining(self) -> bool:
+        """Whether a Ray head waits for workers: the engine tells nobody of the last, so it has to be asked."""
+        return any(one not in self._joined and self.host(one).may_be_joined for one in self.pods)
+
+    def _ask_heads(self) -> None:
+        """Find out which Ray heads all workers have joined, as the kubelet does by their startup probes."""
+        self._joined &= self.pods.keys()
+        for one in tuple(self.pods):
+            unknown = one not in self._joined and self.host(one).may_be_joined
+            if unknown and self.containers.succeeds(one, HAS_JOINED):
+                self._joined.add(one)
+                self._see(one, self._seen[one])
 
     def host(self, worker: str) -> Host:
         """A worker, by its id, with the containers beside it."""
@@ -163,17 +181,19 @@ class World:
         return found
 
     def _see(self, container: str, found: Inspected) -> None:
-        state = found["State"]
+        state, host = found["State"], self.host(container)
         failed = seen.ended(state) and state.get("ExitCode") != 0
         about = Circumstances(
             node=self.machine.name,
             tail=self.containers.tail(container) if failed else "",
+            tails={one: self.containers.tail(one) for one in host.failed_ray},
+            joined=container in self._joined,
             deletion=self.deletions.get(container),
             removed=self._removed.get(container),
             outages=tuple(self.outages),
         )
         self._versions += 1
-        self.pods[container] = self.host(container).pod(about, self._versions)
+        self.pods[container] = host.pod(about, self._versions)
 
     def snapshot(self, job: Job) -> Snapshot:
         """Everything a decision on the job is made from, as of the last look."""

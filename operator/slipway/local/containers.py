@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from socket import gethostname
 from typing import Any
 
-from slipway.api.places import parse_pod_name
+from slipway.api import names
+from slipway.api.places import Place, parse_pod_name
 from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.engine import connect
 from slipway.docker_engine.hosts import hosts
@@ -39,17 +40,18 @@ def kept_pods(job: JobFolder) -> list[Pod]:
     """Containers that are gone and whose logs are kept, as pods that have ended."""
     found = []
     for path in sorted((job.path / "logs").glob("*.log")):
-        if parse_pod_name(job.name, path.stem) is not None:
-            found.append(_kept(path.stem, datetime.fromtimestamp(path.stat().st_mtime, UTC)))
+        if (where := parse_pod_name(job.name, path.stem)) is not None:
+            found.append(_kept(path.stem, where[1], datetime.fromtimestamp(path.stat().st_mtime, UTC)))
     return found
 
 
-def _kept(name: str, at: datetime) -> Pod:
+def _kept(name: str, place: Place, at: datetime) -> Pod:
+    container = names.DRIVER_CONTAINER if place.is_head else names.WORKER_CONTAINER
     state = {"terminated": {"exitCode": 0, "startedAt": None, "finishedAt": at.isoformat()}}
     return {
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"log of {name}", "labels": {}},
         "spec": {},
-        "status": {"phase": "Succeeded", "containerStatuses": [{"name": "worker", "state": state}]},
+        "status": {"phase": "Succeeded", "containerStatuses": [{"name": container, "state": state}]},
     }
 
 

@@ -22,6 +22,9 @@ from slipway.planner.snapshot import Job
 
 TOKEN_KEY: Final = "token"
 TOKEN_FOLDER: Final = "/var/run/slipway/ray"
+TOKEN_VOLUME: Final = "slipway-ray-token"
+HAS_JOINED: Final = ("test", "-e", "/tmp/ray/slipway-joined")
+"""What succeeds in the driver's container once all workers have joined: then the head is Ready."""
 AGENT_PORT: Final = 52365
 METRICS_PORT: Final = 8080
 NO_LIMIT: Final = 100_000_000
@@ -30,7 +33,6 @@ NO_LIMIT: Final = 100_000_000
 _RAYLET_HEALTH: Final = "/api/local_raylet_healthz"
 _NODE_IS_UP: Final = {"httpGet": {"path": _RAYLET_HEALTH, "port": AGENT_PORT}}
 _OPTION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_TOKEN_VOLUME: Final = "slipway-ray-token"
 _FOLDER_VOLUME: Final = "slipway-ray"
 _HEAD_REQUESTS: Final = {"cpu": "1", "memory": "4Gi"}
 _DRIVER_REQUESTS: Final = {"cpu": "50m", "memory": "64Mi"}
@@ -121,12 +123,12 @@ def network_policy(job: Job) -> Body:
 def volumes(job: Job) -> list[Body]:
     """The volume that every pod of the cluster has besides the job's own."""
     secret = {"secretName": names.ray_token_secret(job.name, job.uid), "defaultMode": 0o444}
-    return [{"name": _TOKEN_VOLUME, "secret": secret}]
+    return [{"name": TOKEN_VOLUME, "secret": secret}]
 
 
 def mounts() -> list[Body]:
     """Where it appears."""
-    return [{"name": _TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}]
+    return [{"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}]
 
 
 def _variables(job: Job, address: str, group: str) -> list[Variable]:
@@ -286,7 +288,7 @@ def _driver(job: Job, ray: Ray, attempt: int, hardware: Hardware, container: Bod
         "resources": {"requests": _DRIVER_REQUESTS},
         "volumeMounts": [*mounts(), _folder_mount()],
         "startupProbe": {
-            "exec": {"command": ["test", "-e", "/tmp/ray/slipway-joined"]},
+            "exec": {"command": list(HAS_JOINED)},
             "periodSeconds": 1,
             "failureThreshold": NO_LIMIT,
         },

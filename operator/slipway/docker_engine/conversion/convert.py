@@ -22,10 +22,12 @@ from slipway.docker_engine.conversion.parts import (
     SANDBOX,
     Kind,
     Part,
+    is_head,
     label,
     own_containers,
     worker_of,
 )
+from slipway.docker_engine.conversion.ray import without_kubelet
 from slipway.docker_engine.conversion.sandbox import joined, sandbox, shared_volumes
 from slipway.docker_engine.conversion.security import security
 from slipway.docker_engine.conversion.unconvertible import Refusals, Unconvertible, refuse_by_table
@@ -41,7 +43,6 @@ HOST_NETWORK: Final = "host"
 LOG_MAX_SIZE: Final = "64m"
 LOG_MAX_FILE: Final = "2"
 _LOOPBACK: Final = "127.0.0.1"
-_WORKER: Final = f"spec.containers[{names.WORKER_CONTAINER}]"
 _MOST_SHARES: Final = 262144
 """Of the CPU: what the kernel takes at most; 1024 are one CPU."""
 
@@ -94,16 +95,14 @@ def problems(pod: Body) -> tuple[str, ...]:
 
 
 def _requests(pod: Body, around: Surroundings, refusals: Refusals) -> list[ContainerRequest]:
+    pod = without_kubelet(pod)
     metadata, spec = pod["metadata"], pod["spec"]
-    if metadata.get("labels", {}).get(names.LABEL_ROLE) == names.ROLE_HEAD:
-        why = "a Ray cluster needs probes and a Secret: run it on a cluster"
-        refusals.add(f"metadata.labels[{names.LABEL_ROLE}]", names.ROLE_HEAD, why)
-        return []
     _refuse_fields(pod, refusals)
     if refusals.malformed:
         return []
     shared, others = shared_volumes(pod), list(own_containers(spec))
-    alone = _body(pod, worker_of(spec), _WORKER, around, shared, refusals)
+    worker = worker_of(spec)
+    alone = _body(pod, worker, f"spec.containers[{worker['name']}]", around, shared, refusals)
     if not others:
         return [ContainerRequest(metadata["name"], alone)]
     beside = replace(around, devices=NO_DEVICES)
@@ -111,7 +110,8 @@ def _requests(pod: Body, around: Surroundings, refusals: Refusals) -> list[Conta
     made = {SANDBOX: sandbox(pod, alone, bodies.values(), shared, refusals)}
     made |= {part: _labelled(joined(pod, body), LABEL_PART_OF, metadata["name"]) for part, body in bodies.items()}
     for part, body in made.items():
-        if part.kind is Kind.SIDECAR:
+        # A Ray head that is started again has no workers: its first end is the end of the attempt.
+        if part.kind is Kind.SIDECAR and not is_head(metadata["labels"]):
             body["HostConfig"]["RestartPolicy"] = {"Name": "always"}
     own = _labelled(joined(pod, alone), LABEL_PARTS, label(made))
     return [
@@ -218,9 +218,16 @@ def _endpoints(pod: Body, around: Surroundings) -> Body:
         return {}
     aliases = [hostname]
     if subdomain is not None:
-        service = f"{hostname}.{subdomain}.{pod['metadata']['namespace']}.svc"
-        aliases += [f"{hostname}.{subdomain}", service, f"{service}.cluster.local"]
+        namespace = pod["metadata"]["namespace"]
+        aliases += _service_names(f"{hostname}.{subdomain}", namespace)
+        if is_head(pod["metadata"].get("labels", {})):
+            # The Service of a head has one pod, so its name is a name of that.
+            aliases += _service_names(subdomain, namespace)
     return {"EndpointsConfig": {around.network: {"Aliases": aliases}}}
+
+
+def _service_names(name: str, namespace: str) -> list[str]:
+    return [name, f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local"]
 
 
 def _ports(spec: Body, own: Body, around: Surroundings) -> tuple[Body, Body]:

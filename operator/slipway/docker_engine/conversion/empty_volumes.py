@@ -5,14 +5,21 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from slipway.docker_engine.conversion.ray import TOKEN_PLACES
+from slipway.planner.ray import TOKEN_KEY
+
 _EVERYBODY: Final = 0o777
+_TOKEN_FOLDER: Final = 0o755
+_TOKEN: Final = 0o444
+"""As the Secret of a cluster is mounted: whoever the container runs as may read it."""
 
 
-def opening(mounts: Iterable[Mapping[str, Any]]) -> bytes | None:
+def opening(mounts: Iterable[Mapping[str, Any]], token: bytes | None = None) -> bytes | None:
     """A tar archive that opens the empty volumes to all users; None for a container that has none.
 
     Args:
         mounts: `Mounts` of its HostConfig.
+        token: that of the job's Ray cluster, for the volume that it belongs in.
 
     Docker makes them for root. Unpack it at / of the container once that is created and before it starts
     (`PUT /containers/{id}/archive`). Where its root can only be read Docker refuses that: then unpack it in a second
@@ -25,6 +32,11 @@ def opening(mounts: Iterable[Mapping[str, Any]]) -> bytes | None:
     with tarfile.open(fileobj=content, mode="w") as archive:
         for place in places:
             folder = tarfile.TarInfo(place.strip("/"))
-            folder.type, folder.mode = tarfile.DIRTYPE, _EVERYBODY
+            holds_token = token is not None and place in TOKEN_PLACES
+            folder.type, folder.mode = tarfile.DIRTYPE, _TOKEN_FOLDER if holds_token else _EVERYBODY
             archive.addfile(folder)
+            if token is not None and holds_token:
+                file = tarfile.TarInfo(f"{folder.name}/{TOKEN_KEY}")
+                file.size, file.mode = len(token), _TOKEN
+                archive.addfile(file, io.BytesIO(token))
     return content.getvalue()

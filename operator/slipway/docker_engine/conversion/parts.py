@@ -42,20 +42,26 @@ class Part(NamedTuple):
 SANDBOX: Final = Part(Kind.SANDBOX, "")
 
 
+def is_head(labels: Mapping[str, str]) -> bool:
+    """Whether a pod with these labels is a Ray head."""
+    return labels.get(names.LABEL_ROLE) == names.ROLE_HEAD
+
+
 def own_containers(spec: Body) -> Iterator[tuple[Part, Body]]:
     """The containers beside the worker, in the order in which they start, without the one that the engine replaces."""
     for one in spec.get("initContainers", ()):
         if one["name"] != names.WORKSPACE_CONTAINER:
             yield Part(Kind.SIDECAR if one.get("restartPolicy") == ALWAYS else Kind.INIT, one["name"]), one
+    program = worker_of(spec)
     for one in spec["containers"]:
-        if one["name"] != names.WORKER_CONTAINER:
+        if one is not program:
             yield Part(Kind.BESIDE, one["name"]), one
 
 
 def worker_of(spec: Body) -> Body:
-    """The container that the program of the job runs in."""
-    found: Body = next(one for one in spec["containers"] if one["name"] == names.WORKER_CONTAINER)
-    return found
+    """The container whose end is the end of the pod: the worker, or the driver of a Ray head, which has no worker."""
+    named: dict[str, Body] = {one["name"]: one for one in spec["containers"]}
+    return named.get(names.WORKER_CONTAINER) or named[names.DRIVER_CONTAINER]
 
 
 def all_containers(spec: Body) -> Iterator[Body]:

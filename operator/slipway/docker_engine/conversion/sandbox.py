@@ -13,7 +13,8 @@ from slipway.planner.actions import Body
 IMAGE: Final = "slipway.dev/sandbox:1"
 """The image whose program does nothing; Slipway makes it on the engine."""
 PROGRAM: Final = "/pause"
-_FOLDER: Final = "/volumes"
+VOLUMES: Final = "/volumes"
+"""Where the volumes that the containers of a host share are in its sandbox."""
 _NOBODY: Final = "65535:65535"
 _HOST: Final = "host"
 _OF_NETWORK: Final = ("ExtraHosts", "Dns", "DnsSearch", "DnsOptions", "PortBindings")
@@ -33,7 +34,7 @@ def shared_volumes(pod: Body) -> dict[str, str]:
     mounted = Counter(mount["name"] for one in everyone for mount in one.get("volumeMounts", ()))
     empty = (one["name"] for one in spec.get("volumes", ()) if set(one) <= {"name", "emptyDir"})
     holder = SANDBOX.container(pod["metadata"]["name"])
-    return {name: f"{holder}:{_FOLDER}/{name}" for name in empty if mounted[name] > 1}
+    return {name: f"{holder}:{VOLUMES}/{name}" for name in empty if mounted[name] > 1}
 
 
 def sandbox(pod: Body, worker: Body, others: Iterable[Body], shared: Iterable[str], refusals: Refusals) -> Body:
@@ -83,7 +84,7 @@ def _volume(pod: Body, name: str, refusals: Refusals) -> Body:
         most = f"size={int(size)}" if size else "size=50%"
         driver = {"type": "tmpfs", "device": "tmpfs", "o": f"mode=1777,{most}"}
         options["DriverConfig"] = {"Name": "local", "Options": driver}
-    return {"Type": "volume", "Target": f"{_FOLDER}/{name}", "VolumeOptions": options}
+    return {"Type": "volume", "Target": f"{VOLUMES}/{name}", "VolumeOptions": options}
 
 
 def joined(pod: Body, body: Body) -> Body:

@@ -38,12 +38,14 @@ _NOT_DOCKERS: Final = "an engine has no such volumes: use hostPath, emptyDir or 
 _NO_CLAIMS: Final = "there is no Kubernetes API that could be asked for it: devices come from resources.limits"
 
 _POD_CONVERTED: Final = {
-    "containers": "the container `worker`; another is a container `POD.NAME`",
+    "containers": "the container `worker`, or `driver` of a Ray head; another is a container `POD.NAME`",
     "initContainers": "containers `POD.NAME` that start first, with the fields of `spec.containers[]`; `restartPolicy` "
-    "Always makes one a sidecar; of `slipway-workspace` the local engine does the work itself",
+    "Always makes one a sidecar, and `ray-head` one that is not started again; of `slipway-workspace` the local engine "
+    "does the work itself",
     "volumes": "`HostConfig.Mounts`, where the container mounts them",
     "hostname": "`Hostname`, and the first alias in the network",
-    "subdomain": "the further aliases in the network: `HOSTNAME.SUBDOMAIN`, `….NAMESPACE.svc`, `….svc.cluster.local`",
+    "subdomain": "the further aliases in the network: `HOSTNAME.SUBDOMAIN`, `….NAMESPACE.svc`, `….svc.cluster.local`; "
+    "for a Ray head also those of its Service",
     "hostNetwork": "`HostConfig.NetworkMode` host",
     "hostPID": "`HostConfig.PidMode` host",
     "hostIPC": "`HostConfig.IpcMode` host",
@@ -67,7 +69,8 @@ _POD_CONVERTED: Final = {
     "securityContext.sysctls[].value": "`HostConfig.Sysctls`",
 }
 _CONTAINER_CONVERTED: Final = {
-    "name": "the worker has the name of its pod; another container has its own name behind it",
+    "name": "the worker, or the driver of a Ray head, has the name of its pod; another container has its own name "
+    "behind it",
     "image": "`Image`, by the id that the engine has for it: all hosts run the same",
     "command": "`Entrypoint`, with `$(NAME)` replaced as Kubernetes does it",
     "args": "`Cmd`, with `$(NAME)` replaced",
