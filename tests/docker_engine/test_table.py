@@ -86,6 +86,11 @@ FORMLESS = {
     "a list for an object": ("spec.dnsConfig", [], "spec.dnsConfig []: an object is needed"),
     "a label that is no text": ("metadata.labels", {"a": 1}, 'metadata.labels {"a": 1}: an object of texts'),
     "something missing": ("spec.volumes[].hostPath", {}, "spec.volumes[v].hostPath.path: it is missing"),
+    "a nameless init container": (
+        "spec.initContainers",
+        [{"image": "x"}],
+        "spec.initContainers[0].name: it is missing",
+    ),
 }
 
 

@@ -134,15 +134,18 @@ def _refuse_fields(pod: Body, refusals: Refusals) -> None:
     refuse_by_table(pod, "", "", refusals)
     if refusals.malformed:
         return
+    for one in pod["spec"].get("initContainers", ()):
+        if one.get("name") != names.WORKSPACE_CONTAINER:
+            fields = {key: value for key, value in one.items() if key != "restartPolicy"}
+            refuse_by_table([fields], "spec.containers", "spec.initContainers", refusals)
+    if refusals.malformed:
+        return
     for part, own in own_containers(pod["spec"]):
         for name in sorted(KINDS.keys() & own.get("resources", {}).get("limits", {}).keys()):
             refusals.add(f"{_path(part)}.resources.limits.{name}", None, f"only {names.WORKER_CONTAINER} gets devices")
-        if part.kind is not Kind.BESIDE:
-            fields = {key: value for key, value in own.items() if key != "restartPolicy"}
-            refuse_by_table([fields], "spec.containers", "spec.initContainers", refusals)
-            if own.get("restartPolicy") not in (None, ALWAYS):
-                why = f"only {ALWAYS} is allowed, which makes it a sidecar"
-                refusals.add(f"{_path(part)}.restartPolicy", own["restartPolicy"], why)
+        if part.kind is not Kind.BESIDE and own.get("restartPolicy") not in (None, ALWAYS):
+            why = f"only {ALWAYS} is allowed, which makes it a sidecar"
+            refusals.add(f"{_path(part)}.restartPolicy", own["restartPolicy"], why)
 
 
 def _body(pod: Body, own: Body, path: str, around: Surroundings, shared: Mapping[str, str], refusals: Refusals) -> Body:

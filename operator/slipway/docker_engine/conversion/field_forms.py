@@ -64,7 +64,7 @@ FORMS: Final[Mapping[str, Form]] = MappingProxyType(
 
 NEEDED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "spec.containers[]": ("image",),
+        "spec.containers[]": ("name", "image"),
         "spec.containers[].env[]": ("name",),
         "spec.containers[].env[].valueFrom.fieldRef": ("fieldPath",),
         "spec.containers[].env[].valueFrom.resourceFieldRef": ("resource",),
