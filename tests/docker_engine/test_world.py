@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, cast
+
+import pytest
 
 from slipway.docker_engine.world import NOT_FOLLOWED
 from slipway.docker_engine.world import World as Machine
 from slipway.planner.ray import HAS_JOINED
 from tests.docker_engine.test_hosts import head
+from tests.docker_engine.test_seen import container
 from tests.planner.build import World
 
 
@@ -67,3 +71,38 @@ def test_the_last_words_of_a_ray_that_has_ended_are_those_of_the_head() -> None:
     assert end is not None
     assert end.terminated is not None
     assert (end.terminated.exit_code, end.terminated.message) == (1, "the log of proxy")
+
+
+@pytest.mark.parametrize("told", ["before the look", "after the look"])
+def test_a_removal_is_dated_by_the_engine(told: str) -> None:
+    [found] = engine = [container("running")]
+    world = Machine(cast(Any, Heads(engine)))
+    world.observe(())
+    removed = world.clock() - timedelta(seconds=3)
+    engine.clear()
+    if told == "before the look":
+        world.destroyed(found["Id"], removed)
+    world.observe(())
+    if told == "after the look":
+        world.destroyed(found["Id"], removed)
+        world.observe(())
+    assert [one.at for one in world._vanished.values()] == [removed]
+    assert not world._destroyed
+
+
+def test_what_is_removed_during_a_look_is_gone_in_it() -> None:
+    class Slow(Heads):
+        def inspect(self, container: str) -> dict[str, Any]:
+            # A host fails because of another that was removed when the states were read already.
+            world.destroyed("removed", world.clock())
+            return super().inspect(container)
+
+    gone, fails = container("running") | {"Id": "removed"}, container("running") | {"Id": "fails"}
+    engine = Slow([gone, fails])
+    world = Machine(cast(Any, Heads(engine.found)))
+    world.observe(())
+    world.containers = cast(Any, engine)
+    fails["State"]["Status"] = "exited"
+    world.observe({"fails"})
+    assert list(world._vanished) == ["removed"]
+    assert list(world.pods) == ["fails"]

@@ -181,7 +181,9 @@ class Engine:
 
     def _event(self, container: Container, action: str) -> None:
         container.version += 1
-        self.log.append((self.timeline.now, {"id": container.id, "Action": action, "labels": container.labels}))
+        at = int(moment(self.timeline.now).timestamp() * 1e9)
+        event = {"id": container.id, "Action": action, "labels": container.labels, "timeNano": at}
+        self.log.append((self.timeline.now, event))
         self.say("engine: %s %s", container.name, action)
         self.news.give()
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, repeat
 from threading import Event
@@ -174,7 +174,10 @@ class Supervisor:
         """Tell of what happens to the containers."""
         try:
             for event in world.containers.events(since):
-                news.put(str(event.get("id") or event.get("Actor", {}).get("ID", "")))
+                container = str(event.get("id") or event.get("Actor", {}).get("ID", ""))
+                if event.get("Action") == "destroy" and (at := event.get("timeNano")):
+                    world.destroyed(container, datetime.fromtimestamp(at / 1e9, UTC))
+                news.put(container)
         except (EngineLost, EngineRefuses) as error:
             log.info("%s", error)
         world.hung_up = world.clock()

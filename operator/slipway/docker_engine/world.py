@@ -80,6 +80,8 @@ class World:
     _joined: set[str] = field(default_factory=set)
     """Ray heads that all workers have joined, by the id of the driver's container."""
     _vanished: dict[str, Vanished] = field(default_factory=dict)
+    _destroyed: dict[str, datetime] = field(default_factory=dict)
+    """When the engine says that containers were removed, by id; until a look has shown that they are gone."""
     _deleted: tuple[int | None, set[str]] = (None, set())
     _ended_here: int | None = None
     _since: datetime = field(init=False)
@@ -110,11 +112,14 @@ class World:
                 continue
             if (found := self.containers.inspect(one)) is not None:
                 news.append(self._noted(found))
-        gone = {one: self._seen.pop(one) for one in self._seen.keys() - states.keys()}
+        # What was removed meanwhile is gone as well: the others may be as they are because of that.
+        there = states.keys() - self._destroyed.keys()
+        gone = {one: self._seen.pop(one) for one in self._seen.keys() - there}
         self._removed = {one: since for one, since in self._removed.items() if one in states}
         for one in self.pods.keys() & gone.keys():
             self._vanished[one] = Vanished(self.pods.pop(one), at, at if one in self.deletions else None)
             self.deletions.pop(one, None)
+        self._date_removals()
         touched = {pod_of(one) for one in (*news, *gone.values())}
         for one, found in self._seen.items():
             if is_worker(found) and pod_of(found) in touched:
@@ -122,6 +127,19 @@ class World:
         self._states, self._observed = {one: state for one, state in states.items() if one in self._seen}, at
         self._ask_heads()
         return news
+
+    def destroyed(self, container: str, at: datetime) -> None:
+        """The engine says when it has removed a container; another thread may call this, before or after the look."""
+        self._destroyed[container] = at
+
+    def _date_removals(self) -> None:
+        for one, at in tuple(self._destroyed.items()):
+            known = self._vanished.get(one)
+            if known is not None and at < known.at:
+                removed = None if known.removed_at is None else at
+                self._vanished[one] = replace(known, at=at, removed_at=removed)
+            if one not in self._seen:
+                del self._destroyed[one]
 
     @property
     def joining(self) -> bool:
