@@ -134,9 +134,3 @@ def test_ray_is_refused_on_the_network_of_the_machine() -> None:
     with pytest.raises(Refused, match=r"--network host beside spec\.ray: all Ray nodes listen on the same ports"):
         check(job(), Wishes(network="host"))
     assert check(job(), Wishes(network="mine"))
-
-
-def test_no_body_holds_a_token() -> None:
-    """It comes from the file of the job, when a container starts."""
-    whole = json.dumps([list(parts(place).values()) for place in (FIRST, HEAD)])
-    assert "RAY_AUTH_TOKEN=" not in whole

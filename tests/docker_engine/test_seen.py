@@ -121,8 +121,9 @@ def test_an_exit_0_on_sigterm_is_no_success() -> None:
 def test_what_somebody_removes_is_deleted(status: str) -> None:
     assert seen(status, ExitCode=137).deletion_requested_at == FINISHED
     # The engine does not date the removal of one that never ran.
-    noticed = Circumstances("here", removed=FINISHED + timedelta(seconds=7))
-    assert seen(status, noticed, FinishedAt=NEVER).deletion_requested_at == noticed.removed
+    noticed = FINISHED + timedelta(seconds=7)
+    about = Circumstances("here", removed={container(status)["Id"]: noticed})
+    assert seen(status, about, FinishedAt=NEVER).deletion_requested_at == noticed
 
 
 def test_a_container_that_could_not_be_started_ended_when_it_was_created() -> None:

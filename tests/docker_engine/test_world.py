@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
+from slipway.docker_engine.seen import Deletion
 from slipway.docker_engine.world import NOT_FOLLOWED
 from slipway.docker_engine.world import World as Machine
 from slipway.planner.ray import HAS_JOINED
@@ -30,7 +31,8 @@ class Heads:
     """An engine with the containers of a Ray head, and what it was asked about the workers."""
 
     found: list[dict[str, Any]]
-    joined: bool = False
+    answers: bool | None = False
+    """What a command in the driver's container has found; None while it runs."""
     asked: list[tuple[str, Sequence[str]]] = field(default_factory=list)
 
     def states(self) -> dict[str, str]:
@@ -42,25 +44,70 @@ class Heads:
     def tail(self, container: str) -> str:
         return f"the log of {container}"
 
-    def succeeds(self, container: str, command: Sequence[str]) -> bool:
+    def ask(self, container: str, command: Sequence[str]) -> str | None:
         self.asked.append((container, command))
-        return self.joined
+        return "exec"
+
+    def answer(self, command: str) -> bool | None:
+        return self.answers
 
 
-def test_a_head_is_asked_until_all_workers_have_joined() -> None:
-    host = head()
+class Clock:
+    """A machine whose time passes when it is told."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+        self.name = "here"
+
+    def now(self) -> datetime:
+        return self.time
+
+
+def waiting() -> tuple[Machine, Heads, Clock]:
+    """A Ray head that waits for its workers, as it was first looked at."""
+    host, clock = head(), Clock()
     engine = Heads([host.worker, *host.others.values()])
-    world = Machine(cast(Any, engine))
+    world = Machine(cast(Any, engine), cast(Any, clock))
     world.observe(())
-    assert (world.pods["worker"].started, world.joining) == (False, True)
-    engine.joined = True
+    return world, engine, clock
+
+
+def test_a_head_is_asked_once_a_second_until_all_workers_have_joined() -> None:
+    world, engine, clock = waiting()
+    assert (world.pods["worker"].started, world.joining.due()) == (False, 0.1)
     world.observe(())
-    assert (world.pods["worker"].started, world.joining) == (True, False)
+    world.observe(())
+    assert engine.asked == [("worker", HAS_JOINED)]
+    assert world.joining.due() == 1.0
+    clock.time += timedelta(seconds=1)
+    engine.answers = True
+    world.observe(())
+    assert world.joining.due() == 0.1
+    world.observe(())
+    assert (world.pods["worker"].started, world.joining.due()) == (True, None)
     world.observe(())
     assert engine.asked == [("worker", HAS_JOINED)] * 2
     # Another process that takes over finds it out anew.
-    assert Machine(cast(Any, engine)).observe(()) is not None
+    Machine(cast(Any, engine), cast(Any, clock)).observe(())
     assert len(engine.asked) == 3
+
+
+def test_a_question_that_is_never_answered_is_not_asked_again_and_holds_up_nothing() -> None:
+    world, engine, clock = waiting()
+    engine.answers = None
+    for _ in range(3):
+        clock.time += timedelta(seconds=60)
+        world.observe(())
+    assert len(engine.asked) == 1
+    assert not world.pods["worker"].started
+
+
+def test_a_head_that_is_being_deleted_is_not_asked() -> None:
+    world, engine, clock = waiting()
+    world.deleting("worker", Deletion(clock.time, 30))
+    clock.time += timedelta(seconds=60)
+    world.observe(())
+    assert (len(engine.asked), world.joining.due()) == (1, None)
 
 
 def test_the_last_words_of_a_ray_that_has_ended_are_those_of_the_head() -> None:

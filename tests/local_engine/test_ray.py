@@ -5,7 +5,7 @@ import json
 import shutil
 import stat
 import tarfile
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,18 @@ def answers(user: User, attempt: int) -> list[str]:
 
 def told(user: User, engine: Engine) -> str:
     """All that Slipway and the engine say of the job to who asks."""
-    files = [path for path in user.folder().rglob("*") if path.is_file() and path.name != "ray-token"]
-    there = [engine.client.api.inspect_container(one.id) for one in engine.containers()]
-    return json.dumps(there) + "".join(path.read_text(errors="replace") for path in files)
+    words = [json.dumps(engine.client.api.inspect_container(one.id)) for one in engine.containers()]
+    for path in user.folder().rglob("*"):
+        # The supervisor replaces files meanwhile.
+        with suppress(FileNotFoundError):
+            words += [path.read_text(errors="replace")] if path.is_file() and path.name != "ray-token" else []
+    return "".join(words)
 
 
 # T-04: the cluster that pods would be. Its token is in a file of its owner's and in its containers, and nowhere else.
 def test_the_entrypoint_runs_a_task_on_each_worker(user: User, engine: Engine, image: str) -> None:
     user.submit(**cluster(image, WAITS="1"))
-    assert until("answers", lambda: answers(user, 0), pause=0.5) == [
+    assert until("answers", lambda: answers(user, 0), seconds=280, pause=0.5) == [
         "answer rank=0 hostname=0-0-0", "answer rank=1 hostname=0-0-1",
     ]  # fmt: skip
     found = {str(one.name): one for one in engine.containers()}
@@ -97,7 +100,7 @@ def test_the_entrypoint_runs_a_task_on_each_worker(user: User, engine: Engine, i
         asked = found[name].exec_run(["python3", "-c", ASKS, "http://train-head.local.svc:8265/api/version"])
         assert json.loads(asked.output) == {"without": 401, "with": 200, "token": token}
     for name in ("train-0-0-0", "train-0-head.ray-head"):
-        assert int(found[name].exec_run(["stat", "-f", "-c", "%b", "/dev/shm"]).output) * 4096 > 2**28
+        assert int(found[name].exec_run(["sh", "-c", "echo $(($(stat -f -c '%b * %S' /dev/shm)))"]).output) > 2**28
     assert found["train-0-head"].exec_run(["touch", "/tmp/ray/go"]).exit_code == 0
     status = user.ended()
     counters = [status[name] for name in ("phase", "attempt", "failures", "preemptions", "infrastructureFailures")]
@@ -115,7 +118,7 @@ def test_a_driver_that_fails_is_charged_and_the_next_attempt_succeeds(user: User
     second, first = status["attempts"]
     assert (first["cause"], first["reason"], second["reason"]) == ("failure", "ExitCode", "Succeeded")
     assert (first["root"]["pod"], first["root"]["exitCode"]) == ("train-0-head", 7)
-    assert first["root"]["log"].splitlines()[-1] == "answer rank=1 hostname=0-0-1"
+    assert "answer rank=1 hostname=0-0-1" in first["root"]["log"].splitlines()
     for attempt in (0, 1):
         assert answers(user, attempt) == [f"answer rank={rank} hostname={attempt}-0-{rank}" for rank in (0, 1)]
     assert "exited with code 7" in user.slipway("why", "train").out + user.slipway("describe", "train").out

@@ -32,6 +32,8 @@ from tests.simulation.truth import Violation
 IMAGE: Final = "ray:1"
 JOIN_SECONDS: Final = 4.0
 RUN_SECONDS: Final = 6.0
+ANSWER_SECONDS: Final = 0.05
+"""How long a command takes in a container."""
 BODY: Final[Mapping[str, Any]] = {
     "apiVersion": f"{names.GROUP}/v1alpha1",
     "kind": "SliceJob",
@@ -56,6 +58,10 @@ class RayEngine(Engine):
         """By the place of the container's pod."""
         self.joined: set[str] = set()
         self.commands: dict[str, tuple[Container, tuple[str, ...]]] = {}
+        self.codes: dict[str, int] = {}
+        """Exit codes of those that have ended."""
+        self.mute = False
+        """Whether none ever ends, and no worker joins."""
 
     def unpack(self, container: Container, archive: bytes) -> None:
         super().unpack(container, archive)
@@ -77,7 +83,7 @@ class RayEngine(Engine):
     def _join(self, attempt: int) -> None:
         running = {one.name: one for one in self.containers.values() if one.running and one.key[1] == attempt}
         head, ray = f"train-{attempt}-head", f"train-{attempt}-head.ray-head"
-        if head in self.joined or not {head, ray, f"train-{attempt}-0-0", f"train-{attempt}-0-1"} <= running.keys():
+        if self.mute or head in self.joined or not {head, ray, f"train-{attempt}-0-0", f"train-{attempt}-0-1"} <= running.keys():
             return
         self.joined.add(head)
         ends, code = (head, 0) if attempt else (ray, 1) if self.crash else (head, 7)
@@ -89,13 +95,15 @@ class RayEngine(Engine):
         self._event(container, f"exec_create: {' '.join(command)}")
         identity = f"exec-{len(self.commands)}"
         self.commands[identity] = container, tuple(command)
+        self.timeline.after(ANSWER_SECONDS, lambda: self._answer(identity))
         return identity
 
-    def code_of(self, identity: str) -> int:
+    def _answer(self, identity: str) -> None:
         container, command = self.commands[identity]
         assert command == HAS_JOINED
-        self._event(container, "exec_die")
-        return 0 if container.name in self.joined else 1
+        if not self.mute:
+            self.codes[identity] = 0 if container.name in self.joined else 1
+            self._event(container, "exec_die")
 
 
 class RayConnection(Connection):
@@ -112,11 +120,13 @@ class RayConnection(Connection):
     def exec_create(self, container: str, command: list[str]) -> dict[str, Any]:
         return {"Id": self._call(lambda: self._engine.run_inside(self._engine.get(container), command), late=True)}
 
-    def exec_start(self, identity: str) -> bytes:
-        return self._call(lambda: b"")
+    def exec_start(self, identity: str, *, detach: bool) -> str:
+        assert detach, "a command that never ends would hold up its job"
+        return self._call(lambda: "")
 
     def exec_inspect(self, identity: str) -> dict[str, Any]:
-        return {"ExitCode": self._call(lambda: self._engine.code_of(identity))}
+        code = self._call(lambda: self._engine.codes.get(identity))
+        return {"Running": code is None, "ExitCode": code}
 
 
 class RayMachine(ModelMachine):
@@ -150,6 +160,11 @@ class Story:
             for one in self.processes:
                 one.bury()
         return self.job.read()
+
+    def cancel(self) -> None:
+        """Its user cancels the job."""
+        with self.job.changing() as body:
+            body["spec"]["cancel"] = True
 
     @property
     def killed(self) -> bool:
@@ -196,6 +211,17 @@ def test_a_failed_attempt_is_followed_by_a_new_cluster_with_the_same_token(tmp_p
     assert (story.engine.containers, story.engine.networks) == ({}, {})
     # The head is asked every second until the workers have joined, and then no more.
     assert len(story.engine.commands) <= 2 * (JOIN_SECONDS + 2)
+
+
+def test_a_head_that_never_answers_is_cancelled_as_any_other(tmp_path: Path) -> None:
+    with prepared() as mistakes:
+        story = Story(tmp_path)
+        story.engine.mute = True
+        story.timeline.after(60.0, story.cancel)
+        status = story.run()["status"]
+    assert mistakes.found == []
+    assert (status["phase"], len(story.engine.commands)) == ("Cancelled", 1)
+    assert (story.engine.containers, story.engine.networks) == ({}, {})
 
 
 def test_its_supervisor_may_be_killed_at_every_third_step(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ class Applier:
             if pod.attempt == number and not pod.ended and not pod.terminating
             for found in self._world.host(one).due()
         ]
-        token = self._folder.ray_token() if fresh else None
+        # Without it the volume of the token would be an empty one, open to everybody.
+        token = self._folder.ray_token() if fresh and job.spec is not None and job.spec.ray is not None else None
         words = at_once(self._pool, lambda one: self._world.containers.start(one, token), fresh)
         failed = {one: why for one, why in zip(fresh, words, strict=True) if why}
         for one, why in failed.items():
@@ -153,7 +154,7 @@ class Applier:
     def _surround(self, action: CreateObjects | CreateServices | CreateToken, job: Job) -> None:
         """Make what must be there before the first container of an attempt."""
         if isinstance(action, CreateToken):
-            self._folder.make_ray_token()
+            self._folder.ray_token()
             return
         self._creator.ensure_network(job)
         if isinstance(action, CreateServices):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 TAIL_LINES: Final = 80
 MAX_TAIL_BYTES: Final = 2048
 """What kubelets keep of the log of a container that failed."""
+log = logging.getLogger(__name__)
+
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 NOT_MODIFIED: Final = 304
@@ -160,15 +163,27 @@ class Containers:
         with answered(), _absent_is_none():
             self.api.remove_container(container, v=True, force=True)
 
-    def succeeds(self, container: str, command: Sequence[str]) -> bool:
-        """Whether a command exits 0 in a container; in one that does not run, none does."""
+    def ask(self, container: str, command: Sequence[str]) -> str | None:
+        """Start a command in a container, and do not wait for it; returns its id, None in one that does not run."""
         try:
             with answered():
                 made = self.api.exec_create(container, list(command))
-                self.api.exec_start(made["Id"])
-                return bool(self.api.exec_inspect(made["Id"])["ExitCode"] == 0)
+                self.api.exec_start(made["Id"], detach=True)
+                return str(made["Id"])
+        except EngineRefuses as error:
+            if error.status not in (NOT_FOUND, CONFLICT):
+                log.warning("%s cannot be asked by %s: %s", container[:12], " ".join(command), error)
+            return None
+
+    def answer(self, command: str) -> bool | None:
+        """Whether a command that was started so has exited 0; None while it runs."""
+        try:
+            with answered():
+                found = self.api.exec_inspect(command)
         except EngineRefuses:
+            # The engine forgets it with its container.
             return False
+        return None if found["Running"] or found["ExitCode"] is None else found["ExitCode"] == 0
 
     def tail(self, container: str) -> str:
         """Its last lines, as many as kubelets keep."""

@@ -74,7 +74,8 @@ class Host:
     @property
     def _ray(self) -> list[Inspected]:
         """The containers of a Ray head beside its driver."""
-        return [one for _, one in self._found(Kind.SIDECAR) if is_head(self.worker["Config"]["Labels"] or {})]
+        beside = [one for _, one in self._found(Kind.SIDECAR)]
+        return beside if is_head(self.worker["Config"]["Labels"] or {}) else []
 
     @property
     def failed_ray(self) -> list[str]:

@@ -85,26 +85,19 @@ class JobFolder:
         """The token of its Ray cluster, which all its attempts have."""
         return self.path / "ray-token"
 
-    def ray_token(self) -> bytes | None:
-        """The token of its Ray cluster; None for a job that has none."""
-        try:
-            return self.token_file.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def make_ray_token(self) -> None:
-        """Make the token of its Ray cluster, unless there is one.
+    def ray_token(self) -> bytes:
+        """The token of its Ray cluster, made if there is none.
 
         Raises:
             NoSuchJob: when the job is gone.
         """
-        if self.token_file.exists():
-            return
-        with self._owned_file(".ray-token") as descriptor:
-            os.truncate(descriptor, 0)
-            os.write(descriptor, secrets.token_hex(32).encode())
-            os.fsync(descriptor)
-        (self.path / ".ray-token").replace(self.token_file)
+        if not self.token_file.exists():
+            with self._owned_file(".ray-token") as descriptor:
+                os.truncate(descriptor, 0)
+                os.write(descriptor, secrets.token_hex(32).encode())
+                os.fsync(descriptor)
+            (self.path / ".ray-token").replace(self.token_file)
+        return self.token_file.read_bytes()
 
     def log(self, pod: str) -> Path:
         """Where the log of a container is kept once it has ended."""

@@ -46,8 +46,8 @@ class Circumstances:
     joined: bool = False
     """Whether all workers have joined this Ray head."""
     deletion: Deletion | None = None
-    removed: datetime | None = None
-    """When it was first seen that somebody removes it, which the engine does not date unless the container ran."""
+    removed: Mapping[str, datetime] = field(default_factory=dict)
+    """When it was first seen that somebody removes a container, by id: unless it ran, the engine does not date that."""
     outages: tuple[tuple[datetime, datetime], ...] = ()
     """When the engine was not reachable: from, until."""
 
@@ -93,7 +93,9 @@ def pod_json(container: Inspected, about: Circumstances, version: int) -> dict[s
 
 def removal(container: Inspected, about: Circumstances) -> dict[str, Any]:
     """What the metadata of a pod say of a container that somebody else removes; a dead one could not be removed."""
-    since = moment(container["State"]["FinishedAt"]) or about.removed or moment(container["Created"])
+    since = (
+        moment(container["State"]["FinishedAt"]) or about.removed.get(container["Id"]) or moment(container["Created"])
+    )
     at = since.isoformat() if since is not None else container["Created"]
     return {"deletionTimestamp": at, "deletionGracePeriodSeconds": 0}
 

@@ -41,8 +41,6 @@ PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between turns that fail."""
 LOOK_SECONDS: Final = 30.0
 """Seconds after which it looks again without any news: not all that happens is told."""
-JOIN_SECONDS: Final = 1.0
-"""Seconds between looks at a Ray head that waits for workers, as between the kubelet's."""
 LOG_BYTES: Final = 1024 * 1024
 _SETTLED: Final = -1.0
 
@@ -140,7 +138,7 @@ class Supervisor:
         if self._settled(job, world, applier):
             return _SETTLED
         due = None if decision.wake_at is None else max(0.0, (decision.wake_at - world.clock()).total_seconds())
-        return due if not world.joining else JOIN_SECONDS if due is None else min(due, JOIN_SECONDS)
+        return min((one for one in (due, world.joining.due()) if one is not None), default=None)
 
     def _settled(self, job: Job, world: World, applier: Applier) -> bool:
         """Whether nothing is left to do now; of a job that is deleted nothing is left at all."""

@@ -11,13 +11,13 @@ from slipway.docker_engine import seen
 from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.conversion.parts import LABEL_PARTS
 from slipway.docker_engine.hosts import Host, hosts, is_worker, leftovers, pod_of
+from slipway.docker_engine.joining import Joining
 from slipway.docker_engine.machine import THIS, Machine
 from slipway.docker_engine.seen import Circumstances, Deletion, Inspected
 from slipway.docker_engine.site import MACHINE, site
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.nodes import Node, NodeMetadata
 from slipway.planner.objects import Pod
-from slipway.planner.ray import HAS_JOINED
 from slipway.planner.site import Choice, Profile, site_of
 from slipway.planner.snapshot import Job, OwnDeletions, Printed, Rejection, Settings, Snapshot, Vanished
 from slipway.planner.stored import read_job
@@ -77,19 +77,20 @@ class World:
     """When it was first seen that a container is being removed, by id."""
     _unstartable: dict[str, str] = field(default_factory=dict)
     """Why containers could not be started, by id."""
-    _joined: set[str] = field(default_factory=set)
-    """Ray heads that all workers have joined, by the id of the driver's container."""
     _vanished: dict[str, Vanished] = field(default_factory=dict)
     _destroyed: dict[str, datetime] = field(default_factory=dict)
     """When the engine says that containers were removed, by id; until a look has shown that they are gone."""
     _deleted: tuple[int | None, set[str]] = (None, set())
     _ended_here: int | None = None
+    joining: Joining = field(init=False)
+    """Which Ray heads all workers have joined."""
     _since: datetime = field(init=False)
     _versions: int = 0
     _observed: datetime = EVER
 
     def __post_init__(self) -> None:
         self._since = self.clock()
+        self.joining = Joining(self.containers, self.clock)
 
     def clock(self) -> datetime:
         """The time of this machine."""
@@ -141,19 +142,12 @@ class World:
             if one not in self._seen:
                 del self._destroyed[one]
 
-    @property
-    def joining(self) -> bool:
-        """Whether a Ray head waits for workers: the engine tells nobody of the last, so it has to be asked."""
-        return any(one not in self._joined and self.host(one).may_be_joined for one in self.pods)
-
     def _ask_heads(self) -> None:
-        """Find out which Ray heads all workers have joined, as the kubelet does by their startup probes."""
-        self._joined &= self.pods.keys()
-        for one in tuple(self.pods):
-            unknown = one not in self._joined and self.host(one).may_be_joined
-            if unknown and self.containers.succeeds(one, HAS_JOINED):
-                self._joined.add(one)
-                self._see(one, self._seen[one])
+        """Ask the Ray heads that wait for workers and are not being deleted."""
+        self.joining.joined &= self.pods.keys()
+        waiting = self.pods.keys() - self.joining.joined - self.deletions.keys()
+        for one in self.joining.ask(sorted(one for one in waiting if self.host(one).may_be_joined)):
+            self._see(one, self._seen[one])
 
     def host(self, worker: str) -> Host:
         """A worker, by its id, with the containers beside it."""
@@ -205,9 +199,9 @@ class World:
             node=self.machine.name,
             tail=self.containers.tail(container) if failed else "",
             tails={one: self.containers.tail(one) for one in host.failed_ray},
-            joined=container in self._joined,
+            joined=container in self.joining.joined,
             deletion=self.deletions.get(container),
-            removed=self._removed.get(container),
+            removed=self._removed,
             outages=tuple(self.outages),
         )
         self._versions += 1
