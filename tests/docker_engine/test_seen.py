@@ -99,7 +99,7 @@ def test_what_slipway_stops_terminates_from_then_on() -> None:
     ("away", "reason"),
     [
         pytest.param((-2, 30), "NodeShutdown", id="it ended while the engine was away"),
-        pytest.param((1.5, 30), "NodeShutdown", id="this process has noticed late that the engine hung up"),
+        pytest.param((0.5, 30), "NodeShutdown", id="this process has noticed late that the engine hung up"),
         pytest.param((5, 30), "", id="it had ended before"),
         pytest.param((-60, -30), "", id="it ended later"),
     ],

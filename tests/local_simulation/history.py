@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slipway.api import names
-from slipway.api.places import worker
+from slipway.api.places import Place, worker
 from slipway.api.status import FINAL_PHASES, SliceJobStatus
 from slipway.docker_engine.job_files import NAMESPACE, NoSuchJob
 from slipway.docker_engine.options import Options
@@ -30,6 +30,8 @@ from tests.simulation.store import PodRecord
 from tests.simulation.timeline import Timeline, moment
 from tests.simulation.truth import Blow, Kind, Truth, Violation
 
+MOST_LATE: Final = 5.0
+"""Seconds after which a supervisor has noticed that the engine has hung up: an event's delay and a slow call's."""
 PATIENCE: Final = 3600.0
 """Simulated seconds within which a job must end once nothing stands in its way."""
 CLEAN_UP: Final = 300.0
@@ -47,8 +49,8 @@ class LocalTruth(Truth):
 
     def of(self, key: AttemptKey) -> list[Blow]:
         doubtful = partial(self.doubtful, self.judge)
-        found = [replace(one, kind=Kind.SILENT) if doubtful(one) else one for one in super().of(key)]
-        return found + [replace(one, kind=Kind.SILENT) for one in self.clean.get(key, ()) if doubtful(one)]
+        blows = super().of(key)
+        return blows + [replace(one, kind=Kind.SILENT) for one in (*blows, *self.clean.get(key, ())) if doubtful(one)]
 
 
 class History:
@@ -80,6 +82,7 @@ class History:
         self.truth.clean = self.programs.clean
         self.invariants = LocalInvariants(self.programs, self._noticed, self._unseen)  # type: ignore[arg-type]
         self.invariants.removed_unseen = self._removed_unseen
+        self.invariants.taken_for_done = self._taken_for_done
         self.faults = Faults(self.site, rng, self._say, self._kill_all, self.programs.forgotten)
         self.processes: dict[str, Process] = {}
         """The newest supervisor of each job, by the job's name."""
@@ -300,7 +303,9 @@ class History:
         return []
 
     def _noticed(self, who: str, blow: Blow) -> bool:
-        """Whether the process that writes must know of a blow."""
+        """Whether the process that writes must know of a blow, and of what kind it was."""
+        if self._doubtful(who, blow):
+            return False
         mine, container = self._connection_of(who), self.programs.gone[blow.uid]
         if blow.kind is Kind.DELETED:
             return mine is not None and mine.name in container.shown
@@ -322,13 +327,37 @@ class History:
     def _doubtful(self, who: str, blow: Blow) -> bool:
         """Whether who writes cannot tell an end with the engine from one by the program itself."""
         if blow.kind is Kind.DISRUPTED:
-            name = self.names[self.programs.gone[blow.uid].uid]
-            down = next((since for since, until in self.faults.outages if since <= blow.time <= until), None)
-            mine = (one for one in self.site.connections if one.job == name)
-            return down is None or not any(one.opened <= down and one.in_use_at(down) for one in mine)
+            uid = self.programs.gone[blow.uid].uid
+            return self._nobody_watched(uid, blow.time) or self._noticed_late(blow)
         if blow.kind in (Kind.EXIT, Kind.OOM, Kind.PEER):
             return self._as_with_the_engine(blow)
         return False
+
+    def _taken_for_done(self, uid: str, attempt: int) -> set[Place]:
+        """Hosts that an engine stopped, and that exited 0 then, where no process was there to see the engine go."""
+        exits = self.programs.stopped_with_0.get((uid, attempt), {})
+        noted = self.invariants.outages.get(uid, ())
+        return {
+            place
+            for place, time in exits.items()
+            if self._nobody_watched(uid, time) and not any(since <= moment(time) <= until for since, until in noted)
+        }
+
+    def _nobody_watched(self, uid: str, time: float) -> bool:
+        """Whether no connection of the job was open when the engine hung up that was away at that time."""
+        down = next((since for since, until in self.faults.outages if since <= time <= until), None)
+        mine = (one for one in self.site.connections if one.job == self.names[uid])
+        return down is None or not any(one.opened <= down and one.in_use_at(down) for one in mine)
+
+    def _noticed_late(self, blow: Blow) -> bool:
+        """Whether the job's supervisors noticed only after the engine had ended a program that it had hung up.
+
+        The end of the events may come as late as an event, and a call may take its time to fail.
+        """
+        uid, end = self.programs.gone[blow.uid].uid, moment(blow.time)
+        slack, longest = (timedelta(seconds=one) for one in (self.programs.slack, MOST_LATE))
+        noted = self.invariants.outages.get(uid, ())
+        return any(end + slack < since <= end + longest and end <= until for since, until in noted)
 
     def _as_with_the_engine(self, blow: Blow) -> bool:
         """Whether the job's supervisors did not see the engine when a program ended by itself, or just after."""

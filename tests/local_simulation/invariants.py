@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from slipway.api.places import Place
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, SliceJobStatus
 from tests.simulation.invariants import Invariants
@@ -20,6 +21,9 @@ class LocalInvariants(Invariants):
     removed_unseen: Callable[[str, str, int], bool] = lambda uid, who, attempt: False
     """Whether who writes was not told of the end of a container that somebody removed."""
 
+    taken_for_done: Callable[[str, int], set[Place]] = lambda uid, attempt: set()
+    """Hosts whose exit 0 nobody can tell from a success."""
+
     outages: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
     """When supervisors did not see the engine, by the job's UID."""
 
@@ -33,6 +37,9 @@ class LocalInvariants(Invariants):
     def _charge(self, uid: str, who: str, attempt: Attempt, spec: SliceJobSpec) -> None:
         self.cluster.truth.judge = who  # type: ignore[attr-defined]
         Invariants._charge(self, uid, who, attempt, spec)
+
+    def _done(self, uid: str, attempt: int) -> set[Place]:
+        return Invariants._done(self, uid, attempt) | self.taken_for_done(uid, attempt)
 
     def _kept(self, uid: str) -> set[int]:
         return self.pages.get(uid, set())

@@ -50,6 +50,8 @@ class Programs:
     """Every container that has hit a program by its end, by id."""
     clean: dict[AttemptKey, list[Blow]] = field(default_factory=dict)
     """Programs that ended well."""
+    stopped_with_0: dict[AttemptKey, dict[Place, float]] = field(default_factory=dict)
+    """When hosts exited 0 that something else had stopped."""
     slack: float = 1.0
     """Seconds by which the end of a container may be taken for one with its engine."""
 
@@ -99,6 +101,8 @@ class Programs:
         clean = container.code == 0 and why in ("will", KILLED)
         if clean:
             self.truth.done.setdefault(key, set()).add(container.place)
+        elif container.code == 0:
+            self.stopped_with_0.setdefault(key, {})[container.place] = self.timeline.now
         self._hit(container, why, clean)
         # Its peers wait in vain for one that was stopped before they met.
         self.programs[key].ended(container, clean and self.programs[key].met)

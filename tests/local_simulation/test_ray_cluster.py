@@ -83,7 +83,11 @@ class RayEngine(Engine):
     def _join(self, attempt: int) -> None:
         running = {one.name: one for one in self.containers.values() if one.running and one.key[1] == attempt}
         head, ray = f"train-{attempt}-head", f"train-{attempt}-head.ray-head"
-        if self.mute or head in self.joined or not {head, ray, f"train-{attempt}-0-0", f"train-{attempt}-0-1"} <= running.keys():
+        if (
+            self.mute
+            or head in self.joined
+            or not {head, ray, f"train-{attempt}-0-0", f"train-{attempt}-0-1"} <= running.keys()
+        ):
             return
         self.joined.add(head)
         ends, code = (head, 0) if attempt else (ray, 1) if self.crash else (head, 7)

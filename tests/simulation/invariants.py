@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from slipway.api.places import Place
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
 from slipway.planner.budgets import limits
@@ -267,10 +268,14 @@ class Invariants:
     def _success(self, uid: str, new: SliceJobStatus) -> None:
         if new.phase is not Phase.SUCCEEDED or new.attempt is None:
             return
-        done = self.cluster.truth.done.get((uid, new.attempt), set())
+        done = self._done(uid, new.attempt)
         shape = self.cluster.shape_of(uid)
         wanted = 1 if shape.ray else shape.pods
         _require(len(done) == wanted, f"succeeded, but only {sorted(done)} exited 0 by themselves")
+
+    def _done(self, uid: str, attempt: int) -> set[Place]:
+        """Places whose programs have ended well."""
+        return self.cluster.truth.done.get((uid, attempt), set())
 
 
 def read(status: dict[str, Any]) -> SliceJobStatus:

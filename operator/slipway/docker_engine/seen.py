@@ -15,8 +15,8 @@ ENGINE_STOPPED: Final = "NodeShutdown"
 STOPPED: Final[Mapping[str, str]] = MappingProxyType(
     {"reason": ENGINE_STOPPED, "message": "the Docker engine was stopped"}
 )
-_STOPPED_SLACK: Final = timedelta(seconds=2)
-"""How late this process may notice, on a busy machine, that the engine has hung up."""
+_STOPPED_SLACK: Final = timedelta(seconds=1)
+"""How late this process may notice that the engine has hung up. A program that fails so soon before is not charged."""
 START_ERROR: Final = "StartError"
 _EPOCH_YEAR: Final = 1
 BEING_REMOVED: Final = ("removing", "dead")
