@@ -331,7 +331,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "several, all named in one sentence": (
         {"slices": 3, "image": "other:1", "tolerations": [{"key": "a", "operator": "Exists"}]},
-        "spec: Invalid value: slices, image, tolerations cannot change after creation: delete the SliceJob and create",
+        "slices, image, tolerations cannot change after creation: delete the SliceJob and create it again",
     ),
 }
 
