@@ -90,7 +90,7 @@ class Applier:
             if pod.attempt == number and not pod.ended and not pod.terminating
             for found in self._world.host(one).due()
         ]
-        # Without it the volume of the token would be an empty one, open to everybody.
+        # A container without the token would have an empty volume in its place, which every user may write to.
         token = self._folder.ray_token() if fresh and job.spec is not None and job.spec.ray is not None else None
         words = at_once(self._pool, lambda one: self._world.containers.start(one, token), fresh)
         failed = {one: why for one, why in zip(fresh, words, strict=True) if why}
@@ -129,8 +129,11 @@ class Applier:
             case Check():
                 self._creator.check(action, job)
                 return True
-            case CreateObjects() | CreateServices() | CreateToken():
-                self._surround(action, job)
+            case CreateObjects():
+                self._creator.ensure_network(job)
+            case CreateServices():
+                self._creator.ensure_network(job)
+                self._world.serves(action.attempt)
             case CreatePods():
                 self._creator.create(action, job)
                 return True
@@ -146,19 +149,10 @@ class Applier:
             case Refresh():
                 # Every look asks the engine itself, so the next one is as fresh as can be.
                 return True
-            case KeepHistory() | CreateWorkload() | PatchWorkload() | DeleteWorkload():
-                # No queue admits what runs here: a job with a queue is refused.
+            case CreateToken() | KeepHistory() | CreateWorkload() | PatchWorkload() | DeleteWorkload():
+                # `start` makes the token. No queue admits what runs here: a job with a queue is refused.
                 pass
         return False
-
-    def _surround(self, action: CreateObjects | CreateServices | CreateToken, job: Job) -> None:
-        """Make what must be there before the first container of an attempt."""
-        if isinstance(action, CreateToken):
-            self._folder.ray_token()
-            return
-        self._creator.ensure_network(job)
-        if isinstance(action, CreateServices):
-            self._world.serves(action.attempt)
 
 
 def _tell(events: list[dict[str, Any]], told: Iterable[EventRecord], status: SliceJobStatus, at: datetime) -> None:

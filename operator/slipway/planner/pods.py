@@ -148,12 +148,12 @@ class PodFactory:
         }
         if slice_index in self._pools:
             labels[names.LABEL_NODE_POOL] = self._pools[slice_index]
-        found_by = (self._job, self._job.granted, self._resolved.hosts, slice_index)
-        labels |= service_label(*found_by)
+        service = subdomain(self._job, self._job.granted, self._resolved.hosts, slice_index)
+        labels |= service_label(self._job, service)
         spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
         spec = _pulled(spec, self._job.site.mirrors)
         spec["containers"] = self._with_variables(spec["containers"], attempt, slice_index)
-        return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": subdomain(*found_by)}
+        return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": service}
 
     def _head(self, attempt: int) -> Body:
         labels = {names.LABEL_ATTEMPT: str(attempt), names.LABEL_ROLE: names.ROLE_HEAD}

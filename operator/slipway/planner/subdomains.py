@@ -40,21 +40,19 @@ def has_several(job: Job, slices: int, hosts: int) -> bool:
     return meeting is not None and f".{names.service_of_several(job.name, 0)}." in meeting.address
 
 
-def service_label(job: Job, slices: int, hosts: int, slice_index: int) -> dict[str, str]:
-    """The label by which its Service selects a worker of a slice; none where there is one Service."""
-    if not has_several(job, slices, hosts):
-        return {}
-    return {names.LABEL_SERVICE: subdomain(job, slices, hosts, slice_index)}
+def service_label(job: Job, name: str) -> dict[str, str]:
+    """The label by which the Service of that name selects its workers; none where there is one Service."""
+    return {} if name == job.name else {names.LABEL_SERVICE: name}
 
 
 def services(job: Job, slices: int, hosts: int) -> tuple[Body, ...]:
     """The headless Services of all workers; never changed."""
-    found = {subdomain(job, slices, hosts, index): service_label(job, slices, hosts, index) for index in range(slices)}
-    return tuple(_service(job, name, label) for name, label in found.items())
+    found = dict.fromkeys(subdomain(job, slices, hosts, index) for index in range(slices))
+    return tuple(_service(job, name) for name in found)
 
 
-def _service(job: Job, name: str, label: dict[str, str]) -> Body:
-    selector = {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.ROLE_WORKER, **label}
+def _service(job: Job, name: str) -> Body:
+    selector = {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.ROLE_WORKER, **service_label(job, name)}
     return {
         "apiVersion": "v1",
         "kind": "Service",
