@@ -88,8 +88,8 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
         raise Refused(f"spec.profile {named!r}: give the file of that SliceJobProfile with --profile")
     if job.spec is not None and job.spec.ray is not None and wishes.network == HOST_NETWORK:
         raise Refused(
-            "--network host beside spec.ray: all Ray nodes listen on the same ports, and whoever reaches this machine "
-            "would reach them; leave the option out, or name a network of Docker"
+            "--network host beside spec.ray: all Ray nodes listen on the same ports of this machine, and every client "
+            "that connects to this machine could connect to them; leave the option out, or name a network of Docker"
         )
     asked = bodies(job)
     # All workers have the same fields; a head has some of its own.

@@ -11,7 +11,7 @@ from slipway.planner.ray import TOKEN_KEY
 _EVERYBODY: Final = 0o777
 _TOKEN_FOLDER: Final = 0o755
 _TOKEN: Final = 0o444
-"""As the Secret of a cluster is mounted: whoever the container runs as may read it."""
+"""The mode of the mounted Secret on a cluster: the container's user may read the file, whichever user that is."""
 
 
 def opening(mounts: Iterable[Mapping[str, Any]], token: bytes | None = None) -> bytes | None:
