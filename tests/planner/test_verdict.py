@@ -338,6 +338,18 @@ def test_a_deletion_in_the_second_of_the_attempts_end_does_not_explain_an_earlie
     assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
 
 
+def test_an_eviction_by_a_node_under_pressure_just_after_a_deletion_is_no_failure_of_the_program() -> None:
+    """Both have the date of one second, in which a failure would have outranked the deletion."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).is_deleted()
+    world.step()
+    world.now += timedelta(milliseconds=100)
+    evicted = world.pod(0, 0).has("DisruptionTarget", "TerminationByKubelet")
+    evicted.exits(137).ends_as("Failed", "Evicted", "The node was low on resource: memory.")
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
+
+
 def test_a_pod_deleted_after_a_peer_had_failed_does_not_explain_that_failure() -> None:
     world = World(slices=1, hosts=2).run()
     world.pod(0, 0).exits(1)

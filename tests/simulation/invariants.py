@@ -124,16 +124,21 @@ class Invariants:
     def _times(self, who: str, metadata: dict[str, Any], old: SliceJobStatus, new: SliceJobStatus) -> None:
         """The ledger accounts for the time of the job and of its chips."""
         created, uid = datetime.fromisoformat(metadata["creationTimestamp"]), metadata["uid"]
-        check_time(created, old, new, moment(self.cluster.timeline.now), self.cluster.slack + 1.0)
+        check_time(created, old, new, moment(self.cluster.timeline.now), self._slack)
         self._chips(who, uid, created, old, new)
 
     def _chips(self, who: str, uid: str, created: datetime, old: SliceJobStatus, new: SliceJobStatus) -> None:
         numbers = {one.attempt for one in self.cluster.truth.held.get(uid, {}).values()}
         # A write that is refused is sent again as it was decided, whatever the watch showed meanwhile.
         assert new.ledger is not None
-        decided = (new.ledger.until - START).total_seconds() - self.cluster.slack
+        decided = (new.ledger.until - START).total_seconds() - self._slack
         unseen = {record.uid for number in numbers for record in self.unseen(who, uid, number, decided)}
         check_chips(created, old, new, self.cluster.truth.held.get(uid, {}).values(), unseen | self._undated(uid))
+
+    @property
+    def _slack(self) -> float:
+        """How far a date that an operator writes may be from the true time: it sets its clock by whole seconds."""
+        return self.cluster.slack + 1.0
 
     def _undated(self, uid: str) -> set[str]:
         """Pods of the job that have ended, and the end of whose container the API does not date.

@@ -96,8 +96,9 @@ def _node_reason(facts: Facts) -> str | None:
 
 def _over_own_limit(facts: Facts) -> str | None:
     status = facts.pod.status
-    # The second machine's words tell nothing of how the first run ended.
-    evicted = status.reason == "Evicted" and not facts.ran_twice
+    # The second machine's words tell nothing of how the first run ended, and a disruption that came after the end of
+    # the attempt is still one.
+    evicted = status.reason == "Evicted" and not facts.ran_twice and facts.disruption is None
     return f"was evicted for its own usage: {status.message}" if evicted else None
 
 
@@ -133,7 +134,8 @@ def _failed_exit(facts: Facts) -> Terminated | None:
         return None
     if facts.deleted_by_us and not facts.ended_before(facts.pod.deletion_requested_at):
         return None
-    return end
+    # A disruption after the end of the attempt is no cause of it, and no more is the exit code it brought about.
+    return end if facts.disruption is None else None
 
 
 def _cannot_start(facts: Facts) -> str | None:
