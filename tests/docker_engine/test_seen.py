@@ -62,7 +62,7 @@ def seen(status: str, about: Circumstances = HERE, **state: Any) -> Any:
         pytest.param("exited", {"ExitCode": 3}, "Failed", "Error", id="exited 3"),
         pytest.param("exited", {"ExitCode": 137, "OOMKilled": True}, "Failed", "OOMKilled", id="out of memory"),
         pytest.param("exited", {"ExitCode": None}, "Failed", "Error", id="no readable exit code (F-68)"),
-        pytest.param("dead", {}, "Failed", "ContainerStatusUnknown", id="dead, whatever its code (F-67)"),
+        pytest.param("dead", {}, "Failed", "Error", id="dead, whatever its code (F-67)"),
         pytest.param("created", {"Error": "exec: nope"}, "Failed", "StartError", id="could not be started"),
         pytest.param("of another version", {}, "Running", "running", id="an unknown state is no crash"),
     ],
@@ -89,6 +89,12 @@ def test_the_exit_code_of_a_container_without_one_is_1() -> None:
     assert seen("exited", ExitCode=None).worker.terminated.exit_code == 1
 
 
+def test_the_end_of_a_container_that_could_not_be_removed_has_a_date() -> None:
+    """Its end explains nothing that came before it, as that of a container whose end nobody has seen may."""
+    found = seen("dead", ExitCode=137)
+    assert (found.worker.terminated.finished_at, found.termination_unobserved) == (FINISHED, False)
+
+
 def test_what_slipway_stops_terminates_from_then_on() -> None:
     found = seen("running", Circumstances("here", deletion=Deletion(STARTED, 5)))
     assert found.terminating
@@ -110,11 +116,18 @@ def test_an_engine_that_stops_takes_its_containers_along(away: tuple[float, floa
     assert found.status.reason == reason
 
 
-def test_an_exit_0_on_sigterm_is_no_success() -> None:
-    stopped = Circumstances("here", outages=((FINISHED - timedelta(seconds=2), FINISHED + timedelta(seconds=30)),))
-    assert (seen("exited", stopped).status.phase, seen("exited", stopped).status.reason) == ("Failed", "NodeShutdown")
-    late = Circumstances("here", outages=((FINISHED + timedelta(seconds=0.5), FINISHED + timedelta(seconds=30)),))
-    assert (seen("exited", late).status.phase, seen("exited", late).status.reason) == ("Succeeded", "")
+@pytest.mark.parametrize(
+    ("since", "phase", "reason"),
+    [
+        pytest.param(-2, "Failed", "NodeShutdown", id="the engine was away"),
+        pytest.param(0.5, "Failed", "NodeShutdown", id="this process has noticed late that the engine hung up"),
+        pytest.param(5, "Succeeded", "", id="it had ended before"),
+    ],
+)
+def test_an_exit_0_on_sigterm_is_no_success(since: float, phase: str, reason: str) -> None:
+    away = (FINISHED + timedelta(seconds=since), FINISHED + timedelta(seconds=30))
+    found = seen("exited", Circumstances("here", outages=(away,)))
+    assert (found.status.phase, found.status.reason) == (phase, reason)
 
 
 @pytest.mark.parametrize("status", ["removing", "dead"])

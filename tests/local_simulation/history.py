@@ -326,22 +326,27 @@ class History:
 
     def _doubtful(self, who: str, blow: Blow) -> bool:
         """Whether who writes cannot tell an end with the engine from one by the program itself."""
+        if blow.kind not in (Kind.DISRUPTED, Kind.EXIT, Kind.OOM, Kind.PEER):
+            return False
+        uid = self.programs.gone[blow.uid].uid
         if blow.kind is Kind.DISRUPTED:
-            uid = self.programs.gone[blow.uid].uid
-            return self._nobody_watched(uid, blow.time) or self._noticed_late(blow)
-        if blow.kind in (Kind.EXIT, Kind.OOM, Kind.PEER):
-            return self._as_with_the_engine(blow)
-        return False
+            return self._taken_for_its_own(uid, blow.time)
+        return self._noted(uid, blow.time, self.programs.slack)
 
     def _taken_for_done(self, uid: str, attempt: int) -> set[Place]:
-        """Hosts that an engine stopped, and that exited 0 then, where no process was there to see the engine go."""
+        """Hosts that an engine stopped, and whose exit 0 nobody can tell from a success."""
         exits = self.programs.stopped_with_0.get((uid, attempt), {})
-        noted = self.invariants.outages.get(uid, ())
-        return {
-            place
-            for place, time in exits.items()
-            if self._nobody_watched(uid, time) and not any(since <= moment(time) <= until for since, until in noted)
-        }
+        return {place for place, time in exits.items() if self._taken_for_its_own(uid, time)}
+
+    def _taken_for_its_own(self, uid: str, time: float) -> bool:
+        """Whether a program that its engine ended seems to have ended by itself.
+
+        Nobody may have watched, or the supervisor noticed only after that: the end of the events may come as late as an
+        event, and a call may take its time to fail.
+        """
+        if self._noted(uid, time, self.programs.slack):
+            return False
+        return self._nobody_watched(uid, time) or self._noted(uid, time, MOST_LATE)
 
     def _nobody_watched(self, uid: str, time: float) -> bool:
         """Whether no connection of the job was open when the engine hung up that was away at that time."""
@@ -349,21 +354,10 @@ class History:
         mine = (one for one in self.site.connections if one.job == self.names[uid])
         return down is None or not any(one.opened <= down and one.in_use_at(down) for one in mine)
 
-    def _noticed_late(self, blow: Blow) -> bool:
-        """Whether the job's supervisors noticed only after the engine had ended a program that it had hung up.
-
-        The end of the events may come as late as an event, and a call may take its time to fail.
-        """
-        uid, end = self.programs.gone[blow.uid].uid, moment(blow.time)
-        slack, longest = (timedelta(seconds=one) for one in (self.programs.slack, MOST_LATE))
-        noted = self.invariants.outages.get(uid, ())
-        return any(end + slack < since <= end + longest and end <= until for since, until in noted)
-
-    def _as_with_the_engine(self, blow: Blow) -> bool:
-        """Whether the job's supervisors did not see the engine when a program ended by itself, or just after."""
-        uid, end = self.programs.gone[blow.uid].uid, moment(blow.time)
-        away = self.invariants.outages.get(uid, ())
-        return any(since - timedelta(seconds=self.programs.slack) <= end <= until for since, until in away)
+    def _noted(self, uid: str, time: float, late: float) -> bool:
+        """Whether the job's supervisors noted that the engine was away then, or within so many seconds after it."""
+        end, noted = moment(time), self.invariants.outages.get(uid, ())
+        return any(since - timedelta(seconds=late) <= end <= until for since, until in noted)
 
     def _asked(self, what: str, labels: Mapping[str, str]) -> None:
         """Check what a supervisor asks of the engine against what it has written."""

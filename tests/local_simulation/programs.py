@@ -81,7 +81,8 @@ class Programs:
         script = self._program(container.key).script
         if script.message != START_ERROR or script.place != container.place:
             return ""
-        blow = Blow(self.timeline.now, Kind.EXIT, Cause.FAILURE, container.place, container.id)
+        # The engine does not date it, so it counts from when the container was created.
+        blow = Blow(container.created, Kind.EXIT, Cause.FAILURE, container.place, container.id)
         self.truth.hit(container.key, blow)
         self.gone[container.id] = container
         return "exec: no such file"

@@ -16,7 +16,7 @@ STOPPED: Final[Mapping[str, str]] = MappingProxyType(
     {"reason": ENGINE_STOPPED, "message": "the Docker engine was stopped"}
 )
 _STOPPED_SLACK: Final = timedelta(seconds=1)
-"""How late this process may notice that the engine has hung up. A program that fails so soon before is not charged."""
+"""How late this process may notice that the engine has hung up. A program that ends so soon before is not charged."""
 START_ERROR: Final = "StartError"
 _EPOCH_YEAR: Final = 1
 BEING_REMOVED: Final = ("removing", "dead")
@@ -118,17 +118,15 @@ def _phase(state: Inspected, about: Circumstances) -> str:
 
 
 def exit_code(state: Inspected) -> int:
-    """A container without a readable exit code has failed (F-68)."""
+    """A container without a readable exit code has failed (F-68), and so has one that never ran or is dead (F-67)."""
     code = state.get("ExitCode")
-    return code if isinstance(code, int) and not (code == 0 and _end_unknown(state)) else 1
+    no_word_of_the_program = state["Status"] == "dead" or _never_ran(state)
+    return code if isinstance(code, int) and not (code == 0 and no_word_of_the_program) else 1
 
 
-def _end_unknown(state: Inspected) -> bool:
-    """Whether what the engine says of the end is no word of the program.
-
-    It could not remove the container (F-67), or never started it.
-    """
-    return state["Status"] == "dead" or moment(state.get("FinishedAt", "")) is None
+def _never_ran(state: Inspected) -> bool:
+    """Whether the engine removes it without having started it: it dates no end."""
+    return moment(state.get("FinishedAt", "")) is None
 
 
 def container_state(state: Inspected, created: str, tail: str = "") -> dict[str, Any]:
@@ -153,7 +151,7 @@ def container_state(state: Inspected, created: str, tail: str = "") -> dict[str,
 
 
 def _reason(state: Inspected) -> str:
-    if _end_unknown(state):
+    if _never_ran(state):
         return "ContainerStatusUnknown"
     if state.get("OOMKilled"):
         return "OOMKilled"
@@ -163,10 +161,10 @@ def _reason(state: Inspected) -> str:
 def stopped_with_engine(state: Inspected, about: Circumstances) -> bool:
     """Whether it terminated while the engine was away: an engine ends its containers after it has hung up.
 
-    An exit 0 is no success then: programs that write a checkpoint when they are told to stop exit so.
+    An exit 0 is no success then: programs that write a checkpoint when they are told to stop exit so. A job that had
+    succeeded is run once more at worst, where the other way round it would never be finished.
     """
     finished = moment(state.get("FinishedAt", ""))
     if not ended(state) or finished is None:
         return False
-    slack = _STOPPED_SLACK if exit_code(state) else timedelta(0)
-    return any(since - slack <= finished <= until for since, until in about.outages)
+    return any(since - _STOPPED_SLACK <= finished <= until for since, until in about.outages)
