@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from slipway.docker_engine.seen import Deletion
-from slipway.docker_engine.world import NOT_FOLLOWED
+from slipway.docker_engine.world import NOT_FOLLOWED, REMOVAL_SHOWS_SECONDS
 from slipway.docker_engine.world import World as Machine
 from slipway.planner.ray import HAS_JOINED
 from tests.docker_engine.test_hosts import head
-from tests.docker_engine.test_seen import container
+from tests.docker_engine.test_seen import FINISHED, container
 from tests.planner.build import World
 
 
@@ -24,6 +24,58 @@ def test_no_log_is_followed_here_and_a_job_that_asks_says_so() -> None:
     assert found is not None
     assert (found.status, found.reason, found.message) == ("False", *NOT_FOLLOWED)
     assert world.status.progress is None
+
+
+@dataclass
+class Removals:
+    """An engine that has killed a container, and shows one look later what became of it, as Podman does."""
+
+    later: dict[str, Any] | None
+    looks: int = 0
+
+    def states(self) -> dict[str, str]:
+        return {"abc": "exited"}
+
+    def inspect(self, container_id: str) -> dict[str, Any] | None:
+        self.looks += 1
+        return container("exited", ExitCode=137) if self.looks == 1 else self.later
+
+    def tail(self, container_id: str) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("later", "removed"),
+    [
+        pytest.param(None, True, id="it is gone"),
+        pytest.param(container("removing", ExitCode=137), True, id="it is being removed"),
+        pytest.param(container("exited", ExitCode=137), False, id="it was only killed"),
+    ],
+)
+def test_a_container_that_was_killed_just_now_may_be_one_that_somebody_removes(
+    later: dict[str, Any] | None, *, removed: bool
+) -> None:
+    engine, clock = Removals(later), Clock()
+    clock.time = FINISHED
+    world = Machine(cast(Any, engine), cast(Any, clock))
+    world.observe(())
+    assert clock.time - FINISHED == timedelta(seconds=REMOVAL_SHOWS_SECONDS)
+    assert [pod.terminating for pod in world.pods.values()] == ([] if later is None else [removed])
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds"),
+    [
+        pytest.param({"ExitCode": 137}, 5, id="it was killed long ago"),
+        pytest.param({"ExitCode": 1}, 0, id="it has ended by itself"),
+        pytest.param({"ExitCode": 137, "OOMKilled": True}, 0, id="it has run out of memory"),
+    ],
+)
+def test_nothing_waits_for_the_removal_of_any_other(state: dict[str, Any], seconds: float) -> None:
+    engine, clock = Heads([container("exited", **state)]), Clock()
+    clock.time = before = FINISHED + timedelta(seconds=seconds)
+    Machine(cast(Any, engine), cast(Any, clock)).observe(())
+    assert clock.time == before
 
 
 @dataclass
@@ -61,6 +113,9 @@ class Clock:
 
     def now(self) -> datetime:
         return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
 
 
 def waiting() -> tuple[Machine, Heads, Clock]:

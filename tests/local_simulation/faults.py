@@ -21,6 +21,8 @@ class Faults:
     """Kills every process of the machine."""
     forgotten: Callable[[Container], None]
     """Called when somebody removes a container that does not run."""
+    kills_first: bool = False
+    """Whether a container that is removed looks like one that is killed at first, as with Podman."""
     calm: bool = False
     outages: list[tuple[float, float]] = field(default_factory=list)
     """When the engine was down, as far as it is over."""
@@ -57,11 +59,18 @@ class Faults:
 
     def _remove(self, container: Container) -> None:
         self.say("somebody: docker rm -f %s", container.name)
-        self._by_force(container)
+        if self.kills_first and container.running:
+            self.site.engine.ends(container, SIGKILLED, REMOVED)
+            self.site.timeline.after(self.rng.uniform(0.0, 0.2), lambda: self._begin_removal(container))
+        else:
+            self._by_force(container)
 
     def _by_force(self, container: Container) -> None:
         if not container.running:
             self.forgotten(container)
+        self._begin_removal(container)
+
+    def _begin_removal(self, container: Container) -> None:
         if not container.removing and container.id in self.site.engine.containers:
             self.site.engine.remove_by_force(container, REMOVED)
 

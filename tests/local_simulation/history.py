@@ -84,6 +84,7 @@ class History:
         self.invariants.removed_unseen = self._removed_unseen
         self.invariants.taken_for_done = self._taken_for_done
         self.faults = Faults(self.site, rng, self._say, self._kill_all, self.programs.forgotten)
+        self.faults.kills_first = self.setting.kills_first
         self.processes: dict[str, Process] = {}
         """The newest supervisor of each job, by the job's name."""
         self.calm = False

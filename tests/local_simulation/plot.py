@@ -42,6 +42,7 @@ class Setting:
     threads: int
     jammed: float
     slow_removals: float
+    kills_first: bool
 
 
 def setting(rng: random.Random) -> Setting:
@@ -60,6 +61,7 @@ def setting(rng: random.Random) -> Setting:
         threads=rng.choice((2, 16)),
         jammed=rng.choice((0.0, 0.0, 0.0, 0.2)),
         slow_removals=rng.choice((0.0, 0.0, 0.5)),
+        kills_first=rng.random() < 0.2,
     )
 
 

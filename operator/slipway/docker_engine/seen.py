@@ -18,6 +18,7 @@ STOPPED: Final[Mapping[str, str]] = MappingProxyType(
 _STOPPED_SLACK: Final = timedelta(seconds=1)
 """How late this process may notice that the engine has hung up. A program that ends so soon before is not charged."""
 START_ERROR: Final = "StartError"
+SIGKILLED: Final = 137
 _EPOCH_YEAR: Final = 1
 BEING_REMOVED: Final = ("removing", "dead")
 
@@ -103,6 +104,13 @@ def removal(container: Inspected, about: Circumstances) -> dict[str, Any]:
 def ended(state: Inspected) -> bool:
     """Whether a container has ended, or could not be started."""
     return state["Status"] in ("exited", *BEING_REMOVED) or start_failed(state)
+
+
+def killed_since(state: Inspected, since: datetime) -> bool:
+    """Whether it was killed after that moment, by no lack of memory."""
+    finished = moment(state.get("FinishedAt", ""))
+    killed = state["Status"] == "exited" and state.get("ExitCode") == SIGKILLED and not state.get("OOMKilled")
+    return killed and finished is not None and finished > since
 
 
 def start_failed(state: Inspected) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from slipway.api.profile import ProfileSpec
@@ -22,6 +22,8 @@ from slipway.planner.site import Choice, Profile, site_of
 from slipway.planner.snapshot import Job, OwnDeletions, Printed, Rejection, Settings, Snapshot, Vanished
 from slipway.planner.stored import read_job
 
+REMOVAL_SHOWS_SECONDS: Final = 0.3
+"""How long after it was killed a container is looked at again: Podman says only then whether somebody removes it."""
 SETTINGS: Final = Settings(operator_image="slipway", maker=MACHINE)
 NOT_FOLLOWED: Final = (
     "LogsNotFollowed",
@@ -96,8 +98,8 @@ class World:
         """The time of this machine."""
         return self.machine.now()
 
-    def observe(self, changed: Iterable[str]) -> list[Inspected]:
-        """Look at the containers; returns what the engine says of those that are new or have changed.
+    def observe(self, changed: Iterable[str]) -> None:
+        """Look at the containers that are new or have changed.
 
         Args:
             changed: ids of containers that something has happened to.
@@ -107,31 +109,43 @@ class World:
         """
         at, dirty = self.clock(), set(changed)
         states = self.containers.states()
-        news: list[Inspected] = []
-        for one, state in states.items():
-            if one in self._seen and one not in dirty and self._states.get(one) == state:
-                continue
-            if (found := self.containers.inspect(one)) is not None:
-                news.append(self._noted(found))
+        as_before = {one for one in states if one in self._seen and self._states.get(one) == states[one]}
+        news = self._looked_at(one for one in states if one not in as_before or one in dirty)
+        removed = self._removed_after_all(news)
         # What was removed meanwhile is gone as well: the others may be as they are because of that.
-        there = states.keys() - self._destroyed.keys()
+        there = states.keys() - self._destroyed.keys() - removed
         gone = {one: self._seen.pop(one) for one in self._seen.keys() - there}
         self._removed = {one: since for one, since in self._removed.items() if one in states}
         for one in self.pods.keys() & gone.keys():
             self._vanished[one] = Vanished(self.pods.pop(one), at, at if one in self.deletions else None)
             self.deletions.pop(one, None)
         self._date_removals()
-        touched = {pod_of(one) for one in (*news, *gone.values())}
+        touched = {pod_of(one) for one in (*news.values(), *gone.values())}
         for one, found in self._seen.items():
             if is_worker(found) and pod_of(found) in touched:
                 self._see(one, found)
         self._states, self._observed = {one: state for one, state in states.items() if one in self._seen}, at
         self._ask_heads()
-        return news
 
     def destroyed(self, container: str, at: datetime) -> None:
         """The engine says when it has removed a container; another thread may call this, before or after the look."""
         self._destroyed[container] = at
+
+    def _looked_at(self, containers: Iterable[str]) -> dict[str, Inspected]:
+        found = {one: self.containers.inspect(one) for one in containers}
+        return {one: self._noted(known) for one, known in found.items() if known is not None}
+
+    def _removed_after_all(self, news: dict[str, Inspected]) -> set[str]:
+        """Look again at what somebody killed just now; returns what is gone by then."""
+        just_now = self.clock() - timedelta(seconds=1)
+        killed = {one for one, found in news.items() if seen.killed_since(found["State"], just_now)}
+        killed -= self.deletions.keys()
+        if not killed:
+            return set()
+        self.machine.sleep(REMOVAL_SHOWS_SECONDS)
+        again = self._looked_at(killed)
+        news |= again
+        return killed - again.keys()
 
     def _date_removals(self) -> None:
         for one, at in tuple(self._destroyed.items()):
