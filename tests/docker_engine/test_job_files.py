@@ -31,6 +31,13 @@ def test_a_new_job_is_stored_as_an_api_server_would_store_it() -> None:
     assert [one.name for one in folders()] == ["train"]
 
 
+def test_a_relative_folder_of_states_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor, which has another current folder, would look for the job elsewhere."""
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    monkeypatch.setenv("HOME", "/home/a")
+    assert folder("train").path == Path("/home/a/.local/state/slipway/jobs/train")
+
+
 def test_only_its_owner_may_read_a_job() -> None:
     """It may hold variables with secrets (B-30)."""
     folder("train").create(BODY, {})

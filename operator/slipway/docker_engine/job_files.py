@@ -54,9 +54,9 @@ class Outdated(Exception):
 
 
 def home() -> Path:
-    """The folder of all jobs, below XDG_STATE_HOME."""
-    state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-    return Path(state) / "slipway" / "jobs"
+    """The folder of all jobs, below XDG_STATE_HOME; a relative one is none, as the XDG specification has it."""
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (state if state.is_absolute() else Path("~/.local/state").expanduser()) / "slipway" / "jobs"
 
 
 def home_id() -> str:

@@ -207,13 +207,17 @@ def needs_supervisor(job: JobFolder, machine: Machine = THIS) -> bool:
     return found.deleting or not settled or (due is not None and due <= machine.now())
 
 
-def ensure_supervisor(job: JobFolder) -> None:
-    """Leave a process behind that looks after the job, unless there is one, or nothing is to be done."""
+def ensure_supervisor(job: JobFolder) -> bool:
+    """Leave a process behind that looks after the job, unless there is one, or nothing is to be done.
+
+    Returns:
+        Whether it started one, which takes its time until it looks after the job.
+    """
     if not needs_supervisor(job):
-        return
+        return False
     with job.supervised() as mine:
         if not mine:
-            return
+            return False
     process = subprocess.Popen(
         [sys.executable, "-m", "slipway.docker_engine.supervisor", job.name],
         stdin=subprocess.DEVNULL,
@@ -225,6 +229,7 @@ def ensure_supervisor(job: JobFolder) -> None:
     )
     # A program that lives longer than the supervisor is its parent, and has to hear of its end.
     THIS.thread(f"supervisor of {job.name}", process.wait)
+    return True
 
 
 def delete(job: JobFolder) -> None:
