@@ -49,7 +49,7 @@ def test_a_hidden_change_of_the_template_keeps_the_next_attempt_back() -> None:
 def test_a_field_that_cel_compares_is_not_in_the_hash_so_that_it_may_become_changeable(field: str) -> None:
     given: dict[str, Any] = {
         "profile": "a", "accelerator": {"type": "v5p-8"}, "hosts": 2, "one_host_per_node": True, "slices": 2,
-        "acceptable_slices": [2],
+        "acceptable_slices": [2], "managed_by": "kueue.x-k8s.io/multikueue",
         "image": "b", "image_pull_policy": "Always", "image_pull_secrets": [{"name": "a"}], "command": ["a"],
         "args": ["a"], "working_dir": "/a", "volume_mounts": [{"name": "a", "mountPath": "/a"}], "shm_size": 1,
         "host_network": True, "service_account_name": "a", "node_selector": {"a": "b"}, "tolerations": [{"key": "a"}],

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from slipway.api.base import Model, Passthrough, rule, rules
 from slipway.api.gpus import DEFAULT_RESOURCES, Gpu, cel_is_gpu
-from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS
+from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS, MULTIKUEUE
 from slipway.api.pod_parts import EnvVar, LocalObjectReference, PodTemplate, Toleration, Volume, VolumeMount, list_map
 from slipway.api.progress import Progress
 from slipway.api.ray import SPEC_RULES as RAY_RULES
@@ -240,6 +240,11 @@ class SliceJobSpec(Model):
                 path=".slices",
             ),
             rule(
+                "!has(self.acceptableSlices) || !has(self.managedBy)",
+                "MultiKueue does not change the number of slices: give slices, and remove acceptableSlices",
+                path=".acceptableSlices",
+            ),
+            rule(
                 "!has(self.command) || self.command.size() == 0 || self.command[0] != ''",
                 "command[0] is empty: name the program to run, or leave command out to run the image's entrypoint",
                 path=".command",
@@ -268,6 +273,9 @@ class SliceJobSpec(Model):
 
     profile: str | None = Field(default=None, min_length=1, max_length=253)
     """SliceJobProfile of this namespace with defaults and limits of the job. Default: the one named default, if any."""
+    managed_by: str | None = Field(default=None, json_schema_extra={"enum": [MULTIKUEUE]})
+    """Controller that runs the job in another cluster: kueue.x-k8s.io/multikueue. Here the job has no pods then.
+    Default: the job runs in this cluster."""
     accelerator: Accelerator | None = None
     """TPU type of each slice, or GPUs of each host. Without it the job runs on CPU nodes."""
     hosts: int | None = Field(default=None, ge=1, le=4096)

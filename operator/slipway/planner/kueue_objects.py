@@ -34,14 +34,17 @@ class WorkloadLabels(
         "job_uid": names.LABEL_JOB_UID,
         "operator_id": names.LABEL_OPERATOR_ID,
         "attempt": names.LABEL_ATTEMPT,
+        "origin": names.ORIGIN_LABEL,
     },
 ):
-    """Slipway's own labels on a Workload."""
+    """Slipway's own labels on a Workload, and MultiKueue's."""
 
     job_name: str = ""
     job_uid: str = ""
     operator_id: str = ""
     attempt: str = ""
+    origin: str = ""
+    """Not empty where MultiKueue has copied it from another cluster."""
 
     @property
     def for_attempt(self) -> int:

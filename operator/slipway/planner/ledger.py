@@ -134,7 +134,7 @@ def _queued(before: SliceJobStatus, status: SliceJobStatus, now: datetime) -> Sl
     since, until = before.queued_time, before.admitted_time
     if suspended_since(before) is not None and suspended_since(status) is None:
         since, until = None, None
-    begins = status.attempt != before.attempt
+    begins = bool(status.attempts) and status.attempt != before.attempt
     if status.phase is Phase.QUEUED and (not status.attempts or status.attempt_ended):
         since, until = since or now, None
     elif since is not None and until is None:

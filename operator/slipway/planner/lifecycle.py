@@ -42,9 +42,13 @@ def _past_deadline(draft: Draft) -> bool:
 
 
 def expire(draft: Draft) -> None:
-    """Delete a finished job when ttlSecondsAfterFinished have passed."""
+    """Delete a finished job when ttlSecondsAfterFinished have passed.
+
+    MultiKueue deletes the copies that it has made, after it has read how they ended; it would make a new one of what is
+    gone before.
+    """
     due = expiry(draft.spec, draft.status)
-    if due is None or draft.job.deleting:
+    if due is None or draft.job.deleting or draft.job.origin:
         return
     if draft.now >= due:
         draft.act(DeleteJob())

@@ -15,6 +15,7 @@ from slipway.planner import (
     attempts,
     capacity,
     creation,
+    dispatch,
     fencing,
     holdups,
     ledger,
@@ -63,6 +64,9 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
         if job.spec is None:
             raise InvalidSpec("InvalidSpec", job.problem)
         draft = _draft(snapshot, job.spec, now)
+        if job.elsewhere:
+            dispatch.follow(draft)
+            return _settled(draft)
         if draft.finished:
             return _after_the_end(draft)
         queueing.gate(draft)
@@ -130,7 +134,7 @@ def _checked(draft: Draft) -> tuple[Body, ...]:
 def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
     job = snapshot.job
     if job.status.final:
-        due = lifecycle.expiry(job.spec, job.status) if job.spec is not None else None
+        due = lifecycle.expiry(job.spec, job.status) if job.spec is not None and not job.origin else None
         over = due is not None and now >= due
         ends = (DeleteJob(),) if over else queueing.of_stopped_job(snapshot)
         return Plan(job.status, ends, wake_at=None if over else due)

@@ -18,6 +18,7 @@ from slipway.planner import (
     fencing,
     queue_bodies,
     queue_boost,
+    queue_readiness,
     queue_sizes,
     queue_topology,
     queue_words,
@@ -27,7 +28,7 @@ from slipway.planner.actions import Action, Body, CreateWorkload, DeleteWorkload
 from slipway.planner.draft import Draft
 from slipway.planner.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, Ending
 from slipway.planner.freshness import Step
-from slipway.planner.kueue_objects import EVICTED, FINALIZER, FINISHED, PODS_READY, QUOTA_RESERVED, Workload
+from slipway.planner.kueue_objects import EVICTED, FINALIZER, FINISHED, QUOTA_RESERVED, Workload
 from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.queue_bodies import Contradiction
@@ -37,8 +38,6 @@ from slipway.planner.snapshot import WAITING_FOR_OLD, Snapshot
 FIRST_RETRY: Final = timedelta(seconds=2)
 LONGEST_RETRY: Final = timedelta(seconds=60)
 """The first and the longest pause before a Workload is created again that was refused."""
-RECOVERING: Final = timedelta(seconds=60)
-"""How long the pods of an admitted job may be away before Kueue is told so; restarts take less."""
 
 
 def gate(draft: Draft) -> None:
@@ -57,7 +56,7 @@ def gate(draft: Draft) -> None:
     if draft.spec.suspend:
         return
     known = draft.snapshot.kueue.workload
-    if known is not None and _ours(draft, known) and known.admitted and not queue_sizes.is_replaced(draft, known):
+    if known is not None and is_ours(draft, known) and known.admitted and not queue_sizes.is_replaced(draft, known):
         draft.offered = queue_sizes.asked(draft, known)
         _add_to_pods(draft)
         return
@@ -70,6 +69,17 @@ def gate(draft: Draft) -> None:
     elif draft.active.running_time is not None:
         # All its pods exist. What the queue says is read first.
         draft.queued = None
+
+
+def stand(draft: Draft) -> None:
+    """Say where the job stands in its queue, while that has not dispatched it to another cluster.
+
+    Raises:
+        InvalidSpec: when the job can be in no queue.
+    """
+    if (refused := _refusal(draft)) is not None:
+        raise refused
+    draft.blocked = draft.queued = _held(draft, draft.snapshot.kueue.workload)
 
 
 def _refusal(draft: Draft) -> InvalidSpec | None:
@@ -97,19 +107,24 @@ def _refusal(draft: Draft) -> InvalidSpec | None:
     return None
 
 
-def _ours(draft: Draft, known: Workload) -> bool:
-    return known.metadata.labels.job_uid == draft.job.uid
+def is_ours(draft: Draft, known: Workload) -> bool:
+    """Whether a Workload of the job's name is that of the job, and not of an earlier one."""
+    labels, job = known.metadata.labels, draft.job
+    # The copy of a job has another UID than the job, which the copy of its Workload names.
+    return labels.job_uid == job.uid or (job.origin != "" and labels.origin == job.origin)
 
 
 def _held(draft: Draft, known: Workload | None) -> tuple[str, str]:
     """Reason and message of a job that may have no pods."""
+    if known is None and draft.job.origin:
+        return "WorkloadDeleted", "MultiKueue has removed the Workload of this copy, and will remove the copy"
     if known is None:
         refused = draft.snapshot.rejection
         if refused is not None:
             return refused.reason, refused.message
         return "EnteringQueue", f"its Workload in LocalQueue {draft.job.queue} is being created"
     name = f"Workload {known.metadata.name}"
-    if not _ours(draft, known):
+    if not is_ours(draft, known):
         return WAITING_FOR_OLD, f"{name} of an earlier job of this name must go first"
     if known.deleting:
         return "WorkloadDeleted", f"{name} was deleted; the job is queued again when its pods have gone"
@@ -127,7 +142,7 @@ def _held(draft: Draft, known: Workload | None) -> tuple[str, str]:
 def _end(draft: Draft, known: Workload | None) -> None:
     """End the attempt by the reason of its eviction, and charge it accordingly."""
     ending: Ending = STOPPED_BY_QUEUE
-    evicted = known is not None and _ours(draft, known) and known.holds(EVICTED)
+    evicted = known is not None and is_ours(draft, known) and known.holds(EVICTED)
     if evicted and known is not None and known.condition(EVICTED).get("reason") in queue_bodies.REQUEUED_AT_ONCE:
         ending = PREEMPTED_BY_QUEUE
     message = draft.queued[1] if draft.queued is not None else ""
@@ -168,7 +183,7 @@ def settle(draft: Draft) -> None:
     known = kueue.workload
     if known is None:
         _create(draft)
-    elif not _ours(draft, known):
+    elif not is_ours(draft, known):
         draft.act(*of_no_job(kueue.version, known, draft.seen.foreign))
     elif draft.job.queue is None:
         draft.act(*_removal(kueue.version, known))
@@ -203,7 +218,12 @@ def _let_go(draft: Draft, known: Workload) -> None:
 
 
 def of_no_job(version: str, known: Workload, pods: Iterable[Pod]) -> tuple[PatchWorkload | DeleteWorkload, ...]:
-    """What becomes of the Workload of a job that is gone, or about to go; `pods` are those that the API still has."""
+    """What becomes of the Workload of a job that is gone, or about to go; `pods` are those that the API still has.
+
+    MultiKueue removes the Workloads that it has made: there is one before there is a job.
+    """
+    if known.metadata.labels.origin:
+        return ()
     uid = known.metadata.labels.job_uid
     if any(pod.may_run for pod in pods if pod.metadata.labels.job_uid == uid):
         return ()
@@ -220,6 +240,8 @@ def of_stopped_job(snapshot: Snapshot) -> tuple[Action, ...]:
 
 def _nothing_runs(draft: Draft) -> bool:
     """Whether no pod of the job may run, and none is created by what is under way."""
+    if draft.job.elsewhere:
+        return True
     if draft.active is not None or not fencing.clear_to_start(draft) or fencing.orphaned(draft):
         return False
     return draft.attempt is None or fencing.is_seen_whole(draft)
@@ -233,7 +255,8 @@ def ask_again(draft: Draft) -> tuple[Action, ...]:
 
 
 def _create(draft: Draft) -> None:
-    if draft.job.queue is None or draft.finished or draft.spec.suspend or draft.problem is not None:
+    job = draft.job
+    if job.queue is None or job.origin or draft.finished or draft.spec.suspend or draft.problem is not None:
         return
     if draft.refresh_workload:
         return
@@ -272,21 +295,27 @@ def _finish(draft: Draft, known: Workload) -> None:
 
 def _keep_up(draft: Draft, known: Workload) -> None:
     """Follow the labels of the job, and say whether its pods run and how much work they would lose."""
-    waits = not known.holds(QUOTA_RESERVED) and draft.problem is None
-    if waits and known.placed != queue_bodies.placed(draft):
-        # The flavors of the queue have got a topology, or have lost it; podSets are made once.
-        draft.act(*_removal(draft.snapshot.kueue.version, known))
-    elif known.admitted and queue_sizes.is_replaced(draft, known):
-        if _nothing_runs(draft):
-            draft.act(*_removal(draft.snapshot.kueue.version, known))
-    elif (sizes := queue_sizes.change(draft, known)) is not None:
-        draft.act(_change(draft, known, sizes))
-    elif (spec := _changed_spec(draft, known)) is not None:
-        draft.act(_change(draft, known, {"spec": spec}))
-    elif known.admitted and (ready := _readiness(draft, known)) is not None:
+    if not draft.job.origin and (change := _followed(draft, known)) is not None:
+        # What MultiKueue has copied follows the labels of the job that it was copied from.
+        draft.act(*change)
+    elif known.admitted and (ready := queue_readiness.change(draft, known)) is not None:
         draft.act(_patch(draft, known, ready, status=True))
     elif known.admitted and (boost := queue_boost.change(draft, known)) is not None:
         draft.act(_patch(draft, known, boost))
+
+
+def _followed(draft: Draft, known: Workload) -> tuple[Action, ...] | None:
+    """What makes the Workload what the job and its labels ask for; None when it is."""
+    waits = not known.holds(QUOTA_RESERVED) and draft.problem is None
+    if waits and known.placed != queue_bodies.placed(draft):
+        # The flavors of the queue have got a topology, or have lost it; podSets are made once.
+        return _removal(draft.snapshot.kueue.version, known)
+    if known.admitted and queue_sizes.is_replaced(draft, known):
+        return _removal(draft.snapshot.kueue.version, known) if _nothing_runs(draft) else ()
+    if (sizes := queue_sizes.change(draft, known)) is not None:
+        return (_change(draft, known, sizes),)
+    spec = _changed_spec(draft, known)
+    return (_change(draft, known, {"spec": spec}),) if spec is not None else None
 
 
 def _changed_spec(draft: Draft, known: Workload) -> Body | None:
@@ -305,27 +334,6 @@ def _changed_spec(draft: Draft, known: Workload) -> Body | None:
     if same_class and spec.queue_name == job.queue:
         return None
     return asked if job.queue_priority else asked | queue_bodies.without_class(draft.snapshot.kueue.version)
-
-
-def _readiness(draft: Draft, known: Workload) -> Body | None:
-    """PodsReady, where Kueue does not know yet what it is."""
-    attempt, before = draft.attempt, known.condition(PODS_READY)
-    if attempt is None:
-        return None
-    if draft.active is not None and attempt.running_time is not None:
-        if known.holds(PODS_READY):
-            return None
-        reason = "Recovered" if before.get("reason") == "WaitForRecovery" else "Started"
-        return queue_bodies.with_condition(known, PODS_READY, True, reason, "All pods run", draft.now)
-    if not known.holds(PODS_READY):
-        return None
-    due = (attempt.end_time or attempt.start_time) + RECOVERING
-    if draft.now < due:
-        draft.wake(due)
-        return None
-    return queue_bodies.with_condition(
-        known, PODS_READY, False, "WaitForRecovery", "The pods of the next attempt do not run yet", draft.now
-    )
 
 
 def _patch(draft: Draft, known: Workload, patch: Body, *, status: bool = False) -> PatchWorkload:

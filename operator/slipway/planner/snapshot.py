@@ -153,6 +153,8 @@ class Job:
     """The LocalQueue of Kueue that its label names; None without the label."""
     queue_priority: str = ""
     """The WorkloadPriorityClass that its label names."""
+    origin: str = ""
+    """The origin that its label names where MultiKueue has copied it from another cluster; else empty."""
     deleting: bool = False
     orphaning: bool = False
     """Whether its deletion leaves the dependents alone (`--cascade=orphan`)."""
@@ -166,6 +168,11 @@ class Job:
     """The spec as its author wrote it, where the site has added defaults to it."""
     site: Site = NO_SITE
     """What the site says of the job."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it runs in another cluster, which MultiKueue chooses."""
+        return self.spec is not None and self.spec.managed_by is not None
 
     @property
     def written(self) -> SliceJobSpec | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from slipway.api.names import LABEL_OPERATOR_ID, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from slipway.api.names import LABEL_OPERATOR_ID, ORIGIN_LABEL, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from slipway.api.reading import describe, read_spec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import UNSEEN, ConditionType, SliceJobStatus
@@ -42,6 +42,7 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
         operator_id=labels.get(LABEL_OPERATOR_ID, ""),
         queue=labels.get(QUEUE_LABEL),
         queue_priority=labels.get(QUEUE_PRIORITY_LABEL, ""),
+        origin=labels.get(ORIGIN_LABEL, ""),
         deleting=metadata.get("deletionTimestamp") is not None,
         orphaning="orphan" in (metadata.get("finalizers") or ()),
         status_problem=status_problem,

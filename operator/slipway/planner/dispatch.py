@@ -1,0 +1,48 @@
+"""A job that another cluster runs: MultiKueue copies it there, and the status of the copy back.
+
+Here the job has a Workload and no pods. MultiKueue writes its status while the queue admits the job, and Slipway does
+before that and after a request to stop.
+"""
+
+from slipway.api import names
+from slipway.api.status import SliceJobStatus
+from slipway.planner import lifecycle, queueing, summary
+from slipway.planner.acceptance import InvalidSpec
+from slipway.planner.draft import Draft
+from slipway.planner.kueue_objects import FINISHED
+
+_NO_QUEUE = InvalidSpec(
+    "QueueMissing",
+    f"spec.managedBy {names.MULTIKUEUE!r}: no label {names.QUEUE_LABEL} names the LocalQueue that the job waits in: "
+    "add it, or create the job without managedBy",
+)
+
+
+def follow(draft: Draft) -> None:
+    """Keep the job in its queue until it has ended in the other cluster.
+
+    Raises:
+        InvalidSpec: when the job can be in no queue and is dispatched nowhere.
+    """
+    if draft.job.queue is None:
+        raise _NO_QUEUE
+    # The other cluster may have other defaults, and accepts the spec by them.
+    draft.problem = None
+    known = draft.snapshot.kueue.workload
+    mine = known if known is not None and queueing.is_ours(draft, known) else None
+    ended = mine is not None and mine.holds(FINISHED)
+    if ended and not (draft.finished or draft.spec.cancel):
+        # MultiKueue has written the last status before; the watch of jobs has yet to show it.
+        return
+    copied = draft.finished or (mine is not None and mine.admitted)
+    if not draft.finished:
+        lifecycle.stop_on_request(draft)
+    if not (copied or draft.finished or draft.spec.suspend):
+        # A copy that was dispatched before is gone, and the next one begins anew.
+        draft.status = SliceJobStatus()
+        draft.look()
+        queueing.stand(draft)
+    queueing.settle(draft)
+    lifecycle.expire(draft)
+    if not copied or draft.status != draft.job.status:
+        summary.summarise(draft)

@@ -1,0 +1,143 @@
+"""Two clusters with a real Kueue each: a job waits in the queue of one and runs in the other."""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slipway.local_cluster import NativeCluster, Pool
+from tests.conftest import cluster_of, jobs_of, kubectl_for
+from tests.kueue.queues import CHIPS, Queues
+from tests.kueue.server import FRAMEWORK, Server
+from tests.kueue.test_kueue import end_pods, patch
+
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+
+
+@pytest.fixture(scope="module")
+def manager() -> Iterator[NativeCluster]:
+    """A control plane that runs no job itself."""
+    yield from cluster_of("test-manager", [Pool(kind="simulated", type="cpu", count=1)])
+
+
+@pytest.fixture(scope="module")
+def manager_kueue(
+    manager: NativeCluster, kueue: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, NativeCluster]]:
+    """The Kueue of that control plane, which may dispatch SliceJobs."""
+    server = Server(manager, kubectl_for(manager, "default"), tmp_path_factory.mktemp("manager"))
+    server.install()
+    server.start(multiKueue={"externalFrameworks": [{"name": FRAMEWORK}]})
+    try:
+        yield server, manager
+    finally:
+        server.stop()
+
+
+@dataclass
+class Clusters:
+    """The job's queues in both clusters."""
+
+    here: Queues
+    """Where the job is applied."""
+    there: Queues
+    """Where its copy runs."""
+
+    def copy(self) -> Any:
+        found = self.there.kubectl.get("slicejobs")["items"]
+        return next((one for one in found if one["metadata"]["name"] == "train"), None)
+
+    def until_here(self, phase: str) -> Any:
+        return self.here.jobs.until(phase, seconds=60)
+
+    def until_no_copy(self) -> None:
+        self.there.jobs.until_true("no copy", lambda: self.copy() is None and not self.there.jobs.pods())
+
+
+@pytest.fixture
+def clusters(
+    queues: Queues, kueue_cluster: NativeCluster, manager_kueue: tuple[Server, NativeCluster], tmp_path: Path
+) -> Iterator[Clusters]:
+    """A queue here whose jobs are dispatched to the one there."""
+    server, cluster = manager_kueue
+    kubectl = kubectl_for(cluster, queues.name)
+    kubectl("create", "namespace", queues.name)
+    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    access = kubectl_for(kueue_cluster, "default")("config", "view", "--raw", "--flatten").stdout
+    data = {"kubeconfig": base64.b64encode(access.encode()).decode()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": queues.name}, "data": data}
+    kubectl_for(cluster, "kueue-system").apply(secret)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    for jobs in jobs_of(kubectl, folder, simulated=True):
+        here = Queues(jobs, server)
+        source = {"kubeConfig": {"location": queues.name, "locationType": "Secret"}}
+        here.apply("MultiKueueCluster", queues.name, spec={"clusterSource": source})
+        here.apply("MultiKueueConfig", queues.name, spec={"clusters": [queues.name]})
+        parameters = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": queues.name}
+        here.apply("AdmissionCheck", queues.name, spec={"controllerName": MULTIKUEUE, "parameters": parameters})
+        here.open(CHIPS, admissionChecksStrategy={"admissionChecks": [{"name": queues.name}]})
+        queues.open(CHIPS)
+        yield Clusters(here, queues)
+
+
+def test_a_job_is_dispatched_restarts_there_and_its_end_is_seen_here(clusters: Clusters) -> None:
+    here, there = clusters.here, clusters.there
+    here.submit(managedBy=MULTIKUEUE, ttlSecondsAfterFinished=3600)
+    clusters.until_here("Running")
+    assert not here.jobs.pods()
+    assert len(there.jobs.pods()) == 4
+    copy = clusters.copy()
+    assert "managedBy" not in copy["spec"]
+    assert copy["status"]["attempts"] == here.jobs.status()["attempts"]
+    # The attempts there are counted here, and keep the quota of both queues.
+    end_pods(there, phase="Failed", only=1)
+    here.jobs.until_true("one failure", lambda: here.jobs.status().get("failures") == 1, seconds=60)
+    clusters.until_here("Running")
+    assert (here.used(), there.used()) == (CHIPS, CHIPS)
+    end_pods(there)
+    clusters.until_here("Succeeded")
+    clusters.until_no_copy()
+    here.until_used(0)
+    there.until_used(0)
+    assert (here.jobs.status()["phase"], here.jobs.status()["failures"]) == ("Succeeded", 1)
+
+
+def test_requests_to_stop_and_a_queue_there_that_stops_take_the_copy_away(clusters: Clusters) -> None:
+    here, there = clusters.here, clusters.there
+    here.submit(managedBy=MULTIKUEUE)
+    clusters.until_here("Running")
+    # The queue there evicts the copy: the job waits here until one of the clusters takes it.
+    patch(there, "clusterqueue", there.name, {"spec": {"stopPolicy": "HoldAndDrain"}})
+    clusters.until_here("Queued")
+    clusters.until_no_copy()
+    patch(there, "clusterqueue", there.name, {"spec": {"stopPolicy": "None"}})
+    clusters.until_here("Running")
+    patch(here, "slicejob", "train", {"spec": {"suspend": True}})
+    clusters.until_no_copy()
+    clusters.until_here("Suspended")
+    here.until_gone()
+    patch(here, "slicejob", "train", {"spec": {"suspend": False}})
+    clusters.until_here("Running")
+    patch(here, "slicejob", "train", {"spec": {"cancel": True}})
+    clusters.until_no_copy()
+    clusters.until_here("Cancelled")
+    here.until_used(0)
+    there.until_used(0)
+
+
+def test_a_job_for_no_queue_of_multikueue_is_refused_with_the_reason(clusters: Clusters) -> None:
+    here = clusters.here
+    job = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "lonely"}}
+    spec = {"image": "slipway.local/busybox:1", "managedBy": MULTIKUEUE}
+    here.kubectl.apply(job | {"spec": spec})
+    here.jobs.until("Invalid", name="lonely")
+    assert here.jobs.condition("Accepted", name="lonely")["reason"] == "QueueMissing"
+    refused = here.kubectl.refuses(job | {"metadata": {"name": "b"}, "spec": spec | {"managedBy": "example.com/other"}})
+    assert "spec.managedBy" in refused
+    assert MULTIKUEUE in refused
+    refused = here.kubectl.refuses(job | {"metadata": {"name": "c"}, "spec": spec | {"acceptableSlices": [1, 2]}})
+    assert "remove acceptableSlices" in refused
