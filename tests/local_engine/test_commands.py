@@ -134,6 +134,11 @@ def test_a_job_is_submitted_again(user: User) -> None:
             (), {"accelerator": {"type": "v5litepod-4"}}, 2,
             "--without-devices tries the job without them", id="more devices than there are",
         ),
+        pytest.param(
+            (), {"command": []}, 2,
+            f"container worker has no command, and neither has its image {IMAGE}: set spec.command",
+            id="nothing to run",
+        ),
     ],
 )  # fmt: skip
 @pytest.mark.row("B-45", "F-14", "F-59", "E1-22")
@@ -142,6 +147,13 @@ def test_what_cannot_run_here_is_refused_at_once(
 ) -> None:
     assert sentence in user.submit("true", "train", *options, code=code, **spec).err
     assert not user.folder().exists()
+
+
+def test_a_folder_that_cannot_be_used_is_named(user: User, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    alone = User(tmp_path / "file", user.host)
+    refused = alone.submit("true", code=2).err
+    assert f"the folder of this machine's jobs cannot be used: [Errno 20] Not a directory: '{tmp_path}/file" in refused
 
 
 # B-44, F-13: without an engine the reason is one sentence.

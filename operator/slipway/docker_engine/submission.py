@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slipway.docker_engine import job_files
-from slipway.docker_engine.containers import network_exists
+from slipway.docker_engine.containers import answered, network_exists
 from slipway.docker_engine.conversion.convert import (
     HOST_NETWORK,
     ContainerRequest,
@@ -132,6 +132,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
             raise Refused(f"there is no Docker network {wishes.network}: docker network create {wishes.network}")
         make_directories(api, asked[0])
         images = _images(api, asked, progress or Silent())
+        _refuse_nothing_to_run(api, asked, images)
         if wishes.overlay is not None:
             own = worker_of(asked[0]["spec"])["image"]
             images |= {own: lay_over(api, images[own], wishes.overlay, progress or Silent())}
@@ -154,6 +155,20 @@ def _images(api: APIClient, asked: list[Body], progress: Progress) -> dict[str, 
             if one["image"] not in found:
                 found[one["image"]] = resolve(api, one["image"], one.get("imagePullPolicy"), progress)
     return found
+
+
+def _refuse_nothing_to_run(api: APIClient, asked: list[Body], images: Mapping[str, str]) -> None:
+    """An engine makes no container without a command, however often it is asked."""
+    for container in (one for body in asked for one in all_containers(body["spec"])):
+        if container.get("command") or container.get("args"):
+            continue
+        with answered():
+            own = api.inspect_image(images[container["image"]])["Config"] or {}  # type: ignore[no-untyped-call]
+        if not (own.get("Entrypoint") or own.get("Cmd")):
+            raise Refused(
+                f"container {container['name']} has no command, and neither has its image {container['image']}: "
+                "set spec.command"
+            )
 
 
 def rendered(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[ContainerRequest]:

@@ -26,5 +26,10 @@ def answered() -> Iterator[None]:
         raise errors.ChangedMeanwhile(str(error)) from error
     except (Refused, ImageUnavailable, ImageBuildError) as error:
         raise errors.Refused(str(error)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        words = f"the folder of this machine's jobs cannot be used: {error}; XDG_STATE_HOME names another"
+        raise errors.Refused(words) from error
     except EngineRefuses as error:
         raise errors.ServerFailed(f"the Docker engine refuses: {error}") from error
