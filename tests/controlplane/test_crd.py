@@ -68,6 +68,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"slices": 3, "acceptableSlices": [2, 4]},
         "is not among acceptableSlices",
     ),
+    "run by another controller": ({"managedBy": "example.com/other"}, 'Unsupported value: "example.com/other"'),
+    "MultiKueue beside a choice of slices": (
+        {"managedBy": "kueue.x-k8s.io/multikueue", "slices": None, "acceptableSlices": [2, 4]},
+        "MultiKueue does not change the number of slices",
+    ),
     "hosts beside an accelerator": ({"hosts": 2}, "hosts is for CPU and GPU jobs only"),
     "one host a node beside TPUs": ({"oneHostPerNode": True}, "oneHostPerNode is for CPU and GPU jobs only"),
     "a GPU and a TPU type": (gpu(type="v5p-16"), "give exactly one of type, generation or gpu"),

@@ -31,6 +31,7 @@ class Server:
         self._webhook, self._probe = free_ports(2)
         self.log = folder / "kueue.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._crds: list[str] = []
 
     def install(self) -> None:
         """Apply CRDs, roles and webhooks; the webhooks refuse everything until Kueue runs."""
@@ -41,7 +42,8 @@ class Server:
             self._call_by_url(body, authority)
         crds = [body for body in bodies if body["kind"] == "CustomResourceDefinition"]
         self._apply(crds)
-        self._kubectl.until_established(*(f"{crd['spec']['names']['plural']}.kueue.x-k8s.io" for crd in crds))
+        self._crds = [crd["metadata"]["name"] for crd in crds]
+        self._kubectl.until_established(*self._crds)
         self._kubectl("create", "namespace", "kueue-system", check=False)
         self._apply([body for body in bodies if body not in crds])
 
@@ -49,6 +51,11 @@ class Server:
         """Let pods be created without it."""
         for kind in _PARTS[1:]:
             self._kubectl("delete", kind, "--all")
+
+    def remove(self) -> None:
+        """Leave the cluster as it was."""
+        self.remove_webhooks()
+        self._kubectl("delete", "crds", *self._crds, "--wait=false")
 
     def start(self, **config: Any) -> None:
         """Start it, and wait until its webhooks answer."""

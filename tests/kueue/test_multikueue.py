@@ -127,17 +127,3 @@ def test_requests_to_stop_and_a_queue_there_that_stops_take_the_copy_away(cluste
     clusters.until_here("Cancelled")
     here.until_used(0)
     there.until_used(0)
-
-
-def test_a_job_for_no_queue_of_multikueue_is_refused_with_the_reason(clusters: Clusters) -> None:
-    here = clusters.here
-    job = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "lonely"}}
-    spec = {"image": "slipway.local/busybox:1", "managedBy": MULTIKUEUE}
-    here.kubectl.apply(job | {"spec": spec})
-    here.jobs.until("Invalid", name="lonely")
-    assert here.jobs.condition("Accepted", name="lonely")["reason"] == "QueueMissing"
-    refused = here.kubectl.refuses(job | {"metadata": {"name": "b"}, "spec": spec | {"managedBy": "example.com/other"}})
-    assert "spec.managedBy" in refused
-    assert MULTIKUEUE in refused
-    refused = here.kubectl.refuses(job | {"metadata": {"name": "c"}, "spec": spec | {"acceptableSlices": [1, 2]}})
-    assert "remove acceptableSlices" in refused
