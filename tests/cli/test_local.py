@@ -10,8 +10,11 @@ from click.testing import CliRunner, Result
 from slipway.cli.advice import advice
 from slipway.cli.local import Device
 from slipway.cli.main import main
+from slipway.client.errors import Refused
+from slipway.client.manifest import manifest
 from slipway.client.mounts import mounts
 from slipway.docker_engine.conversion.devices import DeviceMapping
+from slipway.local.blocking import LocalClient
 from tests.docker_engine.conftest import forgiving
 
 __all__ = ["forgiving"]
@@ -89,6 +92,47 @@ def test_what_cannot_run_here_is_refused_with_code_2(options: tuple[str, ...], w
     assert slipway("local", "list", "-o", "name").output == ""
 
 
+OF_A_JOB = ("describe", "why", "logs", "events", "cancel", "suspend", "resume", "wait")
+NO_NAMES = {"a path": "../esc", "B-36 300 letters": "x" * 300, "B-36 no Latin letter": "日本", "F-25 _": "A_b.c"}
+SUBMITTING = {
+    "run": ("run",),
+    "submit": ("submit",),
+    "submit --dry-run client": ("submit", "--dry-run", "client"),
+    "submit --dry-run server": ("submit", "--dry-run", "server"),
+}
+
+
+@pytest.mark.parametrize("name", NO_NAMES.values(), ids=NO_NAMES)
+@pytest.mark.parametrize("words", SUBMITTING.values(), ids=SUBMITTING)
+@pytest.mark.row("B-36")
+def test_a_name_that_no_job_can_have_is_refused_and_nothing_is_written(
+    tmp_path: Path, words: tuple[str, ...], name: str
+) -> None:
+    done = slipway("local", *words, "--image", "app", "--name", name, "--", "train")
+    assert done.exit_code == 2, done.output
+    assert f"metadata.name {name!r} is not valid: at most 40 lower-case letters" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", NO_NAMES.values(), ids=NO_NAMES)
+def test_a_client_without_the_commands_is_refused_as_well(tmp_path: Path, name: str) -> None:
+    for dry_run in (True, False):
+        with pytest.raises(Refused, match="is not valid: at most 40 lower-case letters"):
+            LocalClient().submit(manifest(name, {"image": "app"}), dry_run=dry_run)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", [*OF_A_JOB, "delete --yes", "prune"])
+def test_no_verb_leaves_the_folder_of_jobs(tmp_path: Path, verb: str) -> None:
+    outside = tmp_path / "state/slipway/esc/job.json"
+    outside.parent.mkdir(parents=True)
+    outside.write_text("{}")
+    done = slipway("local", *verb.split(), "../esc")
+    assert done.exit_code == 4, done.output
+    assert "there is no job ../esc on this machine's engine" in done.output
+    assert outside.read_text() == "{}"
+
+
 @pytest.mark.row("B-23")
 def test_only_a_container_of_this_machine_has_a_device_with_narrower_permissions() -> None:
     assert Device().convert("/dev/fuse:/dev/f:r", None, None) == DeviceMapping("/dev/fuse", "/dev/f", "r")
@@ -106,7 +150,7 @@ def test_without_an_engine_a_job_is_refused_with_code_3(tmp_path: Path) -> None:
     assert slipway("local", "list", "-o", "name").output == ""
 
 
-@pytest.mark.parametrize("verb", ["describe", "why", "logs", "cancel", "wait"])
+@pytest.mark.parametrize("verb", OF_A_JOB)
 def test_a_job_that_there_is_not_has_code_4(verb: str) -> None:
     done = slipway("local", verb, "nothing")
     assert done.exit_code == 4

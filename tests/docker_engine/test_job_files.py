@@ -53,6 +53,20 @@ def test_a_job_has_one_token_of_its_ray_cluster_which_only_its_owner_may_read() 
     assert token.decode() not in job.file.read_text()
 
 
+@pytest.mark.parametrize("name", ["../esc", "a/b", "..", "", "x" * 300, "A"])
+def test_only_names_of_jobs_have_folders(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NoSuchJob, match="there is no job"):
+        folder(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_folders_are_no_jobs(tmp_path: Path) -> None:
+    folder("train").create(BODY, {})
+    (tmp_path / "slipway/jobs/Not a job").mkdir()
+    (tmp_path / "slipway/jobs/Not a job/job.json").touch()
+    assert [one.name for one in folders()] == ["train"]
+
+
 def test_a_second_job_of_a_name_is_refused() -> None:
     folder("train").create(BODY, {})
     with pytest.raises(JobExists, match="train"):

@@ -24,6 +24,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from slipway.api.names import is_job_name
 from slipway.planner.stored import NEVER_WRITTEN
 
 NAMESPACE: Final = "local"
@@ -47,6 +48,10 @@ class JobExists(Exception):
 
 class NoSuchJob(Exception):
     """There is no job of that name."""
+
+
+def _no_job(name: str) -> NoSuchJob:
+    return NoSuchJob(f"there is no job {name} on this machine's engine")
 
 
 class Outdated(Exception):
@@ -112,7 +117,7 @@ class JobFolder:
         try:
             found: JsonObject = json.loads(self.file.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
-            raise NoSuchJob(f"there is no job {self.name} on this machine's engine") from None
+            raise _no_job(self.name) from None
         return found
 
     @contextmanager
@@ -223,7 +228,7 @@ class JobFolder:
         try:
             descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except (FileNotFoundError, NotADirectoryError):
-            raise NoSuchJob(f"there is no job {self.name} on this machine's engine") from None
+            raise _no_job(self.name) from None
         try:
             yield descriptor
         finally:
@@ -239,7 +244,13 @@ class JobFolder:
 
 
 def folder(name: str) -> JobFolder:
-    """The folder of a job, whether or not there is one."""
+    """The folder of a job, whether or not there is one.
+
+    Raises:
+        NoSuchJob: for what cannot be the name of a job, such as a path that leads elsewhere.
+    """
+    if not is_job_name(name):
+        raise _no_job(name)
     return JobFolder(home() / name)
 
 
@@ -247,5 +258,5 @@ def folders() -> list[JobFolder]:
     """The folders of all jobs, by name."""
     if not home().is_dir():
         return []
-    found = (JobFolder(path) for path in sorted(home().iterdir()) if not path.name.startswith("."))
+    found = (JobFolder(path) for path in sorted(home().iterdir()) if is_job_name(path.name))
     return [one for one in found if one.file.exists()]

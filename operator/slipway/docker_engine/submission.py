@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from slipway.api import names
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import network_exists
 from slipway.docker_engine.conversion.convert import (
@@ -82,6 +83,8 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     Raises:
         Refused: naming what cannot, with the reason.
     """
+    if not names.is_job_name(name := body["metadata"].get("name")):
+        raise Refused(f"metadata.name {name!r} {names.NAME_WORDS}")
     job = _as_stored(body, wishes)
     named = job.written.profile if job.written is not None else None
     if named is not None and (wishes.profile is None or wishes.profile["name"] != named):
@@ -162,8 +165,8 @@ def rendered(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Contai
     Raises:
         Refused: when a field cannot be a container's, or a host is several containers.
     """
-    job = _as_stored(body, wishes)
     asked = check(body, wishes)
+    job = _as_stored(body, wishes)
     for part, _ in chain.from_iterable(own_containers(one["spec"]) for one in asked):
         raise Refused(
             f"container {part.name}: one docker command starts one container; slipway local submit starts all"
