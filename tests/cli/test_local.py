@@ -77,6 +77,8 @@ REFUSED = [
     pytest.param(("--mount", "type=device,src=/dev/fuse,x=1"), "'x' is not known", id="B-22 an unknown key"),
     pytest.param(("--ulimit", "nofile"), "NAME=SOFT[:HARD]", id="a ulimit without a value"),
     pytest.param(("--mount", "type=bind,src=/var/run/docker.sock,dst=/s"), "docker.sock", id="B-25 its socket"),
+    pytest.param(("--network", "bridge", "--hosts", "2"), "bridge beside 2 hosts", id="K-08 hosts on the bridge"),
+    pytest.param(("--network", "none", "--slices", "2"), "none beside 2 hosts", id="K-08 slices without a network"),
     pytest.param(("--type", "v5litepod-16"), "is 4 machines, and this is one", id="a slice of several machines"),
     pytest.param(("--type", "v5litepod-4"), "google.com/tpu 4 is asked for", id="TPU chips that are not there"),
     pytest.param(("--gpus", "2", "--gpu-vendor", "nvidia"), "this machine has 0", id="GPUs that are not there"),

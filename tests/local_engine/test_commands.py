@@ -196,6 +196,17 @@ def test_a_network_that_is_there(user: User, engine: Engine) -> None:
         network.remove()
 
 
+# K-08: the networks that every engine has know no names; a job of one host finds itself nevertheless.
+@pytest.mark.parametrize("network", ["bridge", "none"])
+def test_a_network_of_the_engine_s_own(user: User, network: str) -> None:
+    script = 'nc -l -p 8081 & sleep 1; nc -w 1 "${SLIPWAY_COORDINATOR_ADDRESS%:*}" 8081 < /dev/null'
+    user.submit(script, "train", "--network", network, retries={"maxFailures": 0})
+    status = user.ended()
+    assert (status["phase"], status["failures"]) == ("Succeeded", 0)
+    user.submit("true", "beside", "--network", network, code=2, hosts=2)
+    assert not user.folder("beside").exists()
+
+
 # A network that is removed while the job is suspended: the job says so, and how to make it again.
 def test_a_network_that_goes(user: User, engine: Engine) -> None:
     network = engine.client.networks.create("ours", driver="bridge")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -13,6 +13,7 @@ from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import network_exists
 from slipway.docker_engine.conversion.convert import (
     HOST_NETWORK,
+    NETWORKS_WITHOUT_NAMES,
     ContainerRequest,
     Surroundings,
     containers,
@@ -89,12 +90,9 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     named = job.written.profile if job.written is not None else None
     if named is not None and (wishes.profile is None or wishes.profile["name"] != named):
         raise Refused(f"spec.profile {named!r}: give the file of that SliceJobProfile with --profile")
-    if job.spec is not None and job.spec.ray is not None and wishes.network == HOST_NETWORK:
-        raise Refused(
-            "--network host beside spec.ray: all Ray nodes listen on the same ports of this machine, and every client "
-            "that connects to this machine could connect to them; leave the option out, or name a network of Docker"
-        )
     asked = bodies(job)
+    if wishes.network is not None:
+        _check_network(wishes.network, job, asked)
     # All workers have the same fields; a head has some of its own.
     if found := dict.fromkeys(words for body in (asked[0], asked[-1]) for words in problems(body)):
         raise Refused("; ".join(found))
@@ -111,6 +109,20 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
         except Shortage as error:
             raise Refused(f"{error}; --without-devices tries the job without them") from error
     return asked
+
+
+def _check_network(network: str, job: Job, asked: Sequence[Body]) -> None:
+    if job.spec is not None and job.spec.ray is not None and network == HOST_NETWORK:
+        raise Refused(
+            "--network host beside spec.ray: all Ray nodes listen on the same ports of this machine, and every client "
+            "that connects to this machine could connect to them; leave the option out, or name a network of Docker"
+        )
+    on_host = asked[0]["spec"].get("hostNetwork")
+    if network in NETWORKS_WITHOUT_NAMES and len(asked) > 1 and not on_host:
+        raise Refused(
+            f"--network {network} beside {len(asked)} hosts: they could not find each other there; leave the option "
+            "out, or name a network that docker network create has made"
+        )
 
 
 def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progress | None = None) -> dict[str, Any]:
