@@ -2,13 +2,14 @@
 
 import json
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from slipway.cli.advice import advice
-from slipway.cli.local import Device
+from slipway.cli.machine import Device
 from slipway.cli.main import main
 from slipway.client.errors import Refused
 from slipway.client.manifest import manifest
@@ -159,13 +160,56 @@ def test_a_job_that_there_is_not_has_code_4(verb: str) -> None:
     assert "no job nothing" in done.output
 
 
-def test_devices_and_limits_are_in_the_docker_command(tmp_path: Path) -> None:
+def test_there_is_a_docker_command_for_each_host() -> None:
     done = slipway("render", "--docker", "--name", "one", "--image", "app", "--hosts", "2", "--", "run", "a b")
     first, second = map(shlex.split, done.output.splitlines())
     assert first[:3] == ["docker", "run", "--rm"]
     assert first[-4:] == ["--entrypoint", "run", "app", "a b"]
     assert first[first.index("--hostname") + 1] == "0-0-0"
     assert second[second.index("--hostname") + 1] == "0-0-1"
+
+
+OF_THE_ENGINE = {
+    "a device": (("--device", "/dev/fuse:/dev/f:rw"), ("--device", "/dev/fuse:/dev/f:rw")),
+    "T-11 a device among the mounts": (
+        ("--mount", "type=device,src=/dev/fuse"),
+        ("--device", "/dev/fuse:/dev/fuse:rwm"),
+    ),
+    "a limit": (("--ulimit", "memlock=-1"), ("--ulimit", "memlock=-1:-1")),
+    "a network": (("--network", "ours"), ("--network", "ours")),
+    "E1-09 the network of this machine": (("--network", "host"), ("--add-host", "0-0-0.one:127.0.0.1")),
+    "no TPU chips": (("--type", "v5litepod-4", "--without-devices"), ("--hostname", "0-0-0")),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), OF_THE_ENGINE.values(), ids=OF_THE_ENGINE)
+def test_devices_and_limits_are_in_the_docker_command(options: tuple[str, ...], words: tuple[str, str]) -> None:
+    done = slipway("render", "--docker", "--name", "one", "--image", "app", *options, "--", "train")
+    assert done.exit_code == 0, done.output
+    command = shlex.split(done.output)
+    assert words in pairwise(command)
+
+
+def test_a_profile_is_in_the_docker_command(tmp_path: Path) -> None:
+    (tmp_path / "profile.yaml").write_text(PROFILE)
+    (tmp_path / "job.yaml").write_text(JOB.replace("PROFILE", "profile: gpus"))
+    given = ("-f", str(tmp_path / "job.yaml"), "--profile", str(tmp_path / "profile.yaml"))
+    assert "-e NCCL_DEBUG=WARN" in slipway("render", "--docker", *given).output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(("--ulimit", "memlock=-1"), "--ulimit is for the containers that --docker prints", id="a limit"),
+        pytest.param(("--without-devices",), "--without-devices is for the containers that", id="no devices"),
+        pytest.param(("--docker", "--explain"), "--explain and --docker contradict each other", id="two forms"),
+        pytest.param(("--docker", "--type", "v5litepod-4"), "--without-devices tries the job", id="missing chips"),
+    ],
+)
+def test_what_render_cannot_print_is_refused(options: tuple[str, ...], words: str) -> None:
+    done = slipway("render", "--image", "app", *options, "--", "train")
+    assert done.exit_code == 2, done.output
+    assert words in done.output
 
 
 def test_the_record_of_a_job_has_its_containers() -> None:

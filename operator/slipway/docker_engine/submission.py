@@ -15,11 +15,10 @@ from slipway.docker_engine.conversion.convert import (
     HOST_NETWORK,
     NETWORKS_WITHOUT_NAMES,
     ContainerRequest,
-    Surroundings,
     containers,
     problems,
 )
-from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping, Inventory, Shortage, assign_all
+from slipway.docker_engine.conversion.devices import NO_DEVICES, DeviceMapping, Inventory, Shortage, assign_all
 from slipway.docker_engine.conversion.parts import all_containers, own_containers, worker_of
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.images.building import lay_over
@@ -28,6 +27,7 @@ from slipway.docker_engine.images.pulls import resolve
 from slipway.docker_engine.job_files import JobExists, folder
 from slipway.docker_engine.options import Options, extended_resources
 from slipway.docker_engine.supervisor import ensure_supervisor
+from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, read
 from slipway.planner.acceptance import InvalidSpec, accept
@@ -56,6 +56,10 @@ class Wishes:
     """A SliceJobProfile: its `name` and its `spec`."""
     overlay: Path | None = None
     """A folder to lay over the working directory of the image."""
+
+    def options(self, engine: Address, images: Mapping[str, str]) -> Options:
+        """The same for an engine, with the ids of the images that it has."""
+        return Options(engine, self.network, images, self.ulimits, self.devices, self.without_devices, self.profile)
 
 
 NO_WISHES: Final = Wishes()
@@ -154,10 +158,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
         raise Refused(str(error)) from error
     finally:
         api.close()
-    options = Options(
-        address, wishes.network, images, wishes.ulimits, wishes.devices, wishes.without_devices, wishes.profile
-    )
-    made = job.create(dict(body), {"options": options.to_json()})
+    made = job.create(dict(body), {"options": wishes.options(address, images).to_json()})
     ensure_supervisor(job)
     return made
 
@@ -183,15 +184,16 @@ def rendered(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Contai
         raise Refused(
             f"container {part.name}: one docker command starts one container; slipway local submit starts all"
         )
-    without = wishes.without_devices
-    assigned = None if without else assign_all(Inventory.read(), [extended_resources(one) for one in asked], {})
     on_host = job.spec is not None and job.spec.host_network
     network = HOST_NETWORK if on_host else wishes.network or f"slipway-{job.name}"
-    around = Surroundings(network=network, ulimits=wishes.ulimits, extra_devices=wishes.devices)
+    around = surroundings(job, accept(job, SETTINGS).resolved, wishes.options(Address(), {}), network)
+    assigned = [NO_DEVICES] * len(asked)
+    if not wishes.without_devices:
+        assigned = list(assign_all(Inventory.read(), [extended_resources(one) for one in asked], {}))
     return [
         request
-        for index, one in enumerate(asked)
-        for request in containers(one, replace(around, devices=assigned[index] if assigned is not None else Assigned()))
+        for one, devices in zip(asked, assigned, strict=True)
+        for request in containers(one, replace(around, devices=devices))
     ]
 
 
