@@ -15,6 +15,7 @@ from slipway.client.errors import Refused
 from slipway.client.manifest import manifest
 from slipway.client.mounts import mounts
 from slipway.docker_engine.conversion.devices import DeviceMapping
+from slipway.docker_engine.job_files import folder
 from slipway.local.blocking import LocalClient
 from tests.docker_engine.conftest import forgiving
 
@@ -158,6 +159,16 @@ def test_a_job_that_there_is_not_has_code_4(verb: str) -> None:
     done = slipway("local", verb, "nothing")
     assert done.exit_code == 4
     assert "no job nothing" in done.output
+
+
+@pytest.mark.parametrize("verb", [*(f"{one} train" for one in OF_A_JOB), "delete --yes train", "list", "prune"])
+def test_a_job_of_a_newer_slipway_is_left_alone(verb: str) -> None:
+    job = folder("train")
+    stored = job.create(manifest("train", {"image": "app"}), {"format": 99})
+    done = slipway("local", *verb.split())
+    assert done.exit_code == 3, done.output
+    assert "local.format 99 is of a newer Slipway, and this one reads 1: upgrade Slipway" in done.output
+    assert json.loads(job.file.read_bytes()) == stored
 
 
 def test_there_is_a_docker_command_for_each_host() -> None:

@@ -30,7 +30,7 @@ from slipway.planner.stored import NEVER_WRITTEN
 NAMESPACE: Final = "local"
 """The namespace of every job: an engine has none, and DNS names of peers need one."""
 FORMAT: Final = 1
-"""Of what a job's file holds beside the SliceJob, in `local`."""
+"""Of what a job's file holds beside the SliceJob, in `local`; a higher one is a newer Slipway's."""
 LABEL_HOME: Final = "slipway.dev/home"
 """On containers and networks: whose they are. See `home_id`."""
 MAX_EVENTS: Final = 100
@@ -52,6 +52,10 @@ class NoSuchJob(Exception):
 
 def _no_job(name: str) -> NoSuchJob:
     return NoSuchJob(f"there is no job {name} on this machine's engine")
+
+
+class NewerFormat(Exception):
+    """A newer Slipway has stored the job, in a way that this one does not know."""
 
 
 class Outdated(Exception):
@@ -113,11 +117,16 @@ class JobFolder:
 
         Raises:
             NoSuchJob: when there is none.
+            NewerFormat: when this Slipway is too old to read it.
         """
         try:
             found: JsonObject = json.loads(self.file.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             raise _no_job(self.name) from None
+        if (has := found["local"]["format"]) > FORMAT:
+            raise NewerFormat(
+                f"{self.file}: local.format {has} is of a newer Slipway, and this one reads {FORMAT}: upgrade Slipway"
+            )
         return found
 
     @contextmanager
