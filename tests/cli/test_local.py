@@ -2,16 +2,21 @@
 
 import json
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from slipway.cli.advice import advice
-from slipway.cli.local import Device
+from slipway.cli.machine import Device
 from slipway.cli.main import main
+from slipway.client.errors import Refused
+from slipway.client.manifest import manifest
 from slipway.client.mounts import mounts
 from slipway.docker_engine.conversion.devices import DeviceMapping
+from slipway.docker_engine.job_files import folder
+from slipway.local.blocking import LocalClient
 from tests.docker_engine.conftest import forgiving
 
 __all__ = ["forgiving"]
@@ -74,6 +79,8 @@ REFUSED = [
     pytest.param(("--mount", "type=device,src=/dev/fuse,x=1"), "'x' is not known", id="B-22 an unknown key"),
     pytest.param(("--ulimit", "nofile"), "NAME=SOFT[:HARD]", id="a ulimit without a value"),
     pytest.param(("--mount", "type=bind,src=/var/run/docker.sock,dst=/s"), "docker.sock", id="B-25 its socket"),
+    pytest.param(("--network", "bridge", "--hosts", "2"), "bridge beside 2 hosts", id="K-08 hosts on the bridge"),
+    pytest.param(("--network", "none", "--slices", "2"), "none beside 2 hosts", id="K-08 slices without a network"),
     pytest.param(("--type", "v5litepod-16"), "is 4 machines, and this is one", id="a slice of several machines"),
     pytest.param(("--type", "v5litepod-4"), "google.com/tpu 4 is asked for", id="TPU chips that are not there"),
     pytest.param(("--gpus", "2", "--gpu-vendor", "nvidia"), "this machine has 0", id="GPUs that are not there"),
@@ -87,6 +94,47 @@ def test_what_cannot_run_here_is_refused_with_code_2(options: tuple[str, ...], w
     assert done.exit_code == 2, done.output
     assert words in done.output
     assert slipway("local", "list", "-o", "name").output == ""
+
+
+OF_A_JOB = ("describe", "why", "logs", "events", "cancel", "suspend", "resume", "wait")
+NO_NAMES = {"a path": "../esc", "B-36 300 letters": "x" * 300, "B-36 no Latin letter": "日本", "F-25 _": "A_b.c"}
+SUBMITTING = {
+    "run": ("run",),
+    "submit": ("submit",),
+    "submit --dry-run client": ("submit", "--dry-run", "client"),
+    "submit --dry-run server": ("submit", "--dry-run", "server"),
+}
+
+
+@pytest.mark.parametrize("name", NO_NAMES.values(), ids=NO_NAMES)
+@pytest.mark.parametrize("words", SUBMITTING.values(), ids=SUBMITTING)
+@pytest.mark.row("B-36")
+def test_a_name_that_no_job_can_have_is_refused_and_nothing_is_written(
+    tmp_path: Path, words: tuple[str, ...], name: str
+) -> None:
+    done = slipway("local", *words, "--image", "app", "--name", name, "--", "train")
+    assert done.exit_code == 2, done.output
+    assert f"metadata.name {name!r} is not valid: at most 40 lower-case letters" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", NO_NAMES.values(), ids=NO_NAMES)
+def test_a_client_without_the_commands_is_refused_as_well(tmp_path: Path, name: str) -> None:
+    for dry_run in (True, False):
+        with pytest.raises(Refused, match="is not valid: at most 40 lower-case letters"):
+            LocalClient().submit(manifest(name, {"image": "app"}), dry_run=dry_run)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", [*OF_A_JOB, "delete --yes", "prune"])
+def test_no_verb_leaves_the_folder_of_jobs(tmp_path: Path, verb: str) -> None:
+    outside = tmp_path / "state/slipway/esc/job.json"
+    outside.parent.mkdir(parents=True)
+    outside.write_text("{}")
+    done = slipway("local", *verb.split(), "../esc")
+    assert done.exit_code == 4, done.output
+    assert "there is no job ../esc on this machine's engine" in done.output
+    assert outside.read_text() == "{}"
 
 
 @pytest.mark.row("B-23")
@@ -106,20 +154,73 @@ def test_without_an_engine_a_job_is_refused_with_code_3(tmp_path: Path) -> None:
     assert slipway("local", "list", "-o", "name").output == ""
 
 
-@pytest.mark.parametrize("verb", ["describe", "why", "logs", "cancel", "wait"])
+@pytest.mark.parametrize("verb", OF_A_JOB)
 def test_a_job_that_there_is_not_has_code_4(verb: str) -> None:
     done = slipway("local", verb, "nothing")
     assert done.exit_code == 4
     assert "no job nothing" in done.output
 
 
-def test_devices_and_limits_are_in_the_docker_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", [*(f"{one} train" for one in OF_A_JOB), "delete --yes train", "list", "prune"])
+def test_a_job_of_a_newer_slipway_is_left_alone(verb: str) -> None:
+    job = folder("train")
+    stored = job.create(manifest("train", {"image": "app"}), {"format": 99})
+    done = slipway("local", *verb.split())
+    assert done.exit_code == 3, done.output
+    assert "local.format 99 is of a newer Slipway, and this one reads 1: upgrade Slipway" in done.output
+    assert json.loads(job.file.read_bytes()) == stored
+
+
+def test_there_is_a_docker_command_for_each_host() -> None:
     done = slipway("render", "--docker", "--name", "one", "--image", "app", "--hosts", "2", "--", "run", "a b")
     first, second = map(shlex.split, done.output.splitlines())
     assert first[:3] == ["docker", "run", "--rm"]
     assert first[-4:] == ["--entrypoint", "run", "app", "a b"]
     assert first[first.index("--hostname") + 1] == "0-0-0"
     assert second[second.index("--hostname") + 1] == "0-0-1"
+
+
+OF_THE_ENGINE = {
+    "a device": (("--device", "/dev/fuse:/dev/f:rw"), ("--device", "/dev/fuse:/dev/f:rw")),
+    "T-11 a device among the mounts": (
+        ("--mount", "type=device,src=/dev/fuse"),
+        ("--device", "/dev/fuse:/dev/fuse:rwm"),
+    ),
+    "a limit": (("--ulimit", "memlock=-1"), ("--ulimit", "memlock=-1:-1")),
+    "a network": (("--network", "ours"), ("--network", "ours")),
+    "E1-09 the network of this machine": (("--network", "host"), ("--add-host", "0-0-0.one:127.0.0.1")),
+    "no TPU chips": (("--type", "v5litepod-4", "--without-devices"), ("--hostname", "0-0-0")),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), OF_THE_ENGINE.values(), ids=OF_THE_ENGINE)
+def test_devices_and_limits_are_in_the_docker_command(options: tuple[str, ...], words: tuple[str, str]) -> None:
+    done = slipway("render", "--docker", "--name", "one", "--image", "app", *options, "--", "train")
+    assert done.exit_code == 0, done.output
+    command = shlex.split(done.output)
+    assert words in pairwise(command)
+
+
+def test_a_profile_is_in_the_docker_command(tmp_path: Path) -> None:
+    (tmp_path / "profile.yaml").write_text(PROFILE)
+    (tmp_path / "job.yaml").write_text(JOB.replace("PROFILE", "profile: gpus"))
+    given = ("-f", str(tmp_path / "job.yaml"), "--profile", str(tmp_path / "profile.yaml"))
+    assert "-e NCCL_DEBUG=WARN" in slipway("render", "--docker", *given).output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(("--ulimit", "memlock=-1"), "--ulimit is for the containers that --docker prints", id="a limit"),
+        pytest.param(("--without-devices",), "--without-devices is for the containers that", id="no devices"),
+        pytest.param(("--docker", "--explain"), "--explain and --docker contradict each other", id="two forms"),
+        pytest.param(("--docker", "--type", "v5litepod-4"), "--without-devices tries the job", id="missing chips"),
+    ],
+)
+def test_what_render_cannot_print_is_refused(options: tuple[str, ...], words: str) -> None:
+    done = slipway("render", "--image", "app", *options, "--", "train")
+    assert done.exit_code == 2, done.output
+    assert words in done.output
 
 
 def test_the_record_of_a_job_has_its_containers() -> None:

@@ -144,6 +144,39 @@ def files(tmp_path: Path, profile: dict[str, Any] | None) -> str:
 
 
 BESIDE = "Warning: SliceJob train: spec.workingDir: "
+NO_NAMES = {
+    "F-25 upper case, _ and .": "A_b.c",
+    "F-25 - at both ends": "--x--",
+    "F-25 B-36 no Latin letter": "日本",
+    "F-25 nothing": "",
+    "F-26 a slash": "a/b",
+    "F-26 _": "a_b",
+    "B-36 300 letters": "x" * 300,
+    "one letter too many": "x" * 41,
+    "a path": "../esc",
+    "a space": "a b",
+    "a digit first": "3d",
+    "a newline behind": "train\n",
+    "a number": 7,
+}
+
+
+@pytest.mark.parametrize("name", NO_NAMES.values(), ids=NO_NAMES)
+@pytest.mark.row("B-36")
+def test_a_name_that_a_cluster_would_not_take_is_refused_with_what_is_allowed(name: Any) -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        check(manifest(name, GOOD))
+    assert str(refused.value) == (
+        f"metadata.name {name!r} is not valid: at most 40 lower-case letters, digits and -, "
+        "beginning with a letter and not ending with -"
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "a-1", "x" * 40], ids=["one letter", "a digit", "40 letters"])
+def test_a_name_is_taken(name: str) -> None:
+    check(manifest(name, GOOD))
+
+
 COMMANDS = {
     "validate": (("validate",), {"reservedKeys": "Ignore"}, "without effect beside spec.workspace"),
     "render --explain": (("render", "--explain", "-f"), {"reservedKeys": "Ignore"}, "without effect"),

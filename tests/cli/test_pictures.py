@@ -18,7 +18,7 @@ from slipway.cli import environment
 from slipway.cli.advice import ADVICE
 from slipway.cli.describe import show
 from slipway.cli.list import show_wide, table
-from slipway.cli.submit import explanation
+from slipway.cli.render import explanation
 from slipway.cli.top import Metrics, usage, usage_table
 from slipway.client.manifest import manifest
 from slipway.client.model import Description, Event, JobState, Stored

@@ -48,6 +48,14 @@ def test_on_the_host_s_network() -> None:  # E1-09
     assert (asked["NetworkMode"], asked["ExtraHosts"]) == ("host", ["0-0-0.train:127.0.0.1"])
 
 
+@pytest.mark.parametrize("network", ["bridge", "none"])
+def test_in_a_network_without_names_a_host_finds_itself(network: str) -> None:  # K-08
+    body = converted(pod(), network=network, peers=("0-0-0.train",))
+    assert body["HostConfig"]["NetworkMode"] == network
+    assert body["HostConfig"]["ExtraHosts"] == ["0-0-0.train:127.0.0.1"]
+    assert "NetworkingConfig" not in body
+
+
 def test_all_hosts_run_the_same_image() -> None:
     assert converted(pod(), images={"busybox:1": "sha256:1"})["Image"] == "sha256:1"
     assert converted(pod())["Image"] == "busybox:1"

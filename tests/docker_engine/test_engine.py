@@ -1,11 +1,16 @@
 """Which engine is meant, as the docker command would find it, and which is not good enough."""
 
 import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from click.testing import CliRunner
 from docker.context import ContextAPI
 
+from slipway.cli.main import main
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.errors import EngineUnavailable
 from tests.docker_engine.servers import Engine
@@ -50,6 +55,43 @@ def test_a_context_that_there_is_not_is_named(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(EngineUnavailable, match="there is no Docker context nowhere"):
         connect(Address(context="nowhere"))
+
+
+class NoNetworks(BaseHTTPRequestHandler):
+    """An engine that fails where it is asked for its networks."""
+
+    def do_GET(self) -> None:
+        said = {"ApiVersion": "1.41"} if self.path == "/version" else {"message": "the store is damaged"}
+        content = json.dumps(said).encode()
+        self.send_response(200 if self.path == "/version" else 500)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *values: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def no_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoNetworks) as server:
+        Thread(target=server.serve_forever).start()
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.server_port}")
+        yield
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("no_networks")
+@pytest.mark.row("F-14")
+def test_a_network_that_the_engine_cannot_look_up_is_named_with_the_cause(tmp_path: Path) -> None:  # F-03
+    given = ("--network", "ours", "--image", "app", "--name", "train", "--", "train")
+    done = CliRunner().invoke(main, ["local", "submit", *given])
+    assert done.exit_code == 3, done.output
+    assert "Docker network ours cannot be looked up: the store is damaged" in done.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_engine_that_is_too_old_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

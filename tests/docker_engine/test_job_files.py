@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.docker_engine.job_files import JobExists, NoSuchJob, Outdated, folder, folders
+from slipway.docker_engine.job_files import JobExists, NewerFormat, NoSuchJob, Outdated, folder, folders
+from slipway.docker_engine.supervisor import needs_supervisor
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
 
@@ -58,6 +59,32 @@ def test_a_job_has_one_token_of_its_ray_cluster_which_only_its_owner_may_read() 
     job.token_file.unlink()
     assert len(job.ray_token()) == 64
     assert token.decode() not in job.file.read_text()
+
+
+@pytest.mark.parametrize("name", ["../esc", "a/b", "..", "", "x" * 300, "A"])
+def test_only_names_of_jobs_have_folders(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NoSuchJob, match="there is no job"):
+        folder(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_folders_are_no_jobs(tmp_path: Path) -> None:
+    folder("train").create(BODY, {})
+    (tmp_path / "slipway/jobs/Not a job").mkdir()
+    (tmp_path / "slipway/jobs/Not a job/job.json").touch()
+    assert [one.name for one in folders()] == ["train"]
+
+
+def test_a_job_of_a_newer_slipway_is_neither_read_nor_changed() -> None:
+    job = folder("train")
+    job.create(BODY, {"format": 2})
+    before = job.file.read_bytes()
+    with pytest.raises(NewerFormat, match=r"train/job\.json: local\.format 2 is of a newer Slipway.*upgrade Slipway"):
+        job.read()
+    with pytest.raises(NewerFormat), job.changing() as body:
+        body["spec"]["cancel"] = True
+    assert job.file.read_bytes() == before
+    assert not needs_supervisor(job)
 
 
 def test_a_second_job_of_a_name_is_refused() -> None:

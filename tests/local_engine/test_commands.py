@@ -105,6 +105,16 @@ def test_jobs_are_changed(user: User, engine: Engine) -> None:
     assert "no job nobody" in user.slipway("describe", "nobody", code=4).err
 
 
+# B-36: jobs without names of their own are named after the image, no two the same, and all of them run.
+@pytest.mark.row("B-36")
+def test_jobs_without_names_run_beside_each_other(user: User) -> None:
+    submitted = [user.slipway("submit", "--image", IMAGE, "-o", "name", "--", "true").out for _ in range(3)]
+    names = {one.strip().rpartition("/")[2] for one in submitted}
+    assert len(names) == 3
+    assert all(one.startswith("busybox-") for one in names)
+    assert {user.ended(one)["phase"] for one in names} == {"Succeeded"}
+
+
 # N-07: the same job again changes nothing; another one of the name is refused.
 def test_a_job_is_submitted_again(user: User) -> None:
     user.submit("echo once")
@@ -196,6 +206,17 @@ def test_a_network_that_is_there(user: User, engine: Engine) -> None:
         network.reload()
     finally:
         network.remove()
+
+
+# K-08: the networks that every engine has know no names; a job of one host finds itself nevertheless.
+@pytest.mark.parametrize("network", ["bridge", "none"])
+def test_a_network_of_the_engine_s_own(user: User, network: str) -> None:
+    script = 'nc -l -p 8081 & sleep 1; nc -w 1 "${SLIPWAY_COORDINATOR_ADDRESS%:*}" 8081 < /dev/null'
+    user.submit(script, "train", "--network", network, retries={"maxFailures": 0})
+    status = user.ended()
+    assert (status["phase"], status["failures"]) == ("Succeeded", 0)
+    user.submit("true", "beside", "--network", network, code=2, hosts=2)
+    assert not user.folder("beside").exists()
 
 
 # A network that is removed while the job is suspended: the job says so, and how to make it again.

@@ -8,6 +8,7 @@ from importlib import resources
 import pytest
 
 import slipway
+from slipway.api.names import is_job_name
 from slipway.client.manifest import new_name
 from slipway.docker_engine.images import building
 from slipway.version import VERSION
@@ -38,10 +39,24 @@ def test_importing_slipway_is_cheap() -> None:
     assert json.loads(done.stdout) == []
 
 
-def test_made_names_are_names_of_jobs() -> None:
-    for base in ("train", "My_Image", "3d", "x" * 60, "<lambda>"):
-        name = new_name(base)
-        assert len(name) <= 40
-        assert name[0].isalpha()
-        assert name.replace("-", "").isalnum()
-        assert name != new_name(base)
+BASES = {
+    "a name": ("train", "train-"),
+    "F-25 upper case, _ and .": ("A_b.c", "a-b-c-"),
+    "F-25 - at both ends": ("--x--", "x-"),
+    "F-25 B-36 no Latin letter": ("日本", "job-"),
+    "F-25 nothing": ("", "job-"),
+    "a digit first": ("3d", "job-3d-"),
+    "F-26 a slash": ("a/b", "a-b-"),
+    "F-26 another character at its place": ("a_b", "a-b-"),
+    "B-36 300 letters": ("x" * 300, "x" * 33 + "-"),
+    "a function without a name": ("<lambda>", "lambda-"),
+}
+
+
+@pytest.mark.parametrize(("base", "beginning"), BASES.values(), ids=BASES)
+@pytest.mark.row("B-36")
+def test_made_names_are_names_of_jobs_and_no_two_are_the_same(base: str, beginning: str) -> None:
+    name = new_name(base)
+    assert is_job_name(name)
+    assert name.startswith(beginning)
+    assert name != new_name(base)

@@ -3,6 +3,7 @@
 Everything a user, a dashboard or another controller may select on or read stands here and nowhere else.
 """
 
+import re
 from typing import Final
 
 GROUP: Final = "slipway.dev"
@@ -74,6 +75,13 @@ EXIT_UNUSABLE: Final = 4
 
 MAX_NAME_LENGTH: Final = 40
 """`<job>-<attempt>-<slice>-<host>` then stays within a DNS label of 63 characters."""
+NAME_PATTERN: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
+"""What the whole name of a SliceJob is; RE2 and Python share it."""
+NAME_WORDS: Final = (
+    f"is not valid: at most {MAX_NAME_LENGTH} lower-case letters, digits and -, "
+    "beginning with a letter and not ending with -"
+)
+"""What is wrong with a name that is none, after the field and its value."""
 
 MAX_PODS: Final = 16384
 """Worker pods of one SliceJob, unless the site says otherwise: what one job can take of the API server."""
@@ -123,6 +131,12 @@ RESERVED_ENV: Final = (
 
 RESERVED_RAY_ENV: Final = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 """Environment that only Slipway sets in the Ray runtime."""
+
+
+def is_job_name(text: object) -> bool:
+    """Whether a SliceJob may have that name; so it is the name of a folder and part of a host name, too."""
+    short = isinstance(text, str) and len(text) <= MAX_NAME_LENGTH
+    return short and re.fullmatch(NAME_PATTERN, str(text)) is not None
 
 
 def lease_of(operator_id: str) -> str:

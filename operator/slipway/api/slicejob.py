@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from slipway.api.base import Model, Passthrough, rule, rules
 from slipway.api.gpus import DEFAULT_RESOURCES, Gpu, cel_is_gpu
-from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS, MULTIKUEUE
+from slipway.api.names import MAX_NAME_LENGTH, MAX_PODS, MULTIKUEUE, NAME_PATTERN, NAME_WORDS
 from slipway.api.pod_parts import EnvVar, LocalObjectReference, PodTemplate, Toleration, Volume, VolumeMount, list_map
 from slipway.api.progress import Progress
 from slipway.api.ray import SPEC_RULES as RAY_RULES
@@ -431,7 +431,6 @@ class SliceJob(Model):
 
 
 NAME_RULE: Final = rule(
-    f"self.metadata.name.size() <= {MAX_NAME_LENGTH} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    computed="'metadata.name ' + self.metadata.name + ' is not valid: at most "
-    f"{MAX_NAME_LENGTH} lower-case letters, digits and -, beginning with a letter and not ending with -'",
+    f"self.metadata.name.size() <= {MAX_NAME_LENGTH} && self.metadata.name.matches('^{NAME_PATTERN}$')",
+    computed=f"'metadata.name ' + self.metadata.name + ' {NAME_WORDS}'",
 )

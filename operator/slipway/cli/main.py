@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "operator": "operator",
     "port-forward": "pods",
     "push": "images",
-    "render": "submit",
+    "render": "render",
     "resume": "change",
     "run": "run",
     "submit": "submit",

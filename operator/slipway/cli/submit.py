@@ -1,21 +1,16 @@
-"""`slipway submit`, `render`, `validate`: jobs from files and flags."""
+"""`slipway submit` and `validate`: jobs from files and flags."""
 
 import asyncio
 import fnmatch
-import json
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from slipway.api.names import KIND
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
@@ -34,8 +29,7 @@ from slipway.client.manifest import (
     new_name,
     warnings,
 )
-from slipway.client.pictures.output import console
-from slipway.client.provenance import Sources, Value, values
+from slipway.client.provenance import Sources
 from slipway.client.target import ClusterTarget, Target
 from slipway.client.verbs import Submitted, Verbs
 from slipway.planner.site import Profile
@@ -83,14 +77,14 @@ def manifests(target: Target, files: Sequence[str], given: dict[str, Any]) -> li
     Raises:
         Failure: with exit code 2, naming the file and the field.
     """
-    return _bodies(_described(target, files, given)[0])
+    return bodies_of(described(target, files, given)[0])
 
 
 Described = tuple[Manifest, Sources, Profile | None]
 """A job, who says what of it by the beginnings of paths, and its profile where that is among the files."""
 
 
-def _bodies(jobs: Sequence[Described]) -> list[Manifest]:
+def bodies_of(jobs: Sequence[Described]) -> list[Manifest]:
     """The jobs alone; what has no effect in them is told on standard error."""
     for body, _, profile in jobs:
         for words in warnings(body, profile):
@@ -98,7 +92,7 @@ def _bodies(jobs: Sequence[Described]) -> list[Manifest]:
     return [body for body, *_ in jobs]
 
 
-def _described(
+def described(
     target: Target, files: Sequence[str], given: dict[str, Any], kinds: Sequence[str] = (KIND,)
 ) -> tuple[list[Described], list[Manifest]]:
     """The jobs, and the profiles that stand beside them in the files."""
@@ -275,78 +269,6 @@ def _tell(bodies: Sequence[Manifest], results: Sequence[Any], output: str | None
 
 
 @click.command()
-@job_options
-@click.option("--explain", is_flag=True, help="Print each value and where it comes from; secrets are hidden.")
-@click.option("--docker", is_flag=True, help="Print the docker commands of its containers, one for each host.")
-@output_option("json", "yaml")
-@targeted
-def render(
-    target: Target, files: tuple[str, ...], explain: bool, docker: bool, output: str | None, **given: Any
-) -> None:
-    """Print the manifest that `submit` with the same options would send, for GitOps. Nothing is sent.
-
-    --explain prints its values instead, and those that the API server and the operator add; and those of its
-    SliceJobProfile, where that is among the files.
-    """
-    import yaml
-
-    if explain:
-        jobs, _ = _described(target, files, given, (KIND, PROFILE_KIND))
-        _bodies(jobs)
-        _explain([values(*job) for job in jobs], output)
-        return
-    bodies = manifests(target, files, given)
-    if docker:
-        _print_docker(bodies, output)
-    elif output == "json":
-        print_data(bodies[0] if len(bodies) == 1 else bodies, output)
-    else:
-        click.echo(yaml.safe_dump_all(bodies, sort_keys=False), nl=False)
-
-
-def _print_docker(bodies: Sequence[Manifest], output: str | None) -> None:
-    """The commands that `slipway local` would have the engine carry out; as data one record for each job (T-39)."""
-    from slipway.docker_engine.conversion.docker_run import docker_run
-    from slipway.docker_engine.submission import Refused, rendered
-
-    try:
-        found = {body["metadata"]["name"]: rendered(body) for body in bodies}
-    except Refused as error:
-        raise Failure(str(error), USAGE) from error
-    if not output:
-        click.echo("\n".join(shlex.join(docker_run(one)) for ones in found.values() for one in ones))
-        return
-    records = [
-        {"name": name, "containers": [{"name": one.name, "argv": docker_run(one)} for one in ones]}
-        for name, ones in found.items()
-    ]
-    print_data(records[0] if len(records) == 1 else records, output)
-
-
-def _explain(jobs: Sequence[Sequence[Value]], output: str | None) -> None:
-    if output:
-        rows = [[asdict(value) for value in job] for job in jobs]
-        print_data(rows[0] if len(rows) == 1 else rows, output)
-        return
-    out = console()
-    for number, job in enumerate(jobs):
-        if number:
-            out.print()
-        out.print(explanation(job))
-
-
-def explanation(job: Sequence[Value]) -> Table:
-    """The values of a job as a table: field, value, who says so."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("FIELD", "VALUE", "FROM"):
-        shown.add_column(column, no_wrap=column == "FIELD", overflow="fold")
-    for one in job:
-        value = one.value if isinstance(one.value, str) else json.dumps(one.value)
-        shown.add_row(Text(one.field), Text(value), Text(one.source))
-    return shown
-
-
-@click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--server", is_flag=True, help="Have the API server check them, too.")
 @targeted
@@ -358,8 +280,8 @@ def validate(target: ClusterTarget, files: tuple[str, ...], server: bool) -> Non
     Exit codes: 0 all are valid, 2 one is not.
     """
     given = dict.fromkeys(("image",))
-    jobs, profiles = _described(target, files, given, (KIND, PROFILE_KIND))
-    bodies = _bodies(jobs)
+    jobs, profiles = described(target, files, given, (KIND, PROFILE_KIND))
+    bodies = bodies_of(jobs)
     if server:
 
         async def work() -> None:

@@ -163,7 +163,7 @@ def check_profile(body: Manifest) -> Profile:
 def check(body: Manifest, settings: Settings | None = None, profile: Profile | None = None) -> Resolved:
     """Refuse what can never run, as the operator would, and return what it comes to.
 
-    Only the API server checks the CEL rules.
+    Of the CEL rules only that of the name is checked here.
 
     Args:
         settings: of the operator; the built-in ones if not given.
@@ -172,6 +172,8 @@ def check(body: Manifest, settings: Settings | None = None, profile: Profile | N
     Raises:
         InvalidManifest: naming the field, its value and what is allowed.
     """
+    if not names.is_job_name(name := body["metadata"].get("name")):
+        raise InvalidManifest(f"metadata.name {name!r} {names.NAME_WORDS}")
     spec = body.get("spec")
     if not isinstance(spec, Mapping):
         raise InvalidManifest("spec is missing: a SliceJob needs at least spec.image")

@@ -267,9 +267,17 @@ def ensure_network(api: APIClient, name: str, labels: Mapping[str, str]) -> None
 
 
 def network_exists(api: APIClient, name: str) -> bool:
-    """Whether there is a network of that name."""
-    with answered():
-        return any(one["Name"] == name for one in api.networks(names=[name]))
+    """Whether there is a network of that name.
+
+    Raises:
+        EngineRefuses: naming the network, when the engine does not say.
+        EngineLost: when the engine does not answer.
+    """
+    try:
+        with answered():
+            return any(one["Name"] == name for one in api.networks(names=[name]))
+    except EngineRefuses as error:
+        raise EngineRefuses(f"Docker network {name} cannot be looked up: {error}", error.status) from error
 
 
 def remove_the_rest(api: APIClient, uid: str) -> None:

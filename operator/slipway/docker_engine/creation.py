@@ -2,9 +2,10 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from slipway.api import names
@@ -19,11 +20,11 @@ from slipway.docker_engine.job_files import LABEL_HOME
 from slipway.docker_engine.machine import at_once
 from slipway.docker_engine.options import Options, extended_resources
 from slipway.docker_engine.seen import ended
+from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, World
-from slipway.planner import environment
 from slipway.planner.actions import Body, Check, CreatePods
-from slipway.planner.pods import PodFactory, config_maps
+from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
 
 log = logging.getLogger(__name__)
@@ -57,9 +58,9 @@ class Creator:
         """Whether the containers can be made here, before anything exists."""
         bodies = [one for one in action.bodies if one["kind"] == "Pod"]
         with self._refusals(job):
-            self._network_of(job)
+            around = self._surroundings(job)
             for body in bodies:
-                containers(body, self._surroundings(job, body, self._options.images))
+                containers(body, around)
             self._assigned(bodies, {})
         self._world.checked, self._world.rejection = job.generation, None
 
@@ -69,13 +70,14 @@ class Creator:
         bodies = [factory.pod(action.attempt, place) for place in action.places]
         with self._refusals(job):
             self.ensure_network(job)
-            images = self._images(bodies)
+            self._check_images(bodies)
+            around = self._surroundings(job)
             for body in bodies:
                 make_directories(self._containers.api, body)
             with self._world.machine.choosing_devices():
                 assigned = self._assigned(bodies, self._used())
                 requests = [
-                    containers(body, self._surroundings(job, body, images, devices))
+                    containers(body, replace(around, devices=devices))
                     for body, devices in zip(bodies, assigned, strict=True)
                 ]
                 if any(beside for *beside, _ in requests):
@@ -141,34 +143,17 @@ class Creator:
             raise _Refused(f"there is no Docker network {given}: docker network create {given}", POD_REJECTED)
         return given or network_name(job)
 
-    def _images(self, bodies: Iterable[Body]) -> dict[str, str]:
-        """The ids of images, as they were when the job was submitted; so all hosts of all attempts run the same."""
+    def _check_images(self, bodies: Iterable[Body]) -> None:
+        """Images are named by the ids that they had when the job was submitted: all attempts run the same."""
         asked = {one["image"] for body in bodies for one in all_containers(body["spec"])}
         for reference in asked:
             known = self._options.images.get(reference)
             if known is None or image_id(self._containers.api, known) is None:
                 words = f"image {reference} is not on this machine any more: pull it, and submit the job again"
                 raise _Refused(words, POD_REJECTED)
-        return dict(self._options.images)
 
-    def _surroundings(
-        self, job: Job, body: Body, images: Mapping[str, str], devices: Assigned | None = None
-    ) -> Surroundings:
-        resolved = job.status.resolved
-        attempt, slices = job.status.attempt or 0, job.granted
-        lists = config_maps(job, attempt, slices, resolved) if resolved is not None else ()
-        hosts = resolved.hosts if resolved is not None else 1
-        peers = [name for one in range(slices) for name in environment.host_names(job, attempt, slices, one, hosts)]
-        meeting = environment.coordinator(job, attempt, slices, resolved).address if resolved is not None else None
-        return Surroundings(
-            network=self._network_of(job),
-            peers=(*peers, *([meeting] if meeting else [])),
-            images=images,
-            config_maps={one["metadata"]["name"]: one["data"] for one in lists},
-            devices=devices or Assigned(),
-            ulimits=self._options.ulimits,
-            extra_devices=self._options.devices,
-        )
+    def _surroundings(self, job: Job) -> Surroundings:
+        return surroundings(job, job.status.resolved, self._options, self._network_of(job))
 
     def _assigned(self, bodies: list[Body], used: dict[str, str]) -> list[Assigned]:
         if self._options.without_devices:

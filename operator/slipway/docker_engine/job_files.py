@@ -24,12 +24,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from slipway.api.names import is_job_name
 from slipway.planner.stored import NEVER_WRITTEN
 
 NAMESPACE: Final = "local"
 """The namespace of every job: an engine has none, and DNS names of peers need one."""
 FORMAT: Final = 1
-"""Of what a job's file holds beside the SliceJob, in `local`."""
+"""Of what a job's file holds beside the SliceJob, in `local`; a higher one is a newer Slipway's."""
 LABEL_HOME: Final = "slipway.dev/home"
 """On containers and networks: whose they are. See `home_id`."""
 MAX_EVENTS: Final = 100
@@ -47,6 +48,14 @@ class JobExists(Exception):
 
 class NoSuchJob(Exception):
     """There is no job of that name."""
+
+
+def _no_job(name: str) -> NoSuchJob:
+    return NoSuchJob(f"there is no job {name} on this machine's engine")
+
+
+class NewerFormat(Exception):
+    """A newer Slipway has stored the job, in a way that this one does not know."""
 
 
 class Outdated(Exception):
@@ -108,11 +117,16 @@ class JobFolder:
 
         Raises:
             NoSuchJob: when there is none.
+            NewerFormat: when this Slipway is too old to read it.
         """
         try:
             found: JsonObject = json.loads(self.file.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
-            raise NoSuchJob(f"there is no job {self.name} on this machine's engine") from None
+            raise _no_job(self.name) from None
+        if (has := found["local"]["format"]) > FORMAT:
+            raise NewerFormat(
+                f"{self.file}: local.format {has} is of a newer Slipway, and this one reads {FORMAT}: upgrade Slipway"
+            )
         return found
 
     @contextmanager
@@ -223,7 +237,7 @@ class JobFolder:
         try:
             descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except (FileNotFoundError, NotADirectoryError):
-            raise NoSuchJob(f"there is no job {self.name} on this machine's engine") from None
+            raise _no_job(self.name) from None
         try:
             yield descriptor
         finally:
@@ -239,7 +253,13 @@ class JobFolder:
 
 
 def folder(name: str) -> JobFolder:
-    """The folder of a job, whether or not there is one."""
+    """The folder of a job, whether or not there is one.
+
+    Raises:
+        NoSuchJob: for what cannot be the name of a job, such as a path that leads elsewhere.
+    """
+    if not is_job_name(name):
+        raise _no_job(name)
     return JobFolder(home() / name)
 
 
@@ -247,5 +267,5 @@ def folders() -> list[JobFolder]:
     """The folders of all jobs, by name."""
     if not home().is_dir():
         return []
-    found = (JobFolder(path) for path in sorted(home().iterdir()) if not path.name.startswith("."))
+    found = (JobFolder(path) for path in sorted(home().iterdir()) if is_job_name(path.name))
     return [one for one in found if one.file.exists()]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from slipway.api import names
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import answered, network_exists
 from slipway.docker_engine.conversion.convert import (
     HOST_NETWORK,
+    NETWORKS_WITHOUT_NAMES,
     ContainerRequest,
-    Surroundings,
     containers,
     problems,
 )
-from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping, Inventory, Shortage, assign_all
+from slipway.docker_engine.conversion.devices import NO_DEVICES, DeviceMapping, Inventory, Shortage, assign_all
 from slipway.docker_engine.conversion.parts import all_containers, own_containers, worker_of
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.images.building import lay_over
@@ -26,6 +27,7 @@ from slipway.docker_engine.images.pulls import resolve
 from slipway.docker_engine.job_files import JobExists, folder
 from slipway.docker_engine.options import Options, extended_resources
 from slipway.docker_engine.supervisor import ensure_supervisor
+from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, read
 from slipway.planner.acceptance import InvalidSpec, accept
@@ -55,6 +57,10 @@ class Wishes:
     overlay: Path | None = None
     """A folder to lay over the working directory of the image."""
 
+    def options(self, engine: Address, images: Mapping[str, str]) -> Options:
+        """The same for an engine, with the ids of the images that it has."""
+        return Options(engine, self.network, images, self.ulimits, self.devices, self.without_devices, self.profile)
+
 
 NO_WISHES: Final = Wishes()
 
@@ -82,16 +88,15 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     Raises:
         Refused: naming what cannot, with the reason.
     """
+    if not names.is_job_name(name := body["metadata"].get("name")):
+        raise Refused(f"metadata.name {name!r} {names.NAME_WORDS}")
     job = _as_stored(body, wishes)
     named = job.written.profile if job.written is not None else None
     if named is not None and (wishes.profile is None or wishes.profile["name"] != named):
         raise Refused(f"spec.profile {named!r}: give the file of that SliceJobProfile with --profile")
-    if job.spec is not None and job.spec.ray is not None and wishes.network == HOST_NETWORK:
-        raise Refused(
-            "--network host beside spec.ray: all Ray nodes listen on the same ports of this machine, and every client "
-            "that connects to this machine could connect to them; leave the option out, or name a network of Docker"
-        )
     asked = bodies(job)
+    if wishes.network is not None:
+        _check_network(wishes.network, job, asked)
     # All workers have the same fields; a head has some of its own.
     if found := dict.fromkeys(words for body in (asked[0], asked[-1]) for words in problems(body)):
         raise Refused("; ".join(found))
@@ -108,6 +113,20 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
         except Shortage as error:
             raise Refused(f"{error}; --without-devices tries the job without them") from error
     return asked
+
+
+def _check_network(network: str, job: Job, asked: Sequence[Body]) -> None:
+    if job.spec is not None and job.spec.ray is not None and network == HOST_NETWORK:
+        raise Refused(
+            "--network host beside spec.ray: all Ray nodes listen on the same ports of this machine, and every client "
+            "that connects to this machine could connect to them; leave the option out, or name a network of Docker"
+        )
+    on_host = asked[0]["spec"].get("hostNetwork")
+    if network in NETWORKS_WITHOUT_NAMES and len(asked) > 1 and not on_host:
+        raise Refused(
+            f"--network {network} beside {len(asked)} hosts: they could not find each other there; leave the option "
+            "out, or name a network that docker network create has made"
+        )
 
 
 def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progress | None = None) -> dict[str, Any]:
@@ -140,10 +159,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
         raise Refused(str(error)) from error
     finally:
         api.close()
-    options = Options(
-        address, wishes.network, images, wishes.ulimits, wishes.devices, wishes.without_devices, wishes.profile
-    )
-    made = job.create(dict(body), {"options": options.to_json()})
+    made = job.create(dict(body), {"options": wishes.options(address, images).to_json()})
     ensure_supervisor(job)
     return made
 
@@ -177,21 +193,22 @@ def rendered(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Contai
     Raises:
         Refused: when a field cannot be a container's, or a host is several containers.
     """
-    job = _as_stored(body, wishes)
     asked = check(body, wishes)
+    job = _as_stored(body, wishes)
     for part, _ in chain.from_iterable(own_containers(one["spec"]) for one in asked):
         raise Refused(
             f"container {part.name}: one docker command starts one container; slipway local submit starts all"
         )
-    without = wishes.without_devices
-    assigned = None if without else assign_all(Inventory.read(), [extended_resources(one) for one in asked], {})
     on_host = job.spec is not None and job.spec.host_network
     network = HOST_NETWORK if on_host else wishes.network or f"slipway-{job.name}"
-    around = Surroundings(network=network, ulimits=wishes.ulimits, extra_devices=wishes.devices)
+    around = surroundings(job, accept(job, SETTINGS).resolved, wishes.options(Address(), {}), network)
+    assigned = [NO_DEVICES] * len(asked)
+    if not wishes.without_devices:
+        assigned = list(assign_all(Inventory.read(), [extended_resources(one) for one in asked], {}))
     return [
         request
-        for index, one in enumerate(asked)
-        for request in containers(one, replace(around, devices=assigned[index] if assigned is not None else Assigned()))
+        for one, devices in zip(asked, assigned, strict=True)
+        for request in containers(one, replace(around, devices=devices))
     ]
 
 

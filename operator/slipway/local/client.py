@@ -79,8 +79,8 @@ class AsyncLocalClient(Verbs):
 
     async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
         """The job now and after each change; ends with None when it is deleted."""
-        job = folder(name)
         last = await self.get(name)
+        job = folder(name)
         yield last
         # A folder that is removed at once tells nobody, nor does a supervisor that is killed.
         changes = awatch(

@@ -40,6 +40,8 @@ from slipway.planner.merge import without_nulls
 __all__ = ["ContainerRequest", "Surroundings", "Unconvertible", "containers", "docker_run", "problems"]
 
 HOST_NETWORK: Final = "host"
+NETWORKS_WITHOUT_NAMES: Final = ("bridge", "none")
+"""Those of every engine in which containers have no names, so that none finds another."""
 LOG_MAX_SIZE: Final = "64m"
 LOG_MAX_FILE: Final = "2"
 _LOOPBACK: Final = "127.0.0.1"
@@ -54,7 +56,7 @@ class Surroundings:
     network: str = HOST_NETWORK
     """Name of a Docker network, or "host"."""
     peers: tuple[str, ...] = ()
-    """With the host network: names that resolve to this machine."""
+    """Names of the hosts: where the network has none, they resolve to the loopback address."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Ids of images by reference, so that all hosts run the same; a reference that is missing stays."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -201,13 +203,18 @@ def _on_host_network(spec: Body, around: Surroundings) -> bool:
     return bool(spec.get("hostNetwork")) or around.network == HOST_NETWORK
 
 
+def _without_names(spec: Body, around: Surroundings) -> bool:
+    return _on_host_network(spec, around) or around.network in NETWORKS_WITHOUT_NAMES
+
+
 def _network(spec: Body, around: Surroundings) -> Body:
-    on_host, dns = _on_host_network(spec, around), spec.get("dnsConfig") or {}
+    dns = spec.get("dnsConfig") or {}
     aliases = [f"{name}:{one['ip']}" for one in spec.get("hostAliases", ()) for name in one.get("hostnames", ())]
+    peers = around.peers if _without_names(spec, around) else ()
     options = [one["name"] + (f":{one['value']}" if one.get("value") else "") for one in dns.get("options", ())]
     return {
-        "NetworkMode": HOST_NETWORK if on_host else around.network,
-        "ExtraHosts": [*aliases, *(f"{peer}:{_LOOPBACK}" for peer in around.peers if on_host)],
+        "NetworkMode": HOST_NETWORK if _on_host_network(spec, around) else around.network,
+        "ExtraHosts": [*aliases, *(f"{peer}:{_LOOPBACK}" for peer in peers)],
         "Dns": dns.get("nameservers"),
         "DnsSearch": dns.get("searches"),
         "DnsOptions": options,
@@ -217,7 +224,7 @@ def _network(spec: Body, around: Surroundings) -> Body:
 def _endpoints(pod: Body, around: Surroundings) -> Body:
     """The names of the pod in its network, as a headless Service would give them."""
     hostname, subdomain = pod["spec"].get("hostname"), pod["spec"].get("subdomain")
-    if _on_host_network(pod["spec"], around) or hostname is None:
+    if _without_names(pod["spec"], around) or hostname is None:
         return {}
     aliases = [hostname]
     if subdomain is not None:
