@@ -139,14 +139,14 @@ def started(engine: Dockerd) -> Iterator[None]:
     try:
         engine.start()
         with closing(docker.APIClient(engine.host)) as api:
-            api.import_image_from_data(_image(), repository=IMAGE)
+            api.import_image_from_data(image(), repository=IMAGE)
         yield
         engine.stop()
     finally:
         engine.kill()
 
 
-def _image() -> bytes:
+def image() -> bytes:
     """busybox with links for what the tests use."""
     content = io.BytesIO()
     busybox = Path(tool("busybox")).read_bytes()
