@@ -144,6 +144,24 @@ def test_what_cannot_run_here_is_refused_at_once(
     assert not user.folder().exists()
 
 
+# N-09: a name that somebody else has is told, costs nothing, and is waited for.
+def test_a_container_of_somebody_else_has_the_name(user: User, engine: Engine) -> None:
+    theirs = engine.client.containers.create(IMAGE, ["true"], name="train-0-0-1")
+    user.submit("true", hosts=2, retries={"maxFailures": 1, "capacityRetrySeconds": 1})
+    words = "container train-0-0-1 exists and is not of this job: remove it, or choose another name for the job"
+    try:
+        why = until("the reason", lambda: words in (said := user.slipway("why", "train").out) and said)
+        assert "NameTaken" in why
+        status = user.status()
+        assert (status["attempt"], status.get("failures", 0), status.get("preemptions", 0)) == (0, 0, 0)
+        theirs.reload()
+        assert theirs.status == "created"
+    finally:
+        theirs.remove()
+    status = user.ended()
+    assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 0, 0)
+
+
 # B-44, F-13: without an engine the reason is one sentence.
 def test_no_engine(user: User, dockerd: Dockerd, tmp_path: Path) -> None:
     alone = User(user.state, f"unix://{tmp_path}/none.sock")
