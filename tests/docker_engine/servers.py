@@ -18,7 +18,9 @@ import yaml
 
 from slipway.local_cluster.packages import find_tool
 
-PACKAGES = {"dockerd": "docker.io", "docker-registry": "docker-registry", "busybox": "busybox-static"}
+PACKAGES = {
+    "dockerd": "docker.io", "docker": "docker.io", "docker-registry": "docker-registry", "busybox": "busybox-static",
+}  # fmt: skip
 USER, PASSWORD = "anna", "sesame"
 # bcrypt, the only form that the registry takes.
 HTPASSWD = f"{USER}:$2y$05$abcdefghijklmnopqrstuuKcS.CYWVYVaLiiCKrrc0A5s3mGesJ9O\n"
