@@ -191,7 +191,11 @@ class User:
         return dict(os.environ) | own | self.environment
 
     def popen(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "slipway.cli.main", "local", *arguments]
+        return self.any("local", *arguments, **options)
+
+    def any(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        """`slipway …` as a process of its own, whatever place of jobs it is about."""
+        command = [sys.executable, "-m", "slipway.cli.main", *arguments]
         return subprocess.Popen(command, env=self.variables, **options)
 
     def slipway(self, *arguments: str, code: int | None = 0, stdin: str = "") -> Done:
