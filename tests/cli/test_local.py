@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from slipway.cli.advice import advice
-from slipway.cli.machine import Device
+from slipway.cli.machine import Device, mounted_device
 from slipway.cli.main import main
 from slipway.client.errors import Refused
 from slipway.client.manifest import manifest
@@ -77,6 +77,8 @@ REFUSED = [
     pytest.param(("--device", "dev/fuse"), "absolute", id="B-22 a device by a relative path"),
     pytest.param(("--device", "/dev/fuse:/dev/fuse:x"), "letters of r, w and m", id="B-22 a permission that is none"),
     pytest.param(("--mount", "type=device,src=/dev/fuse,x=1"), "'x' is not known", id="B-22 an unknown key"),
+    pytest.param(("--mount", "type=device,src=/dev/fuse,perm=x"), "letters of r, w and m", id="B-22 perm=x"),
+    pytest.param(("--mount", "type=device,dst=/dev/fuse"), "absolute", id="B-22 no source"),
     pytest.param(("--ulimit", "nofile"), "NAME=SOFT[:HARD]", id="a ulimit without a value"),
     pytest.param(("--mount", "type=bind,src=/var/run/docker.sock,dst=/s"), "docker.sock", id="B-25 its socket"),
     pytest.param(("--network", "bridge", "--hosts", "2"), "bridge beside 2 hosts", id="K-08 hosts on the bridge"),
@@ -142,6 +144,19 @@ def test_only_a_container_of_this_machine_has_a_device_with_narrower_permissions
     assert Device().convert("/dev/fuse:/dev/f:r", None, None) == DeviceMapping("/dev/fuse", "/dev/f", "r")
     with pytest.raises(ValueError, match="only an engine on this machine can pass a device through"):
         mounts(["type=device,src=/dev/fuse,permissions=r"])
+
+
+@pytest.mark.parametrize(
+    ("mount", "device"),
+    [
+        pytest.param("src=/dev/fuse", ("/dev/fuse", "/dev/fuse", "rwm"), id="T-11 its source alone"),
+        pytest.param("src=/dev/fuse,dst=/dev/f,permissions=rw", ("/dev/fuse", "/dev/f", "rw"), id="T-11 every key"),
+        pytest.param("src=/dev/fuse,dst=/dev/f,perm=r", ("/dev/fuse", "/dev/f", "r"), id="T-13 perm for permissions"),
+        pytest.param("perm=m,target=/dev/f,source=/dev/fuse", ("/dev/fuse", "/dev/f", "m"), id="Docker's own keys"),
+    ],
+)
+def test_a_device_among_the_mounts(mount: str, device: tuple[str, str, str]) -> None:
+    assert mounted_device(f"type=device,{mount}") == DeviceMapping(*device)
 
 
 @pytest.mark.usefixtures("forgiving")

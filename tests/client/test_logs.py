@@ -83,9 +83,9 @@ def test_what_cannot_be_meant_is_refused(choice: dict[str, Any], words: str) -> 
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
-        ({"slices": {2}}, "slice 2: the job has slices 0 to 1"),
-        ({"hosts": {3, 4}}, "host 4: the job has hosts 0 to 3"),
-        ({"hosts": {-1}}, "host -1: the job has hosts 0 to 3"),
+        ({"slices": {2}}, "slice 2: SliceJob train has slices 0 to 1"),
+        ({"hosts": {3, 4}}, "host 4: SliceJob train has hosts 0 to 3"),
+        ({"hosts": {-1}}, "host -1: SliceJob train has hosts 0 to 3"),
         ({"role": "head"}, "no Ray head"),
         ({"attempt": 1}, "attempt 1: there are attempts 0 to 0"),
         pytest.param({"stream": "stderr"}, "stream stderr: .* combined is allowed", id="T-31"),

@@ -18,7 +18,9 @@ import yaml
 
 from slipway.local_cluster.packages import find_tool
 
-PACKAGES = {"dockerd": "docker.io", "docker-registry": "docker-registry", "busybox": "busybox-static"}
+PACKAGES = {
+    "dockerd": "docker.io", "docker": "docker.io", "docker-registry": "docker-registry", "busybox": "busybox-static",
+}  # fmt: skip
 USER, PASSWORD = "anna", "sesame"
 # bcrypt, the only form that the registry takes.
 HTPASSWD = f"{USER}:$2y$05$abcdefghijklmnopqrstuuKcS.CYWVYVaLiiCKrrc0A5s3mGesJ9O\n"
@@ -66,14 +68,14 @@ def running(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterato
 
 
 @contextmanager
-def engine_in(folder: Path) -> Iterator[Engine]:
+def engine_in(folder: Path, *options: str) -> Iterator[Engine]:
     """An engine that shares nothing with another on this machine, and makes no bridge and no firewall rules."""
     path = folder / "engine.sock"
     command = [
         tool("dockerd"), f"--host=unix://{path}", f"--data-root={folder / 'data'}", f"--exec-root={folder / 'exec'}",
         f"--pidfile={folder / 'pid'}", f"--containerd-namespace=test-{os.getpid()}",
         f"--containerd-plugins-namespace=test-plugins-{os.getpid()}", "--bridge=none", "--iptables=false",
-        "--ip-forward=false", "--ip-masq=false",
+        "--ip-forward=false", "--ip-masq=false", *options,
     ]  # fmt: skip
     with running(command, folder / "engine.log", lambda: answers(path)) as process:
         yield Engine(process, f"unix://{path}")

@@ -5,13 +5,11 @@ import subprocess
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers, docker_run
 from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
-from slipway.local_cluster.packages import find_tool
 from slipway.planner.actions import Body
 from tests.docker_engine.pods import create, pod, with_spec
 from tests.docker_engine.servers import Engine
@@ -151,7 +149,6 @@ def inspected(engine: Engine, name: str) -> Body:
     return {key: value for key, value in (*config.items(), *host.items()) if value not in (None, "", [], {}, 0, False)}
 
 
-@pytest.mark.skipif(find_tool("docker") is None, reason="this machine has no docker command")
 def test_the_command_makes_what_the_engine_is_asked_for(engine: Engine, client: Any) -> None:  # E1-17
     subprocess.run(["docker", "--host", engine.host, "import", "-", "busybox:1"], input=b"\0" * 10240, check=True)
     request = everything(devices=DEVICES)

@@ -139,14 +139,14 @@ def started(engine: Dockerd) -> Iterator[None]:
     try:
         engine.start()
         with closing(docker.APIClient(engine.host)) as api:
-            api.import_image_from_data(_image(), repository=IMAGE)
+            api.import_image_from_data(image(), repository=IMAGE)
         yield
         engine.stop()
     finally:
         engine.kill()
 
 
-def _image() -> bytes:
+def image() -> bytes:
     """busybox with links for what the tests use."""
     content = io.BytesIO()
     busybox = Path(tool("busybox")).read_bytes()
@@ -191,7 +191,11 @@ class User:
         return dict(os.environ) | own | self.environment
 
     def popen(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "slipway.cli.main", "local", *arguments]
+        return self.any("local", *arguments, **options)
+
+    def any(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        """`slipway …` as a process of its own, whatever place of jobs it is about."""
+        command = [sys.executable, "-m", "slipway.cli.main", *arguments]
         return subprocess.Popen(command, env=self.variables, **options)
 
     def slipway(self, *arguments: str, code: int | None = 0, stdin: str = "") -> Done:

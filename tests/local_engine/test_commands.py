@@ -166,6 +166,24 @@ def test_a_folder_that_cannot_be_used_is_named(user: User, tmp_path: Path) -> No
     assert f"the folder of this machine's jobs cannot be used: [Errno 20] Not a directory: '{tmp_path}/file" in refused
 
 
+# N-09: a name that somebody else has is told, costs nothing, and is waited for.
+def test_a_container_of_somebody_else_has_the_name(user: User, engine: Engine) -> None:
+    theirs = engine.client.containers.create(IMAGE, ["true"], name="train-0-0-1")
+    user.submit("true", hosts=2, retries={"maxFailures": 1, "capacityRetrySeconds": 1})
+    words = "container train-0-0-1 exists and is not of this job: remove it, or choose another name for the job"
+    try:
+        why = until("the reason", lambda: words in (said := user.slipway("why", "train").out) and said)
+        assert "NameTaken" in why
+        status = user.status()
+        assert (status["attempt"], status.get("failures", 0), status.get("preemptions", 0)) == (0, 0, 0)
+        theirs.reload()
+        assert theirs.status == "created"
+    finally:
+        theirs.remove()
+    status = user.ended()
+    assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 0, 0)
+
+
 # B-44, F-13: without an engine the reason is one sentence.
 def test_no_engine(user: User, dockerd: Dockerd, tmp_path: Path) -> None:
     alone = User(user.state, f"unix://{tmp_path}/none.sock")
@@ -176,7 +194,6 @@ def test_no_engine(user: User, dockerd: Dockerd, tmp_path: Path) -> None:
 
 
 # B-44: who may not use the engine hears who may.
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.usefixtures("forgiving")
 def test_no_right_to_use_the_engine(user: User, tmp_path: Path) -> None:
     user.submit("true", "train", "--dry-run", "server")

@@ -16,7 +16,7 @@ import pytest
 from slipway.docker_engine import submission, supervisor
 from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Device, Inventory
 from slipway.docker_engine.job_files import JobFolder
-from tests.local_engine.engine import Engine, User, until
+from tests.local_engine.engine import IMAGE, Engine, User, until
 
 NULL: Final = os.makedev(1, 3)
 
@@ -44,6 +44,23 @@ def two_chips(monkeypatch: pytest.MonkeyPatch, user: User, tmp_path: Path) -> It
         user.slipway("delete", "--yes", *names)
     for one in threads:
         one.join(60)
+
+
+# T-11, T-13: a device comes with the permissions that are asked for, and no others. That to write to /dev/kmsg is no
+# container's by default, and opening it writes nothing.
+@pytest.mark.parametrize(
+    ("mount", "said"),
+    [
+        pytest.param("src=/dev/kmsg,dst=/dev/mine,perm=r", "Operation not permitted", id="to read only"),
+        pytest.param("src=/dev/kmsg,dst=/dev/mine,perm=rw", "opened", id="to read and to write"),
+        pytest.param("src=/dev/kmsg,dst=/dev/mine", "opened", id="all, where none are named"),
+    ],
+)
+def test_a_device_has_the_permissions_that_are_asked_for(user: User, mount: str, said: str) -> None:
+    script = "(: > /dev/mine) 2>&1 && echo opened || true"
+    job = ("--image", IMAGE, "--name", "train", "--mount", f"type=device,{mount}")
+    user.slipway("run", *job, "--", "sh", "-c", script)
+    assert said in user.slipway("logs", "train").out
 
 
 # The third of three jobs that want one of two chips waits, says who has them, and begins when one is free.

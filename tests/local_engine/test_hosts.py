@@ -44,6 +44,35 @@ def test_hosts_find_each_other_and_the_coordinator(user: User, engine: Engine, s
         ], rank
 
 
+ON_ONE_NETWORK = """
+if [ $SLIPWAY_RANK = 0 ]; then
+  mkdir -p /tmp/www && echo "answer of 0" > /tmp/www/index.html
+  httpd -p ${SLIPWAY_COORDINATOR_ADDRESS#*:} -h /tmp/www
+fi
+until wget -q -O - http://$SLIPWAY_COORDINATOR_ADDRESS/ 2> /dev/null; do sleep 0.1; done
+for peer in $(echo $TPU_WORKER_HOSTNAMES | tr ',' ' '); do
+  ping -c 1 -w 5 $peer > /dev/null && echo "$peer is here"
+done
+touch /shared/done-$SLIPWAY_RANK
+until [ $(ls /shared | wc -l) -gt $SLIPWAY_WORLD_SIZE ]; do sleep 0.1; done
+"""
+
+
+# T-18: on the network of the machine itself the hosts find each other by the same names.
+def test_hosts_on_the_network_of_the_machine(user: User, engine: Engine, shared: dict[str, Any]) -> None:
+    networks = {one.name for one in engine.client.networks.list()}
+    user.submit(ON_ONE_NETWORK, "train", "--network", "host", hosts=2, **shared)
+    hosts = engine.running("train", 2)
+    assert [list(one.attrs["NetworkSettings"]["Networks"]) for one in hosts] == [["host"], ["host"]]
+    assert {one.name for one in engine.client.networks.list()} == networks
+    (Path(shared["volumes"][0]["hostPath"]["path"]) / "seen").touch()
+    status = user.ended()
+    assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 0, 0)
+    said = ["answer of 0", "0-0-0.train is here", "0-0-1.train is here"]
+    logs = user.slipway("logs", "train").out.splitlines()
+    assert logs == [f"[0/{host}] {line}" for host in (0, 1) for line in said]
+
+
 # N-34: the networks of two jobs have nothing to do with each other, whatever the jobs are named.
 def test_a_job_does_not_see_the_hosts_of_another(user: User, engine: Engine) -> None:
     user.submit("mkdir /www; echo reached > /www/index.html; httpd -p 8080 -h /www; sleep 60", "first")

@@ -67,6 +67,14 @@ def test_one_stream_alone(user: User, shared: dict[str, Any]) -> None:
     assert read() == wanted
 
 
+# T-42: whoever asks for a host that there is not hears of which job, and which hosts there are.
+def test_logs_of_a_host_that_there_is_not(user: User) -> None:
+    user.submit("true", hosts=2)
+    assert "host 2: SliceJob train has hosts 0 to 1" in user.slipway("logs", "train", "--host", "2", code=2).err
+    assert "slice 1: SliceJob train has slice 0 only" in user.slipway("logs", "train", "--slice", "1", code=2).err
+    user.ended()
+
+
 # A program that has no room left is a program that fails, with its own words.
 def test_a_program_without_room_fails_with_its_words(user: User) -> None:
     volume: dict[str, Any] = {"name": "small", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}

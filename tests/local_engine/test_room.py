@@ -1,5 +1,6 @@
 """A full disk, many jobs at once, and what is left behind."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from docker.models.networks import Network
 
 from slipway.api import names
+from slipway.docker_engine.containers import Containers, EngineRefuses
 from slipway.docker_engine.job_files import LABEL_HOME
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
 
@@ -84,6 +86,53 @@ def test_prune(user: User, engine: Engine, dockerd: Dockerd, tmp_path: Path) -> 
     assert user.status("runs")["phase"] in ("Starting", "Running")
     other.slipway("delete", "--yes", "--wait", "theirs")
     until("the end of their supervisor", lambda: not other.supervisors())
+
+
+# N-33: what cannot be removed is named and keeps nothing else; the next time it goes, too.
+def test_prune_goes_on_where_something_cannot_be_removed(
+    user: User, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.submit("true", "ended")
+    user.submit("sleep 1000", "lost", hosts=2)
+    stuck = engine.running("lost", 2)[0]
+    user.ended("ended")
+    shutil.rmtree(user.folder("lost").rename(tmp_path / "removed"))
+    until("the end of its supervisor", lambda: not user.supervisors("lost"))
+    remove = Containers.remove
+
+    def refuse_one(containers: Containers, container: str) -> None:
+        if container == stuck.id:
+            raise EngineRefuses(f"container {stuck.name} is held by its driver", 500)
+        remove(containers, container)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Containers, "remove", refuse_one)
+        done = user.slipway("prune", code=1)
+    assert done.out == "ended deleted\n"
+    [line] = done.err.splitlines()
+    assert "what was left of job lost cannot be removed" in line
+    # The one that is left is in the network, which therefore stays, too.
+    assert "container lost-0-0-0 is held by its driver" in line
+    assert re.search(r"network slipway-lost-\w+ id \w+ has active endpoints", line)
+    assert [one.name for one in engine.containers("lost")] == ["lost-0-0-0"]
+    assert user.slipway("prune").out == "what was left of job lost deleted\n"
+    assert engine.of_jobs() == []
+
+
+# N-33: a job whose engine is away cannot be removed; those of other engines can.
+def test_prune_goes_on_where_an_engine_is_away(user: User, dockerd: Dockerd, tmp_path: Path) -> None:
+    far = tmp_path / "far.sock"
+    far.symlink_to(dockerd.socket)
+    User(user.state, f"unix://{far}").submit("true", "far")
+    user.submit("true", "near")
+    for name in ("far", "near"):
+        user.ended(name)
+    far.unlink()
+    done = user.slipway("prune", code=1)
+    assert done.out == "near deleted\n"
+    assert f"job far cannot be removed: The Docker engine is not reachable at unix://{far}" in done.err
+    far.symlink_to(dockerd.socket)
+    assert user.slipway("prune").out == "far deleted\n"
 
 
 ALL_ADDRESSES: Final = ("172.18.0.0/15", "172.20.0.0/14", "172.24.0.0/13", "192.168.0.0/16")

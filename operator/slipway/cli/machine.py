@@ -83,7 +83,7 @@ def wishes_of(given: dict[str, Any]) -> Wishes:
     from slipway.docker_engine.submission import Wishes
 
     mounts: tuple[str, ...] = given.get("mounts", ())
-    devices = [_device(one) for one in mounts if one.startswith("type=device,")]
+    devices = [mounted_device(one) for one in mounts if one.startswith("type=device,")]
     given["mounts"] = tuple(one for one in mounts if not one.startswith("type=device,"))
     return Wishes(
         network=given.pop("network"),
@@ -109,8 +109,12 @@ def _profile(file: Path | None) -> dict[str, Any] | None:
     return {"name": str(found[0]["metadata"]["name"]), "spec": found[0]["spec"]}
 
 
-def _device(text: str) -> DeviceMapping:
-    """A device among the mounts: `type=device,src=…[,dst=…][,permissions=rwm]` (T-11)."""
+def mounted_device(text: str) -> DeviceMapping:
+    """A device among the mounts: `type=device,src=…[,dst=…][,permissions=rwm]` (T-11).
+
+    Raises:
+        click.UsageError: when a key is unknown, a path is relative, or a permission is none.
+    """
     fields = dict(part.partition("=")[::2] for part in text.split(",")[1:])
     known = {"src": "", "dst": "", "permissions": "rwm", "source": "", "target": "", "perm": ""}
     if unknown := sorted(fields.keys() - known):

@@ -49,7 +49,7 @@ def run(target: Target, files: tuple[str, ...], place: str, cancel_on_interrupt:
     try:
         end = asyncio.run(_run(there, body))
     except KeyboardInterrupt:
-        _interrupted(there, name, cancel_on_interrupt)
+        _interrupted(there, name, f"{program()} local" if place == "local" else program(), cancel_on_interrupt)
         raise SystemExit(INTERRUPTED) from None
     except (Refused, AlreadyExists) as error:
         raise Failure(str(error), code_of(error)) from error
@@ -72,11 +72,12 @@ async def _run(target: Target, body: dict[str, Any]) -> JobState:
             return await follow(client, name, progress)
 
 
-def _interrupted(target: Target, name: str, cancel: bool) -> None:
+def _interrupted(target: Target, name: str, command: str, cancel: bool) -> None:
+    """Cancel the job, or say by which command it can be followed."""
     if not cancel:
         click.echo(
-            f"\nslicejob {name} goes on by itself. Follow it with `{program()} logs {name} -f` or "
-            f"`{program()} wait {name}`, end it with `{program()} cancel {name}`.",
+            f"\nslicejob {name} goes on by itself. Follow it with `{command} logs {name} -f` or "
+            f"`{command} wait {name}`, end it with `{command} cancel {name}`.",
             err=True,
         )
         return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slipway.docker_engine.errors import EngineUnavailable, ImageBuildError
@@ -23,6 +25,10 @@ SILENCE_SECONDS: Final = 24 * 3600
 """How long it may be silent at work: a step may run for hours without a word."""
 _POOL: Final = 32
 """Connections that are kept open."""
+_CERTIFICATES: Final = ("ca.pem", "cert.pem", "key.pem")
+"""The files in DOCKER_CERT_PATH; the first says whom to trust."""
+_TLS: Final = re.compile("certificate|HTTPS server|[.]pem", re.IGNORECASE)
+"""In what is said where one side of TLS does not know the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,9 @@ class Address:
     @classmethod
     def configured(cls, environ: Mapping[str, str] = os.environ) -> Address:
         """What the docker command would use: DOCKER_HOST, else DOCKER_CONTEXT, else the current context."""
-        tls = (environ.get("DOCKER_CERT_PATH", ""), bool(environ.get("DOCKER_TLS_VERIFY")))
+        path = environ.get("DOCKER_CERT_PATH", "")
+        # Whoever looks after a job has another current folder.
+        tls = (str(Path(path).absolute()) if path else "", bool(environ.get("DOCKER_TLS_VERIFY")))
         if host := environ.get("DOCKER_HOST"):
             return cls(host, "", *tls)
         return cls("", environ.get("DOCKER_CONTEXT") or _current_context())
@@ -55,7 +63,7 @@ class Address:
         """What the SDK is told.
 
         Raises:
-            ValueError: when there is no such context.
+            ValueError: when there is no such context, or a certificate is missing.
         """
         from docker.context import ContextAPI
         from docker.utils import kwargs_from_env
@@ -66,6 +74,9 @@ class Address:
                 raise ValueError(f"there is no Docker context {self.context}")
             tls: TLSConfig | None = found.TLSConfig
             return {"base_url": found.Host} | ({"tls": tls} if tls is not None else {})
+        needed = _CERTIFICATES if self.verify else _CERTIFICATES[1:]
+        if self.cert_path and (missing := [one for one in needed if not Path(self.cert_path, one).is_file()]):
+            raise ValueError(f"there is no {missing[0]} in {self.cert_path}")
         said = {"DOCKER_HOST": self.host, "DOCKER_CERT_PATH": self.cert_path}
         told = {name: value for name, value in said.items() if value}
         return dict(kwargs_from_env(environment=told | ({"DOCKER_TLS_VERIFY": "1"} if self.verify else {})))
@@ -88,13 +99,14 @@ def connect(address: Address) -> APIClient:
     """
     # The operator lives without the SDK, and with it this module must load.
     try:
-        from docker import APIClient
         from docker.errors import DockerException
+
+        from slipway.docker_engine.connection import Connection
     except ImportError as error:
         what = "A Docker engine is reached with the Docker SDK for Python."
         raise EngineUnavailable(what, str(error), "pip install 'slipway-tpu[docker]'") from error
     try:
-        engine = APIClient(**address.options(), version="auto", timeout=ANSWER_SECONDS, num_pools=_POOL)
+        engine = Connection(**address.options(), version="auto", timeout=ANSWER_SECONDS, num_pools=_POOL)
     except (DockerException, OSError, ValueError) as error:
         raise _unreachable(address, error) from error
     spoken = tuple(int(part) for part in str(engine.api_version).split("."))
@@ -126,10 +138,15 @@ def connected() -> Iterator[APIClient]:
 
 def _unreachable(address: Address, error: Exception) -> EngineUnavailable:
     causes = list(_causes(error))
+    # What an engine answers says more than that it was an error.
+    explained = (str(getattr(one, "explanation", None) or "").strip() for one in causes)
+    detail = next(filter(None, explained), str(causes[-1]))
     hint = "Start the engine, or say where it is with DOCKER_HOST."
     if any(isinstance(cause, PermissionError) for cause in causes):
         hint = "Only root and the group `docker` may use this engine; `sudo usermod -aG docker $USER` adds you."
-    return EngineUnavailable(f"The Docker engine is not reachable at {address.words}.", str(causes[-1]), hint)
+    elif _TLS.search(detail):
+        hint = "DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or a Docker context, say which certificates it is to see."
+    return EngineUnavailable(f"The Docker engine is not reachable at {address.words}.", detail.rstrip("."), hint)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,6 +1,7 @@
 """Removing what is no longer needed: jobs that have ended, and what is left of jobs that are gone."""
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Final
 
 from slipway.api import names
@@ -52,12 +53,18 @@ def _remove(engine: Address, uid: str) -> None:
     api = connect(engine)
     try:
         containers = Containers(api, uid)
+        refusals: list[EngineRefuses] = []
         # The newest are named first, so a sandbox, which has the volumes, is the last of its host.
-        for one in containers.states():
-            containers.remove(one)
-        remove_the_rest(api, uid)
+        steps = [partial(containers.remove, one) for one in containers.states()]
+        for step in (*steps, partial(remove_the_rest, api, uid)):
+            try:
+                step()
+            except EngineRefuses as error:
+                refusals.append(error)
     finally:
         api.close()
+    if refusals:
+        raise EngineRefuses("; ".join(map(str, refusals)), refusals[0].status)
 
 
 def _left_behind() -> Iterator[Outcome]:

@@ -110,9 +110,9 @@ class Selection:
             ValueError: when the job has no such slice, host, role or attempt.
         """
         slices = most_slices(job) if self.follow or self.attempt is not None else job.slices
-        _check_range("slice", self.slices, slices)
+        _check_range(job.name, "slice", self.slices, slices)
         if job.status.resolved is not None or not job.accelerator:
-            _check_range("host", self.hosts, job.hosts)
+            _check_range(job.name, "host", self.hosts, job.hosts)
         if self.role == names.ROLE_HEAD and not has_head(job):
             raise ValueError("role head: the job has no Ray head, only workers")
         newest = job.status.attempt
@@ -176,8 +176,8 @@ def most_slices(job: JobState) -> int:
     return max(job.slices, *map(int, asked))
 
 
-def _check_range(name: str, given: Collection[int], count: int) -> None:
+def _check_range(job: str, name: str, given: Collection[int], count: int) -> None:
     for value in sorted(given):
         if not 0 <= value < count:
             allowed = f"{name}s 0 to {count - 1}" if count > 1 else f"{name} 0 only"
-            raise ValueError(f"{name} {value}: the job has {allowed}")
+            raise ValueError(f"{name} {value}: SliceJob {job} has {allowed}")

@@ -1,0 +1,61 @@
+"""What a job is made from beside its manifest: images, a profile, a folder. It is the same in every attempt."""
+
+import io
+from pathlib import Path
+from typing import Any, Final
+
+from tests.local_engine.engine import IMAGE, Engine, User
+
+
+def tagged(engine: Engine, tag: str, word: str) -> None:
+    """Give an image that says a word the tag, which another may have had."""
+    dockerfile = io.BytesIO(f"FROM {IMAGE}\nENV WORD={word}\n".encode())
+    engine.client.images.build(fileobj=dockerfile, tag=tag, rm=True)
+
+
+# T-08, T-16: a job stays with the image that its tag named when it was submitted; the next job has the new one.
+def test_a_tag_that_is_moved_between_attempts(user: User, engine: Engine, shared: dict[str, Any]) -> None:
+    tag = "slipway.local/moved:1"
+    tagged(engine, tag, "first")
+    script = "echo $WORD; [ $SLIPWAY_ATTEMPT -gt 0 ] && exit; until [ -e /shared/go ]; do sleep 0.1; done; exit 3"
+    user.submit(script, "old", image=tag, hosts=2, **shared)
+    engine.running("old", 2)
+    tagged(engine, tag, "second")
+    (Path(shared["volumes"][0]["hostPath"]["path"]) / "go").touch()
+    assert user.ended("old")["attempt"] == 1
+    user.submit("echo $WORD", "new", image=tag)
+    user.ended("new")
+    for attempt in ("0", "1"):
+        logs = user.slipway("logs", "old", "--attempt", attempt).out.splitlines()
+        assert sorted(logs) == ["[0/0] first", "[0/1] first"]
+    assert user.slipway("logs", "new").out == "second\n"
+
+
+PROFILE: Final = """\
+apiVersion: slipway.dev/v1alpha1
+kind: SliceJobProfile
+metadata: {name: here}
+spec:
+  defaults:
+    env: [{name: OF_THE_SITE, value: "from the profile"}, {name: OF_THE_JOB, value: "from the profile"}]
+"""
+PROGRAM: Final = """
+echo "$SLIPWAY_ATTEMPT: $OF_THE_SITE, $OF_THE_JOB"
+[ $SLIPWAY_ATTEMPT -gt 0 ] || exit 3
+"""
+
+
+# A profile and a folder to lay over the image reach the containers, of later attempts too.
+def test_a_profile_and_a_folder_over_the_image(user: User, tmp_path: Path) -> None:
+    (tmp_path / "profile.yaml").write_text(PROFILE)
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.sh").write_text(PROGRAM)
+    (code / "secret.txt").write_text("not for the image")
+    (code / ".dockerignore").write_text("secret.txt")
+    options = ("--profile", f"{tmp_path}/profile.yaml", "--overlay", str(code))
+    own = [{"name": "OF_THE_JOB", "value": "from the job"}]
+    user.submit("[ ! -e secret.txt ] && . ./train.sh", "train", *options, profile="here", env=own)
+    assert user.ended()["phase"] == "Succeeded"
+    logs = user.slipway("logs", "train", "--attempt", "all").out.splitlines()
+    assert logs == [f"{attempt}: from the profile, from the job" for attempt in (0, 1)]
