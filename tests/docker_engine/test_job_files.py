@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.docker_engine.job_files import JobExists, NewerFormat, NoSuchJob, Outdated, folder, folders
+from slipway.docker_engine.job_files import JobExists, NoSuchJob, Outdated, Unreadable, folder, folders
 from slipway.docker_engine.supervisor import needs_supervisor
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
@@ -79,9 +79,9 @@ def test_a_job_of_a_newer_slipway_is_neither_read_nor_changed() -> None:
     job = folder("train")
     job.create(BODY, {"format": 2})
     before = job.file.read_bytes()
-    with pytest.raises(NewerFormat, match=r"train/job\.json: local\.format 2 is of a newer Slipway.*upgrade Slipway"):
+    with pytest.raises(Unreadable, match=r"train/job\.json: local\.format 2 is of a newer Slipway.*upgrade Slipway"):
         job.read()
-    with pytest.raises(NewerFormat), job.changing() as body:
+    with pytest.raises(Unreadable), job.changing() as body:
         body["spec"]["cancel"] = True
     assert job.file.read_bytes() == before
     assert not needs_supervisor(job)

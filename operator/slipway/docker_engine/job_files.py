@@ -54,8 +54,8 @@ def _no_job(name: str) -> NoSuchJob:
     return NoSuchJob(f"there is no job {name} on this machine's engine")
 
 
-class NewerFormat(Exception):
-    """A newer Slipway has stored the job, in a way that this one does not know."""
+class Unreadable(Exception):
+    """The file of a job cannot be read: it is damaged, or of a newer Slipway. The message says what helps."""
 
 
 class Outdated(Exception):
@@ -117,14 +117,19 @@ class JobFolder:
 
         Raises:
             NoSuchJob: when there is none.
-            NewerFormat: when this Slipway is too old to read it.
+            Unreadable: when the file is damaged, or of a newer Slipway.
         """
         try:
             found: JsonObject = json.loads(self.file.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             raise _no_job(self.name) from None
+        except ValueError as error:
+            raise Unreadable(
+                f"{self.file} is damaged ({error}): remove {self.path}, and then what the job has left with "
+                "slipway local prune"
+            ) from error
         if (has := found["local"]["format"]) > FORMAT:
-            raise NewerFormat(
+            raise Unreadable(
                 f"{self.file}: local.format {has} is of a newer Slipway, and this one reads {FORMAT}: upgrade Slipway"
             )
         return found

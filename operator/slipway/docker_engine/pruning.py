@@ -8,7 +8,7 @@ from slipway.api import names
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, answered, remove_the_rest
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.errors import EngineUnavailable
-from slipway.docker_engine.job_files import LABEL_HOME, JobFolder, folder, folders, home_id
+from slipway.docker_engine.job_files import LABEL_HOME, JobFolder, Unreadable, folder, folders, home_id
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.world import read
 
@@ -31,7 +31,11 @@ def prune(names_given: Collection[str] = ()) -> list[Outcome]:
 
 
 def _ended(job: JobFolder, *, asked: bool) -> Iterator[Outcome]:
-    body = job.read()
+    try:
+        body = job.read()
+    except Unreadable as error:
+        yield job.name, str(error)
+        return
     if not read(body).status.final:
         if asked:
             yield job.name, f"job {job.name} has not ended: cancel it first"
@@ -69,7 +73,12 @@ def _remove(engine: Address, uid: str) -> None:
 
 def _left_behind() -> Iterator[Outcome]:
     """Containers and networks of jobs whose files are gone. Those of other users of the engine are not touched."""
-    known = {job.read()["metadata"]["uid"] for job in folders()}
+    known, unreadable = set[str](), set[str]()
+    for job in folders():
+        try:
+            known.add(job.read()["metadata"]["uid"])
+        except Unreadable:
+            unreadable.add(job.name)
     try:
         api = connect(Address.configured())
     except EngineUnavailable as error:
@@ -84,7 +93,7 @@ def _left_behind() -> Iterator[Outcome]:
             one[names.LABEL_JOB_UID]: one.get(names.LABEL_JOB_NAME, "") for one in there if names.LABEL_JOB_UID in one
         }
         for uid, name in jobs.items():
-            if uid not in known:
+            if uid not in known and name not in unreadable:
                 yield from _orphans(uid, name)
     finally:
         api.close()

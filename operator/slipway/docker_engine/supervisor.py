@@ -21,7 +21,7 @@ from slipway.api.base import rfc3339
 from slipway.docker_engine.apply import Applier
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses
 from slipway.docker_engine.errors import EngineUnavailable
-from slipway.docker_engine.job_files import JobFolder, NewerFormat, NoSuchJob, folder, folders
+from slipway.docker_engine.job_files import JobFolder, NoSuchJob, Unreadable, folder, folders
 from slipway.docker_engine.machine import THIS, Machine, News
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.world import World, read
@@ -200,7 +200,7 @@ def needs_supervisor(job: JobFolder, machine: Machine = THIS) -> bool:
     try:
         body = job.read()
         found = read(body)
-    except (NoSuchJob, NewerFormat):
+    except (NoSuchJob, Unreadable):
         # A newer Slipway looks after its jobs itself.
         return False
     due = expiry(found.spec, found.status) if found.spec is not None else None

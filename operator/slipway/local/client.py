@@ -1,6 +1,7 @@
 """Jobs on this machine's engine, with the verbs of the client for a cluster."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from time import monotonic
@@ -23,6 +24,7 @@ from slipway.docker_engine.job_files import (
     NAMESPACE,
     JobFolder,
     NoSuchJob,
+    Unreadable,
     folder,
     folders,
 )
@@ -33,6 +35,8 @@ from slipway.local.logs import ContainerLogs
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+log = logging.getLogger(__name__)
 
 _DEBOUNCE_MS: Final = 20
 _STARTING_SECONDS: Final = 10.0
@@ -72,9 +76,13 @@ class AsyncLocalClient(Verbs):
             return JsonObject(folder(name).read())
 
     async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
-        """The jobs of this machine, by name."""
-        with answered():
-            found = [JobState(_stored(one)) for one in folders()]
+        """The jobs of this machine, by name. A file that cannot be read is named in a warning, and hides no other."""
+        found = []
+        for one in folders():
+            try:
+                found.append(JobState(_stored(one)))
+            except Unreadable as error:
+                log.warning("%s", error)
         return tuple(one for one in found if _selected(one.stored.metadata.labels, label_selector))
 
     async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:

@@ -7,7 +7,7 @@ from slipway.client import errors
 from slipway.docker_engine.containers import EngineLost, EngineRefuses
 from slipway.docker_engine.errors import EngineUnavailable, ImageBuildError
 from slipway.docker_engine.images.pulls import ImageUnavailable
-from slipway.docker_engine.job_files import JobExists, NewerFormat, NoSuchJob, Outdated
+from slipway.docker_engine.job_files import JobExists, NoSuchJob, Outdated, Unreadable
 from slipway.docker_engine.submission import Refused
 
 
@@ -20,7 +20,7 @@ def answered() -> Iterator[None]:
         raise errors.Unreachable(str(error)) from error
     except NoSuchJob as error:
         raise errors.NotFound(str(error)) from error
-    except NewerFormat as error:
+    except Unreadable as error:
         raise errors.ClusterError(str(error)) from error
     except JobExists as error:
         raise errors.AlreadyExists(str(error)) from error
