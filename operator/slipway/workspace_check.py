@@ -42,6 +42,8 @@ def main(arguments: Sequence[str]) -> int:
 def check(volume: dict[str, Any]) -> None:
     """Make the directory of one order, and refuse what may not be mounted.
 
+    Besides the parts that `main` names an order of root may have `owner`, the user to whom a new directory is given.
+
     Raises:
         Refused: naming the directory.
     """
@@ -94,6 +96,8 @@ def _make(volume: dict[str, Any], path: str) -> bool:
         place.mkdir()
         # Else the user of the worker is that of an image, and not known.
         place.chmod(0o775 if volume["mine"] else 0o777)
+        if (owner := volume.get("owner")) is not None:
+            os.chown(place, owner, -1, follow_symlinks=False)
     except FileExistsError:
         # Another host of the job was faster.
         return _is_directory(volume, path)

@@ -23,6 +23,7 @@ EVERYTHING = with_spec(
             {"name": "empty", "emptyDir": {}},
             {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
+            {"name": "root", "emptyDir": {"medium": "Memory"}},
         ],
         "hostPID": True,
         "hostIPC": True,
@@ -56,6 +57,8 @@ EVERYTHING = with_spec(
         {"name": "claim", "mountPath": '/c,"'},
         {"name": "empty", "mountPath": "/e"},
         {"name": "memory", "mountPath": "/memory"},
+        {"name": "root", "mountPath": "/app"},
+        {"name": "made", "mountPath": "/app/m"},
         {"name": "shm", "mountPath": "/dev/shm"},
     ],
 )
@@ -77,10 +80,12 @@ def test_every_option_in_its_place() -> None:  # E1-17, E1-07, E1-08, E1-10 to E
     assert words[:start] == [
         "docker", "run", "--rm", "--network", "slipway", "--privileged", "--gpus", '"device=0,1"',
         "--shm-size", "2147483648", "--workdir", "/app", "--user", "1000:1001",
-        "-v", "/made:/m:ro",
+        "-v", "/made:/m:ro", "-v", "/made:/app/m",
         "--mount", "type=bind,source=/tmp,target=/t,bind-propagation=rslave,readonly",
         "--mount", 'type=volume,source=data,"target=/c,""",volume-nocopy',
         "--mount", "type=volume,target=/e,volume-nocopy",
+        "--mount", "type=volume,target=/app,volume-driver=local,volume-opt=type=tmpfs,volume-opt=device=tmpfs,"
+        '"volume-opt=o=mode=1777,size=4294967296",volume-nocopy',
         "--tmpfs", "/memory:exec,size=1073741824",
     ]  # fmt: skip
     end = words.index("--name")
@@ -137,7 +142,10 @@ def inspected(engine: Engine, name: str) -> Body:
     for key in ("CapAdd", "CapDrop"):
         host[key] = [one.removeprefix("CAP_") for one in host[key]]
     for mount in host["Mounts"]:
-        mount.get("VolumeOptions", {}).pop("DriverConfig", None)
+        volume = mount.get("VolumeOptions", {})
+        # The command says that there is none.
+        if not volume.get("DriverConfig"):
+            volume.pop("DriverConfig", None)
     # Docker finds the driver by itself.
     for request in host["DeviceRequests"]:
         request.update(Driver="", Options=None)

@@ -107,8 +107,9 @@ def of_docker(host: Body) -> dict[str, tuple[Any, ...]]:
         source, target, *words = one.split(":")
         found[target] = ("bind", source, "", words == ["ro"])
     for one in host.get("Mounts", ()):
-        below = one.get("VolumeOptions", {}).get("Subpath", "")
-        found[one["Target"]] = (one["Type"], one.get("Source", ""), below, one.get("ReadOnly", False))
+        options = one.get("VolumeOptions", {})
+        kind = options.get("DriverConfig", {}).get("Options", {}).get("type", one["Type"])
+        found[one["Target"]] = (kind, one.get("Source", ""), options.get("Subpath", ""), one.get("ReadOnly", False))
     return found
 
 

@@ -120,6 +120,45 @@ def test_volumes_in_memory(source: Body, mount: Body, limits: Body, expected: Bo
     assert {name: found[name] for name in ("Mounts", "Tmpfs", "ShmSize") if name in found} == expected
 
 
+def in_memory(most: str) -> Body:
+    """The mount of a volume that lies in memory, at /data."""
+    driver = {"Name": "local", "Options": {"type": "tmpfs", "device": "tmpfs", "o": f"mode=1777,size={most}"}}
+    return DATA | {"Type": "volume", "VolumeOptions": {"NoCopy": True, "DriverConfig": driver}}
+
+
+HOLDING: dict[str, tuple[Body, Body, Body]] = {
+    "a mount in it": ({}, {"volumeMounts": [{"name": "w", "mountPath": "/data/w"}]}, in_memory("50%")),
+    "the working directory": ({}, {"workingDir": "/data/"}, in_memory("50%")),
+    "the working directory in it": ({"sizeLimit": "1Gi"}, {"workingDir": "/data/x"}, in_memory(str(GIB))),
+    "the memory is the limit": (
+        {}, {"workingDir": "/data/x", "resources": {"limits": {"memory": "1Gi"}}}, in_memory(str(GIB)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "worker", "expected"), HOLDING.values(), ids=HOLDING.keys())
+def test_memory_that_holds_other_places_is_a_volume_that_all_may_write(  # F-36
+    source: Body, worker: Body, expected: Body
+) -> None:
+    volumes = [{"name": "v"} | empty(medium="Memory", **source), {"name": "w", "hostPath": {"path": "/w"}}]
+    places = [{"name": "v", "mountPath": "/data"}, *worker.get("volumeMounts", ())]
+    found = host_config(with_spec({"volumes": volumes}, **worker | {"volumeMounts": places}))
+    assert found["Mounts"] == [expected]
+    assert "Tmpfs" not in found
+    assert opening(found["Mounts"]) is None
+
+
+@pytest.mark.parametrize("working_dir", ["/database", "/"])
+def test_memory_that_holds_nothing_is_a_tmpfs(working_dir: str) -> None:
+    assert host_config(
+        with_spec(
+            {"volumes": [{"name": "v"} | empty(medium="Memory")]},
+            volumeMounts=[{"name": "v", "mountPath": "/data"}],
+            workingDir=working_dir,
+        )
+    )["Tmpfs"] == {"/data": "exec"}
+
+
 @pytest.mark.parametrize("size", [2147483648, "2Gi"])
 def test_the_size_of_shared_memory(size: str | int) -> None:  # E1-13
     assert host_config(pod(shmSize=size))["ShmSize"] == 2147483648
@@ -240,8 +279,9 @@ def test_a_workspace() -> None:  # F-35
             workspace={"hostPath": {"path": "/ws"}, "mountPath": "/mnt", "startup": True, "local": True},
         )
     )
-    assert found["Tmpfs"] == {"/mnt": "exec"}
-    assert [(one["Source"], one["Target"], one.get("ReadOnly", False)) for one in found["Mounts"]] == [
+    root, *rest = found["Mounts"]
+    assert root == in_memory("50%") | {"Target": "/mnt"}
+    assert [(one["Source"], one["Target"], one.get("ReadOnly", False)) for one in rest] == [
         ("/ws/startup", "/mnt/startup", True),
         ("/ws/local", "/mnt/local", True),
         ("/ws/train", "/mnt/train", False),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 from slipway.api import names
 from slipway.docker_engine.containers import answered
@@ -30,9 +31,18 @@ def make_directories(api: APIClient, pod: Body) -> None:
         seen_at = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
         for order in json.loads(container["command"][-1]):
             try:
-                check(order | {"root": _folder(api, pod, seen_at[order["root"]])})
+                there = {"root": _folder(api, pod, seen_at[order["root"]])}
+                check(order | there | _ownership(container["securityContext"].get("runAsUser")))
             except Refused as error:
                 raise WorkspaceRefused(str(error)) from error
+
+
+def _ownership(user: int | None) -> dict[str, Any]:
+    """Whose the directories are: this process makes them, and it need not run as the user of the pod."""
+    if user is None or user == os.geteuid():
+        return {}
+    # Only root may give a directory away. From another user it is as where the image decides: all users may write.
+    return {"owner": user} if os.geteuid() == 0 else {"mine": False}
 
 
 def _folder(api: APIClient, pod: Body, volume: str) -> str:

@@ -133,6 +133,7 @@ def _gpus(request: Body) -> str:
 
 def _mount(mount: Body) -> str:
     options, volume = mount.get("BindOptions", {}), mount.get("VolumeOptions", {})
+    driver = volume.get("DriverConfig", {})
     words = {
         "type": mount["Type"],
         "source": mount.get("Source"),
@@ -140,9 +141,11 @@ def _mount(mount: Body) -> str:
         "bind-propagation": options.get("Propagation"),
         "bind-recursive": "readonly" if options.get("ReadOnlyForceRecursive") else None,
         "volume-subpath": volume.get("Subpath"),
+        "volume-driver": driver.get("Name"),
     }
     flags = {"readonly": mount.get("ReadOnly"), "volume-nocopy": volume.get("NoCopy")}
     fields = [f"{key}={value}" for key, value in words.items() if value]
+    fields += [f"volume-opt={key}={value}" for key, value in driver.get("Options", {}).items()]
     return _joined([*fields, *(flag for flag, wanted in flags.items() if wanted)])
 
 

@@ -25,7 +25,7 @@ def opening(mounts: Iterable[Mapping[str, Any]], token: bytes | None = None) -> 
     (`PUT /containers/{id}/archive`). Where its root can only be read Docker refuses that: then unpack it in a second
     container, never started, that has the volumes of the first (`VolumesFrom`).
     """
-    places = [one["Target"] for one in mounts if one["Type"] == "volume" and not one.get("Source")]
+    places = [one["Target"] for one in mounts if one["Type"] == "volume" and not one.get("Source") and not _open(one)]
     if not places:
         return None
     content = io.BytesIO()
@@ -40,3 +40,8 @@ def opening(mounts: Iterable[Mapping[str, Any]], token: bytes | None = None) -> 
                 file.size, file.mode = len(token), _TOKEN
                 archive.addfile(file, io.BytesIO(token))
     return content.getvalue()
+
+
+def _open(mount: Mapping[str, Any]) -> bool:
+    """Whether the volume has a driver's options, which say its mode: it lies in memory."""
+    return bool((mount.get("VolumeOptions") or {}).get("DriverConfig"))

@@ -8,6 +8,7 @@ from slipway.api.resources import amount
 from slipway.docker_engine.conversion.docker_run import ContainerRequest
 from slipway.docker_engine.conversion.parts import LABEL_PART_OF, SANDBOX, all_containers
 from slipway.docker_engine.conversion.unconvertible import Refusals
+from slipway.docker_engine.conversion.volumes import in_memory
 from slipway.planner.actions import Body
 
 IMAGE: Final = "slipway.dev/sandbox:1"
@@ -80,10 +81,7 @@ def _volume(pod: Body, name: str, refusals: Refusals) -> Body:
     source = next(one for one in pod["spec"]["volumes"] if one["name"] == name).get("emptyDir") or {}
     options: Body = {"NoCopy": True}
     if source.get("medium"):
-        size = amount(source.get("sizeLimit", 0))
-        most = f"size={int(size)}" if size else "size=50%"
-        driver = {"type": "tmpfs", "device": "tmpfs", "o": f"mode=1777,{most}"}
-        options["DriverConfig"] = {"Name": "local", "Options": driver}
+        options["DriverConfig"] = in_memory(int(amount(source.get("sizeLimit", 0)) or 0))
     return {"Type": "volume", "Target": f"{VOLUMES}/{name}", "VolumeOptions": options}
 
 

@@ -119,8 +119,8 @@ _VOLUME_CONVERTED: Final = {
     "name": "what mounts refer to",
     "hostPath.path": "`HostConfig.Binds`, `Mounts`; sockets of container engines, and what leads to them, are refused",
     "hostPath.type": "a missing folder is made for DirectoryOrCreate and without a type; otherwise it is an error",
-    "emptyDir.medium": "a tmpfs for Memory, and `HostConfig.ShmSize` at /dev/shm; otherwise an anonymous volume; the "
-    "containers of a host share it",
+    "emptyDir.medium": "a tmpfs for Memory, or a volume in memory where it holds mounts or the working directory, and "
+    "`HostConfig.ShmSize` at /dev/shm; otherwise an anonymous volume; the containers of a host share it",
     "emptyDir.sizeLimit": "the size of a tmpfs; nothing for a volume on disk",
     "persistentVolumeClaim.claimName": "the Docker volume of that name",
     "persistentVolumeClaim.readOnly": "`HostConfig.Mounts[].ReadOnly`",

@@ -184,8 +184,33 @@ def _add_empty(found: Mounts, source: Body, mount: Body, container: Body, where:
         if mount["mountPath"] == SHM and most and not read_only:
             found.shm_size = most
             return
+        if _holds_others(mount["mountPath"], container):
+            options = {"VolumeOptions": {"NoCopy": True, "DriverConfig": in_memory(most)}}
+            found.mounts.append(_mount("volume", "", mount, options, read_only=read_only))
+            return
         words = ["exec", *(["ro"] if read_only else []), *([f"size={most}"] if most else [])]
         found.tmpfs[mount["mountPath"]] = ",".join(words)
     else:
         options = {"VolumeOptions": {"NoCopy": True}}
         found.mounts.append(_mount("volume", "", mount, options, read_only=read_only))
+
+
+def in_memory(size: int) -> Body:
+    """The driver of a Docker volume that lies in memory, may be written by all users, and ends with its container.
+
+    The engine makes the working directory and the places of mounts in the image first, for root. A tmpfs takes over
+    the mode of the folder that it covers, whatever mode it is given; such a volume does not.
+
+    Args:
+        size: its size in bytes; 0 for half of the memory of the machine, as with a tmpfs.
+    """
+    most = f"size={size}" if size else "size=50%"
+    return {"Name": "local", "Options": {"type": "tmpfs", "device": "tmpfs", "o": f"mode=1777,{most}"}}
+
+
+def _holds_others(place: str, container: Body) -> bool:
+    """Whether this place is, or holds, the working directory of a container, or holds another mount."""
+    inside = f"{posixpath.normpath(place)}/"
+    mounts = (posixpath.normpath(one["mountPath"]) for one in container.get("volumeMounts", ()))
+    working_dir = posixpath.normpath(container.get("workingDir") or "/")
+    return f"{working_dir}/".startswith(inside) or any(path.startswith(inside) for path in mounts)
