@@ -176,7 +176,7 @@ def test_a_job_that_there_is_not_has_code_4(verb: str) -> None:
     assert "no job nothing" in done.output
 
 
-@pytest.mark.parametrize("verb", [*(f"{one} train" for one in OF_A_JOB), "delete --yes train", "list", "prune"])
+@pytest.mark.parametrize("verb", [*(f"{one} train" for one in OF_A_JOB), "delete --yes train"])
 def test_a_job_of_a_newer_slipway_is_left_alone(verb: str) -> None:
     job = folder("train")
     stored = job.create(manifest("train", {"image": "app"}), {"format": 99})
@@ -214,6 +214,37 @@ def test_devices_and_limits_are_in_the_docker_command(options: tuple[str, ...], 
     assert done.exit_code == 0, done.output
     command = shlex.split(done.output)
     assert words in pairwise(command)
+
+
+IN_THE_CURRENT_FOLDER = {
+    "render --docker": ("render", "--docker"),
+    "local submit": ("local", "submit", "--dry-run", "server", "-o", "json"),
+}
+
+
+@pytest.mark.parametrize("words", IN_THE_CURRENT_FOLDER.values(), ids=IN_THE_CURRENT_FOLDER)
+def test_a_relative_source_is_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """T-13: on a cluster nobody knows which folder is meant."""
+    monkeypatch.chdir(tmp_path)
+    mount = ("--image", "app", "--name", "one", "--mount", "type=bind,src=data,dst=/data", "--", "train")
+    assert f"{tmp_path}/data" in slipway(*words, *mount).output
+    for command in (("render",), ("submit", "--dry-run", "client")):
+        done = slipway(*command, *mount)
+        assert done.exit_code == 2
+        assert "src 'data' is not an absolute path" in done.output
+
+
+# N-01: the place of a job is a word of the command.
+@pytest.mark.usefixtures("forgiving")
+def test_run_takes_the_place(tmp_path: Path) -> None:
+    job = ("--image", "app", "--name", "one", "--", "train")
+    assert slipway("run", "--on", "local", *job).output == slipway("local", "run", *job).output
+    assert f"not reachable at unix://{tmp_path}/no-engine.sock" in slipway("run", "--on", "local", *job).output
+    done = slipway("run", "--on", "nowhere", *job)
+    assert done.exit_code == 2
+    assert "'nowhere' is not one of 'cluster', 'local'" in done.output
 
 
 def test_a_profile_is_in_the_docker_command(tmp_path: Path) -> None:

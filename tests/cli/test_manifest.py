@@ -78,6 +78,30 @@ def test_the_home_of_a_bind_mount_is_expanded(monkeypatch: pytest.MonkeyPatch) -
     assert volume["hostPath"]["path"] == "/home/ann/data"
 
 
+RELATIVE = {
+    "a name": ("data", "/home/ann/data"),
+    "the folder itself": (".", "/home/ann"),
+    "a folder above": ("../all/data", "/home/all/data"),
+    "an absolute one": ("/data", "/data"),
+    "a home": ("~/data", "/root/data"),
+}
+
+
+@pytest.mark.parametrize(("source", "path"), RELATIVE.values(), ids=RELATIVE)
+def test_a_relative_source_begins_in_the_folder_where_there_is_one(  # T-13
+    monkeypatch: pytest.MonkeyPatch, source: str, path: str
+) -> None:
+    monkeypatch.setenv("HOME", "/root")
+    [volume], _ = mounts([f"type=bind,src={source},dst=/data"], Path("/home/ann"))
+    assert volume["hostPath"]["path"] == path
+
+
+def test_no_source_is_refused_wherever_the_job_runs() -> None:
+    for folder in (None, Path("/home/ann")):
+        with pytest.raises(ValueError, match="src '' is not an absolute path"):
+            mounts(["type=bind,src=,dst=/data"], folder)
+
+
 NO_MOUNTS = {
     "T-13 type is not first": ("src=/a,type=bind,dst=/a", "begins with type="),
     "T-13 an unknown type": ("type=nfs,src=/a,dst=/a", "bind, device, tmpfs, volume"),

@@ -159,6 +159,26 @@ def test_a_limit_is_never_rounded_to_none() -> None:
     assert "Memory" not in host_config(pod(resources={"limits": {"memory": "0"}}))
 
 
+SHARED_MEMORY: dict[str, tuple[Body, int | None]] = {
+    "the memory limit": ({"resources": {"limits": {"memory": "200Mi"}}}, 200 * 2**20),
+    "what the job says": ({"resources": {"limits": {"memory": "200Mi"}}, "shmSize": "100Mi"}, 100 * 2**20),
+    "Docker's default": ({"resources": {"limits": {"cpu": 1}}}, None),
+    "what the job mounts there": (
+        {
+            "resources": {"limits": {"memory": "200Mi"}},
+            "volumes": [{"name": "v", "hostPath": {"path": "/fast"}}],
+            "volumeMounts": [{"name": "v", "mountPath": "/dev/shm/"}],
+        },
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "size"), SHARED_MEMORY.values(), ids=SHARED_MEMORY.keys())
+def test_the_size_of_shared_memory_is(fields: Body, size: int | None) -> None:  # T-19
+    assert host_config(pod(**fields)).get("ShmSize") == size
+
+
 def test_devices() -> None:  # E1-23, N-27, N-28, T-11
     devices = Assigned(
         ids=("tpu:0", "nvidia:1"),

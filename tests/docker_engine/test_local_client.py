@@ -8,7 +8,9 @@ import pytest
 
 from slipway.client.errors import SlipwayError
 from slipway.docker_engine import supervisor
+from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder, folder
+from slipway.docker_engine.options import Options
 from slipway.local.client import AsyncLocalClient
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
@@ -45,6 +47,7 @@ def test_who_follows_a_job_starts_one_supervisor_and_gives_it_time(
         pytest.param('{"local": {"format": 99}}', "upgrade Slipway", id="a file of a newer Slipway"),
     ],
 )
+@pytest.mark.usefixtures("forgiving")
 def test_a_file_that_cannot_be_read_keeps_no_command_from_the_other_jobs(
     content: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -52,9 +55,7 @@ def test_a_file_that_cannot_be_read_keeps_no_command_from_the_other_jobs(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     monkeypatch.setattr(supervisor.subprocess, "Popen", None)
     for name in ("bad", "good"):
-        folder(name).create(
-            BODY | {"metadata": {"name": name}}, {"options": {"engine": {"host": f"unix://{tmp_path}/none.sock"}}}
-        )
+        folder(name).create(BODY | {"metadata": {"name": name}}, {"options": Options(Address.configured()).to_json()})
     with folder("good").changing() as body:
         body["status"] |= {"phase": "Succeeded"}
         body["local"]["settled"] = True

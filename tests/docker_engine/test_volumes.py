@@ -102,14 +102,20 @@ def test_mounts(source: Body, mount: Body, expected: Body) -> None:
 
 IN_MEMORY: dict[str, tuple[Body, Body, Body, Body]] = {
     "of a size": ({"sizeLimit": "1Gi"}, {}, {}, {"Tmpfs": {"/data": f"exec,size={GIB}"}}),
-    "of the size of the memory": ({}, {}, {"memory": "1Gi"}, {"Tmpfs": {"/data": f"exec,size={GIB}"}}),
+    "of the size of the memory": (
+        {}, {}, {"memory": "1Gi"}, {"Tmpfs": {"/data": f"exec,size={GIB}"}, "ShmSize": GIB},
+    ),
     "larger than the memory": (
-        {"sizeLimit": "2Gi"}, {}, {"memory": "1Gi"}, {"Tmpfs": {"/data": f"exec,size={GIB}"}},
+        {"sizeLimit": "2Gi"}, {}, {"memory": "1Gi"}, {"Tmpfs": {"/data": f"exec,size={GIB}"}, "ShmSize": GIB},
     ),
     "of no size": ({}, {}, {}, {"Tmpfs": {"/data": "exec"}}),
     "read only": ({}, {"readOnly": True}, {}, {"Tmpfs": {"/data": "exec,ro"}}),
     "shared memory": ({"sizeLimit": "1Gi"}, {"mountPath": "/dev/shm"}, {}, {"ShmSize": GIB}),
     "shared memory of the size of the memory": ({}, {"mountPath": "/dev/shm"}, {"memory": "1Gi"}, {"ShmSize": GIB}),
+    "shared memory that is only read": (
+        {"sizeLimit": "1Gi"}, {"mountPath": "/dev/shm", "readOnly": True}, {"memory": "1"},
+        {"Tmpfs": {"/dev/shm": "exec,ro,size=1"}},
+    ),
     "shared memory of no size": ({}, {"mountPath": "/dev/shm"}, {}, {"Tmpfs": {"/dev/shm": "exec"}}),
 }  # fmt: skip
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from slipway.cli.main import main
 from tests.docker_engine.conftest import forgiving as forgiving
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
 
@@ -36,6 +38,20 @@ def test_run(user: User, script: str, code: int, sentence: str) -> None:
     job = ("--image", IMAGE, "--name", "train", "--max-failures", "1")
     done = user.command("run", *job, "--", "sh", "-c", script, code=code)
     assert sentence in done.err
+
+
+# N-01: the place is a word of the cluster's command; a relative source begins in the current folder (T-13).
+def test_run_on_this_machine(user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name, value in user.variables.items():
+        monkeypatch.setenv(name, value)
+    job = ("--image", IMAGE, "--name", "train", "--mount", "type=bind,src=data,dst=/data")
+    given = ("run", "--on", "local", *job, "--", "sh", "-c", "echo made > /data/here")
+    done = CliRunner().invoke(main, given, catch_exceptions=False)
+    assert (done.exit_code, "slicejob train Succeeded" in done.output) == (0, True), done.output
+    assert (tmp_path / "data/here").read_text() == "made\n"
+    assert user.status()["phase"] == "Succeeded"
 
 
 # N-17, T-14, T-21, T-22: everything is told of a job while it runs, when it has ended, and of attempts that are gone.

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.local_engine.engine import IMAGE, User
+from tests.local_engine.engine import IMAGE, User, until
 
 PAGE = (ROOT / "docs/local.md").read_text()
 
@@ -24,3 +24,17 @@ def test_the_commands_of_the_page(user: User) -> None:
     assert "host 1 of 2" in done.stdout
     assert "hello deleted" in done.stdout
     assert "docker run --rm" in done.stdout
+
+
+def test_the_program_of_the_page(user: User) -> None:
+    [program] = re.findall(r"<!-- test -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=user.variables | {"IMAGE": IMAGE},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    phase, *lines = done.stdout.splitlines()
+    assert phase == "Succeeded"
+    assert sorted(lines) == ["host 0 from Python", "host 1 from Python"]
+    until("the end of the job", lambda: not user.folder("from-python").exists())

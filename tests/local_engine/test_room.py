@@ -1,4 +1,4 @@
-"""A full disk, many jobs at once, and what is left behind."""
+"""A full disk, shared memory, many jobs at once, and what is left behind."""
 
 import re
 import shutil
@@ -47,6 +47,12 @@ def test_a_full_disk(dockerd: Dockerd, engine: Engine, small_disk: Path) -> None
     assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 1, 1)
     user.slipway("prune")
     assert engine.of_jobs() == []
+
+
+def test_shared_memory_is_as_large_as_the_memory(user: User) -> None:  # T-19
+    user.submit("grep ' /dev/shm ' /proc/mounts", resources={"limits": {"memory": "200Mi"}})
+    assert user.ended()["phase"] == "Succeeded"
+    assert f"size={200 * 1024}k" in user.slipway("logs", "train").out
 
 
 # Jobs of one user do not get in each other's way.

@@ -102,7 +102,7 @@ def described(
                 raise InvalidManifest(f"-f and {', '.join(extra)} contradict each other: the manifest says it")
             found = [(one, Sources({(): name})) for name in files for one in documents(_text(name), name, kinds)]
         else:
-            found = [(_from_flags(given), _options(given))]
+            found = [(_from_flags(given, target.folder), _options(given))]
         for body, sources in found:
             if "namespace" not in body["metadata"]:
                 body["metadata"]["namespace"] = target.resolved_namespace
@@ -144,13 +144,13 @@ def _text(name: str) -> str:
         raise InvalidManifest(f"{name} cannot be read: {error}") from error
 
 
-def _from_flags(given: dict[str, Any]) -> Manifest:
+def _from_flags(given: dict[str, Any], folder: Path | None) -> Manifest:
     if not given["image"]:
         raise InvalidManifest("nothing to submit: give -f FILE, or --image and the command after --")
     flags = Flags(
         image=given["image"], command=given["command"], type=given["type_"], gpus=given["gpus"],
         gpu_vendor=given["gpu_vendor"], gpu_model=given["gpu_model"], slices=given["slices"],
-        hosts=given["hosts"], spot=given["spot"], env=_environment(given), mounts=given["mounts"],
+        hosts=given["hosts"], spot=given["spot"], env=_environment(given), mounts=given["mounts"], folder=folder,
         shm_size=given["shm_size"], working_dir=given["workdir"], service_account=given["service_account"],
         priority_class=given["priority_class"], max_failures=given["max_failures"],
         max_preemptions=given["max_preemptions"],

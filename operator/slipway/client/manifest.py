@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -52,6 +53,8 @@ class Flags:
     env: Mapping[str, str] | None = None
     mounts: Sequence[str] = ()
     """As `docker run --mount` takes them."""
+    folder: Path | None = None
+    """Where relative sources of mounts begin; None where they are refused."""
     shm_size: str | None = None
     working_dir: str | None = None
     service_account: str | None = None
@@ -65,7 +68,7 @@ class Flags:
         Raises:
             InvalidManifest: for a mount that a pod cannot have.
         """
-        volumes, places = mounts(self.mounts)
+        volumes, places = mounts(self.mounts, self.folder)
         retries = {"maxFailures": self.max_failures, "maxPreemptions": self.max_preemptions}
         found: Manifest = {
             "accelerator": self._accelerator(),

@@ -13,8 +13,12 @@ _KEYS: Final = {
 _SAME: Final = {"source": "src", "target": "dst", "destination": "dst", "perm": "permissions", "ro": "readonly"}
 
 
-def mounts(texts: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def mounts(texts: Sequence[str], folder: Path | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Volumes and volumeMounts for texts such as `type=bind,src=/data,dst=/data,readonly` (T-09 to T-13).
+
+    Args:
+        texts: the mounts.
+        folder: where relative sources begin, on a machine that runs the job itself; None where they are refused.
 
     Raises:
         ValueError: naming the mount, and what is allowed.
@@ -22,7 +26,7 @@ def mounts(texts: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[str, A
     volumes, places = [], []
     for number, text in enumerate(texts):
         fields = _read(text)
-        source = _source(text, fields)
+        source = _source(text, fields, folder)
         name = f"mount-{number}"
         volumes.append({"name": name} | source)
         place: dict[str, Any] = {"name": name, "mountPath": _absolute(text, "dst", fields.get("dst", ""))}
@@ -46,10 +50,12 @@ def _read(text: str) -> dict[str, str]:
     return fields
 
 
-def _source(text: str, fields: dict[str, str]) -> dict[str, Any]:
+def _source(text: str, fields: dict[str, str], folder: Path | None) -> dict[str, Any]:
     match fields["type"]:
         case "bind":
-            path = str(Path(fields.get("src", "")).expanduser())
+            path = str(Path(fields["src"]).expanduser()) if fields.get("src") else ""
+            if path and folder is not None and not Path(path).is_absolute():
+                path = str((folder / path).resolve())
             return {"hostPath": {"path": _absolute(text, "src", path)}}
         case "volume":
             if not fields.get("src"):

@@ -36,6 +36,11 @@ class Target(ABC):
     def resolved_namespace(self) -> str:
         """The namespace given, or the one that takes its place."""
 
+    @property
+    def folder(self) -> Path | None:
+        """Where relative sources of mounts begin; None where the jobs run on other machines."""
+        return None
+
     @abstractmethod
     def client(self) -> "Verbs":
         """A client of its own for each call, to be opened with `async with`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slipway.client.target import Target
@@ -28,6 +29,11 @@ class LocalTarget(Target):
     def resolved_namespace(self) -> str:
         """The one namespace that there is."""
         return NAMESPACE
+
+    @property
+    def folder(self) -> Path:
+        """The current one: its containers see the folders of this machine."""
+        return Path.cwd()
 
     def client(self) -> AsyncLocalClient:
         """A client of its own for each call, to be opened with `async with`."""

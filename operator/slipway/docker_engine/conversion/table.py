@@ -95,7 +95,8 @@ _CONTAINER_CONVERTED: Final = {
     "ports[].hostPort": "`HostConfig.PortBindings`",
     "ports[].hostIP": "`HostConfig.PortBindings`",
     "ports[].protocol": "`HostConfig.PortBindings`, after the slash",
-    "resources.limits": "`HostConfig.NanoCpus`; `HostConfig.Memory` and `MemorySwap`, equal; for `worker` also devices",
+    "resources.limits": "`HostConfig.NanoCpus`; `HostConfig.Memory` and `MemorySwap`, equal, and as much `ShmSize` "
+    "where nothing is mounted at /dev/shm; for `worker` also devices",
     "resources.requests": "`HostConfig.CpuShares`, `HostConfig.MemoryReservation`",
     "volumeMounts[].name": "the volume",
     "volumeMounts[].mountPath": "`HostConfig.Mounts[].Target`",

@@ -35,7 +35,7 @@ class Mounts:
     tmpfs: dict[str, str] = field(default_factory=dict)
     """Options by path. As `Mounts` they could not hold programs before version 1.46 of the API."""
     shm_size: int | None = None
-    """Bytes of /dev/shm; None for Docker's default."""
+    """Bytes of /dev/shm; None for Docker's default of 64 MB."""
 
     @property
     def host_config(self) -> Body:
@@ -62,7 +62,7 @@ def mounts(
         shared: sources of the empty volumes that are mounted at several places of the pod, by name.
         refusals: where to put what Docker cannot mount.
     """
-    found = Mounts()
+    found = Mounts(shm_size=_shared_memory(container))
     volumes = {one["name"]: one for one in spec.get("volumes", ())}
     taken: set[str] = set()
     for mount in container.get("volumeMounts", ()):
@@ -92,6 +92,17 @@ def mounts(
             taken.add(mount["name"])
             _add_empty(found, volume.get("emptyDir", {}), mount, container, where, refusals)
     return found
+
+
+def _shared_memory(container: Body) -> int | None:
+    """The size of /dev/shm where nothing is mounted there: what lies in it counts as the container's memory (T-19)."""
+    mounted = any(posixpath.normpath(mount["mountPath"]) == SHM for mount in container.get("volumeMounts", ()))
+    return None if mounted else math.ceil(_memory(container)) or None
+
+
+def _memory(container: Body) -> Decimal:
+    """The limit of the memory of a container; 0 for none."""
+    return amount(container.get("resources", {}).get("limits", {}).get("memory")) or Decimal(0)
 
 
 def _below(mount: Body, place: str, variables: Mapping[str, str], refusals: Refusals) -> str:
@@ -179,8 +190,7 @@ def _add_empty(found: Mounts, source: Body, mount: Body, container: Body, where:
     size, read_only = _check_empty(source, where, refusals), bool(mount.get("readOnly"))
     if source.get("medium") == "Memory":
         # So sizes the kubelet what lies in memory.
-        limit = amount(container.get("resources", {}).get("limits", {}).get("memory"))
-        most = math.ceil(min((one for one in (size, limit) if one), default=0))
+        most = math.ceil(min((one for one in (size, _memory(container)) if one), default=0))
         if mount["mountPath"] == SHM and most and not read_only:
             found.shm_size = most
             return
