@@ -1,7 +1,8 @@
 """Following a job of this machine that nobody looks after."""
 
 import asyncio
-from contextlib import aclosing, suppress
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,32 +13,38 @@ from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder, folder
 from slipway.docker_engine.options import Options
 from slipway.local.client import AsyncLocalClient
+from tests.local_engine.engine import until
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
 
 
-def test_who_follows_a_job_starts_one_supervisor_and_gives_it_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a machine that is busy each takes seconds to start, and one for every second would keep it busy."""
+def test_a_supervisor_has_the_lock_from_its_first_moment_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy each takes seconds to start, and one for each command would keep it busy."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    started: list[str] = []
+    started = tmp_path / "started"
+    slow = tmp_path / "python"
+    slow.write_text(f"#!/bin/sh\necho $$ >> {started}\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(supervisor.sys, "executable", str(slow))
+    job = folder("train")
+    job.create(BODY, {"options": Options(Address.configured()).to_json()})
+    for _ in range(3):
+        supervisor.ensure_supervisor(job)
+    until("the start", started.exists)
+    [process] = started.read_text().split()
+    try:
+        with job.supervised() as lock:
+            assert lock is None
+    finally:
+        os.kill(int(process), signal.SIGKILL)
+    # The lock goes with the process, however that ends.
+    until("the lock", lambda: is_free(job))
+    [process] = started.read_text().split()
 
-    def starts(job: JobFolder) -> bool:
-        started.append(job.name)
-        return True
 
-    async def follow() -> None:
-        async with AsyncLocalClient() as client:
-            monkeypatch.setattr(supervisor, "ensure_supervisor", starts)
-            folder("train").create(BODY, {"options": {}})
-            with suppress(TimeoutError):
-                async with asyncio.timeout(3.5), aclosing(client.watch("train")) as states:
-                    async for _ in states:
-                        pass
-
-    asyncio.run(follow())
-    assert started == ["train"]
+def is_free(job: JobFolder) -> bool:
+    with job.supervised() as lock:
+        return lock is not None
 
 
 @pytest.mark.parametrize(

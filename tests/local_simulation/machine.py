@@ -71,16 +71,16 @@ class Folder(JobFolder):
         self.disk.change(self.name)
 
     @contextmanager
-    def supervised(self) -> Iterator[bool]:
+    def supervised(self, inherited: int | None = None) -> Iterator[int | None]:
         self.read()
         owner, fiber = self.disk.supervised.get(self.name), Fiber.current
         if owner is not None and not owner.dead:
-            yield False
+            yield None
             return
         assert fiber is not None
         self.disk.supervised[self.name] = fiber.process
         try:
-            yield True
+            yield 1
         finally:
             if self.disk.supervised.get(self.name) is fiber.process:
                 del self.disk.supervised[self.name]

@@ -221,15 +221,29 @@ class JobFolder:
         shutil.rmtree(gone, ignore_errors=True)
 
     @contextmanager
-    def supervised(self) -> Iterator[bool]:
-        """Look after the job for as long as this lasts, unless another process does."""
+    def supervised(self, inherited: int | None = None) -> Iterator[int | None]:
+        """Look after the job for as long as this lasts, unless another process does.
+
+        Args:
+            inherited: a descriptor that holds the lock, from the process that started this one.
+
+        Returns:
+            The descriptor that holds the lock; None where another process looks after the job. Who inherits the
+            descriptor holds the lock as well.
+        """
+        if inherited is not None:
+            try:
+                yield inherited
+            finally:
+                os.close(inherited)
+            return
         with self._owned_file("supervisor.lock") as descriptor:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                yield False
+                yield None
                 return
-            yield True
+            yield descriptor
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -41,7 +41,7 @@ def _ended(job: JobFolder, *, asked: bool) -> Iterator[Outcome]:
             yield job.name, f"job {job.name} has not ended: cancel it first"
         return
     with job.supervised() as mine:
-        if not mine:
+        if mine is None:
             yield job.name, f"job {job.name} is being cleaned up; try again in a moment"
             return
         try:

@@ -182,17 +182,18 @@ class Supervisor:
         news.put(RECONNECTED)
 
 
-def supervise(job: JobFolder, machine: Machine = THIS) -> None:
-    """Look after a job in this process, unless another does."""
+def supervise(job: JobFolder, machine: Machine = THIS, lock: int | None = None) -> None:
+    """Look after a job in this process, unless another does; `lock` is a descriptor that holds the lock already."""
     while True:
-        with job.supervised() as mine:
-            if not mine:
+        with job.supervised(lock) as mine:
+            if mine is None:
                 return
             body = job.read()
             Supervisor(job, Options.from_json(body["local"]["options"]), machine).run()
         # A command that came while the lock was still held did not start another supervisor.
         if not needs_supervisor(job, machine):
             return
+        lock = None
 
 
 def needs_supervisor(job: JobFolder, machine: Machine = THIS) -> bool:
@@ -208,29 +209,29 @@ def needs_supervisor(job: JobFolder, machine: Machine = THIS) -> bool:
     return found.deleting or not settled or (due is not None and due <= machine.now())
 
 
-def ensure_supervisor(job: JobFolder) -> bool:
+def ensure_supervisor(job: JobFolder) -> None:
     """Leave a process behind that looks after the job, unless there is one, or nothing is to be done.
 
-    Returns:
-        Whether it started one, which takes its time until it looks after the job.
+    It has the lock from its first moment on: on a machine that is busy it takes seconds to start, and each command that
+    came meanwhile would start another.
     """
     if not needs_supervisor(job):
-        return False
-    with job.supervised() as mine:
-        if not mine:
-            return False
-    process = subprocess.Popen(
-        [sys.executable, "-m", "slipway.docker_engine.supervisor", job.name],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-        env=os.environ | {"XDG_STATE_HOME": str(job.path.parents[2])},
-    )
+        return
+    with job.supervised() as lock:
+        if lock is None:
+            return
+        process = subprocess.Popen(
+            [sys.executable, "-m", "slipway.docker_engine.supervisor", job.name, str(lock)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(lock,),
+            start_new_session=True,
+            cwd="/",
+            env=os.environ | {"XDG_STATE_HOME": str(job.path.parents[2])},
+        )
     # A program that lives longer than the supervisor is its parent, and has to hear of its end.
     THIS.thread(f"supervisor of {job.name}", process.wait)
-    return True
 
 
 def delete(job: JobFolder) -> None:
@@ -262,10 +263,10 @@ def _logging(job: JobFolder) -> Iterator[None]:
 
 
 def main(arguments: list[str] = sys.argv[1:]) -> None:
-    """Look after the job of that name."""
-    job = folder(arguments[0])
+    """Look after the job of that name, whose lock the descriptor of that number holds."""
+    job, lock = folder(arguments[0]), int(arguments[1])
     with _logging(job):
-        supervise(job)
+        supervise(job, lock=lock)
 
 
 if __name__ == "__main__":

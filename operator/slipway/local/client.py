@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DEBOUNCE_MS: Final = 20
-_STARTING_SECONDS: Final = 10.0
-"""How long a supervisor that was started may take until it looks after its job, on a machine that is busy."""
 
 
 class AsyncLocalClient(Verbs):
@@ -94,10 +91,9 @@ class AsyncLocalClient(Verbs):
         changes = awatch(
             job.path, recursive=False, debounce=_DEBOUNCE_MS, step=5, rust_timeout=1000, yield_on_timeout=True
         )
-        next_look = 0.0
         async for found in changes:
-            if not found and monotonic() >= next_look and await asyncio.to_thread(supervisor.ensure_supervisor, job):
-                next_look = monotonic() + _STARTING_SECONDS
+            if not found:
+                await asyncio.to_thread(supervisor.ensure_supervisor, job)
             try:
                 state = JobState(_stored(job))
             except NoSuchJob:
