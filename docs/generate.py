@@ -22,7 +22,7 @@ from slipway.planner import unscheduled
 from slipway.planner.causes import RULES
 from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
 from slipway.planner.explain import TROUBLES, Trouble
-from slipway.planner.rejections import ROWS, Row
+from slipway.planner.rejections import ROWS
 from slipway.planner.variables import VARIABLES
 from slipway.shell.metric_table import METRICS, Label
 
@@ -129,7 +129,7 @@ def rejections() -> Iterator[str]:
     return _explanations(ROWS)
 
 
-def _explanations(table: Iterable[Trouble | Row]) -> Iterator[str]:
+def _explanations(table: Iterable[Trouble]) -> Iterator[str]:
     rows = dict.fromkeys((row.reason, _NAMED.sub(r"*\1*", row.message), row.next_step) for row in table)
     yield "| reason | what is wrong | what helps |"
     yield "|---|---|---|"

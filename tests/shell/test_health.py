@@ -2,13 +2,14 @@ import asyncio
 import logging
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import aiohttp
 import pytest
 
 from slipway.shell.clock import Clock
-from slipway.shell.health import Health, LoopLag, Probes, Unhealthy, silences
+from slipway.shell.health import LoopLag, Probes, Unhealthy, check, silences
 from slipway.shell.logs import Lines
 
 GOOD: dict[str, Any] = {
@@ -22,7 +23,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_good_figures_are_shown() -> None:
-    assert Health(**GOOD).check()["oldestWait"] == "0.500"
+    assert check(**GOOD)["oldestWait"] == "0.500"
 
 
 @pytest.mark.parametrize(
@@ -36,11 +37,11 @@ def test_good_figures_are_shown() -> None:
 )
 def test_a_figure_beyond_its_limit_is_named(figure: dict[str, float], words: str) -> None:
     with pytest.raises(Unhealthy, match=words):
-        Health(**GOOD | figure).check()
+        check(**GOOD | figure)
 
 
 def test_who_stands_by_lets_jobs_wait() -> None:
-    Health(**GOOD | {"oldest_wait": 1e6, "leader": False}).check()
+    check(**GOOD | {"oldest_wait": 1e6, "leader": False})
 
 
 def test_the_silence_of_a_kind_is_that_of_its_most_silent_watch() -> None:
@@ -104,8 +105,8 @@ async def test_a_process_that_waits_is_healthy_and_not_ready(unused_tcp_port: in
         waits = {"waitingFor": "the API server"}
         assert await asked(unused_tcp_port, "/healthz") == (200, waits)
         assert await asked(unused_tcp_port, "/readyz") == (503, waits)
-        probes.figures = Health(**GOOD).check
+        probes.figures = partial(check, **GOOD)
         assert (await asked(unused_tcp_port, "/readyz"))[0] == 200
-        probes.figures = Health(**GOOD | {"loop_lag": 11.0}).check
+        probes.figures = partial(check, **GOOD | {"loop_lag": 11.0})
         status, said = await asked(unused_tcp_port, "/healthz")
         assert (status, "held up" in said["error"]) == (500, True)

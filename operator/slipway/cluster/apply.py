@@ -8,7 +8,7 @@ so that the next decision does not wait for the watch.
 import logging
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -43,7 +43,7 @@ from slipway.cluster.secret_check import missing_secrets
 from slipway.cluster.store import Key
 from slipway.cluster.tenants import Visitor, visitors
 from slipway.cluster.wire import JsonObject
-from slipway.cluster.workloads import WorkloadAction, WorkloadWriter
+from slipway.cluster.workloads import WorkloadWriter
 from slipway.planner.actions import (
     Action,
     Body,
@@ -204,8 +204,13 @@ class Applier:
                 await self._history.keep(action, job)
             case DeletePods() | ForceDeletePod() | DeleteJob():
                 return await self.remover.carry_out(action, job)
-            case CreateWorkload() | PatchWorkload() | DeleteWorkload():
-                return await self._tell_kueue(action, job)
+            case CreateWorkload():
+                with self._refusals(job, WORKLOAD_REJECTED):
+                    await self.workloads.create(action, job)
+                return NOW
+            case PatchWorkload() | DeleteWorkload():
+                await self.workloads.change(action, job.namespace)
+                return NOW
         return None
 
     async def _refresh(self, action: Refresh, job: Job) -> float:
@@ -248,11 +253,6 @@ class Applier:
         reads += [partial(self._list_pods, job, at)] if action.pods else []
         reads += [partial(self.workloads.read, job, at)] if action.workload else []
         await self._executor.run(reads, lambda read: read())
-        return NOW
-
-    async def _tell_kueue(self, action: WorkloadAction, job: Job) -> float:
-        with self._refusals(job, WORKLOAD_REJECTED) if isinstance(action, CreateWorkload) else nullcontext():
-            await self.workloads.carry_out(action, job)
         return NOW
 
     async def _list_pods(self, job: Job, at: datetime) -> None:

@@ -198,7 +198,7 @@ class Cache:
         memory = self._memory(job)
         if status.attempt != job.status.attempt:
             memory.begun = status.attempt
-        if status.attempt_ended and not job.attempt_ended:
+        if status.attempt_ended and not job.status.attempt_ended:
             memory.deletions = Deletions(status.attempt)
 
     def status_written(self, job: Job, at: datetime) -> None:

@@ -76,6 +76,8 @@ class ApiConnection:
         """Told the server's date of an answer, and when the question was asked by `time.monotonic`."""
         self._date = ""
         self._sessions = Sessions(access, calls or Calls())
+        self.new_session = self._sessions.new
+        """Makes a session for watches and streams with the same credentials."""
         self._writes: set[asyncio.Task[bytes]] = set()
 
     @property
@@ -98,17 +100,9 @@ class ApiConnection:
         await asyncio.gather(*self._writes, return_exceptions=True)
         await self._sessions.close()
 
-    def new_session(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-        """A session for watches and streams with the same credentials; the caller closes it.
-
-        The middlewares see each request before its credentials are added.
-        """
-        return self._sessions.new(*middlewares)
-
     async def get(self, path: str, kind: type[T], *, accept: str = "application/json") -> T:
         """One object."""
-        answer: T = decode(kind, await self._send("GET", path, seconds=READ_SECONDS, accept=accept))
-        return answer
+        return decode(kind, await self._send("GET", path, seconds=READ_SECONDS, accept=accept))
 
     async def pages(
         self, path: str, kind: type[T], *, label_selector: str = "", field_selector: str = ""
@@ -121,7 +115,7 @@ class ApiConnection:
         query = {"limit": str(PAGE_SIZE)} | _selectors(label_selector, field_selector)
         while True:
             content = await self._send("GET", path, query=query, seconds=READ_SECONDS)
-            page: Page[T] = decode(Page[kind], content)  # type: ignore[valid-type]
+            page = decode(Page[kind], content)  # type: ignore[valid-type]
             yield page
             if not page.metadata.next:
                 return
@@ -181,15 +175,11 @@ class ApiConnection:
         """
         query = {"dryRun": "All", "fieldValidation": "Strict"} if check else None
         seconds = CHECK_SECONDS if check else seconds
-        content = await self._send("POST", path, query=query, body=body, seconds=seconds, write=True)
-        answer: T = decode(kind, content)
-        return answer
+        return decode(kind, await self._send("POST", path, query=query, body=body, seconds=seconds, write=True))
 
     async def replace(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:
         """Replace an object; the body carries the resource version it is based on."""
-        content = await self._send("PUT", path, body=body, seconds=WRITE_SECONDS, write=True)
-        answer: T = decode(kind, content)
-        return answer
+        return decode(kind, await self._send("PUT", path, body=body, seconds=WRITE_SECONDS, write=True))
 
     async def patch(self, path: str, patch: Mapping[str, Any], kind: type[T]) -> T:
         """Merge into an object; the patch carries the resource version it is based on.
@@ -200,8 +190,7 @@ class ApiConnection:
         content = await self._send(
             "PATCH", path, body=patch, seconds=WRITE_SECONDS, write=True, content_type="application/merge-patch+json"
         )
-        answer: T = decode(kind, content)
-        return answer
+        return decode(kind, content)
 
     async def patch_status(self, path: str, patch: Mapping[str, Any], kind: type[T]) -> T:
         """Merge into an object's status, in the same way."""
@@ -254,8 +243,7 @@ class ApiConnection:
         content = await self._send(
             "DELETE", path, query=query, body=body, seconds=COLLECTION_SECONDS, write=True, on_retry=on_retry
         )
-        page: Page[T] = decode(Page[kind], content)  # type: ignore[valid-type]
-        return page.items or ()
+        return decode(Page[kind], content).items or ()  # type: ignore[valid-type]
 
     async def _send(
         self,

@@ -38,10 +38,6 @@ MAX_READ: Final = 20
 _MAX_BUCKETS: Final = 4096
 
 
-class _Ignored(msgspec.Struct):
-    pass
-
-
 class _Series(msgspec.Struct, rename="camel"):
     last_observed_time: datetime | None = None
 
@@ -103,7 +99,7 @@ class EventRecorder:
         while True:
             body = await self._waiting.get()
             try:
-                await self._api.create(paths.events(body["metadata"]["namespace"]), body, _Ignored)
+                await self._api.create(paths.events(body["metadata"]["namespace"]), body, msgspec.Raw)
             except AlreadyExists:
                 pass
             except SlipwayClusterError as error:

@@ -43,7 +43,7 @@ class JobStore(Reflector[Job, Key]):
     def attempt_ended(self, key: Key) -> bool:
         """Whether the last attempt has ended, so that its pods only have to be deleted."""
         job = self.get(key)
-        return job is not None and job.attempt_ended
+        return job is not None and job.status.attempt_ended
 
     def uids(self) -> dict[Key, str]:
         """UID of every job there is."""

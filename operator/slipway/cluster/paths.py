@@ -6,33 +6,33 @@ from slipway.api.profile import PROFILE_PLURAL
 NODES = "/api/v1/nodes"
 
 
-def _core(namespace: str, resource: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/{resource}" if namespace else f"/api/v1/{resource}"
+def _of(api: str, namespace: str, resource: str) -> str:
+    return f"{api}/namespaces/{namespace}/{resource}" if namespace else f"{api}/{resource}"
 
 
 def pods(namespace: str = "") -> str:
     """Pods of a namespace, or of all."""
-    return _core(namespace, "pods")
+    return _of("/api/v1", namespace, "pods")
 
 
 def services(namespace: str) -> str:
     """Services of a namespace."""
-    return _core(namespace, "services")
+    return _of("/api/v1", namespace, "services")
 
 
 def config_maps(namespace: str) -> str:
     """ConfigMaps of a namespace."""
-    return _core(namespace, "configmaps")
+    return _of("/api/v1", namespace, "configmaps")
 
 
 def secrets(namespace: str) -> str:
     """Secrets of a namespace."""
-    return _core(namespace, "secrets")
+    return _of("/api/v1", namespace, "secrets")
 
 
 def network_policies(namespace: str) -> str:
     """NetworkPolicies of a namespace."""
-    return f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+    return _of("/apis/networking.k8s.io/v1", namespace, "networkpolicies")
 
 
 def node(name: str) -> str:
@@ -42,8 +42,7 @@ def node(name: str) -> str:
 
 def jobs(namespace: str = "") -> str:
     """SliceJobs of a namespace, or of all."""
-    scope = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{names.API_VERSION}{scope}/{names.PLURAL}"
+    return _of(f"/apis/{names.API_VERSION}", namespace, names.PLURAL)
 
 
 def job(namespace: str, name: str) -> str:
@@ -53,19 +52,17 @@ def job(namespace: str, name: str) -> str:
 
 def profiles(namespace: str = "") -> str:
     """SliceJobProfiles of a namespace, or of all."""
-    scope = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{names.API_VERSION}{scope}/{PROFILE_PLURAL}"
+    return _of(f"/apis/{names.API_VERSION}", namespace, PROFILE_PLURAL)
 
 
 def events(namespace: str) -> str:
     """Events of a namespace."""
-    return f"/api/v1/namespaces/{namespace}/events"
+    return _of("/api/v1", namespace, "events")
 
 
 def leases(namespace: str = "") -> str:
     """Leases of a namespace, or of all."""
-    scope = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/coordination.k8s.io/v1{scope}/leases"
+    return _of("/apis/coordination.k8s.io/v1", namespace, "leases")
 
 
 def kubelet_lease(node: str) -> str:
@@ -78,8 +75,7 @@ KUEUE = "/apis/kueue.x-k8s.io"
 
 def of_kueue(version: str, plural: str, namespace: str = "") -> str:
     """Objects of Kueue, of that API version: of a namespace or of all, or of none."""
-    scope = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{version}{scope}/{plural}"
+    return _of(f"/apis/{version}", namespace, plural)
 
 
 def workloads(version: str, namespace: str = "") -> str:

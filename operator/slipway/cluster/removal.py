@@ -69,7 +69,8 @@ class PodDeleter:
         """
         log.info("deleting pods of attempt %d", action.attempt, extra=log_fields(job))
         key, meant = (job.namespace, job.name), set(action.slices)
-        of_attempt = [pod for pod in self._cache.pods.of(key) if _of(job, action.attempt, pod)]
+        own = (pod for pod in self._cache.pods.of(key) if pod.metadata.labels.job_uid == job.uid)
+        of_attempt = [pod for pod in own if pod.attempt == action.attempt]
         head = [pod for pod in of_attempt if pod.is_head and action.head]
         workers = [pod for pod in of_attempt if not pod.is_head and pod.place.slice in meant]
         workers = [pod for pod in workers if pod.place not in action.except_places]
@@ -191,14 +192,8 @@ class PodDeleter:
     async def delete_job(self, job: Job) -> None:
         """Delete this very SliceJob."""
         log.info("deleting the SliceJob: ttlSecondsAfterFinished have passed", extra=log_fields(job))
-        try:
+        with suppress(NotFound, Conflict):
             await self._api.delete(paths.job(job.namespace, job.name), uid=job.uid, propagation="Background")
-        except (NotFound, Conflict):
-            return
-
-
-def _of(job: Job, attempt: int, pod: Pod) -> bool:
-    return pod.metadata.labels.job_uid == job.uid and pod.attempt == attempt
 
 
 def _part_size(pods: int) -> int:

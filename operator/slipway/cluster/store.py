@@ -87,18 +87,11 @@ def _removed_at(pod: Pod) -> datetime | None:
     return metadata.deletion_timestamp if metadata.deletion_grace_period_seconds == 0 else None
 
 
-def _of_unknown_use(pod: Pod) -> bool | None:
-    return None
-
-
 class PodStore(Reflector[Pod, Key]):
     """Pods by job, what became of those that vanished, and whose deletion is confirmed but not seen yet."""
 
     def __init__(
-        self,
-        now: Callable[[], datetime],
-        clock: Callable[[], float],
-        needed: Callable[[Pod], bool | None] = _of_unknown_use,
+        self, now: Callable[[], datetime], clock: Callable[[], float], needed: Callable[[Pod], bool | None]
     ) -> None:
         """`now` dates disappearances; `clock` is monotonic, in seconds.
 

@@ -39,13 +39,14 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def decode(kind: Any, content: bytes) -> Any:
+def decode(kind: type[T], content: bytes) -> T:
     """Read JSON into a type.
 
     Raises:
         Garbled: when it is not JSON, or not of that type.
     """
     try:
-        return _decoder(kind).decode(content)
+        found: T = _decoder(kind).decode(content)  # type: ignore[arg-type]
     except msgspec.MsgspecError as error:
         raise Garbled(f"unreadable answer: {error}") from error
+    return found

@@ -17,8 +17,6 @@ from slipway.planner.snapshot import NAME_TAKEN, Job
 
 log = logging.getLogger(__name__)
 
-WorkloadAction = CreateWorkload | PatchWorkload | DeleteWorkload
-
 
 class WorkloadWriter:
     """Creates, patches and deletes Workloads; one that has changed meanwhile is only read again."""
@@ -27,17 +25,6 @@ class WorkloadWriter:
         self._api = api
         self._cache = cache
         self._known = cache.kueue.workloads
-
-    async def carry_out(self, action: WorkloadAction, job: Job) -> None:
-        """Do what was decided for a job.
-
-        Raises:
-            NameTaken: when a Workload that is not the job's has the name.
-        """
-        if isinstance(action, CreateWorkload):
-            await self._create(action, job)
-        else:
-            await self._change(action, job.namespace)
 
     async def read(self, job: Job, at: datetime) -> None:
         """Read the Workload of a job, which the watch may not have shown."""
@@ -51,10 +38,15 @@ class WorkloadWriter:
             return False
         actions = of_no_job(version, known, self._cache.pods.of(key))
         for action in actions:
-            await self._change(action, key[0])
+            await self.change(action, key[0])
         return bool(actions)
 
-    async def _create(self, action: CreateWorkload, job: Job) -> None:
+    async def create(self, action: CreateWorkload, job: Job) -> None:
+        """Create the Workload of a job.
+
+        Raises:
+            NameTaken: when a Workload that is not the job's has the name.
+        """
         collection, name = paths.workloads(action.version, job.namespace), action.body["metadata"]["name"]
         log.info("asking Kueue for quota by Workload %s", name, extra=log_fields(job))
         try:
@@ -67,7 +59,8 @@ class WorkloadWriter:
         self._known.applied(made)
         self._cache.workload_made(job)
 
-    async def _change(self, action: PatchWorkload | DeleteWorkload, namespace: str) -> None:
+    async def change(self, action: PatchWorkload | DeleteWorkload, namespace: str) -> None:
+        """Patch or delete a Workload."""
         if isinstance(action, PatchWorkload):
             await self._patch(action, namespace)
         else:

@@ -82,7 +82,7 @@ class Applier:
             Whether one could not be started.
         """
         number = job.status.attempt
-        if number is None or job.attempt_ended or job.deleting:
+        if number is None or job.status.attempt_ended or job.deleting:
             return False
         fresh = [
             found["Id"]

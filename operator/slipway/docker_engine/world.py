@@ -256,7 +256,7 @@ class World:
         """That status is about to be written in place of the one that the job has."""
         if status.attempt != job.status.attempt:
             self.begun = status.attempt
-        if status.attempt_ended and not job.attempt_ended:
+        if status.attempt_ended and not job.status.attempt_ended:
             self._ended_here, self._deleted = status.attempt, (status.attempt, set())
 
     @property

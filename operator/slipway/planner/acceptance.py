@@ -157,7 +157,7 @@ def _devices(spec: SliceJobSpec, site: GpuSite) -> tuple[accelerators.Shape | No
         raise InvalidSpec("InvalidSpec", f"spec.hosts {spec.hosts}: {slicejob.HOSTS_OF_TPUS}")
     if spec.one_host_per_node is not None:
         raise InvalidSpec("InvalidSpec", f"spec.oneHostPerNode: {slicejob.ALWAYS_ALONE}")
-    return shape_of(asked), None
+    return _shape(asked.type, asked.generation, asked.topology, asked.chips_per_host, asked.label), None
 
 
 def _gpus_of(accelerator: Accelerator, asked: Gpu, site: GpuSite) -> Gpus | None:
@@ -171,16 +171,6 @@ def _gpus_of(accelerator: Accelerator, asked: Gpu, site: GpuSite) -> Gpus | None
         return resolve_gpus(asked, site)
     except GpuError as error:
         raise InvalidSpec("InvalidAccelerator", f"spec.accelerator.gpu.{error}") from error
-
-
-def shape_of(accelerator: Accelerator) -> accelerators.Shape:
-    """The slice shape an accelerator names.
-
-    Raises:
-        InvalidSpec: with the nearest valid values.
-    """
-    asked = accelerator
-    return _shape(asked.type, asked.generation, asked.topology, asked.chips_per_host, asked.label)
 
 
 @lru_cache(maxsize=1024)
@@ -276,9 +266,3 @@ def changed_since(job: Job, resolved: Resolved) -> bool:
         return False
     core, _, _ = accepted.template_hash.partition("-")
     return job.status.phase is not Phase.SUSPENDED or not resolved.template_hash.startswith(f"{core}-")
-
-
-def hash_to_keep(accepted: Resolved, resolved: Resolved) -> str:
-    """The hash of the accepted spec, made anew where another version of Slipway made it."""
-    mine = accepted.template_hash.startswith(HASH_VERSION)
-    return accepted.template_hash if mine else resolved.template_hash

@@ -52,7 +52,7 @@ def follow(draft: Draft) -> None:
             return
         if not nodes or draft.may(Step.CHARGE, ended.end_time or draft.now, nodes):
             judge(draft)
-    if draft.active is None and draft.unjudged is None and not draft.finished:
+    if draft.active is None and draft.unjudged is None and not draft.status.final:
         begin_when_possible(draft)
 
 

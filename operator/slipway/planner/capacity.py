@@ -133,9 +133,7 @@ def wait(draft: Draft) -> None:
         return
     # Held for ever shorter than it stands back for: its Pending pods would take what another job releases to an older.
     held_until = _last_progress(draft, attempt) + every * 2 ** (budgets.releases(draft.status) // 2)
-    if draft.now < held_until:
-        draft.wake(held_until)
-    elif _stuck(draft) and draft.reached(held_until):
+    if draft.passed(held_until) and _stuck(draft) and draft.reached(held_until):
         _release_capacity(draft)
         return
     _count_looks(draft, every)

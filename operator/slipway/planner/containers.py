@@ -20,6 +20,19 @@ class Container:
     """Whether the user's program, or Ray, runs in it."""
 
 
+def part(whole: Body, name: str) -> Body:
+    """The object of that name below another; empty where there is none: the API server stores parts of pods unread."""
+    found = whole.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def volumes(spec: SliceJobSpec, template: Body) -> Iterator[tuple[str, Body]]:
+    """The volumes of the spec and those of the template, each with its place."""
+    own = [one.model_dump(by_alias=True) for one in spec.volumes]
+    for path, given in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
+        yield from ((f"{path}.volumes[{index}]", volume) for index, volume in enumerate(given))
+
+
 def template_spec(spec: SliceJobSpec) -> Body:
     """The partial PodSpec of the pod template as JSON."""
     if spec.pod_template is None or spec.pod_template.spec is None:

@@ -28,8 +28,7 @@ def create(draft: Draft) -> None:
     attempt, refused = draft.active, draft.snapshot.rejection
     if attempt is None:
         return
-    if refused is not None and draft.now < (again := refused.at + _pause(draft, refused)):
-        draft.wake(again)
+    if refused is not None and not draft.passed(refused.at + _pause(draft, refused)):
         return
     pods = _missing_pods(draft, attempt)
     if not pods and not draft.seen.live:

@@ -31,13 +31,13 @@ def follow(draft: Draft) -> None:
     known = draft.snapshot.kueue.workload
     mine = known if known is not None and queueing.is_ours(draft, known) else None
     ended = mine is not None and mine.holds(FINISHED)
-    if ended and not (draft.finished or draft.spec.cancel):
+    if ended and not (draft.status.final or draft.spec.cancel):
         # MultiKueue has written the last status before; the watch of jobs has yet to show it.
         return
-    copied = draft.finished or (mine is not None and mine.admitted)
-    if not draft.finished:
+    copied = draft.status.final or (mine is not None and mine.admitted)
+    if not draft.status.final:
         lifecycle.stop_on_request(draft)
-    if not (copied or draft.finished or draft.spec.suspend):
+    if not (copied or draft.status.final or draft.spec.suspend):
         # A copy that was dispatched before is gone, and the next one begins anew.
         draft.status = SliceJobStatus()
         draft.look()

@@ -104,12 +104,7 @@ class Draft:
         """The newest attempt when it has ended without success and nothing has been charged for it yet."""
         attempt = self.attempt
         waiting = attempt is not None and attempt.end_time is not None and attempt.cause is None
-        return attempt if waiting and not self.finished else None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the job has reached its final phase."""
-        return self.status.final
+        return attempt if waiting and not self.status.final else None
 
     def look(self) -> None:
         """Sort the pods again, by the newest attempt."""
@@ -134,17 +129,19 @@ class Draft:
 
         The event that a timer waits for may have happened before the watch shows it.
         """
+        return self.passed(due) and self.may(Step.END_BY_TIME, due)
+
+    def passed(self, due: datetime) -> bool:
+        """Whether that time has come; if not, the next plan is made then at the latest."""
         if self.now < due:
             self.wake(due)
-            return False
-        return self.may(Step.END_BY_TIME, due)
+        return self.now >= due
 
     def may(self, step: Step, event: datetime = EVER, nodes: Iterable[str] = ()) -> bool:
         """Whether the reads that a step needs after that event were made; those that are missing are requested."""
         known = self.snapshot.known
-        if event > self.now:
+        if not self.passed(event):
             # Another server's clock is ahead; no answer could be recent enough yet.
-            self.wake(event)
             return False
         listed = step not in PODS or is_recent(PODS[step], known, event, self.now)
         stale: set[str] = set()

@@ -6,7 +6,8 @@ from slipway.api.gpus import ANY_SITE, GpuSite
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.planner.hardware import Gpu, Hardware, Tpu
-from slipway.planner.runtime import RayCluster, Runtime
+from slipway.planner.ray import RayCluster
+from slipway.planner.runtime import Runtime
 from slipway.planner.site import Site
 
 

@@ -6,11 +6,10 @@ runtimes and registries, so a table of patterns tells apart what a person would 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from slipway.planner.container_states import ContainerStatus
 from slipway.planner.objects import Pod
 
 IMAGE_UNAVAILABLE: Final = "ImageUnavailable"
@@ -42,7 +41,7 @@ class Trouble:
     """One row of the table of what keeps a container from starting."""
 
     kubelet: frozenset[str]
-    """Reasons of the kubelet."""
+    """Reasons of the kubelet; none in the table of what the API server refuses."""
     pattern: re.Pattern[str]
     """What its message must contain; a named group is a name in the texts."""
     reason: str
@@ -215,44 +214,31 @@ def explain(pods: Iterable[Pod], image: str) -> Explanation | None:
         for init, container in chain(
             ((True, one) for one in status.init_container_statuses), ((False, one) for one in status.container_statuses)
         ):
-            found = _of_container(container, image)
-            if found is not None:
-                return _in_init(found, container) if init else found
+            waiting = container.state.waiting
+            if waiting is not None and (found := of_event(waiting.reason, waiting.message, image)) is not None:
+                return replace(found, message=f"init container {container.name}: {found.message}") if init else found
     return None
-
-
-def _in_init(found: Explanation, container: ContainerStatus) -> Explanation:
-    return Explanation(found.reason, f"init container {container.name}: {found.message}", found.next_step, found.vague)
 
 
 def hopeless(pod: Pod, image: str) -> Explanation | None:
     """Why a pod that waits will never start; None when it may."""
-    found = explain((pod,), image) if pod.held_up else None
+    found = explain((pod,), image)
     return found if found is not None and found.reason in _NEVER_HEAL else None
-
-
-def of_event(reason: str, message: str, image: str) -> Explanation | None:
-    """What an Event of a pod says that its status does not."""
-    return _explained(reason, message, image)
 
 
 def of_scheduler(message: str, image: str) -> Explanation | None:
     """What a message of the scheduler says that is not about nodes."""
-    return _explained("Unschedulable", message, image)
+    return of_event("Unschedulable", message, image)
 
 
 def cannot_start(message: str, image: str) -> str:
     """Why the container runtime could not start a command, and what would help."""
-    found = _explained("RunContainerError", message, image)
+    found = of_event("RunContainerError", message, image)
     return f"{found.message}; {found.next_step}" if found is not None else ""
 
 
-def _of_container(container: ContainerStatus, image: str) -> Explanation | None:
-    waiting = container.state.waiting
-    return _explained(waiting.reason, waiting.message, image) if waiting is not None else None
-
-
-def _explained(reason: str, message: str, image: str) -> Explanation | None:
+def of_event(reason: str, message: str, image: str) -> Explanation | None:
+    """What a kubelet says by that reason and message: in the status of a container, or in an Event of a pod."""
     for row in TROUBLES:
         found = row.pattern.search(message) if reason in row.kubelet else None
         if found is None:

@@ -105,7 +105,7 @@ def _is_orphan(draft: Draft, pod: Pod) -> bool:
 
 def unknown_nodes(draft: Draft) -> tuple[str, ...]:
     """Unknown Nodes of pods that may still run, or whose end the state of the Node may explain."""
-    if draft.finished:
+    if draft.status.final:
         return draft.snapshot.unknown_nodes(draft.seen.may_run)
     stale_attempt_pods = (pod for pod in draft.seen.stale_attempt_pods if pod.may_run)
     gone = draft.snapshot.vanished_of(draft.unjudged.number) if draft.unjudged is not None else ()
@@ -141,9 +141,7 @@ def _ends_by_itself(draft: Draft, pod: Pod) -> bool:
     if end is None or end.finished_at is None or pod.ray_crashed or draft.snapshot.machine_gone(pod):
         return False
     due = end.finished_at + timedelta(seconds=0 if pod.ending else draft.resolved.grace_period_seconds) + OVERDUE
-    if draft.now < due:
-        draft.wake(due)
-    return draft.now < due
+    return not draft.passed(due)
 
 
 def _outdated(draft: Draft) -> list[Pod]:
@@ -164,7 +162,7 @@ def _grace(draft: Draft) -> int | None:
     """Seconds for pods of a broken attempt, which cannot make progress; None lets each pod keep its own period."""
     if draft.spec.cancel:
         return draft.spec.cancel_grace_period_seconds
-    if draft.attempt is None or draft.finished or ending_of(draft.attempt).pods_own_grace:
+    if draft.attempt is None or draft.status.final or ending_of(draft.attempt).pods_own_grace:
         return None
     # An old job may still have 0. It would remove the pods from the API server while their containers run.
     return max(1, draft.spec.retries.grace_period_seconds)
@@ -213,8 +211,7 @@ def _kubelet_dead(draft: Draft, node: str, gone_at: datetime) -> bool:
     due = max(gone_at, lease.same_since) + lease.duration / RENEWALS + LATE
     if lease.forbidden:
         due = lease.read_at + ROLE_AGAIN
-    if draft.now < due:
-        draft.wake(due)
+    if not draft.passed(due):
         return False
     if lease.read_at < due:
         draft.refresh_kubelets.add(node)
@@ -225,11 +222,7 @@ def _kubelet_dead(draft: Draft, node: str, gone_at: datetime) -> bool:
 def _grace_over(draft: Draft, pod: Pod) -> bool:
     """Whether a kubelet that lives would have terminated the pod by now: without its Node it renews no Lease."""
     due = pod.metadata.deletion_timestamp
-    if due is None:
-        return False
-    if draft.now < due + LATE:
-        draft.wake(due + LATE)
-    return draft.now >= due + LATE
+    return due is not None and draft.passed(due + LATE)
 
 
 def _given_up(draft: Draft, pod: Pod) -> bool:
@@ -244,10 +237,7 @@ def _given_up(draft: Draft, pod: Pod) -> bool:
         or ready.last_transition_time is None
     ):
         return False
-    due = ready.last_transition_time + timedelta(seconds=limit)
-    if draft.now < due:
-        draft.wake(due)
-    return draft.now >= due
+    return draft.passed(ready.last_transition_time + timedelta(seconds=limit))
 
 
 def _force(pod: Pod, *, silent: bool = False) -> ForceDeletePod:
@@ -256,15 +246,8 @@ def _force(pod: Pod, *, silent: bool = False) -> ForceDeletePod:
 
 def overdue(draft: Draft) -> str:
     """A message that names the pods whose termination is overdue; empty when none is."""
-    late: list[Pod] = []
-    for pod in draft.seen.may_run:
-        if pod.metadata.deletion_timestamp is None:
-            continue
-        due = pod.metadata.deletion_timestamp + OVERDUE
-        if due <= draft.now:
-            late.append(pod)
-        else:
-            draft.wake(due)
+    asked = ((pod, pod.metadata.deletion_timestamp) for pod in draft.seen.may_run)
+    late = [pod for pod, due in asked if due is not None and draft.passed(due + OVERDUE)]
     if not late:
         return ""
     listed = ", ".join(f"{pod.metadata.name} on node {pod.spec.node_name or 'none'}" for pod in late[:5])

@@ -1,6 +1,6 @@
 """What the API server shows of Kueue's objects, as far as decisions need it, and where a job stands in its queue."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from slipway.api import names
-from slipway.planner.parts import Part
+from slipway.planner.parts import Named, Part
 
 FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
 """As long as a Workload has it, Kueue counts its quota as used."""
@@ -87,12 +87,6 @@ class WorkloadMeta(Part, frozen=True):
     annotations: WorkloadAnnotations = WorkloadAnnotations()
 
 
-class PriorityClassRef(Part, frozen=True):
-    """The priority class of a Workload."""
-
-    name: str = ""
-
-
 class PodSet(Part, frozen=True):
     """Pods of one kind, as a Workload asks for them."""
 
@@ -108,7 +102,7 @@ class WorkloadSpec(Part, frozen=True):
     pod_sets: tuple[PodSet, ...] = ()
     active: bool = True
     priority: int = 0
-    priority_class_ref: PriorityClassRef = PriorityClassRef()
+    priority_class_ref: Named = Named()
     priority_class_name: str = ""
     """The class by the name that v1beta1 has for it."""
 
@@ -132,7 +126,6 @@ class Assignment(Part, frozen=True):
 class Admission(Part, frozen=True):
     """What a Workload was given."""
 
-    cluster_queue: str = ""
     pod_set_assignments: tuple[Assignment, ...] = ()
 
 
@@ -259,16 +252,10 @@ class LocalQueue(Part, frozen=True):
     spec: LocalQueueSpec = LocalQueueSpec()
 
 
-class FlavorQuota(Part, frozen=True):
-    """A ResourceFlavor that a ClusterQueue has quota of."""
-
-    name: str
-
-
 class ResourceGroup(Part, frozen=True):
     """Flavors that a ClusterQueue tries one after the other."""
 
-    flavors: tuple[FlavorQuota, ...] = ()
+    flavors: tuple[Named, ...] = ()
     covered_resources: tuple[str, ...] = ()
 
 
@@ -314,8 +301,3 @@ class Kueue:
     def places(self, requests: Set[str]) -> bool:
         """Whether Kueue chooses the nodes of pods that request these resources; those that request none have any."""
         return bool(self.topologies & requests if requests else self.topologies)
-
-    def flavors_of(self, assignment: Assignment) -> Iterator[tuple[str, FlavorSpec | None]]:
-        """The ResourceFlavors that a podSet was given, each once; None for one that is not known."""
-        for name in sorted(set(assignment.flavors.values())):
-            yield name, self.flavors.get(name)

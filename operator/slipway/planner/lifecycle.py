@@ -30,7 +30,7 @@ def _stop(draft: Draft, phase: Phase, ending: Ending, message: str) -> None:
     if draft.unjudged is not None:
         # It ended before the request. Its pods may take long to terminate, so it is judged by the evidence so far.
         judge(draft)
-    if not draft.finished:
+    if not draft.status.final:
         finish(draft, phase, Result(reason=ending.reason, message=message))
 
 
@@ -48,12 +48,8 @@ def expire(draft: Draft) -> None:
     gone before.
     """
     due = expiry(draft.spec, draft.status)
-    if due is None or draft.job.deleting or draft.job.origin:
-        return
-    if draft.now >= due:
+    if due is not None and not (draft.job.deleting or draft.job.origin) and draft.passed(due):
         draft.act(DeleteJob())
-    else:
-        draft.wake(due)
 
 
 def expiry(spec: SliceJobSpec, status: SliceJobStatus) -> datetime | None:

@@ -13,7 +13,7 @@ from slipway.api.profile import Limits
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.workspace import WorkspaceVolume
 from slipway.planner.actions import Body
-from slipway.planner.containers import Container, containers
+from slipway.planner.containers import Container, containers, part, volumes
 from slipway.planner.redact import printable
 from slipway.planner.refusals import engine_place
 from slipway.planner.site import CHART, LimitsOf, Site
@@ -106,7 +106,7 @@ def _devices(template: Body, given: tuple[Container, ...], allowed: tuple[str, .
     """Accelerators that a job asks for in Kubernetes' own words."""
     for one in given:
         for kind in ("limits", "requests"):
-            for name in _part(_part(one.fields, "resources"), kind):
+            for name in part(part(one.fields, "resources"), kind):
                 if (name == TPU_RESOURCE or is_gpu(name)) and not _listed(name, allowed):
                     yield Excess(f"{one.path}.resources.{kind}", name, "acceleratorTypes", _of(allowed))
     if template.get("resourceClaims"):
@@ -139,11 +139,9 @@ def _network(spec: SliceJobSpec, template: Body) -> Iterator[Excess]:
 
 def _folders(spec: SliceJobSpec, template: Body, site: Site) -> Iterator[tuple[str, Any]]:
     """The folders of nodes that the pods show, each with the field that says so."""
-    own = [one.model_dump(by_alias=True) for one in spec.volumes]
-    for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
-        for index, volume in enumerate(volumes):
-            if isinstance(source := volume.get("hostPath"), dict):
-                yield f"{path}.volumes[{index}].hostPath.path", source.get("path", "")
+    for path, volume in volumes(spec, template):
+        if isinstance(source := volume.get("hostPath"), dict):
+            yield f"{path}.hostPath.path", source.get("path", "")
     if spec.workspace is not None:
         given: list[tuple[str, WorkspaceVolume]] = [("spec.workspace", spec.workspace)]
         if spec.workspace.source() is None and site.workspace is not None:
@@ -184,13 +182,13 @@ def _unsafe(context: Body) -> Iterator[tuple[str, object]]:
     yield from _beyond_options(context)
     if context.get("privileged"):
         yield "privileged", "true"
-    for capability in _part(context, "capabilities").get("add") or ():
+    for capability in part(context, "capabilities").get("add") or ():
         if capability not in _BASELINE_CAPABILITIES:
             yield "capabilities.add", capability
     if context.get("procMount") not in (None, "Default"):
         yield "procMount", context["procMount"]
     for word in ("seccompProfile", "appArmorProfile"):
-        if _part(context, word).get("type") == "Unconfined":
+        if part(context, word).get("type") == "Unconfined":
             yield f"{word}.type", "Unconfined"
     for sysctl in context.get("sysctls") or ():
         if not isinstance(sysctl, dict) or sysctl.get("name") not in _SAFE_SYSCTLS:
@@ -198,18 +196,13 @@ def _unsafe(context: Body) -> Iterator[tuple[str, object]]:
 
 
 def _beyond_options(context: Body) -> Iterator[tuple[str, object]]:
-    options = _part(context, "seLinuxOptions")
+    options = part(context, "seLinuxOptions")
     beyond = [options.get("user"), options.get("role"), options.get("type")]
     if beyond[2] in _CONTAINER_TYPES:
         beyond.pop()
     yield from (("seLinuxOptions", one) for one in beyond if one)
-    if _part(context, "windowsOptions").get("hostProcess"):
+    if part(context, "windowsOptions").get("hostProcess"):
         yield "windowsOptions.hostProcess", "true"
-
-
-def _part(context: Body, word: str) -> Body:
-    part = context.get(word)
-    return part if isinstance(part, dict) else {}
 
 
 def _names(spec: SliceJobSpec, template: Body, limits: Limits, *, of_chart: bool) -> Iterator[Excess]:
@@ -235,8 +228,8 @@ def _names(spec: SliceJobSpec, template: Body, limits: Limits, *, of_chart: bool
 
 
 def _asks_for_token(spec: SliceJobSpec, template: Body) -> bool:
-    volumes = [*(one.model_dump(by_alias=True) for one in spec.volumes), *template.get("volumes", ())]
-    sources = (source for one in volumes for source in _part(one, "projected").get("sources") or ())
+    given = (part(volume, "projected") for _, volume in volumes(spec, template))
+    sources = (source for one in given for source in one.get("sources") or ())
     projected = any(isinstance(source, dict) and "serviceAccountToken" in source for source in sources)
     return projected or bool(template.get("automountServiceAccountToken"))
 
@@ -246,11 +239,9 @@ def _references(
 ) -> Iterator[tuple[str, Any]]:
     """The images that the pods pull, for containers and for volumes, each with the field that says so."""
     yield from ((f"{one.path}.image", one.fields.get("image")) for one in given)
-    own = [one.model_dump(by_alias=True) for one in spec.volumes]
-    for path, volumes in ("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())):
-        for index, volume in enumerate(volumes):
-            if isinstance(source := volume.get("image"), dict):
-                yield f"{path}.volumes[{index}].image.reference", source.get("reference")
+    for path, volume in volumes(spec, template):
+        if isinstance(source := volume.get("image"), dict):
+            yield f"{path}.image.reference", source.get("reference")
     for name, data_set in site.data_sets.get(spec.study or "", {}).items():
         if data_set.image is not None:
             reference = data_set.image.model_dump(by_alias=True).get("reference")

@@ -9,7 +9,7 @@ from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import datasets
 from slipway.planner.actions import EventRecord
-from slipway.planner.containers import Container, containers, template_spec
+from slipway.planner.containers import Container, containers, part, template_spec
 from slipway.planner.merge import malformed
 from slipway.planner.site import NO_SITE, Site
 
@@ -83,7 +83,8 @@ def _is_secret(name: str, value: Any) -> bool:
 def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[EventRecord]:
     """What is in /dev/shm counts as the container's memory: the kernel kills a container that fills it."""
     size = amount(spec.shm_size)
-    limits = [(one.path, _memory_limit(one)) for one in given if one.is_worker]
+    resources = [(one.path, part(one.fields, "resources")) for one in given if one.is_worker]
+    limits = [(path, part(asked, "limits").get("memory")) for path, asked in resources]
     path, limit = next(((path, limit) for path, limit in reversed(limits) if limit is not None), ("", None))
     most = amount(limit)
     if size is not None and most is not None and size > most:
@@ -93,9 +94,3 @@ def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator
             "the container is OOM-killed before /dev/shm is full; raise the limit, or lower shmSize",
             warning=True,
         )
-
-
-def _memory_limit(container: Container) -> Any:
-    resources = container.fields.get("resources")
-    limits = resources.get("limits") if isinstance(resources, dict) else None
-    return limits.get("memory") if isinstance(limits, dict) else None

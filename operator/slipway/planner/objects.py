@@ -14,7 +14,7 @@ from propcache.api import cached_property
 from slipway.api import names
 from slipway.api.places import HEAD, Place, parse_pod_name, worker
 from slipway.planner.container_states import ContainerState, ContainerStatus, Terminated
-from slipway.planner.parts import Part
+from slipway.planner.parts import Named, Part
 
 
 class PodLabels(
@@ -62,18 +62,12 @@ class PodMetadata(Part, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class SchedulingGate(Part, frozen=True):
-    """What keeps the scheduler from looking at a pod."""
-
-    name: str = ""
-
-
 class PodSpec(Part, frozen=True):
     """The node that a pod is bound to, and what the API server has made of its PriorityClass."""
 
     node_name: str = ""
     priority: int = 0
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_gates: tuple[Named, ...] = ()
 
 
 class PodCondition(Part, frozen=True):

@@ -24,23 +24,11 @@ _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """Places that restart together, and the number of their attempt. Every job is one unit."""
-
-    attempt: int
-    places: frozenset[Place]
-
-    def owns(self, pod: Pod) -> bool:
-        """Whether a pod is of this attempt of the unit."""
-        return pod.attempt == self.attempt and pod.place in self.places
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
     """The pods of the current attempt by state, and all others."""
 
-    unit: Unit
-    """What the attempt is of: every place of the job, with that of the Ray head."""
+    wanted: frozenset[Place]
+    """The places at which the attempt has pods: every one of the job, with that of the Ray head."""
     live: dict[Place, Pod] = field(default_factory=dict)
     """Pods of the current attempt that the API has."""
     succeeded: frozenset[Place] = frozenset()
@@ -51,8 +39,6 @@ class Observation:
     """Own pods of other attempts."""
     foreign: tuple[Pod, ...] = ()
     """Pods of an earlier job of the same name."""
-    copies: tuple[Pod, ...] = ()
-    """Pods with the labels of this job that Slipway did not create, for example by `kubectl debug --copy-to`."""
     may_run: tuple[Pod, ...] = ()
     """Pods of any attempt in which a container may still run, with copies of pods of ended attempts."""
     started: frozenset[Place] = frozenset()
@@ -63,11 +49,6 @@ class Observation:
     """Those of them that are not bound to a node."""
     begun_by_this_process: bool = True
     """Whether this process began the attempt, or this very decision begins it."""
-
-    @property
-    def wanted(self) -> frozenset[Place]:
-        """The places at which the attempt has pods."""
-        return self.unit.places
 
     @property
     def absent(self) -> frozenset[Place]:
@@ -98,8 +79,7 @@ def observe(
 ) -> Observation:
     """Sort the pods of a snapshot; `done` are the hosts that have succeeded according to the status."""
     number = attempt.number if attempt else -1
-    unit = Unit(number, asked.runtime.places(slices, asked.resolved.hosts))
-    wanted = unit.places
+    wanted = asked.runtime.places(slices, asked.resolved.hosts)
     ended = attempt.end_time if attempt else None
     judging = _Judging(snapshot, asked, attempt, now, set(done))
     live: dict[Place, Pod] = {}
@@ -123,7 +103,7 @@ def observe(
             judging.examine(pod, place, None)
     missing = wanted - live.keys()
     for lost in snapshot.vanished:
-        if _counts(lost, unit, live, attempt):
+        if lost.pod.attempt == number and lost.pod.place in wanted and _counts(lost, live, attempt):
             judging.examine(lost.pod, lost.pod.place, lost.at, lost.removed_at)
             missing -= {lost.pod.place}
     if attempt is not None and attempt.end_time is None:
@@ -132,7 +112,7 @@ def observe(
     succeeded = wanted & judging.succeeded
     late = tuple(sorted((place, pod) for place, pod in live.items() if not pod.started))
     return Observation(
-        unit=unit,
+        wanted=wanted,
         live=live,
         succeeded=succeeded,
         may_run=tuple(
@@ -145,7 +125,6 @@ def observe(
         evidence=tuple(judging.evidence),
         stale_attempt_pods=tuple(stale_attempt_pods),
         foreign=tuple(foreign),
-        copies=tuple(copies),
     )
 
 
@@ -250,9 +229,7 @@ def _untraced(snapshot: Snapshot, attempt: Attempt, place: Place, now: datetime,
     )
 
 
-def _counts(lost: Vanished, unit: Unit, live: dict[Place, Pod], attempt: Attempt | None) -> bool:
-    if not unit.owns(lost.pod):
-        return False
+def _counts(lost: Vanished, live: dict[Place, Pod], attempt: Attempt | None) -> bool:
     # A pod that vanished unbound and was created again is no evidence in an active attempt. One that was bound is, even
     # if a create that was sent for it came late and made another in its place.
     again = lost.pod.place in live and not lost.pod.spec.node_name

@@ -8,3 +8,9 @@ class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     Parts are never in a cycle, so the garbage collector need not walk over the parts of ten thousand pods.
     """
+
+
+class Named(Part, frozen=True):
+    """A scheduling gate, a reference to another object: a part of which the name is all that matters."""
+
+    name: str = ""

@@ -179,24 +179,12 @@ def spread(job: Job, hardware: Hardware) -> list[dict[str, Any]]:
             "maxSkew": 1,
             "topologyKey": _ONE_NODE,
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": _of(job),
+            "labelSelector": {"matchLabels": {names.LABEL_JOB_UID: job.uid}},
         }
     ]
 
 
-def apart(job: Job) -> dict[str, Any]:
-    """No two pods of the job on one node: those with the node's network would take each other's ports."""
-    return _never_together(_of(job))
-
-
-def hosts_apart(job: Job) -> dict[str, Any]:
-    """No two workers of the job on one node; a Ray head may be beside one."""
-    return _never_together({"matchLabels": _of(job)["matchLabels"] | {names.LABEL_ROLE: names.ROLE_WORKER}})
-
-
-def _never_together(pods: dict[str, Any]) -> dict[str, Any]:
+def apart(job: Job, labels: Mapping[str, str]) -> dict[str, Any]:
+    """No two pods of the job with these labels on one node."""
+    pods = {"matchLabels": {names.LABEL_JOB_UID: job.uid, **labels}}
     return {"podAntiAffinity": {_REQUIRED: [{"labelSelector": pods, "topologyKey": _ONE_NODE}]}}
-
-
-def _of(job: Job) -> dict[str, Any]:
-    return {"matchLabels": {names.LABEL_JOB_UID: job.uid}}

@@ -67,7 +67,7 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
         if job.elsewhere:
             dispatch.follow(draft)
             return _settled(draft)
-        if draft.finished:
+        if draft.status.final:
             return _after_the_end(draft)
         queueing.gate(draft)
         if (asked := _check(draft)) is not None:
@@ -75,7 +75,7 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
     except InvalidSpec as problem:
         return _refusal(snapshot, problem, now)
     lifecycle.stop_on_request(draft)
-    if not draft.finished:
+    if not draft.status.final:
         attempts.follow(draft)
         holdups.follow(draft)
         capacity.wait(draft)
@@ -184,9 +184,7 @@ def _settled(draft: Draft) -> Plan:
         status = before
     elif minor and written is not None:
         due = written + summary.progress_interval(before, status, len(draft.seen.wanted))
-        if draft.now < due:
-            draft.wake(due)
-            status = before
+        status = status if draft.passed(due) else before
     if status != before:
         status = ledger.accounted(draft.snapshot, status, draft.now)
     return Plan(status, (*draft.actions, *draft.refresh), draft.wake_at, draft.before)

@@ -185,7 +185,7 @@ class PodFactory:
             "tolerations": self._hardware.tolerations() + placement.common_tolerations(spec),
             "affinity": affinity,
             "topologySpreadConstraints": placement.spread(self._job, self._hardware),
-            "containers": [self._container(attempt, slice_index)],
+            "containers": [self._container(attempt)],
         }
         if spec.host_network:
             body |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
@@ -197,9 +197,11 @@ class PodFactory:
         if pool := self._pools.get(slice_index):
             return selector | {self._settings.topology_key: pool}, None
         if self._on_the_nodes_network and not self._hardware.accelerated:
-            return selector, placement.apart(self._job)
+            # They would take each other's ports.
+            return selector, placement.apart(self._job, {})
         if self._spec.one_host_per_node:
-            return selector, placement.hosts_apart(self._job)
+            # A Ray head may be beside a worker.
+            return selector, placement.apart(self._job, {names.LABEL_ROLE: names.ROLE_WORKER})
         promised = self._pools.values()
         return selector, placement.affinity(self._job, slice_index, self._hardware, self._settings, promised)
 
@@ -221,7 +223,7 @@ class PodFactory:
             "initContainers": list(kept.init_containers),
         }
 
-    def _container(self, attempt: int, slice_index: int) -> Body:
+    def _container(self, attempt: int) -> Body:
         spec = self._spec
         body: Body = self._common_container(attempt) | {
             "name": names.WORKER_CONTAINER,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slipway.api import names
-from slipway.planner.vacancies import Kind, Request, Site
+from slipway.planner.vacancies import HELD, TOO_LOW, Kind, Request, Site
 
 HIGHEST: Final = 1_000_000_000
 """The highest value of a PriorityClass that is not Kubernetes' own."""
@@ -22,6 +22,21 @@ class Standing:
     priority: int = 0
     preempts: bool = True
     """False when their PriorityClass has `preemptionPolicy: Never`."""
+
+    def kept_out(self, least: int) -> bool:
+        """Whether others up to that priority keep the job out; where nobody has been given one, none does."""
+        return self.priority <= least and bool(self.priority or least)
+
+    def words(self, least: int | None) -> tuple[str, str]:
+        """Reason, and why the scheduler does not preempt others up to that priority; None where no priority matters."""
+        if least is not None and not self.preempts:
+            return HELD, "the job's PriorityClass has preemptionPolicy Never, so the scheduler preempts nobody for it"
+        if least is not None and self.kept_out(least):
+            return (
+                TOO_LOW,
+                f"this job's priority is {self.priority}, and the scheduler preempts only pods of a lower one",
+            )
+        return HELD, ""
 
 
 ORDINARY: Final = Standing()
@@ -45,10 +60,6 @@ class Bar:
     def whose(self) -> list[str]:
         """Who has those."""
         return list(dict.fromkeys(one.title for site in self.held for one in site.holders))
-
-    def keeps_out(self, standing: Standing) -> bool:
-        """Whether a job waits because of its priority; where nobody has been given one, it has another reason."""
-        return standing.priority <= self.least and bool(standing.priority or self.least)
 
 
 def bar(request: Request, sites: Iterable[Site], slices: int) -> Bar | None:

@@ -137,8 +137,8 @@ def additions(kueue: Kueue, pod_set: str) -> PodAdditions:
                 "its ResourceFlavor has a topologyName since it was queued: delete the Workload, and the job is queued "
                 "again"
             )
-        for name, flavor in kueue.flavors_of(assignment):
-            if flavor is None:
+        for name in sorted(set(assignment.flavors.values())):
+            if (flavor := kueue.flavors.get(name)) is None:
                 raise Contradiction(
                     f"ResourceFlavor {name} is not known: it is missing, or the operator may not list it"
                 )

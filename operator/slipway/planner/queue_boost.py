@@ -32,8 +32,7 @@ def change(draft: Draft, known: Workload) -> Body | None:
         if since is not None and wanted < MOST:
             draft.wake(since + timedelta(minutes=2**wanted))
         return None
-    if annotations.boosted_at is not None and draft.now < (due := annotations.boosted_at + PAUSE):
-        draft.wake(due)
+    if annotations.boosted_at is not None and not draft.passed(annotations.boosted_at + PAUSE):
         return None
     return _annotations(str(wanted) if wanted else None, rfc3339(draft.now))
 

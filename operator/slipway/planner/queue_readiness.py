@@ -22,11 +22,7 @@ def change(draft: Draft, known: Workload) -> Body | None:
             return None
         reason = "Recovered" if before.get("reason") == "WaitForRecovery" else "Started"
         return queue_bodies.with_condition(known, PODS_READY, True, reason, "All pods run", draft.now)
-    if not known.holds(PODS_READY):
-        return None
-    due = (attempt.end_time or attempt.start_time) + RECOVERING
-    if draft.now < due:
-        draft.wake(due)
+    if not known.holds(PODS_READY) or not draft.passed((attempt.end_time or attempt.start_time) + RECOVERING):
         return None
     return queue_bodies.with_condition(
         known, PODS_READY, False, "WaitForRecovery", "The pods of the next attempt do not run yet", draft.now

@@ -63,10 +63,7 @@ def _fewer(draft: Draft, known: Workload) -> int:
     tried = sum(one >= now for one in sizes)
     since = draft.status.queued_time or draft.now
     due = since + tried * timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
-    if draft.now < due:
-        draft.wake(due)
-        return now
-    return fitting
+    return fitting if draft.passed(due) else now
 
 
 def _room(draft: Draft, known: Workload, slices: int) -> int:

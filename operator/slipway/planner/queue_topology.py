@@ -3,6 +3,7 @@
 Where the flavors of a queue have a topology, Kueue chooses the nodes. Each pod is gated until it is told its own.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from slipway.api import names
@@ -34,17 +35,9 @@ def request(draft: Draft, slices: int, *, head: bool = False) -> Body:
 def placed(draft: Draft, known: Workload, added: PodAdditions, pod_set: str, *, head: bool = False) -> PodAdditions:
     """What the pods of a podSet need so that Kueue tells each its node."""
     asked = request(draft, draft.granted, head=head)
+    words = {_ANYWHERE: "true"}
     if "podSetSliceSize" in asked:
-        words = {
-            _SLICE_LEVEL: str(asked["podSetSliceRequiredTopology"]),
-            _SLICE_SIZE: str(asked["podSetSliceSize"]),
-        }
-    else:
-        words = {_ANYWHERE: "true"}
-    return PodAdditions(
-        labels={**added.labels, _POD_SET: pod_set},
-        annotations={**added.annotations, _WORKLOAD: known.metadata.name, **words},
-        node_selector=added.node_selector,
-        tolerations=added.tolerations,
-        gates=(GATE,),
-    )
+        level, size = asked["podSetSliceRequiredTopology"], asked["podSetSliceSize"]
+        words = {_SLICE_LEVEL: str(level), _SLICE_SIZE: str(size)}
+    annotations = {**added.annotations, _WORKLOAD: known.metadata.name, **words}
+    return replace(added, labels={**added.labels, _POD_SET: pod_set}, annotations=annotations, gates=(GATE,))

@@ -197,17 +197,18 @@ def settle(draft: Draft) -> None:
 def _is_over(draft: Draft, known: Workload) -> bool:
     """Whether the Workload is, or has to be, without quota."""
     evicted = known.holds(EVICTED) and (known.status.admission is not None or known.holds(QUOTA_RESERVED))
-    return draft.finished or draft.spec.suspend or known.deleting or known.holds(FINISHED) or evicted
+    return draft.status.final or draft.spec.suspend or known.deleting or known.holds(FINISHED) or evicted
 
 
 def _was_let_go(draft: Draft, known: Workload) -> bool:
     """Whether nothing is left to be told to Kueue."""
-    return (known.deleting or (draft.finished and known.holds(FINISHED))) and FINALIZER not in known.metadata.finalizers
+    ends = known.deleting or (draft.status.final and known.holds(FINISHED))
+    return ends and FINALIZER not in known.metadata.finalizers
 
 
 def _let_go(draft: Draft, known: Workload) -> None:
     """Give the quota back."""
-    if draft.finished and not known.deleting:
+    if draft.status.final and not known.deleting:
         _finish(draft, known)
     elif draft.spec.suspend or known.deleting or known.holds(FINISHED):
         draft.act(*_removal(draft.snapshot.kueue.version, known))
@@ -256,7 +257,7 @@ def ask_again(draft: Draft) -> tuple[Action, ...]:
 
 def _create(draft: Draft) -> None:
     job = draft.job
-    if job.queue is None or job.origin or draft.finished or draft.spec.suspend or draft.problem is not None:
+    if job.queue is None or job.origin or draft.status.final or draft.spec.suspend or draft.problem is not None:
         return
     if draft.refresh_workload:
         return
@@ -266,8 +267,7 @@ def _create(draft: Draft) -> None:
     if refused is not None:
         since = (draft.attempt and draft.attempt.end_time) or draft.job.created
         pause = min(max((refused.at - since) / 4, FIRST_RETRY), LONGEST_RETRY)
-        if draft.now < refused.at + pause:
-            draft.wake(refused.at + pause)
+        if not draft.passed(refused.at + pause):
             return
     draft.act(CreateWorkload(draft.snapshot.kueue.version, queue_bodies.workload(draft)))
 

@@ -8,16 +8,22 @@ with a crashed Ray (it starts it anew, without workers) can never run the entryp
 import json
 import re
 import shlex
+from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
 
 from slipway.api import names
-from slipway.api.places import Place
+from slipway.api.places import HEAD, Place
 from slipway.api.ray import Ray
+from slipway.api.resources import Resources
+from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
-from slipway.planner.actions import Body
+from slipway.planner import subdomains
+from slipway.planner.actions import Action, Body, CreateObjects, CreateToken
 from slipway.planner.hardware import Hardware, Variable, literal
 from slipway.planner.metadata import metadata
+from slipway.planner.objects import Pod
+from slipway.planner.runtime import Runtime, workers
 from slipway.planner.snapshot import Job
 
 TOKEN_KEY: Final = "token"
@@ -38,35 +44,6 @@ _HEAD_REQUESTS: Final = {"cpu": "1", "memory": "4Gi"}
 _DRIVER_REQUESTS: Final = {"cpu": "50m", "memory": "64Mi"}
 _NODE_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_node.py").read_text()
 _DRIVER_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_driver.py").read_text()
-
-
-def problem(ray: Ray, template: Body, coordinator_port: int) -> tuple[str, str] | None:
-    """Reason and message of what no rule of the schema can see."""
-    for key in ray.args or ():
-        if _OPTION.fullmatch(key) is None:
-            return (
-                "InvalidArgument",
-                f"spec.ray.args {key[:80]!r} is no option's name: letters, digits, - and _ are allowed",
-            )
-    if coordinator_port in (AGENT_PORT, METRICS_PORT):
-        return "PortTaken", f"spec.coordinator.port {coordinator_port} is Ray's own on every worker: choose another"
-    if template.get("hostNetwork"):
-        return "InvalidPodTemplate", (
-            "spec.podTemplate.spec.hostNetwork cannot be true beside ray: "
-            "Ray's ports would be open to the nodes' network"
-        )
-    for container in template.get("containers", ()):
-        for field in ("command", "args"):
-            if container["name"] == names.WORKER_CONTAINER and container.get(field):
-                return "InvalidPodTemplate", (
-                    f"spec.podTemplate.spec.containers[worker].{field} means nothing beside ray, whose workers run Ray"
-                )
-    return None
-
-
-def state(job: Job) -> RayState:
-    """How clients reach the cluster."""
-    return RayState(service=names.head_service(job.name), token_secret=names.ray_token_secret(job.name, job.uid))
 
 
 def head_address(job: Job, attempt: int) -> str:
@@ -120,12 +97,6 @@ def network_policy(job: Job) -> Body:
     }
 
 
-def volumes(job: Job) -> list[Body]:
-    """The volume that every pod of the cluster has besides the job's own."""
-    secret = {"secretName": names.ray_token_secret(job.name, job.uid), "defaultMode": 0o444}
-    return [{"name": TOKEN_VOLUME, "secret": secret}]
-
-
 def mounts() -> list[Body]:
     """Where it appears."""
     return [{"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": True}]
@@ -150,12 +121,6 @@ def _authentication() -> list[Variable]:
     return [literal("RAY_AUTH_MODE", "token"), literal("RAY_AUTH_TOKEN_PATH", f"{TOKEN_FOLDER}/{TOKEN_KEY}")]
 
 
-def worker_variables(job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
-    """What a worker has besides the environment of any worker."""
-    group = names.slice_name(job.name, slice_index)
-    return _variables(job, head_address(job, attempt), group) + hardware.ray_variables()
-
-
 def worker_resources(job: Job, ray: Ray, place: Place, hardware: Hardware) -> dict[str, int]:
     """The Ray resources a worker offers: its devices, its slice, and on host 0 what programs find the slice by."""
     offered = {names.slice_name(job.name, place.slice): 1} | hardware.ray_resources()
@@ -164,17 +129,6 @@ def worker_resources(job: Job, ray: Ray, place: Place, hardware: Hardware) -> di
     if place.host == 0 and ray.head_resource_name is not None:
         offered[ray.head_resource_name] = ray.head_workers or 1
     return offered
-
-
-def worker_command(job: Job, ray: Ray, attempt: int, place: Place, hardware: Hardware) -> list[str]:
-    """The command of a worker's container."""
-    head = head_address(job, attempt)
-    offered = worker_resources(job, ray, place, hardware)
-    # Ray does not take GPUs among the resources.
-    gpus = [f"--num-gpus={offered.pop('GPU')}"] if "GPU" in offered else []
-    health = f"http://{head}:{AGENT_PORT}{_RAYLET_HEALTH}"
-    joins = f"--address={head}:{names.RAY_GCS_PORT}"
-    return _ray_start(health, joins, *gpus, f"--resources={json.dumps(offered)}")
 
 
 def worker_probes() -> Body:
@@ -198,29 +152,6 @@ def _probes(look: Body, *, timeout: int) -> Body:
         "startupProbe": {**_NODE_IS_UP, "timeoutSeconds": 2, "periodSeconds": 1, "failureThreshold": NO_LIMIT},
         "readinessProbe": {**timed, "periodSeconds": 5, "failureThreshold": 10},
         "livenessProbe": {**timed, "periodSeconds": 5, "failureThreshold": 120},
-    }
-
-
-def head_spec(job: Job, ray: Ray, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
-    """The head's PodSpec.
-
-    Args:
-        common: what the head shares with the workers' pods.
-        container: what its containers share with the workers' container.
-    """
-    if "securityContext" in container:
-        # Only what opens TPUs needs it.
-        allowed = {key: value for key, value in container["securityContext"].items() if key != "privileged"}
-        container = container | {"securityContext": allowed}
-    return common | {
-        "nodeSelector": ray.head.node_selector,
-        "affinity": _never_on_tpus(),
-        "volumes": [*common["volumes"], {"name": _FOLDER_VOLUME, "emptyDir": {}}],
-        "initContainers": [*common.get("initContainers", ()), _ray_container(job, ray, attempt, hardware, container)],
-        "containers": [_driver(job, ray, attempt, hardware, container)],
-        "restartPolicy": "Never",
-        "subdomain": names.head_service(job.name),
-        "hostname": names.head_hostname(attempt),
     }
 
 
@@ -317,3 +248,122 @@ def _options(args: dict[str, Any]) -> list[str]:
         for key, value in args.items()
         if value is not None
     ]
+
+
+class RayCluster(Runtime):
+    """A Ray head, in which the entrypoint runs, and Ray workers."""
+
+    needs_shm = True
+
+    def __init__(self, spec: Ray) -> None:
+        """`spec` is `spec.ray`."""
+        self._ray = spec
+        self.waits_for_clients = spec.keep_alive
+
+    def problem(self, template: Body, coordinator_port: int) -> tuple[str, str] | None:
+        """Names of arguments, ports and parts of the template that Ray cannot do with."""
+        for key in self._ray.args or ():
+            if _OPTION.fullmatch(key) is None:
+                return (
+                    "InvalidArgument",
+                    f"spec.ray.args {key[:80]!r} is no option's name: letters, digits, - and _ are allowed",
+                )
+        if coordinator_port in (AGENT_PORT, METRICS_PORT):
+            return "PortTaken", f"spec.coordinator.port {coordinator_port} is Ray's own on every worker: choose another"
+        if template.get("hostNetwork"):
+            return "InvalidPodTemplate", (
+                "spec.podTemplate.spec.hostNetwork cannot be true beside ray: "
+                "Ray's ports would be open to the nodes' network"
+            )
+        for container in template.get("containers", ()):
+            for field in ("command", "args"):
+                if container["name"] == names.WORKER_CONTAINER and container.get(field):
+                    return "InvalidPodTemplate", (
+                        f"spec.podTemplate.spec.containers[worker].{field} means nothing beside ray, "
+                        "whose workers run Ray"
+                    )
+        return None
+
+    def places(self, slices: int, hosts: int) -> frozenset[Place]:
+        """The workers and the head."""
+        return _with_head(slices, hosts)
+
+    def runs_program(self, pod: Pod) -> bool:
+        """Whether it is the head; workers run Ray."""
+        return pod.is_head
+
+    def resources_of(self, pod: Pod, spec: SliceJobSpec) -> Resources:
+        """Those of the head are its own."""
+        return self._ray.head.resources if pod.is_head else spec.resources
+
+    def surroundings(self, job: Job, config_maps: tuple[Body, ...]) -> tuple[Action, ...]:
+        """The NetworkPolicy before the token, and that before the first pod."""
+        return CreateObjects((network_policy(job), *config_maps)), CreateToken(token_secret(job))
+
+    def services(self, job: Job, slices: int, hosts: int) -> tuple[Body, ...]:
+        """The workers' Services and the head's."""
+        return *subdomains.services(job, slices, hosts), service(job)
+
+    def state(self, job: Job) -> RayState | None:
+        """How clients reach the cluster."""
+        return RayState(service=names.head_service(job.name), token_secret=names.ray_token_secret(job.name, job.uid))
+
+    def running(self, attempt: int, hosts: int) -> str:
+        """Says what the cluster is doing."""
+        doing = "the cluster waits for clients" if self.waits_for_clients else "the entrypoint runs"
+        return f"all {hosts - 1} Ray workers of attempt {attempt} have joined and {doing}"
+
+    def succeeded(self, attempt: int, hosts: int) -> str:
+        """Only the entrypoint succeeds."""
+        return f"the entrypoint of attempt {attempt} exited 0"
+
+    def volumes(self, job: Job) -> list[Body]:
+        """The token of the cluster."""
+        secret = {"secretName": names.ray_token_secret(job.name, job.uid), "defaultMode": 0o444}
+        return [{"name": TOKEN_VOLUME, "secret": secret}]
+
+    def mounts(self) -> list[Body]:
+        """Where Ray is told to find the token."""
+        return mounts()
+
+    def worker_variables(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
+        """How it finds the head."""
+        group = names.slice_name(job.name, slice_index)
+        return _variables(job, head_address(job, attempt), group) + hardware.ray_variables()
+
+    def worker_fields(self) -> Body:
+        """How the kubelet sees that it has joined."""
+        return worker_probes()
+
+    def worker_command(self, job: Job, attempt: int, place: Place, hardware: Hardware) -> list[str] | None:
+        """Starts Ray with the resources of this host."""
+        head = head_address(job, attempt)
+        offered = worker_resources(job, self._ray, place, hardware)
+        # Ray does not take GPUs among the resources.
+        gpus = [f"--num-gpus={offered.pop('GPU')}"] if "GPU" in offered else []
+        health = f"http://{head}:{AGENT_PORT}{_RAYLET_HEALTH}"
+        joins = f"--address={head}:{names.RAY_GCS_PORT}"
+        return _ray_start(health, joins, *gpus, f"--resources={json.dumps(offered)}")
+
+    def head(self, job: Job, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
+        """Ray, and the driver that follows the entrypoint."""
+        if "securityContext" in container:
+            # Only what opens TPUs needs it.
+            allowed = {key: value for key, value in container["securityContext"].items() if key != "privileged"}
+            container = container | {"securityContext": allowed}
+        ray_itself = _ray_container(job, self._ray, attempt, hardware, container)
+        return common | {
+            "nodeSelector": self._ray.head.node_selector,
+            "affinity": _never_on_tpus(),
+            "volumes": [*common["volumes"], {"name": _FOLDER_VOLUME, "emptyDir": {}}],
+            "initContainers": [*common.get("initContainers", ()), ray_itself],
+            "containers": [_driver(job, self._ray, attempt, hardware, container)],
+            "restartPolicy": "Never",
+            "subdomain": names.head_service(job.name),
+            "hostname": names.head_hostname(attempt),
+        }
+
+
+@lru_cache(maxsize=64)
+def _with_head(slices: int, hosts: int) -> frozenset[Place]:
+    return workers(slices, hosts) | {HEAD}

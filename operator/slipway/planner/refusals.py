@@ -16,7 +16,7 @@ from slipway.api.progress import PatternError, compiled
 from slipway.api.resources import amount
 from slipway.api.slicejob import LOCAL_IMAGE, SliceJobSpec
 from slipway.planner.actions import Body
-from slipway.planner.containers import Container, containers
+from slipway.planner.containers import Container, containers, part, volumes
 from slipway.planner.redact import printable
 
 Refusal = tuple[str, str]
@@ -64,17 +64,11 @@ def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None, gpus: Gpus
 
 
 def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
-    own = [one.model_dump(by_alias=True) for one in spec.volumes]
-    given = [
-        (f"{path}.volumes[{index}]", volume)
-        for path, volumes in (("spec", own), ("spec.podTemplate.spec", template.get("volumes", ())))
-        for index, volume in enumerate(volumes)
-    ]
+    given = [*volumes(spec, template)]
     if spec.workspace is not None:
         given.append(("spec.workspace", spec.workspace.model_dump(by_alias=True)))
     for path, volume in given:
-        source = volume.get("hostPath")
-        folder = source.get("path") if isinstance(source, dict) else None
+        folder = part(volume, "hostPath").get("path")
         if isinstance(folder, str) and (place := engine_place(folder)) is not None:
             yield (
                 "InvalidSpec",
@@ -205,9 +199,7 @@ def _gpu_problem(container: Container, resource: str, value: Any, gpus: Gpus | N
 
 
 def _lost_anti_affinity(template: Body) -> Iterator[Refusal]:
-    affinity = template.get("affinity")
-    rules = affinity.get("podAntiAffinity") if isinstance(affinity, dict) else None
-    if isinstance(rules, dict) and _REQUIRED in rules:
+    if _REQUIRED in part(part(template, "affinity"), "podAntiAffinity"):
         yield (
             "InvalidPodTemplate",
             f"spec.podTemplate.spec.affinity.podAntiAffinity.{_REQUIRED} would replace the rule of "
@@ -217,10 +209,8 @@ def _lost_anti_affinity(template: Body) -> Iterator[Refusal]:
 
 def _resources(container: Container) -> Iterator[tuple[str, str, Any]]:
     """Path, resource and quantity of what a container asks for."""
-    given = container.fields.get("resources")
     for kind in ("limits", "requests"):
-        quantities = given.get(kind) if isinstance(given, dict) else None
-        for resource, value in quantities.items() if isinstance(quantities, dict) else ():
+        for resource, value in part(part(container.fields, "resources"), kind).items():
             yield f"{container.path}.resources.{kind}", resource, value
 
 

@@ -1,10 +1,9 @@
 """Why the API server does not create a pod, in words for people: which rule is in the way, and whose it is."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
-from slipway.planner.explain import MISSING_OBJECTS, Explanation
+from slipway.planner.explain import MISSING_OBJECTS, Explanation, Trouble
 from slipway.planner.snapshot import QUOTA_EXCEEDED, WEBHOOK_UNAVAILABLE
 
 _KINDS: Final = {
@@ -14,19 +13,8 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the table of what the API server refuses pods for."""
-
-    pattern: re.Pattern[str]
-    """What its message must contain; a named group is a name in the texts."""
-    reason: str
-    message: str
-    next_step: str
-
-
-def _row(pattern: str, reason: str, message: str, next_step: str) -> Row:
-    return Row(re.compile(pattern, re.IGNORECASE | re.DOTALL), reason, message, next_step)
+def _row(pattern: str, reason: str, message: str, next_step: str) -> Trouble:
+    return Trouble(frozenset(), re.compile(pattern, re.IGNORECASE | re.DOTALL), reason, message, next_step)
 
 
 ROWS: Final = (

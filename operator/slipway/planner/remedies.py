@@ -60,13 +60,14 @@ def _open(sites: Iterable[Site], passes: Callable[[Obstacle], bool]) -> list[Sit
     return sorted(found, key=lambda site: bool(site.obstacles))
 
 
-def _keys(scene: Scene, kind: Kind) -> list[str]:
-    return sorted({one.what for site in scene.sites for one in site.obstacles if one.kind is kind})
+def keys(sites: Iterable[Site], kind: Kind) -> list[str]:
+    """What the obstacles of that kind are, in the order of their names."""
+    return sorted({one.what for site in sites for one in site.obstacles if one.kind is kind})
 
 
 def _without(scene: Scene, kind: Kind) -> Iterator[tuple[str, list[Site]]]:
     """Each key of that kind of obstacle that alone keeps the job out, with the sites that are open without it."""
-    for key in _keys(scene, kind):
+    for key in keys(scene.sites, kind):
         sites = _open(scene.sites, lambda one, key=key: one.kind is kind and one.what == key)  # type: ignore[misc]
         if len(sites) >= scene.slices:
             yield key, sites[: scene.slices]
@@ -144,7 +145,7 @@ def _uncordoned(scene: Scene) -> Iterator[Remedy]:
 def _outranked(scene: Scene) -> Iterator[Remedy]:
     """A higher priority, where that is what keeps the job out."""
     found, standing = bar(request_of(scene.job, scene.settings), scene.sites, scene.slices), scene.standing
-    if found is None or found.enough >= HIGHEST or (standing.preempts and not found.keeps_out(standing)):
+    if found is None or found.enough >= HIGHEST or (standing.preempts and not standing.kept_out(found.least)):
         return
     policy = "" if standing.preempts else " and whose preemptionPolicy is not Never"
     words = (

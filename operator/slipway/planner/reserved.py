@@ -10,7 +10,7 @@ from slipway.api.pod_parts import TemplateContainer
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.workspace import Workspace
 from slipway.planner.actions import Body
-from slipway.planner.containers import template_spec
+from slipway.planner.containers import part, template_spec
 from slipway.planner.merge import malformed
 
 _FIELDS: Final = ("working_dir", "security_context", "volume_mounts")
@@ -64,8 +64,7 @@ def lies_in(path: str, folder: str) -> bool:
 def _reserved(path: str, container: Body, workspace: Workspace) -> Iterator[str]:
     if container.get("workingDir"):
         yield f"{path}workingDir"
-    context = container.get("securityContext")
-    if isinstance(context, dict) and context.get(_USER) is not None:
+    if part(container, "securityContext").get(_USER) is not None:
         yield f"{path}securityContext.{_USER}"
     for mount in container.get("volumeMounts", ()):
         if lies_in(mount["mountPath"], workspace.mount_path):

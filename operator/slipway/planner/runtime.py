@@ -2,13 +2,12 @@
 
 from functools import lru_cache
 
-from slipway.api.places import HEAD, Place, worker
-from slipway.api.ray import Ray
+from slipway.api.places import Place, worker
 from slipway.api.resources import Resources
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
-from slipway.planner import ray, subdomains
-from slipway.planner.actions import Action, Body, CreateObjects, CreateToken
+from slipway.planner import subdomains
+from slipway.planner.actions import Action, Body, CreateObjects
 from slipway.planner.hardware import Hardware, Variable
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job
@@ -28,7 +27,7 @@ class Runtime:
 
     def places(self, slices: int, hosts: int) -> frozenset[Place]:
         """The places of the pods of an attempt."""
-        return _workers(slices, hosts)
+        return workers(slices, hosts)
 
     def runs_program(self, pod: Pod) -> bool:
         """Whether the user's program runs in that pod."""
@@ -83,83 +82,7 @@ class Runtime:
         raise ValueError("only a Ray cluster has a head")
 
 
-class RayCluster(Runtime):
-    """A Ray head, in which the entrypoint runs, and Ray workers."""
-
-    needs_shm = True
-
-    def __init__(self, spec: Ray) -> None:
-        """`spec` is `spec.ray`."""
-        self._ray = spec
-        self.waits_for_clients = spec.keep_alive
-
-    def problem(self, template: Body, coordinator_port: int) -> tuple[str, str] | None:
-        """Names of arguments, ports and parts of the template that Ray cannot do with."""
-        return ray.problem(self._ray, template, coordinator_port)
-
-    def places(self, slices: int, hosts: int) -> frozenset[Place]:
-        """The workers and the head."""
-        return _with_head(slices, hosts)
-
-    def runs_program(self, pod: Pod) -> bool:
-        """Whether it is the head; workers run Ray."""
-        return pod.is_head
-
-    def resources_of(self, pod: Pod, spec: SliceJobSpec) -> Resources:
-        """Those of the head are its own."""
-        return self._ray.head.resources if pod.is_head else spec.resources
-
-    def surroundings(self, job: Job, config_maps: tuple[Body, ...]) -> tuple[Action, ...]:
-        """The NetworkPolicy before the token, and that before the first pod."""
-        return CreateObjects((ray.network_policy(job), *config_maps)), CreateToken(ray.token_secret(job))
-
-    def services(self, job: Job, slices: int, hosts: int) -> tuple[Body, ...]:
-        """The workers' Services and the head's."""
-        return *subdomains.services(job, slices, hosts), ray.service(job)
-
-    def state(self, job: Job) -> RayState | None:
-        """How clients reach the cluster."""
-        return ray.state(job)
-
-    def running(self, attempt: int, hosts: int) -> str:
-        """Says what the cluster is doing."""
-        doing = "the cluster waits for clients" if self.waits_for_clients else "the entrypoint runs"
-        return f"all {hosts - 1} Ray workers of attempt {attempt} have joined and {doing}"
-
-    def succeeded(self, attempt: int, hosts: int) -> str:
-        """Only the entrypoint succeeds."""
-        return f"the entrypoint of attempt {attempt} exited 0"
-
-    def volumes(self, job: Job) -> list[Body]:
-        """The token of the cluster."""
-        return ray.volumes(job)
-
-    def mounts(self) -> list[Body]:
-        """Where Ray is told to find the token."""
-        return ray.mounts()
-
-    def worker_variables(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
-        """How it finds the head."""
-        return ray.worker_variables(job, attempt, slice_index, hardware)
-
-    def worker_fields(self) -> Body:
-        """How the kubelet sees that it has joined."""
-        return ray.worker_probes()
-
-    def worker_command(self, job: Job, attempt: int, place: Place, hardware: Hardware) -> list[str] | None:
-        """Starts Ray with the resources of this host."""
-        return ray.worker_command(job, self._ray, attempt, place, hardware)
-
-    def head(self, job: Job, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
-        """Ray, and the driver that follows the entrypoint."""
-        return ray.head_spec(job, self._ray, attempt, hardware, common, container)
-
-
 @lru_cache(maxsize=64)
-def _workers(slices: int, hosts: int) -> frozenset[Place]:
+def workers(slices: int, hosts: int) -> frozenset[Place]:
+    """The places of the workers of an attempt."""
     return frozenset(worker(slice_index, host) for slice_index in range(slices) for host in range(hosts))
-
-
-@lru_cache(maxsize=64)
-def _with_head(slices: int, hosts: int) -> frozenset[Place]:
-    return _workers(slices, hosts) | {HEAD}

@@ -15,9 +15,9 @@ from slipway.api.gpus import is_gpu
 from slipway.api.resources import amount
 from slipway.planner.nodes import Node
 from slipway.planner.preemption import HIGHEST, Standing
-from slipway.planner.remedies import Remedy
+from slipway.planner.remedies import Remedy, keys
 from slipway.planner.tenants import Tenant, Use
-from slipway.planner.vacancies import HELD, TOO_FEW, TOO_LOW, Kind, Request, Site
+from slipway.planner.vacancies import TOO_FEW, Kind, Request, Site
 from slipway.planner.wording import listed
 
 _PODS: Final = "pods"
@@ -141,7 +141,7 @@ def crowded(crowd: Crowd, standing: Standing) -> tuple[str, str]:
     lacking = {name for room in full for name in crowd.lacks(room)}
     asks = " and ".join(_quantity(name, crowd.asked[name]) for name in sorted(lacking - {_PODS}))
     clauses += [f"a pod requests {asks}"] if asks else []
-    reason, words = _ranked(crowd, standing)
+    reason, words = standing.words(_bar(crowd))
     clauses += [words] if words else []
     return reason, f"{count}: {'; '.join(clauses)}"
 
@@ -170,23 +170,6 @@ def _left(crowd: Crowd, room: Room, resource: str) -> str:
 def _holds(crowd: Crowd, tenant: Tenant, resource: str, size: Decimal) -> str:
     who = "this job" if crowd.mine(tenant) else tenant.words
     return f"{who} has {_number(resource, size)}"
-
-
-def _ranked(crowd: Crowd, standing: Standing) -> tuple[str, str]:
-    least = _bar(crowd)
-    if least is not None and not standing.preempts:
-        return HELD, "the job's PriorityClass has preemptionPolicy Never, so the scheduler preempts nobody for it"
-    if least is not None and _keeps_out(least, standing):
-        return (
-            TOO_LOW,
-            f"this job's priority is {standing.priority}, and the scheduler preempts only pods of a lower one",
-        )
-    return HELD, ""
-
-
-def _keeps_out(least: int, standing: Standing) -> bool:
-    """Whether a job waits because of its priority; where nobody has been given one, it has another reason."""
-    return standing.priority <= least and bool(standing.priority or least)
 
 
 def _bar(crowd: Crowd) -> int | None:
@@ -221,19 +204,15 @@ def _with(crowd: Crowd, kind: Kind, what: str | None = None) -> tuple[Room, ...]
     return tuple(needed) if crowd.fits(needed) else ()
 
 
-def _keys(crowd: Crowd, kind: Kind) -> list[str]:
-    return sorted({one.what for room in crowd.rooms for one in room.site.obstacles if one.kind is kind})
-
-
 def _selectors(crowd: Crowd) -> Iterator[Remedy]:
-    for key in _keys(crowd, Kind.LABEL):
+    for key in keys((room.site for room in crowd.rooms), Kind.LABEL):
         if key not in crowd.request.given_labels and (rooms := _with(crowd, Kind.LABEL, key)):
             words = f"take {key} out of the nodeSelector: {_closed(rooms)} would do"
             yield _remedy("nodeSelector", (key,), words, rooms)
 
 
 def _tolerations(crowd: Crowd) -> Iterator[Remedy]:
-    for key in _keys(crowd, Kind.TAINT):
+    for key in keys((room.site for room in crowd.rooms), Kind.TAINT):
         if not key.startswith(_NOT_TO_TOLERATE) and (rooms := _with(crowd, Kind.TAINT, key)):
             yield _remedy("tolerations", (key,), f"tolerate the taint {key}: {_closed(rooms)} would do", rooms)
 
@@ -250,7 +229,7 @@ def _closed(rooms: Sequence[Room]) -> str:
 
 def _outranked(crowd: Crowd, standing: Standing) -> Iterator[Remedy]:
     least = _bar(crowd)
-    if least is None or least >= HIGHEST or (standing.preempts and not _keeps_out(least, standing)):
+    if least is None or least >= HIGHEST or (standing.preempts and not standing.kept_out(least)):
         return
     gone = _up_to(crowd, least)
     rooms = tuple(room for room in crowd.open if crowd.capacity(room, gone) > crowd.capacity(room))

@@ -180,14 +180,9 @@ class Job:
         return self.given or self.spec
 
     @property
-    def attempt_ended(self) -> bool:
-        """Whether the last attempt has ended, so that its pods only have to go."""
-        return self.status.attempt_ended
-
-    @property
     def in_attempt(self) -> bool:
         """Whether an attempt has begun and not ended."""
-        return self.status.attempt is not None and not self.attempt_ended
+        return self.status.attempt is not None and not self.status.attempt_ended
 
     @property
     def defaults_unknown(self) -> bool:

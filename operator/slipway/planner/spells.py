@@ -50,7 +50,7 @@ def spells(created: datetime, status: SliceJobStatus, now: datetime) -> list[Spe
     life = _Life(status, whole(created), status.completion_time or now)
     for before, attempt in pairwise((None, *reversed(status.attempts))):
         assert attempt is not None
-        life.between(before, attempt.start_time, Wait(attempt.queued_time, attempt.admitted_time))
+        life.between(before, attempt.start_time, attempt)
         life.attempt(attempt)
     newest = status.attempts[0] if status.attempts else None
     if newest is None or newest.end_time is not None:
@@ -75,16 +75,6 @@ def lost_to(attempt: Attempt) -> State:
     Until the attempt is charged that is the budget of what ended it.
     """
     return LOST.get(attempt.cause or ending_of(attempt).cause, ())
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A job's wait in its queue before an attempt."""
-
-    since: datetime | None
-    """None when it did not wait."""
-    until: datetime | None
-    """None while it waits."""
 
 
 @dataclass(slots=True)
@@ -136,15 +126,18 @@ class _Life:
         known = attempt.end_time is None and placed is not None and placed.status == "True"
         return placed.last_transition_time if known and placed is not None else failed
 
-    def between(self, before: Attempt | None, begins: datetime, wait: Wait) -> None:
-        """From the end of an attempt until the next one begins; before the first one from the creation on."""
+    def between(self, before: Attempt | None, begins: datetime, wait: Attempt | SliceJobStatus) -> None:
+        """From the end of an attempt until the next one begins; before the first one from the creation on.
+
+        `wait` dates the wait in the queue, if there was one.
+        """
         ending = ending_of(before)
         if before is not None and self.lost and ending.a_try:
             self.to(min(_fenced(before, wait) or begins, begins), self.lost + FENCE)
         idle = self._idle(before, ending)
-        if wait.since is not None:
-            self.to(min(wait.since, begins), idle)
-            self.to(min(wait.until or begins, begins), self.lost + QUEUE if self.lost else QUEUED)
+        if wait.queued_time is not None:
+            self.to(min(wait.queued_time, begins), idle)
+            self.to(min(wait.admitted_time or begins, begins), self.lost + QUEUE if self.lost else QUEUED)
         self.to(begins, idle)
 
     def _idle(self, before: Attempt | None, ending: Ending) -> State:
@@ -164,18 +157,17 @@ class _Life:
     def rest(self, newest: Attempt | None) -> None:
         """From the end of the newest attempt, or from the creation on, while no attempt is under way."""
         suspended = suspended_since(self.status)
-        since, wait = suspended or self.end, Wait(self.status.queued_time, self.status.admitted_time)
         if newest is not None and ending_of(newest) is SUSPENDED:
-            self.to(suspended or wait.since or self.end, CLEANING_UP)
-        self.between(newest, since, wait)
+            self.to(suspended or self.status.queued_time or self.end, CLEANING_UP)
+        self.between(newest, suspended or self.end, self.status)
         self.to(self.end, SUSPENSION)
 
 
-def _fenced(before: Attempt, wait: Wait) -> datetime | None:
+def _fenced(before: Attempt, wait: Attempt | SliceJobStatus) -> datetime | None:
     """When every pod of an attempt that was charged had terminated; None while that is not known.
 
     An attempt that the queue evicts is charged as it ends; the job waits in its queue when the pods have terminated.
     """
     if ending_of(before) is PREEMPTED_BY_QUEUE and before.charged_time == before.end_time:
-        return wait.since
+        return wait.queued_time
     return before.charged_time

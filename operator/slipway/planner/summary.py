@@ -17,7 +17,7 @@ from slipway.api.status import (
     SliceJobStatus,
 )
 from slipway.planner import budgets, capacity, fencing, progress, unscheduled
-from slipway.planner.acceptance import hash_to_keep
+from slipway.planner.acceptance import HASH_VERSION
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED, ending_of
 from slipway.planner.explain import REASONS, WAIT_FOR_USER
@@ -63,7 +63,9 @@ def _resolved(draft: Draft) -> Resolved:
     accepted, suspended = draft.status.resolved, draft.snapshot.job.status.phase is Phase.SUSPENDED
     if accepted is None or (suspended and draft.problem is None):
         return draft.resolved
-    return draft.resolved.model_copy(update={"template_hash": hash_to_keep(accepted, draft.resolved)})
+    # Where another version of Slipway made the hash, it is made anew.
+    mine = accepted.template_hash.startswith(HASH_VERSION)
+    return draft.resolved.model_copy(update={"template_hash": accepted.template_hash}) if mine else draft.resolved
 
 
 def _story(draft: Draft) -> tuple[Phase, str, str]:

@@ -7,6 +7,7 @@ from slipway.planner.draft import Draft
 from slipway.planner.explain import Explanation, explain, of_event
 from slipway.planner.objects import CREATING, Pod
 from slipway.planner.observation import waiting_for
+from slipway.planner.snapshot import PodEvent
 
 QUIET: Final = timedelta(seconds=5)
 """How long after it was bound a pod may be ContainerCreating before its Events are read."""
@@ -38,15 +39,11 @@ def _is_quiet(draft: Draft, pod: Pod) -> bool:
     taken_up = pod.status.container_statuses or pod.status.init_container_statuses
     if not taken_up or pod.bound_at is None or pod.terminating or waiting_for(pod)[0] != CREATING:
         return False
-    if draft.now < pod.bound_at + QUIET:
-        draft.wake(pod.bound_at + QUIET)
-    return draft.now >= pod.bound_at + QUIET
+    return draft.passed(pod.bound_at + QUIET)
 
 
 def _by_events(draft: Draft, pod: Pod, image: str) -> Explanation | None:
-    read_events(draft, pod)
-    known = draft.snapshot.pod_events.get(pod.metadata.uid)
-    for event in reversed(known.events) if known is not None else ():
+    for event in _events(draft, pod):
         found = of_event(event.reason, event.message, image)
         if found is not None and event.time is not None and event.time >= draft.now - REPEATED:
             return found
@@ -55,23 +52,18 @@ def _by_events(draft: Draft, pod: Pod, image: str) -> Explanation | None:
 
 def scale_up(draft: Draft, pod: Pod) -> tuple[bool, str] | None:
     """Whether an autoscaler adds nodes for a pod that has none, with its words; None when it has not said lately."""
-    read_events(draft, pod)
-    known = draft.snapshot.pod_events.get(pod.metadata.uid)
-    for event in reversed(known.events) if known is not None else ():
+    for event in _events(draft, pod):
         lately = event.time is not None and event.time >= draft.now - SCALE_UP
         if lately and event.reason in (_COMING, *_NOT_COMING):
             return event.reason == _COMING, event.message
     return None
 
 
-def read_events(draft: Draft, pod: Pod) -> None:
-    """Have the Events of a pod read, the less often the longer that has gone on."""
+def _events(draft: Draft, pod: Pod) -> tuple[PodEvent, ...]:
+    """The Events of a pod, the newest first; they are read again the less often the longer that has gone on."""
     known = draft.snapshot.pod_events.get(pod.metadata.uid)
-    if known is not None:
-        attempt = draft.attempt
-        waited = known.read_at - attempt.start_time if attempt is not None else timedelta(0)
-        again = known.read_at + max(READ_AGAIN, waited / 2)
-        if draft.now < again:
-            draft.wake(again)
-            return
-    draft.refresh_events.add(pod.metadata.uid)
+    attempt = draft.attempt
+    waited = known.read_at - attempt.start_time if known is not None and attempt is not None else timedelta(0)
+    if known is None or draft.passed(known.read_at + max(READ_AGAIN, waited / 2)):
+        draft.refresh_events.add(pod.metadata.uid)
+    return known.events[::-1] if known is not None else ()

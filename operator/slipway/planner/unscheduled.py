@@ -220,10 +220,9 @@ def _explained(view: View, request: Request, sites: Sequence[Site], free: int) -
 def _ranked(view: View, request: Request, sites: Sequence[Site]) -> tuple[str, str]:
     """The reason where others have the nodes, and why the scheduler does not preempt them if priorities matter."""
     found, mine = bar(request, sites, view.slices), view.standing
-    if found is not None and not mine.preempts:
-        return HELD, "the job's PriorityClass has preemptionPolicy Never, so the scheduler preempts nobody for it"
-    if found is not None and found.keeps_out(mine):
-        return TOO_LOW, f"this job's priority is {mine.priority}, and the scheduler preempts only pods of a lower one"
+    reason, words = mine.words(found.least if found is not None else None)
+    if words:
+        return reason, words
     lower = any(one.kind == names.KIND and one.priority < mine.priority for site in sites for one in site.holders)
     if request.pool_hosts and lower:
         return HELD, (

@@ -148,14 +148,14 @@ class Engine:
             Unhealthy: when the process should be replaced.
         """
         led = self._clock.monotonic() - self._led if self._ready.is_set() else 0.0
-        return health.Health(
+        return health.check(
             oldest_wait=min(self.queue.oldest_age(), led),
             longest_turn=self.queue.longest_turn(),
             silence=max(self.watch_ages().values(), default=0.0),
             loop_lag=self.lag.worst,
             leader=self._lease.held,
             nodes_watched=self.cache.nodes.watched,
-        ).check()
+        )
 
     @property
     def leads(self) -> bool:

@@ -30,27 +30,6 @@ class NoDiffBase(kopf.DiffBaseStorage):
         """Store nothing."""
 
 
-class NoProgress(kopf.ProgressStorage):
-    """Keeps nothing in annotations: there are no handlers that make progress."""
-
-    def fetch(self, **_: Any) -> Any:
-        """Nothing was stored."""
-        return None
-
-    def store(self, **_: Any) -> None:
-        """Store nothing."""
-
-    def purge(self, **_: Any) -> None:
-        """Nothing to remove."""
-
-    def touch(self, **_: Any) -> None:
-        """Nothing to touch."""
-
-    def clear(self, *, essence: Any) -> Any:
-        """Nothing to leave out."""
-        return essence
-
-
 class _Requests:
     """kopf's requests in flight.
 
@@ -90,7 +69,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = NoDiffBase()
-    settings.persistence.progress_storage = NoProgress()
+    settings.persistence.progress_storage = kopf.MultiProgressStorage([])
     settings.queueing.idle_timeout = 1.0
     settings.watching.server_timeout = 290
     settings.watching.connect_timeout = 10

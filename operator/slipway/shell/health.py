@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
@@ -24,42 +23,28 @@ class Unhealthy(Exception):
     """The process should be replaced; the message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """Figures of one moment, in seconds."""
+def check(
+    *, oldest_wait: float, longest_turn: float, silence: float, loop_lag: float, leader: bool, nodes_watched: bool
+) -> dict[str, str]:
+    """The figures of one moment, in seconds, for people.
 
-    oldest_wait: float
-    longest_turn: float
-    silence: float
-    loop_lag: float
-    leader: bool
-    nodes_watched: bool
-
-    def check(self) -> dict[str, str]:
-        """The figures for people.
-
-        Raises:
-            Unhealthy: when one of them is beyond its limit.
-        """
-        limits = (
-            ("a job has been waiting for its turn", self.oldest_wait if self.leader else 0.0, MAX_WAIT_SECONDS),
-            ("one look at a job has been taking", self.longest_turn, MAX_TURN_SECONDS),
-            ("the API server has been silent", self.silence, MAX_SILENCE_SECONDS),
-            ("the event loop was held up", self.loop_lag, MAX_LAG_SECONDS),
-        )
-        for what, seconds, limit in limits:
-            if seconds > limit:
-                raise Unhealthy(f"{what} for {seconds:.0f} s; {limit:.0f} s is the limit")
-        figures = {
-            "oldestWait": self.oldest_wait,
-            "longestTurn": self.longest_turn,
-            "silence": self.silence,
-            "loopLag": self.loop_lag,
-        }
-        states = {"leader": self.leader, "nodesWatched": self.nodes_watched}
-        return {name: f"{value:.3f}" for name, value in figures.items()} | {
-            name: str(value).lower() for name, value in states.items()
-        }
+    Raises:
+        Unhealthy: when one of them is beyond its limit.
+    """
+    limits = (
+        ("a job has been waiting for its turn", oldest_wait if leader else 0.0, MAX_WAIT_SECONDS),
+        ("one look at a job has been taking", longest_turn, MAX_TURN_SECONDS),
+        ("the API server has been silent", silence, MAX_SILENCE_SECONDS),
+        ("the event loop was held up", loop_lag, MAX_LAG_SECONDS),
+    )
+    for what, seconds, limit in limits:
+        if seconds > limit:
+            raise Unhealthy(f"{what} for {seconds:.0f} s; {limit:.0f} s is the limit")
+    figures = {"oldestWait": oldest_wait, "longestTurn": longest_turn, "silence": silence, "loopLag": loop_lag}
+    states = {"leader": leader, "nodesWatched": nodes_watched}
+    return {name: f"{value:.3f}" for name, value in figures.items()} | {
+        name: str(value).lower() for name, value in states.items()
+    }
 
 
 class LoopLag:

@@ -139,15 +139,17 @@ def read_settings(
     return OperatorSettings(
         operator_id=own_id,
         namespaces=tuple(_name(listed[0], one.strip()) for one in listed[1].split(",") if one.strip()),
-        coordinator_port=_port(*text(flags.coordinator_port, "COORD_PORT", default_port), lowest=1),
+        coordinator_port=_number(*text(flags.coordinator_port, "COORD_PORT", default_port), "port", 1, 65535),
         topology_key=_label_key(*text(flags.topology_key, "SLIPWAY_TOPOLOGY_KEY", names.NODE_POOL)),
-        max_pods=_count(*text(flags.max_pods, "SLIPWAY_MAX_PODS", str(names.MAX_PODS))),
+        max_pods=_number(
+            *text(flags.max_pods, "SLIPWAY_MAX_PODS", str(names.MAX_PODS)), "number of pods", 1, 9_999_999
+        ),
         lease_name=_name(*text(flags.lease_name, "SLIPWAY_LEASE_NAME", names.lease_of(own_id))),
         lease_namespace=_name(*text(flags.lease_namespace, "SLIPWAY_LEASE_NAMESPACE", home)),
         log_level=_one_of("log level", LOG_LEVELS, *text(flags.log_level, "SLIPWAY_LOG_LEVEL", "info")),
         log_format=_one_of("log format", tuple(FORMATS), *text(flags.log_format, "SLIPWAY_LOG_FORMAT", "text")),
-        health_port=_port(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), lowest=0),
-        metrics_port=_port(*text(flags.metrics_port, "SLIPWAY_METRICS_PORT", "8081"), lowest=0),
+        health_port=_number(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), "port", 0, 65535),
+        metrics_port=_number(*text(flags.metrics_port, "SLIPWAY_METRICS_PORT", "8081"), "port", 0, 65535),
         image=_image(*text(flags.image, "SLIPWAY_IMAGE", "")),
         read_secrets=_yes_or_no(*text(flags.read_secrets, "SLIPWAY_READ_SECRETS", "false")),
         site=_site("SLIPWAY_SITE", environment.get("SLIPWAY_SITE") or "{}"),
@@ -170,9 +172,10 @@ def _site(name: str, text: str) -> ProfileSpec:
         raise SettingsError(f"{name}: {describe(error, 'site')}") from error
 
 
-def _port(name: str, value: str, *, lowest: int) -> int:
-    if not (value.isascii() and value.isdigit() and len(value) <= 5 and lowest <= int(value) <= 65535):
-        raise SettingsError(f"{name} {value!r} is not a port: a whole number from {lowest} to 65535 is needed")
+def _number(name: str, value: str, what: str, lowest: int, highest: int) -> int:
+    short = value.isascii() and value.isdigit() and len(value) <= len(str(highest))
+    if not (short and lowest <= int(value) <= highest):
+        raise SettingsError(f"{name} {value!r} is not a {what}: a whole number from {lowest} to {highest} is needed")
     return int(value)
 
 
@@ -186,12 +189,6 @@ def _yes_or_no(name: str, value: str) -> bool:
     if value not in ("true", "false"):
         raise SettingsError(f"{name} {value!r} is neither true nor false")
     return value == "true"
-
-
-def _count(name: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit() and len(value) <= 7 and int(value) > 0):
-        raise SettingsError(f"{name} {value!r} is not a number of pods: a whole number from 1 to 9999999 is needed")
-    return int(value)
 
 
 def _name(name: str, value: str) -> str:
