@@ -14,8 +14,8 @@ from tests.running import Jobs
 CHIPS = 8
 """Of one slice."""
 BOOST = "kueue.x-k8s.io/priority-boost"
-SAVES_ONCE = "echo saved checkpoint 1; exec sleep 1000"
-SAVES_AGAIN = "n=0; while true; do n=$((n + 1)); echo saved checkpoint $n; sleep 5; done"
+SAVES_ONCE = "echo step 1; echo saved checkpoint 1; exec sleep 1000"
+SAVES_AGAIN = "n=0; while true; do n=$((n + 1)); echo step $n; echo saved checkpoint $n; sleep 5; done"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def queues(real_nodes: NativeCluster, real_jobs: Jobs, tmp_path: Path) -> Iterat
 
 def test_the_job_whose_checkpoint_is_older_keeps_its_nodes(queues: Queues) -> None:
     jobs, slice_ = queues.jobs, {"accelerator": {"type": "v5p-16", "spot": True}}
-    progress = {"pattern": r"saved checkpoint (?P<checkpoint>\d+)"}
+    progress = {"pattern": r"step (?P<step>\d+)|saved checkpoint (?P<checkpoint>\d+)"}
     for name, script in (("young", SAVES_AGAIN), ("old", SAVES_ONCE)):
         queues.submit(name, priority="low", command=["sh", "-c", script], progress=progress, **slice_)
         jobs.until("Running", name)
