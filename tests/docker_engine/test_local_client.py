@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from slipway.client.errors import SlipwayError
+from slipway.client.errors import NotFound, SlipwayError
 from slipway.docker_engine import supervisor
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder, folder
 from slipway.docker_engine.options import Options
+from slipway.local import client as local_client
 from slipway.local.client import AsyncLocalClient
 from tests.local_engine.engine import until
 
@@ -75,5 +76,19 @@ def test_a_file_that_cannot_be_read_keeps_no_command_from_the_other_jobs(
             assert [words in str(trouble) for what, trouble in await client.prune() if what == "bad"] == [True]
             with pytest.raises(SlipwayError, match=words):
                 await client.get("bad")
+
+    asyncio.run(look())
+
+
+def test_a_job_that_goes_while_it_is_listed_is_an_error_of_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def look() -> None:
+        async with AsyncLocalClient() as client:
+            monkeypatch.setattr(local_client, "folders", lambda: [folder("gone")])
+            with pytest.raises(NotFound, match="there is no job gone"):
+                await client.list()
 
     asyncio.run(look())

@@ -1,4 +1,4 @@
-"""The directory of a job in a folder of this machine: whose it is, whoever makes it."""
+"""The directory that Slipway makes for a job in a folder of this machine: its owner and its mode."""
 
 import os
 from pathlib import Path

@@ -12,7 +12,7 @@ OBEDIENT: Final = "trap exit TERM; sleep 1000 & wait"
 """Ends as soon as it is asked to."""
 
 
-# N-25, F-64: whoever interrupts `run` is told what becomes of the job, with commands that find it.
+# N-25, F-64: `run` tells a user who interrupts it what becomes of the job, with the commands that find it.
 @pytest.mark.parametrize(
     ("command", "options", "phase", "words"),
     [

@@ -67,7 +67,7 @@ def test_one_stream_alone(user: User, shared: dict[str, Any]) -> None:
     assert read() == wanted
 
 
-# T-42: whoever asks for a host that there is not hears of which job, and which hosts there are.
+# T-42: the error for a host that a job does not have names the job and its hosts.
 def test_logs_of_a_host_that_there_is_not(user: User) -> None:
     user.submit("true", hosts=2)
     assert "host 2: SliceJob train has hosts 0 to 1" in user.slipway("logs", "train", "--host", "2", code=2).err

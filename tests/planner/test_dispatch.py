@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
 
 from slipway.api.status import SliceJobStatus
 from slipway.planner.actions import DeleteJob
-from slipway.planner.kueue_objects import Kueue
 from slipway.planner.plan import plan
-from slipway.planner.snapshot import Snapshot
 
 from .test_queueing import FINALIZER, TPU, Queue
 
@@ -65,14 +64,13 @@ def elsewhere() -> Worker:
     return world
 
 
-def ended(phase: str = "Succeeded") -> SliceJobStatus:
-    world = elsewhere()
-    for slice_ in range(2):
-        for host in range(4):
-            world.pod(slice_, host).exits(0 if phase == "Succeeded" else 1)
-    world.until_restarted() if phase != "Succeeded" else world.settle()
-    assert world.status.phase == phase
-    return world.status
+def succeeds(world: Worker) -> Worker:
+    """Every program of a job exits 0."""
+    for slice_, host in product(range(2), range(4)):
+        world.pod(slice_, host).exits(0)
+    world.settle()
+    assert world.status.phase == "Succeeded"
+    return world
 
 
 def test_the_job_waits_in_its_queue_and_has_no_pods() -> None:
@@ -106,7 +104,7 @@ def test_the_end_of_the_copy_is_the_end_of_the_job() -> None:
     before = world.status
     world.settle()
     assert (world.status, world.requests.count("delete")) == (before, 0)
-    world.copies(ended())
+    world.copies(succeeds(elsewhere()).status)
     last = world.status
     world.settle()
     assert world.status == last
@@ -191,11 +189,7 @@ def test_a_copy_does_not_follow_the_labels_of_its_own() -> None:
 def test_a_copy_that_has_ended_is_left_to_multikueue() -> None:
     world = Worker(ttlSecondsAfterFinished=0).begun()
     world.run()
-    for slice_ in range(2):
-        for host in range(4):
-            world.pod(slice_, host).exits(0)
-    world.settle()
-    world.step(100)
+    succeeds(world).step(100)
     assert world.status.phase == "Succeeded"
     assert world.conditions()["Finished"] == "True"
     assert not world.deleting
@@ -214,9 +208,5 @@ def test_a_copy_without_its_workload_waits_to_be_removed() -> None:
 
 def test_a_workload_that_multikueue_has_made_for_a_copy_to_come_is_left_alone() -> None:
     world = Worker().begun()
-
-    def of_another(snapshot: Snapshot) -> Snapshot:
-        kueue: Kueue = snapshot.kueue
-        return replace(snapshot, job=replace(snapshot.job, origin="", uid="another"), kueue=kueue, pods=())
-
-    assert not [one for one in plan(of_another(world.snapshot), world.now).actions if "Workload" in type(one).__name__]
+    of_another = replace(world.snapshot, job=replace(world.job, origin="", uid="another"), pods=())
+    assert not [one for one in plan(of_another, world.now).actions if "Workload" in type(one).__name__]

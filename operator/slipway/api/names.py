@@ -139,6 +139,11 @@ def is_job_name(text: object) -> bool:
     return short and re.fullmatch(NAME_PATTERN, str(text)) is not None
 
 
+def name_problem(text: object) -> str:
+    """What is wrong with the name of a SliceJob; empty when nothing is."""
+    return "" if is_job_name(text) else f"metadata.name {text!r} {NAME_WORDS}"
+
+
 def lease_of(operator_id: str) -> str:
     """Name of an operator's Lease, unless it is told another."""
     return f"{LEASE}-{operator_id}" if operator_id else LEASE

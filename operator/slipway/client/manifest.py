@@ -175,8 +175,8 @@ def check(body: Manifest, settings: Settings | None = None, profile: Profile | N
     Raises:
         InvalidManifest: naming the field, its value and what is allowed.
     """
-    if not names.is_job_name(name := body["metadata"].get("name")):
-        raise InvalidManifest(f"metadata.name {name!r} {names.NAME_WORDS}")
+    if unfit := names.name_problem(body["metadata"].get("name")):
+        raise InvalidManifest(unfit)
     spec = body.get("spec")
     if not isinstance(spec, Mapping):
         raise InvalidManifest("spec is missing: a SliceJob needs at least spec.image")

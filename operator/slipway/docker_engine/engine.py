@@ -48,7 +48,7 @@ class Address:
     def configured(cls, environ: Mapping[str, str] = os.environ) -> Address:
         """What the docker command would use: DOCKER_HOST, else DOCKER_CONTEXT, else the current context."""
         path = environ.get("DOCKER_CERT_PATH", "")
-        # Whoever looks after a job has another current folder.
+        # The supervisor of a job has another current folder.
         tls = (str(Path(path).absolute()) if path else "", bool(environ.get("DOCKER_TLS_VERIFY")))
         if host := environ.get("DOCKER_HOST"):
             return cls(host, "", *tls)

@@ -88,8 +88,8 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     Raises:
         Refused: naming what cannot, with the reason.
     """
-    if not names.is_job_name(name := body["metadata"].get("name")):
-        raise Refused(f"metadata.name {name!r} {names.NAME_WORDS}")
+    if unfit := names.name_problem(body["metadata"].get("name")):
+        raise Refused(unfit)
     job = _as_stored(body, wishes)
     named = job.written.profile if job.written is not None else None
     if named is not None and (wishes.profile is None or wishes.profile["name"] != named):
@@ -175,7 +175,8 @@ def _images(api: APIClient, asked: list[Body], progress: Progress) -> dict[str, 
 
 def _refuse_nothing_to_run(api: APIClient, asked: list[Body], images: Mapping[str, str]) -> None:
     """An engine makes no container without a command, however often it is asked."""
-    for container in (one for body in asked for one in all_containers(body["spec"])):
+    # All workers have the same containers; a head has some of its own.
+    for container in (one for body in (asked[0], asked[-1]) for one in all_containers(body["spec"])):
         if container.get("command") or container.get("args"):
             continue
         with answered():

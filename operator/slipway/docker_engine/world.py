@@ -109,8 +109,11 @@ class World:
         """
         at, dirty = self.clock(), set(changed)
         states = self.containers.states()
-        as_before = {one for one in states if one in self._seen and self._states.get(one) == states[one]}
-        news = self._looked_at(one for one in states if one not in as_before or one in dirty)
+        news = self._looked_at(
+            one
+            for one, state in states.items()
+            if one not in self._seen or one in dirty or self._states.get(one) != state
+        )
         removed = self._removed_after_all(news)
         # What was removed meanwhile is gone as well: the others may be as they are because of that.
         there = states.keys() - self._destroyed.keys() - removed

@@ -75,11 +75,12 @@ class AsyncLocalClient(Verbs):
     async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
         """The jobs of this machine, by name. A file that cannot be read is named in a warning, and hides no other."""
         found = []
-        for one in folders():
-            try:
-                found.append(JobState(_stored(one)))
-            except Unreadable as error:
-                log.warning("%s", error)
+        with answered():
+            for one in folders():
+                try:
+                    found.append(JobState(_stored(one)))
+                except Unreadable as error:
+                    log.warning("%s", error)
         return tuple(one for one in found if _selected(one.stored.metadata.labels, label_selector))
 
     async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:

@@ -4,6 +4,8 @@ Here the job has a Workload and no pods. MultiKueue writes its status while the 
 before that and after a request to stop.
 """
 
+from typing import Final
+
 from slipway.api import names
 from slipway.api.status import SliceJobStatus
 from slipway.planner import lifecycle, queueing, summary
@@ -11,7 +13,7 @@ from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.draft import Draft
 from slipway.planner.kueue_objects import FINISHED
 
-_NO_QUEUE = InvalidSpec(
+_NO_QUEUE: Final = InvalidSpec(
     "QueueMissing",
     f"spec.managedBy {names.MULTIKUEUE!r}: no label {names.QUEUE_LABEL} names the LocalQueue that the job waits in: "
     "add it, or create the job without managedBy",

@@ -116,9 +116,9 @@ def is_ours(draft: Draft, known: Workload) -> bool:
 
 def _held(draft: Draft, known: Workload | None) -> tuple[str, str]:
     """Reason and message of a job that may have no pods."""
-    if known is None and draft.job.origin:
-        return "WorkloadDeleted", "MultiKueue has removed the Workload of this copy, and will remove the copy"
     if known is None:
+        if draft.job.origin:
+            return "WorkloadDeleted", "MultiKueue has removed the Workload of this copy, and will remove the copy"
         refused = draft.snapshot.rejection
         if refused is not None:
             return refused.reason, refused.message
