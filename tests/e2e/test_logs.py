@@ -98,7 +98,7 @@ def test_mistakes_are_told_by_the_exit_code(real_jobs: Jobs) -> None:
     assert b"Suspended" in waiting.stderr
     beyond = logs(real_jobs, "train", "--host", "1")
     assert beyond.returncode == 2
-    assert b"host 1: the job has host 0 only" in beyond.stderr
+    assert b"host 1: SliceJob train has host 0 only" in beyond.stderr
     assert logs(real_jobs, "train", "--regex", "(").returncode == 2
 
 
