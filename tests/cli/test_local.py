@@ -4,6 +4,7 @@ import json
 import shlex
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,7 +15,9 @@ from slipway.cli.main import main
 from slipway.client.errors import Refused
 from slipway.client.manifest import manifest
 from slipway.client.mounts import mounts
-from slipway.docker_engine.conversion.devices import DeviceMapping
+from slipway.docker_engine import site
+from slipway.docker_engine.conversion.devices import Device as DeviceNode
+from slipway.docker_engine.conversion.devices import DeviceMapping, Inventory
 from slipway.docker_engine.job_files import folder
 from slipway.local.blocking import LocalClient
 from tests.docker_engine.conftest import forgiving
@@ -214,6 +217,66 @@ def test_devices_and_limits_are_in_the_docker_command(options: tuple[str, ...], 
     assert done.exit_code == 0, done.output
     command = shlex.split(done.output)
     assert words in pairwise(command)
+
+
+FOUR_GPUS: Final = Inventory(
+    {"nvidia": tuple(DeviceNode("nvidia", number, f"/dev/nvidia{number}", f"GPU-{number}a") for number in range(4))}
+)
+CHOSEN_GPUS = {
+    "a count": (("--gpus", "2"), ['"device=0,1"']),
+    "all": (("--gpus", "all"), ['"device=0,1,2,3"']),
+    "all, for two hosts": (("--gpus", "all", "--hosts", "2"), ['"device=0,1"', '"device=2,3"']),
+    "by number": (("--gpus", "1,3"), ['"device=1,3"']),
+    "one by number": (("--gpus", "device=3"), ["device=3"]),
+    "as Docker's documentation quotes it": (("--gpus", '"device=0,2"'), ['"device=0,2"']),
+    "as Docker's documentation quotes capabilities": (
+        ("--gpus", 'device=0,"capabilities=compute,utility"'),
+        ['device=0,"capabilities=compute,utility"'],
+    ),
+    "by UUID": (("--gpus", "GPU-1a,GPU-2a"), ['"device=1,2"']),
+    "by number, for two hosts": (("--gpus", "0,2", "--hosts", "2"), ["device=0", "device=2"]),
+    "what of the driver": (("--gpus", "1,capabilities=compute,utility"), ['device=0,"capabilities=compute,utility"']),
+    "what of the driver of one": (("--gpus", "device=1,capabilities=utility"), ["device=1,capabilities=utility"]),
+}
+
+
+@pytest.mark.row("E1-11", "E1-12")
+@pytest.mark.parametrize(("options", "expected"), CHOSEN_GPUS.values(), ids=CHOSEN_GPUS)
+def test_gpus_are_chosen(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], expected: list[str]) -> None:
+    monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
+    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    done = slipway("render", "--docker", "--name", "one", "--image", "app", *options, "--", "train")
+    assert done.exit_code == 0, done.output
+    commands = [shlex.split(one) for one in done.output.splitlines()]
+    assert [one[one.index("--gpus") + 1] for one in commands] == expected
+
+
+WRONG_GPUS = {
+    "one that is not there": ("9", "0,9", "--gpus 0,9: 9 is none of this machine's GPUs: 0 (GPU-0a), 1 (GPU-1a),"),
+    "not evenly": ("2", "0,1,2", "--gpus 0,1,2: 2 hosts cannot share 3 GPUs evenly"),
+    "a word": ("1", "some", "'some' is neither a count such as 2, nor all, nor GPUs by number or UUID such as 0,1"),
+    "an unknown key": ("1", "all,driver=x", "'driver' is not known: capabilities, count, device are"),
+    "a count and ids": ("1", "count=2,device=0", "is neither a count"),
+    "nothing": ("1", ",", "is neither a count"),
+}
+
+
+@pytest.mark.row("E1-11", "E1-12")
+@pytest.mark.parametrize(("hosts", "gpus", "words"), WRONG_GPUS.values(), ids=WRONG_GPUS)
+def test_gpus_that_cannot_be_chosen_are_refused(
+    monkeypatch: pytest.MonkeyPatch, hosts: str, gpus: str, words: str
+) -> None:
+    monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
+    done = slipway("local", "submit", "--image", "app", "--hosts", hosts, "--gpus", gpus, "--", "train")
+    assert done.exit_code == 2
+    assert words in " ".join(done.output.split())
+
+
+@pytest.mark.row("E1-11")
+def test_a_cluster_chooses_the_gpus_itself() -> None:
+    done = slipway("render", "--image", "app", "--gpus", "0,1", "--", "train")
+    assert done.exit_code == 2
+    assert "--gpus 0,1: a cluster chooses the GPUs: give a count, such as 2" in done.output
 
 
 IN_THE_CURRENT_FOLDER = {

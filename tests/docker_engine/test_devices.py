@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from slipway.docker_engine.conversion.devices import (
     Assigned,
     Device,
     DeviceMapping,
+    GpuChoice,
     Inventory,
     Shortage,
     assign,
@@ -87,6 +89,56 @@ def test_gpus_of_nvidia(tmp_path: Path) -> None:  # E1-12, N-27
     got = assign(found, {"nvidia.com/gpu": "2"}, {"nvidia:0": "job a"})
     assert got.requests == ({"Driver": "nvidia", "DeviceIDs": ["1", "2"], "Capabilities": [["gpu"]]},)
     assert (got.devices, got.label) == ((), "nvidia:1,nvidia:2")
+
+
+# As NVIDIA's driver tells of its GPUs: nodes in another order than the addresses, by which nvidia-smi counts.
+NVIDIA: Final = {
+    f"proc__driver__nvidia__gpus__0000:{bus}:00.0__information": f"Model: \t\t NVIDIA L4\n"
+    f"IRQ:   \t\t 42\nGPU UUID: \t GPU-{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}\n"
+    f"Bus Location: \t 0000:{bus}:00.0\nDevice Minor: \t {minor}\n"
+    for bus, digit, minor in (("3b", "a", 1), ("af", "b", 0))
+}
+FIRST: Final = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+
+
+def test_gpus_of_nvidia_are_numbered_as_nvidia_smi_does(tmp_path: Path) -> None:
+    found = machine(tmp_path, "nvidia0", "nvidia1", **NVIDIA)
+    assert [(one.number, one.path, one.uuid[:7]) for one in found.gpus] == [
+        (0, "/dev/nvidia1", "GPU-aaa"),
+        (1, "/dev/nvidia0", "GPU-bbb"),
+    ]
+
+
+CHOICES: Final = {
+    "by number": (GpuChoice(("1",)), ["1"]),
+    "by UUID": (GpuChoice((FIRST,)), ["0"]),
+    "by UUID in capitals": (GpuChoice((FIRST.upper(),)), ["0"]),
+    "whichever": (GpuChoice(), ["0"]),
+}
+
+
+@pytest.mark.row("E1-11", "E1-12")
+@pytest.mark.parametrize(("choice", "expected"), CHOICES.values(), ids=CHOICES)
+def test_gpus_are_chosen(tmp_path: Path, choice: GpuChoice, expected: list[str]) -> None:
+    found = machine(tmp_path, "nvidia0", "nvidia1", **NVIDIA)
+    assert found.unknown(choice) == ()
+    [request] = assign(found.chosen(choice), {"nvidia.com/gpu": "1"}, {}).requests
+    assert request["DeviceIDs"] == expected
+
+
+@pytest.mark.row("E1-12")
+def test_what_of_the_driver_is_given_can_be_said(tmp_path: Path) -> None:
+    found = machine(tmp_path, "nvidia0").chosen(GpuChoice(capabilities=("compute", "utility")))
+    [request] = assign(found, {"nvidia.com/gpu": "1"}, {}).requests
+    assert request["Capabilities"] == [["compute", "utility", "gpu"]]
+
+
+def test_gpus_that_are_chosen_do_not_take_the_chips_away(tmp_path: Path) -> None:
+    found = machine(tmp_path, "accel0", "nvidia0", "nvidia1")
+    assert ids(found.chosen(GpuChoice(("1",))), "tpu") == ["tpu:0"]
+    assert found.unknown(GpuChoice(("0", "7", "GPU-cccc"))) == ("7", "GPU-cccc")
+    with pytest.raises(Shortage, match=r"nvidia.com/gpu 2 is asked for, and this machine has 1 \(nvidia:1\)"):
+        assign(found.chosen(GpuChoice(("1",))), {"nvidia.com/gpu": "2"}, {})
 
 
 def test_gpus_of_amd(tmp_path: Path) -> None:  # N-28

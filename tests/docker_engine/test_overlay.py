@@ -8,7 +8,7 @@ from slipway.docker_engine.engine import connected
 from slipway.docker_engine.errors import ImageBuildError
 from slipway.docker_engine.images.building import build_image, lay_over
 from slipway.docker_engine.images.progress import Silent
-from slipway.docker_engine.images.request import overlay_request
+from slipway.docker_engine.images.request import RECIPE, overlay_request
 from tests.docker_engine.servers import Engine
 
 
@@ -28,8 +28,8 @@ def files(folder: Path) -> Path:
     return folder
 
 
-def names(image: str) -> set[str]:
-    """The files at the root of an image."""
+def modes(image: str) -> dict[str, int]:
+    """The files of an image, with their modes."""
     import io
     import tarfile
 
@@ -40,15 +40,44 @@ def names(image: str) -> set[str]:
         finally:
             api.remove_container(made["Id"])
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        return {one.name for one in archive.getmembers()}
+        return {one.name: one.mode & 0o777 for one in archive.getmembers()}
 
 
 def test_the_files_lie_over_those_of_the_image_but_those_that_dockerignore_names(base: str, tmp_path: Path) -> None:
     with connected() as api:
         made = lay_over(api, base, files(tmp_path / "mine"), Silent())
-    found = names(made)
+    found = modes(made).keys()
     assert {"train.py", "busybox"} <= found
     assert found.isdisjoint({"notes.txt", ".dockerignore", ".slipway.Dockerfile"})
+
+
+@pytest.mark.row("T-44")
+def test_exceptions_from_what_is_left_out_hold_and_files_keep_their_modes(base: str, tmp_path: Path) -> None:
+    folder = files(tmp_path / "mine")
+    (folder / ".dockerignore").write_text("*.txt\n!keep.txt\n")
+    for name, mode in (("keep.txt", 0o640), ("train.sh", 0o755)):
+        (folder / name).write_text("")
+        (folder / name).chmod(mode)
+    with connected() as api:
+        found = modes(lay_over(api, base, folder, Silent()))
+    assert (found["keep.txt"], found["train.sh"], "notes.txt" in found) == (0o640, 0o755, False)
+
+
+@pytest.mark.row("T-44")
+def test_a_recipe_of_the_folder_says_what_comes_over_the_image(base: str, tmp_path: Path) -> None:
+    folder = files(tmp_path / "mine")
+    (folder / RECIPE).write_text("ARG IMAGE\nFROM $IMAGE\nARG WORKSPACE\nCOPY $WORKSPACE/train.py /code/own.py\n")
+    with connected() as api:
+        first, again = (lay_over(api, base, folder, Silent()) for _ in range(2))
+    found = modes(first).keys()
+    assert {"busybox", "code/own.py"} <= found
+    assert "train.py" not in found
+    assert again == first
+    argv = overlay_request("base:1", "mine:1", None, folder).argv
+    assert argv == [
+        "docker", "build", "-t", "mine:1", "--build-arg", "IMAGE=base:1", "--build-arg", "WORKSPACE=.",
+        "-f", f"{folder}/{RECIPE}", str(folder),
+    ]  # fmt: skip
 
 
 def test_the_same_files_are_the_same_image(base: str, tmp_path: Path) -> None:

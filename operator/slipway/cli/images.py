@@ -69,7 +69,8 @@ def build(
 ) -> None:  # fmt: skip
     """Build an image for a job, and print its full name; with --push also its digest.
 
-    With --base the files of the context are laid over an image, without a Dockerfile; .dockerignore holds.
+    With --base the files of the context are laid over an image, without a Dockerfile; .dockerignore holds. A file
+    Dockerfile.slipway of the context says how, with the build arguments IMAGE and WORKSPACE.
 
     Exit codes: 1 refused or failed, 2 wrong usage, 3 no Docker engine.
     """

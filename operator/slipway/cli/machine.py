@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ import click
 
 from slipway.api.profile import PROFILE_KIND
 from slipway.cli.common import USAGE, Failure
+from slipway.cli.gpus import choice_of
 from slipway.client.manifest import InvalidManifest, check_profile, documents
 from slipway.docker_engine.conversion.devices import DeviceMapping
 
@@ -72,13 +74,13 @@ OPTIONS: Final = (
 OVERLAY: Final = click.Option(
     ["--overlay", "overlay"],
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder to lay over the image's working directory; .dockerignore holds.",
+    help="Folder to lay over the image's working directory; .dockerignore and Dockerfile.slipway hold.",
 )
 """The same, and it makes an image."""
 
 
-def wishes_of(given: dict[str, Any]) -> Wishes:
-    """Takes what is for the engine out of the options of a command."""
+def wishes_of(given: dict[str, Any], files: Sequence[str]) -> Wishes:
+    """Takes what is for the engine out of the options of a command, which has these manifests."""
     # It needs what follows the engine's events, and other commands with these options do not.
     from slipway.docker_engine.submission import Wishes
 
@@ -90,6 +92,7 @@ def wishes_of(given: dict[str, Any]) -> Wishes:
         ulimits=dict(given.pop("ulimits")),
         devices=(*given.pop("devices"), *devices),
         without_devices=given.pop("without_devices"),
+        gpus=choice_of(given, of_file=bool(files)),
         profile=_profile(given.pop("profile")),
         overlay=given.pop(str(OVERLAY.name), None),
     )

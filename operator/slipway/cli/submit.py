@@ -15,6 +15,7 @@ import click
 from slipway.api.names import KIND
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
+from slipway.cli.gpus import ChosenGpus, Gpus
 from slipway.client.errors import ClusterError, SlipwayError
 from slipway.client.manifest import (
     Flags,
@@ -52,7 +53,7 @@ _OPTIONS: Final = (
     click.option("--name", help="Name of the job.  [default: the image's name and a suffix]"),
     click.option("--type", "type_", help="TPU type of a slice, such as v5litepod-16.  [default: CPU nodes]"),
     click.option("--slices", type=click.IntRange(1), help="Number of slices."),
-    click.option("--gpus", type=click.IntRange(0), help="GPUs of each host."),
+    click.option("--gpus", type=Gpus(), help="GPUs of each host; on this machine also which, such as 0,1."),
     click.option("--gpu-vendor", type=click.Choice(("nvidia", "amd", "intel", "auto")), help="Vendor of the GPUs."),
     click.option("--gpu-model", help="Model of the GPUs by its node label, such as nvidia-l4."),
     click.option("--hosts", type=click.IntRange(1), help="Hosts of a CPU or GPU job."),
@@ -147,6 +148,8 @@ def _text(name: str) -> str:
 def _from_flags(given: dict[str, Any], folder: Path | None) -> Manifest:
     if not given["image"]:
         raise InvalidManifest("nothing to submit: give -f FILE, or --image and the command after --")
+    if isinstance(given["gpus"], ChosenGpus):
+        raise InvalidManifest(f"--gpus {given['gpus'].text}: a cluster chooses the GPUs: give a count, such as 2")
     flags = Flags(
         image=given["image"], command=given["command"], type=given["type_"], gpus=given["gpus"],
         gpu_vendor=given["gpu_vendor"], gpu_model=given["gpu_model"], slices=given["slices"],

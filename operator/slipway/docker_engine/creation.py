@@ -158,7 +158,8 @@ class Creator:
     def _assigned(self, bodies: list[Body], used: dict[str, str]) -> list[Assigned]:
         if self._options.without_devices:
             return [Assigned() for _ in bodies]
-        return list(assign_all(self._world.machine.inventory(), [extended_resources(body) for body in bodies], used))
+        inventory = self._world.machine.inventory().chosen(self._options.gpus)
+        return list(assign_all(inventory, [extended_resources(body) for body in bodies], used))
 
     def _used(self) -> dict[str, str]:
         """The devices that containers of any job have, and which job that is."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from slipway.docker_engine.conversion.devices import DeviceMapping
+from slipway.docker_engine.conversion.devices import WHICHEVER, DeviceMapping, GpuChoice
 from slipway.docker_engine.engine import Address
 from slipway.planner.actions import Body
 
@@ -27,7 +27,8 @@ class Options:
     """Devices of this machine that every container gets."""
     without_devices: bool = False
     """Whether the containers get no TPU chips and no GPUs, to try a job where there are none."""
-
+    gpus: GpuChoice = WHICHEVER
+    """Which GPUs they get."""
     profile: Mapping[str, Any] | None = None
     """The SliceJobProfile that the job was submitted with: its `name` and its `spec`."""
 
@@ -45,6 +46,7 @@ class Options:
             ulimits={name: (soft, hard) for name, (soft, hard) in stored["ulimits"].items()},
             devices=tuple(DeviceMapping(**one) for one in stored["devices"]),
             without_devices=stored["without_devices"],
+            gpus=GpuChoice(*map(tuple, stored["gpus"].values())) if stored.get("gpus") else WHICHEVER,
             profile=stored.get("profile"),
         )
 

@@ -18,7 +18,16 @@ from slipway.docker_engine.conversion.convert import (
     containers,
     problems,
 )
-from slipway.docker_engine.conversion.devices import NO_DEVICES, DeviceMapping, Inventory, Shortage, assign_all
+from slipway.docker_engine.conversion.devices import (
+    NO_DEVICES,
+    WHICHEVER,
+    Assigned,
+    DeviceMapping,
+    GpuChoice,
+    Inventory,
+    Shortage,
+    assign_all,
+)
 from slipway.docker_engine.conversion.parts import all_containers, own_containers, worker_of
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.images.building import lay_over
@@ -52,6 +61,7 @@ class Wishes:
     ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     devices: tuple[DeviceMapping, ...] = ()
     without_devices: bool = False
+    gpus: GpuChoice = WHICHEVER
     profile: Mapping[str, Any] | None = None
     """A SliceJobProfile: its `name` and its `spec`."""
     overlay: Path | None = None
@@ -59,7 +69,9 @@ class Wishes:
 
     def options(self, engine: Address, images: Mapping[str, str]) -> Options:
         """The same for an engine, with the ids of the images that it has."""
-        return Options(engine, self.network, images, self.ulimits, self.devices, self.without_devices, self.profile)
+        return Options(
+            engine, self.network, images, self.ulimits, self.devices, self.without_devices, self.gpus, self.profile
+        )
 
 
 NO_WISHES: Final = Wishes()
@@ -108,11 +120,18 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
                 f"a slice of {resolved.resolved.type} is {hosts} machines, and this is one; --without-devices tries "
                 "the job without TPU chips"
             )
-        try:
-            assign_all(Inventory.read(), [extended_resources(one) for one in asked], {})
-        except Shortage as error:
-            raise Refused(f"{error}; --without-devices tries the job without them") from error
+        _assigned(asked, wishes)
     return asked
+
+
+def _assigned(asked: Sequence[Body], wishes: Wishes) -> Sequence[Assigned]:
+    """The devices of each pod, as if no job used any."""
+    if wishes.without_devices:
+        return [NO_DEVICES] * len(asked)
+    try:
+        return assign_all(Inventory.read().chosen(wishes.gpus), [extended_resources(one) for one in asked], {})
+    except Shortage as error:
+        raise Refused(f"{error}; --without-devices tries the job without them") from error
 
 
 def _check_network(network: str, job: Job, asked: Sequence[Body]) -> None:
@@ -203,12 +222,9 @@ def rendered(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Contai
     on_host = job.spec is not None and job.spec.host_network
     network = HOST_NETWORK if on_host else wishes.network or f"slipway-{job.name}"
     around = surroundings(job, accept(job, SETTINGS).resolved, wishes.options(Address(), {}), network)
-    assigned = [NO_DEVICES] * len(asked)
-    if not wishes.without_devices:
-        assigned = list(assign_all(Inventory.read(), [extended_resources(one) for one in asked], {}))
     return [
         request
-        for one, devices in zip(asked, assigned, strict=True)
+        for one, devices in zip(asked, _assigned(asked, wishes), strict=True)
         for request in containers(one, replace(around, devices=devices))
     ]
 

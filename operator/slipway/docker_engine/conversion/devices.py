@@ -6,7 +6,7 @@ writes them into a label of the container: so what is in use is read again from 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -55,11 +55,17 @@ class Device:
     number: int
     path: str
     """Its device node."""
+    uuid: str = ""
+    """Of a GPU of NVIDIA, whose driver tells it: GPU- and its number in hexadecimal."""
 
     @property
     def id(self) -> str:
         """What names it on this machine, such as tpu:0."""
         return f"{self.kind}:{self.number}"
+
+    def has(self, name: str) -> bool:
+        """Whether a person means it by a number or a UUID."""
+        return name.lower() in (str(self.number), self.uuid.lower())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,19 @@ class Shortage(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuChoice:
+    """Which GPUs a job gets, where it says more of them than how many for each host (E1-11, E1-12)."""
+
+    ids: tuple[str, ...] = ()
+    """Numbers or UUIDs of the GPUs that its hosts share among them; whichever are free if empty."""
+    capabilities: tuple[str, ...] = ()
+    """What of NVIDIA's driver the containers see, such as compute and utility; what the image says if empty."""
+
+
+WHICHEVER: Final = GpuChoice()
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """The accelerators of a machine."""
 
@@ -125,6 +144,25 @@ class Inventory:
     """Device nodes that every container with a device of the kind needs besides its own."""
     groups: tuple[int, ...] = ()
     """Groups that may open the nodes of GPUs of AMD."""
+    capabilities: tuple[str, ...] = WHICHEVER.capabilities
+    """What of NVIDIA's driver is given with its GPUs."""
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """Its GPUs, of any vendor."""
+        return tuple(one for kind, ones in self.devices.items() if kind != "tpu" for one in ones)
+
+    def unknown(self, choice: GpuChoice) -> tuple[str, ...]:
+        """Those ids of a choice that no GPU here has."""
+        return tuple(one for one in choice.ids if not any(gpu.has(one) for gpu in self.gpus))
+
+    def chosen(self, choice: GpuChoice) -> "Inventory":
+        """The same machine with no other GPUs than those."""
+        devices = {
+            kind: tuple(one for one in ones if kind == "tpu" or not choice.ids or any(map(one.has, choice.ids)))
+            for kind, ones in self.devices.items()
+        }
+        return replace(self, devices=devices, capabilities=choice.capabilities)
 
     @classmethod
     def read(cls, root: Path = Path("/")) -> "Inventory":
@@ -138,7 +176,7 @@ class Inventory:
         cards = {vendor: tuple(_rendering(root, kind, vendor)) for kind, vendor in (("amd", _AMD), ("intel", _INTEL))}
         found = {
             "tpu": chips,
-            "nvidia": tuple(_numbered("nvidia", root, "dev", r"nvidia(\d+)")),
+            "nvidia": tuple(_nvidia(root)),
             "amd": cards[_AMD] if (dev / "kfd").exists() else (),
             "intel": cards[_INTEL],
         }
@@ -203,7 +241,7 @@ def _assigned(inventory: Inventory, taken: Sequence[list[Device]]) -> Assigned:
     # Of GPUs of Intel all are seen: their programs look through the whole folder.
     own = [one.path for one in devices if one.kind in ("tpu", "amd")]
     paths = [*own, *(path for kind in kinds for path in inventory.shared.get(kind, ()))]
-    request = {"Driver": "nvidia", "DeviceIDs": nvidia, "Capabilities": [["gpu"]]}
+    request = {"Driver": "nvidia", "DeviceIDs": nvidia, "Capabilities": [[*inventory.capabilities, "gpu"]]}
     part = 0 < len(chips) < len(inventory.devices.get("tpu", ()))
     return Assigned(
         ids=tuple(one.id for one in devices),
@@ -229,6 +267,18 @@ def _numbered(kind: str, root: Path, folder: str, pattern: str) -> Iterator[Devi
     found = {int(match[1]): path.name for path in paths if (match := re.fullmatch(pattern, path.name))}
     for number in sorted(found):
         yield Device(kind, number, f"/{folder}/{found[number]}")
+
+
+def _nvidia(root: Path) -> Iterator[Device]:
+    """The GPUs of NVIDIA, numbered as nvidia-smi numbers them: by their addresses on the PCI bus."""
+    nodes = {one.number: one for one in _numbered("nvidia", root, "dev", r"nvidia(\d+)")}
+    told = (path.read_text() for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
+    facts = [dict(re.findall(r"^(GPU UUID|Device Minor):\s*(\S+)", text, re.MULTILINE)) for text in told]
+    ordered = [(nodes.pop(int(one.get("Device Minor", -1)), None), one.get("GPU UUID", "")) for one in facts]
+    known = [(node, uuid) for node, uuid in ordered if node is not None]
+    for number, (node, uuid) in enumerate([*known, *((node, "") for node in nodes.values())]):
+        # Where the driver tells nothing, the number of the node is the best guess.
+        yield replace(node, number=number if known else node.number, uuid=uuid)
 
 
 def _is_tpu(root: Path, group: int) -> bool:

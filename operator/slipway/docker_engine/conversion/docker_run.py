@@ -127,8 +127,10 @@ def _address(address: str) -> str:
 
 
 def _gpus(request: Body) -> str:
-    # Docker reads a bare 0,1 as two counts.
-    return _joined([f"device={','.join(request['DeviceIDs'])}"])
+    # Docker reads a bare 0,1 as two counts, and adds the capability gpu itself.
+    capabilities = [one for sets in request["Capabilities"] for one in sets if one != "gpu"]
+    said = [f"capabilities={','.join(capabilities)}"] if capabilities else []
+    return _joined([f"device={','.join(request['DeviceIDs'])}", *said])
 
 
 def _mount(mount: Body) -> str:

@@ -12,7 +12,7 @@ from slipway.docker_engine.engine import connected
 from slipway.docker_engine.errors import ImageBuildError, Stage
 from slipway.docker_engine.images.progress import Progress, Silent
 from slipway.docker_engine.images.references import checked, login_command, split
-from slipway.docker_engine.images.request import BuildRequest, build_request, overlay_dockerfile
+from slipway.docker_engine.images.request import BuildRequest, build_request, laid_over, overlay_dockerfile
 from slipway.docker_engine.images.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def lay_over(engine: APIClient, image: str, folder: Path, progress: Progress) ->
     """
     # The engine takes a bare id for the name of an image.
     base = image.removeprefix("sha256:")
-    return build_image(engine, BuildRequest(f"slipway.local/patched:{base[:12]}", folder, folder, {}, base), progress)
+    return build_image(engine, laid_over(base, f"slipway.local/patched:{base[:12]}", folder), progress)
 
 
 @contextmanager

@@ -25,18 +25,29 @@ def resolve(api: APIClient, reference: str, policy: str | None, progress: Progre
     """The id of an image, which is pulled where the policy says so.
 
     Args:
-        policy: imagePullPolicy; without one an image that is missing is pulled, as `docker run` does (E1-22).
+        policy: imagePullPolicy; without one an image that is missing is pulled, as `docker run` does (E1-22). With
+            Always the image on this machine is taken, with a warning, when it cannot be pulled (T-16). One that is
+            named by its id is not pulled.
 
     Raises:
         ImageUnavailable: naming the image, what the registry said, and what to do.
         EngineLost: when the engine does not answer.
     """
-    known = None if policy == ALWAYS else image_id(api, reference)
-    if known is not None:
+    try:
+        known = image_id(api, reference)
+    except EngineRefuses as error:
+        raise ImageUnavailable(f"image {reference!r} is no name of an image: {error}") from error
+    if known is not None and (policy != ALWAYS or known.startswith(f"sha256:{reference}")):
         return known
     if policy == NEVER:
         raise ImageUnavailable(f"image {reference} is not on this machine, and imagePullPolicy is {NEVER}")
-    _pull(api, reference, progress)
+    try:
+        _pull(api, reference, progress)
+    except ImageUnavailable as error:
+        if known is None:
+            raise
+        progress.line(f"Warning: {error}. The image of that name on this machine is used, {known[:19]}.")
+        return known
     found = image_id(api, reference)
     if found is None:
         raise ImageUnavailable(f"image {reference} is not on this machine, although it was pulled")

@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Final
 
 from slipway.docker_engine.errors import refuse
 from slipway.docker_engine.images.references import full_name
+
+RECIPE: Final = "Dockerfile.slipway"
+"""A file of a folder that says how the folder is laid over an image, in place of copying all of it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,14 @@ def overlay_request(base: str, image_name: str, registry: str | None, context: s
         raise refuse(f"The folder {folder} does not exist, or is none.")
     if not base.strip():
         raise refuse("The name of the base image is empty.")
-    return BuildRequest(full_name(image_name, registry), folder / "Dockerfile", folder, {}, base)
+    return laid_over(base, full_name(image_name, registry), folder)
+
+
+def laid_over(base: str, name: str, folder: Path) -> BuildRequest:
+    """The request that lays a folder over an image: by the folder's own recipe where it has one (T-44)."""
+    if (folder / RECIPE).is_file():
+        return BuildRequest(name, folder / RECIPE, folder, {"IMAGE": base, "WORKSPACE": "."})
+    return BuildRequest(name, folder / "Dockerfile", folder, {}, base)
 
 
 def push_argv(name: str) -> list[str]:

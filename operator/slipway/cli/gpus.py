@@ -1,0 +1,93 @@
+"""`--gpus`: how many GPUs each host gets or, on one machine, which."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from slipway.docker_engine.conversion.devices import WHICHEVER, GpuChoice, Inventory
+
+_ALL: Final = "all"
+_KEYS: Final = ("capabilities", "count", "device")
+_ID: Final = re.compile(r"\d+|GPU-[0-9a-fA-F-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenGpus:
+    """More than a count: what only an engine on this machine can give."""
+
+    text: str
+    """As it was written."""
+    count: str
+    """Of each host, or `all` of the machine for all hosts together; nothing where the ids tell it."""
+    choice: GpuChoice
+
+    def for_each(self, inventory: Inventory, hosts: int) -> int:
+        """GPUs of each host.
+
+        Raises:
+            click.UsageError: when the machine has no such GPU, or the hosts cannot share them evenly.
+        """
+        if unknown := inventory.unknown(self.choice):
+            there = ", ".join(f"{one.number} ({one.uuid or one.path})" for one in inventory.gpus) or "it has none"
+            raise click.UsageError(f"--gpus {self.text}: {unknown[0]} is none of this machine's GPUs: {there}.")
+        if self.count and self.count != _ALL:
+            return int(self.count)
+        gpus = len(self.choice.ids or inventory.gpus)
+        if gpus % hosts or not gpus:
+            raise click.UsageError(f"--gpus {self.text}: {hosts} hosts cannot share {gpus} GPUs evenly.")
+        return gpus // hosts
+
+
+class Gpus(click.ParamType["int | ChosenGpus"]):
+    """What `docker run --gpus` takes. A list of numbers is one of GPUs, where Docker would take it for counts."""
+
+    name = "COUNT|all|ID,…"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | ChosenGpus:
+        """Read it (E1-11, E1-12)."""
+        if isinstance(value, int | ChosenGpus):
+            return value
+        text, fields, key = str(value).replace('"', ""), dict[str, list[str]](), ""
+        if text.isdecimal():
+            return int(text)
+        for word in text.split(","):
+            before, _, after = word.rpartition("=")
+            key = before or key
+            fields.setdefault(key, []).append(after)
+        bare = fields.pop("", [])
+        if unknown := sorted(fields.keys() - set(_KEYS)):
+            self.fail(f"{text!r}: {unknown[0]!r} is not known: {', '.join(_KEYS)} are.")
+        counts, ids = fields.get("count", []), fields.get("device", [])
+        # As with Docker, a lone number is a count, also before other keys.
+        if bare == [_ALL] or (len(bare) == 1 and bare[0].isdecimal()):
+            counts = [*counts, *bare]
+        else:
+            ids = [*bare, *ids]
+        if len(counts) + bool(ids) != 1 or not all(map(_ID.fullmatch, ids)) or not all(map(self._is_count, counts)):
+            self.fail(f"{text!r} is neither a count such as 2, nor all, nor GPUs by number or UUID such as 0,1.")
+        choice = GpuChoice(tuple(dict.fromkeys(ids)), tuple(fields.get("capabilities", ())))
+        return ChosenGpus(text, "".join(counts), choice)
+
+    @staticmethod
+    def _is_count(text: str) -> bool:
+        return text == _ALL or text.isdecimal()
+
+
+def choice_of(given: dict[str, Any], *, of_file: bool) -> GpuChoice:
+    """Takes the choice out of the options of a command for this machine, and leaves the count for each host there.
+
+    Args:
+        given: the options.
+        of_file: whether manifests say how many GPUs each host has.
+    """
+    gpus = given.get("gpus")
+    if not isinstance(gpus, ChosenGpus):
+        return WHICHEVER
+    hosts = (given.get("hosts") or 1) * (given.get("slices") or 1)
+    each = gpus.for_each(Inventory.read(), hosts)
+    given["gpus"] = None if of_file else each
+    return gpus.choice
