@@ -59,3 +59,18 @@ def test_a_profile_and_a_folder_over_the_image(user: User, tmp_path: Path) -> No
     assert user.ended()["phase"] == "Succeeded"
     logs = user.slipway("logs", "train", "--attempt", "all").out.splitlines()
     assert logs == [f"{attempt}: from the profile, from the job" for attempt in (0, 1)]
+
+
+# N-07: the same job again is the same with its options, and with what is in the folder that lies over its image.
+def test_a_job_is_submitted_again_with_other_options(user: User, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.sh").write_text("true")
+    options = ("--ulimit", "nofile=1024", "--overlay", str(code))
+    user.submit(". ./train.sh", "train", *options)
+    assert "train unchanged" in user.submit(". ./train.sh", "train", *options).out
+    done = user.submit(". ./train.sh", "train", "--ulimit", "nofile=2048", "--network", "host", code=2)
+    assert "train in local exists with another --network, --ulimit" in done.err
+    (code / "train.sh").write_text("false")
+    assert "train in local exists with another --overlay" in user.submit(". ./train.sh", "train", *options, code=2).err
+    assert user.ended()["phase"] == "Succeeded"

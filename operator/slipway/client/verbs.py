@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -71,11 +71,15 @@ class Verbs(ABC):
             made = await self._create(body, namespace, dry_run=dry_run)
         except errors.AlreadyExists:
             found = await self.get(body["metadata"]["name"], namespace=namespace)
-            if different := differences(body["spec"], found.stored.spec):
+            if different := await self._differences(body, found):
                 words = f"SliceJob {found.name} in {namespace} exists with another {', '.join(different)}"
                 raise errors.AlreadyExists(f"{words}: choose another name, or delete it") from None
             return Submitted(found, created=False)
         return Submitted(JobState(made), created=True)
+
+    async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
+        """In what a manifest is another job than the one that has its name."""
+        return differences(body["spec"], found.stored.spec)
 
     async def get(self, name: str, *, namespace: str | None = None) -> JobState:
         """One job.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api import names
 from slipway.docker_engine import job_files
-from slipway.docker_engine.containers import answered, network_exists
+from slipway.docker_engine.containers import answered, image_id, network_exists
 from slipway.docker_engine.conversion.convert import (
     HOST_NETWORK,
     NETWORKS_WITHOUT_NAMES,
@@ -181,6 +182,31 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
     made = job.create(dict(body), {"options": wishes.options(address, images).to_json()})
     ensure_supervisor(job)
     return made
+
+
+_OPTIONS: Final = {
+    "network": "--network",
+    "ulimits": "--ulimit",
+    "devices": "--device",
+    "without_devices": "--without-devices",
+    "gpus": "--gpus",
+    "profile": "--profile",
+}
+"""The option that says what a field of Options is."""
+
+
+def other_options(body: Mapping[str, Any], wishes: Wishes) -> list[str]:
+    """The options in which a job that exists differs from what is wished for it; an overlay by its files."""
+    stored = Options.from_json(folder(body["metadata"]["name"]).read()["local"]["options"])
+    wished = wishes.options(stored.engine, stored.images)
+    found = [option for field, option in _OPTIONS.items() if getattr(stored, field) != getattr(wished, field)]
+    if wishes.overlay is not None:
+        with closing(connect(stored.engine)) as api:
+            image = body["spec"]["image"]
+            base = image_id(api, image)
+            if base is None or lay_over(api, base, wishes.overlay, Silent()) != stored.images.get(image):
+                found.append("--overlay")
+    return found
 
 
 def _images(api: APIClient, asked: list[Body], progress: Progress) -> dict[str, str]:

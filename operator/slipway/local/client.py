@@ -157,6 +157,11 @@ class AsyncLocalClient(Verbs):
                 made = await asyncio.to_thread(submission.submit, body, self._wishes, progress)
         return msgspec.convert(made, Stored, strict=False)
 
+    async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
+        with answered():
+            options = await asyncio.to_thread(submission.other_options, body, self._wishes)
+        return [*await super()._differences(body, found), *options]
+
     async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
         job = folder(found.name)
         with answered():
