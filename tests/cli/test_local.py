@@ -1,15 +1,18 @@
 """`slipway local` as far as no engine is needed: what it takes, and what it refuses before anything starts."""
 
+import asyncio
 import json
 import shlex
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from slipway.cli.advice import advice
+from slipway.cli.local import local
 from slipway.cli.machine import Device, mounted_device
 from slipway.cli.main import main
 from slipway.client.errors import Refused
@@ -20,6 +23,7 @@ from slipway.docker_engine.conversion.devices import Device as DeviceNode
 from slipway.docker_engine.conversion.devices import DeviceMapping, Inventory
 from slipway.docker_engine.job_files import folder
 from slipway.local.blocking import LocalClient
+from slipway.local.client import AsyncLocalClient
 from tests.docker_engine.conftest import forgiving
 
 __all__ = ["forgiving"]
@@ -360,3 +364,40 @@ def test_a_profile_that_does_not_fit_is_refused(tmp_path: Path, content: str, sp
 
 def test_advice_names_the_command_for_the_place() -> None:
     assert advice("Suspended", "train") == "slipway resume train lets it go on"
+    root = click.Context(main, info_name="slipway")
+    group = click.Context(local, parent=root, info_name="local")
+    with click.Context(local, parent=group):
+        assert advice("Suspended", "train") == "slipway local resume train lets it go on"
+        assert "API server" not in advice("PodDeleted", "train")
+        assert "node" not in advice("TPUUnavailable", "train")
+
+
+SELECTED = {
+    "": ["a", "b", "c"],
+    "team=red": ["a"],
+    "team==red": ["a"],
+    "team!=red": ["b", "c"],
+    "team": ["a", "b"],
+    "!team": ["c"],
+    "team in (red, blue)": ["a", "b"],
+    "team notin (red)": ["b", "c"],
+    "team in (red,blue), example.com/tier!=gold": ["b"],
+    "team=": [],
+}
+
+
+@pytest.mark.parametrize(("selector", "expected"), SELECTED.items(), ids=SELECTED)
+def test_jobs_are_listed_by_their_labels(selector: str, expected: list[str]) -> None:
+    for name, labels in {"a": {"team": "red", "example.com/tier": "gold"}, "b": {"team": "blue"}, "c": {}}.items():
+        body = manifest(name, {"image": "app"})
+        folder(name).create(body | {"metadata": body["metadata"] | {"labels": labels}}, {"options": {}})
+    client = AsyncLocalClient()
+    found = asyncio.run(client.list(label_selector=selector))
+    assert [one.name for one in found] == expected
+
+
+@pytest.mark.parametrize("selector", ["team=a b", "team in red", "=red", "team,,tier", "team,"])
+def test_what_is_no_selector_is_refused(selector: str) -> None:
+    done = slipway("local", "list", "-l", selector)
+    assert done.exit_code == 2
+    assert f"{selector!r} is no label selector" in done.output

@@ -31,7 +31,18 @@ ADVICE: Final = {
 }
 """By the reason of an attempt; NAME stands for the job's."""
 
+_LOCAL: Final = {
+    "PodDeleted": "somebody removed a container: nothing to do, the job goes on by itself",
+    "RefusedByNode": "read what the engine says in the message, and mend that",
+    "DeviceUnhealthy": "a device of this machine broke: have it repaired",
+    "TPUUnavailable": "the TPU could not be opened: see which process of this machine holds the chips",
+    "NodeLost": "the machine or its engine went away: nothing to do; save checkpoints often enough that little is lost",
+    "ScheduleTimeout": "the devices were not free in time: see which jobs have them, or raise timeouts.scheduleSeconds",
+}
+"""The same where that is another thing for a job of this machine."""
+
 
 def advice(reason: str | None, job: str) -> str:
     """What to do about an attempt that ended for this reason; empty where there is nothing to say."""
-    return ADVICE.get(reason or "", "").replace("NAME", job).replace("slipway ", f"{program()} ")
+    words = (ADVICE | _LOCAL if program().endswith(" local") else ADVICE).get(reason or "", "")
+    return words.replace("NAME", job).replace("slipway ", f"{program()} ")

@@ -14,7 +14,7 @@ from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJo
 from slipway.planner.stored import read_status
 
 _NOTEBOOK_COLUMNS: Final = 100
-_NOT_YET: Final = "no operator has seen the job yet"
+_NOT_YET: Final = "Slipway has not seen the job yet"
 
 
 class Metadata(msgspec.Struct, rename="camel"):

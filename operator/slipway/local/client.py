@@ -31,6 +31,7 @@ from slipway.docker_engine.submission import NO_WISHES, Wishes
 from slipway.local.containers import job_pods
 from slipway.local.errors import answered
 from slipway.local.logs import ContainerLogs
+from slipway.local.selectors import selects
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,13 +76,17 @@ class AsyncLocalClient(Verbs):
     async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
         """The jobs of this machine, by name. A file that cannot be read is named in a warning, and hides no other."""
         found = []
+        try:
+            selects(label_selector, {})
+        except ValueError as error:
+            raise errors.Refused(str(error)) from error
         with answered():
             for one in folders():
                 try:
                     found.append(JobState(_stored(one)))
                 except Unreadable as error:
                     log.warning("%s", error)
-        return tuple(one for one in found if _selected(one.stored.metadata.labels, label_selector))
+        return tuple(one for one in found if selects(label_selector, one.stored.metadata.labels))
 
     async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
         """The job now and after each change; ends with None when it is deleted."""
@@ -186,9 +191,3 @@ class AsyncLocalClient(Verbs):
 
 def _stored(job: JobFolder) -> Stored:
     return msgspec.convert(job.read(), Stored, strict=False)
-
-
-def _selected(labels: Mapping[str, str], selector: str) -> bool:
-    """Whether labels have what `name=value` pairs ask for."""
-    pairs = [part.partition("=") for part in selector.split(",") if part]
-    return all(labels.get(name.strip()) == value.lstrip("=").strip() for name, _, value in pairs)
