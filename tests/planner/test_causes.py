@@ -260,6 +260,26 @@ def test_evidence_of_one_pod(fixture: Scenario, fields: dict[str, Any], reason: 
     assert "host 0 of slice 0" in (ended.message or "")
 
 
+# N-38
+@pytest.mark.parametrize(("limits", "words"), [({"memory": "2Gi"}, " (limit 2Gi)"), ({}, "")], ids=["limit", "no limit"])
+def test_the_message_tells_the_limit_of_the_memory_that_ran_out(limits: dict[str, str], words: str) -> None:
+    world = World(slices=1, hosts=2, resources={"limits": limits}).run()
+    victim(world).exits(137, reason="OOMKilled")
+    world.until_restarted()
+    assert f"ran out of memory{words}" in (world.status.attempts[-1].message or "")
+    assert ("limit" in (world.status.attempts[-1].message or "")) == bool(words)
+
+
+@pytest.mark.row("F-62")
+@pytest.mark.parametrize(("seconds", "ended"), [(59.9, False), (60.0, True)])
+def test_the_time_to_start_is_over_when_all_of_it_has_passed(seconds: float, ended: bool) -> None:
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
+    world.pod(0, 0).binds().waits("ImagePullBackOff")
+    world.pod(0, 1).binds().waits("ImagePullBackOff")
+    world.step(seconds=seconds)
+    assert (world.attempt.reason == "StartTimeout") == ended
+
+
 def test_the_message_names_the_broken_chips_and_the_last_line() -> None:
     world = World().run()
     victim(world).exits(1, message="INTERNAL: chip is not responding").breaks("chip-3", "chip-2")
