@@ -57,6 +57,12 @@ def test_a_context_that_there_is_not_is_named(tmp_path: Path, monkeypatch: pytes
         connect(Address(context="nowhere"))
 
 
+def test_an_engine_behind_ssh_needs_a_library_that_is_named() -> None:
+    words = "ssh://me@127.0.0.1:9 is reached by SSH, for which the Docker SDK needs paramiko. pip install paramiko"
+    with pytest.raises(EngineUnavailable, match=words):
+        connect(Address("ssh://me@127.0.0.1:9"))
+
+
 class NoNetworks(BaseHTTPRequestHandler):
     """An engine that fails where it is asked for its networks."""
 

@@ -161,6 +161,10 @@ def test_a_job_is_submitted_again(user: User) -> None:
             "--without-devices tries the job without them", id="more devices than there are",
         ),
         pytest.param(
+            ("--device", "/dev/none-such"), {}, 2,
+            "this machine has no device /dev/none-such", id="a device that is not there",
+        ),
+        pytest.param(
             (), {"command": []}, 2,
             f"container worker has no command, and neither has its image {IMAGE}: set spec.command",
             id="nothing to run",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +60,11 @@ class Address:
         """The address in messages."""
         return self.host or (f"the Docker context {self.context}" if self.context else DEFAULT_HOST)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is known to be one of this machine."""
+        return (self.host or DEFAULT_HOST).startswith("unix://") and not self.context
+
     def options(self) -> dict[str, Any]:
         """What the SDK is told.
 
@@ -106,7 +112,11 @@ def connect(address: Address) -> APIClient:
         what = "A Docker engine is reached with the Docker SDK for Python."
         raise EngineUnavailable(what, str(error), "pip install 'slipway-tpu[docker]'") from error
     try:
-        engine = Connection(**address.options(), version="auto", timeout=ANSWER_SECONDS, num_pools=_POOL)
+        options = address.options()
+        if str(options.get("base_url", "")).startswith("ssh://") and find_spec("paramiko") is None:
+            what = f"The Docker engine at {address.words} is reached by SSH, for which the Docker SDK needs paramiko."
+            raise EngineUnavailable(what, "", "pip install paramiko")
+        engine = Connection(**options, version="auto", timeout=ANSWER_SECONDS, num_pools=_POOL)
     except (DockerException, OSError, ValueError) as error:
         raise _unreachable(address, error) from error
     spoken = tuple(int(part) for part in str(engine.api_version).split("."))

@@ -167,6 +167,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
     address = Address.configured()
     api = connect(address)
     try:
+        _refuse_missing_devices(address, wishes)
         if wishes.network not in (None, HOST_NETWORK) and not network_exists(api, str(wishes.network)):
             raise Refused(f"there is no Docker network {wishes.network}: docker network create {wishes.network}")
         make_directories(api, asked[0])
@@ -216,6 +217,15 @@ def _images(api: APIClient, asked: list[Body], progress: Progress) -> dict[str, 
             if one["image"] not in found:
                 found[one["image"]] = resolve(api, one["image"], one.get("imagePullPolicy"), progress)
     return found
+
+
+def _refuse_missing_devices(address: Address, wishes: Wishes) -> None:
+    """An engine would refuse every attempt. What another machine has is not known."""
+    if not address.is_here:
+        return
+    for one in wishes.devices:
+        if not Path(one.src).exists():
+            raise Refused(f"this machine has no device {one.src}")
 
 
 def _refuse_nothing_to_run(api: APIClient, asked: list[Body], images: Mapping[str, str]) -> None:
