@@ -261,7 +261,9 @@ def test_evidence_of_one_pod(fixture: Scenario, fields: dict[str, Any], reason: 
 
 
 # N-38
-@pytest.mark.parametrize(("limits", "words"), [({"memory": "2Gi"}, " (limit 2Gi)"), ({}, "")], ids=["limit", "no limit"])
+@pytest.mark.parametrize(
+    ("limits", "words"), [({"memory": "2Gi"}, " (limit 2Gi)"), ({}, "")], ids=["limit", "no limit"]
+)
 def test_the_message_tells_the_limit_of_the_memory_that_ran_out(limits: dict[str, str], words: str) -> None:
     world = World(slices=1, hosts=2, resources={"limits": limits}).run()
     victim(world).exits(137, reason="OOMKilled")
