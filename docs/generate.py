@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from docs import chart
+from docs.variables import VARIABLES
 from slipway.api.ledger import Account, Loss
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import FINAL_PHASES, Cause, Phase
@@ -23,7 +24,6 @@ from slipway.planner.causes import RULES
 from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
 from slipway.planner.explain import TROUBLES, Trouble
 from slipway.planner.rejections import ROWS
-from slipway.planner.variables import VARIABLES
 from slipway.shell.metric_table import METRICS, Label
 
 DOCS: Final = Path(__file__).parent

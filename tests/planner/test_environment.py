@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from docs.variables import VARIABLES
 from slipway.api.places import FIRST, HEAD, Place, worker
 from slipway.planner.acceptance import template_hash
 from slipway.planner.env_listing import Listed, Listing, listing
 from slipway.planner.notices import notices
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
-from slipway.planner.variables import VARIABLES
 
 from .build import World, spec
 
