@@ -11,7 +11,7 @@ import pytest
 from slipway.local_cluster import packages
 from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import PACKAGES
-from tests.local_engine.engine import NETWORK_PACKAGES, Dockerd, Engine, User, engine_in, until
+from tests.local_engine.engine import NETWORK_PACKAGES, Dockerd, Engine, User, engine_in, shared_folder, until
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +50,4 @@ def shared(tmp_path: Path) -> dict[str, Any]:
     """Fields of a job whose hosts see a folder of this machine as /shared."""
     folder = tmp_path / "shared"
     folder.mkdir()
-    return {
-        "volumes": [{"name": "shared", "hostPath": {"path": str(folder)}}],
-        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
-    }
+    return shared_folder(folder)

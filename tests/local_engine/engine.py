@@ -317,3 +317,11 @@ class Engine:
         wanted = {"label": "slipway.dev/job-uid"}
         containers = self.client.containers.list(all=True, filters=wanted, ignore_removed=True)
         return [str(one.name) for one in (*containers, *self.client.networks.list(filters=wanted))]
+
+
+def shared_folder(folder: Path) -> dict[str, Any]:
+    """Fields of a job whose hosts see a folder of this machine as /shared."""
+    return {
+        "volumes": [{"name": "shared", "hostPath": {"path": str(folder)}}],
+        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
+    }
