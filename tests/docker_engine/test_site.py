@@ -7,7 +7,7 @@ import pytest
 
 from slipway.api.profile import GpuNodes
 from slipway.docker_engine.conversion.devices import Inventory
-from slipway.docker_engine.site import START_SECONDS, gpus, site
+from slipway.docker_engine.site import GRACE_SECONDS, START_SECONDS, gpus, site
 from tests.planner.build import spec
 
 
@@ -51,3 +51,9 @@ WITH_INIT = {"podTemplate": {"spec": {"initContainers": [{"name": "fetch", "imag
 def test_the_time_to_start(fields: dict[str, Any], seconds: int | None) -> None:
     defaults = site(spec(**fields)).spec.defaults
     assert ("timeouts" in defaults.model_fields_set, defaults.timeouts.start_seconds) == (seconds is not None, seconds)
+
+
+@pytest.mark.row("N-19")
+@pytest.mark.parametrize("fields", [{}, WITH_INIT], ids=["containers only", "init containers"])
+def test_containers_have_the_time_of_docker_stop_to_end(fields: dict[str, Any]) -> None:
+    assert site(spec(**fields)).spec.defaults.termination_grace_period_seconds == GRACE_SECONDS == 10

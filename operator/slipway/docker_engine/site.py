@@ -17,6 +17,8 @@ MACHINE: Final = "this machine"
 """Who gives defaults to jobs and takes or refuses their pods, in messages."""
 START_SECONDS: Final = 30
 """Seconds within which containers start, unless the job says otherwise: images are there before an attempt begins."""
+GRACE_SECONDS: Final = 10
+"""Seconds between SIGTERM and SIGKILL, unless the job says otherwise: those of `docker stop`."""
 _LIMITS: Final = Limits(
     host_paths=("/",), host_processes=True, privileged=True, service_accounts=("*",), priority_classes=("*",)
 )
@@ -35,7 +37,9 @@ def site(written: SliceJobSpec) -> Profile:
     prepares = written.ray is not None or bool(template_spec(written).get("initContainers"))
     if not of_user and not prepares:
         return found
-    given: dict[str, Any] = {} if prepares else {"timeouts": found.spec.defaults.timeouts}
+    given: dict[str, Any] = {"termination_grace_period_seconds": GRACE_SECONDS}
+    if not prepares:
+        given["timeouts"] = found.spec.defaults.timeouts
     if of_user:
         user = {"runAsUser": os.getuid(), "runAsGroup": os.getgid()}
         given["pod_security_context"] = Passthrough.model_validate(user)
@@ -44,7 +48,8 @@ def site(written: SliceJobSpec) -> Profile:
 
 @lru_cache(maxsize=1)
 def _machine() -> Profile:
-    defaults = Defaults(timeouts=Timeouts(start_seconds=START_SECONDS))
+    timeouts = Timeouts(start_seconds=START_SECONDS)
+    defaults = Defaults(timeouts=timeouts, termination_grace_period_seconds=GRACE_SECONDS)
     spec = ProfileSpec(defaults=defaults, limits=_LIMITS, gpus=gpus(Inventory.read()))
     return Profile(MACHINE, spec=spec, for_all=True)
 
