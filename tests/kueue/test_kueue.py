@@ -74,7 +74,7 @@ def test_1_to_4_and_9_a_job_is_admitted_runs_and_gives_its_quota_back(queues: Qu
     # The other waits, in Kueue's words and with what would help.
     said = queues.until_reason("WaitingForQuota", "second")
     assert "insufficient unused quota for google.com/tpu" in said
-    assert "it begins when 16 more of google.com/tpu are free" in said
+    assert "it begins when 16 more chips are free" in said
     assert not queues.jobs.pods("second")
     end_pods(queues)
     queues.jobs.until("Succeeded")
@@ -109,7 +109,8 @@ def test_6_to_8_preempted_and_back_again_without_overcommitment(queues: Queues) 
             status = queues.jobs.until("Queued")
             assert (status["preemptions"], status["failures"]) == (again, 0)
             assert status["attempts"][0]["reason"] == "PreemptedByQueue"
-            assert "Preempted to accommodate" in status["attempts"][0]["message"]
+            said = f"Preempted to accommodate a workload of SliceJob {queues.name}/urgent due to"
+            assert said in status["attempts"][0]["message"]
             queues.kubectl("delete", "sj", "urgent")
             queues.jobs.until("Running")
     assert queues.conditions()["Evicted"][0] == "False"
@@ -254,7 +255,7 @@ def test_11_a_workload_goes_although_its_job_went_while_no_operator_ran(queues: 
 
 
 WAITS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "never fits": ({"slices": 3}, "ExceedsMaxQuota", "it never fits: asks 48, queue has 32"),
+    "never fits": ({"slices": 3}, "ExceedsMaxQuota", "it never fits: asks 48 chips, queue has 32"),
     "no such queue": ({"queue": "gpu"}, "LocalQueueNotFound", "LocalQueue gpu doesn't exist"),
     "a resource that the queue has not": (
         {"resources": {"requests": {"cpu": "1"}}},
@@ -299,6 +300,28 @@ def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queu
     queues.jobs.until("Queued")
     assert queues.jobs.status()["attempts"][0]["reason"] == "StoppedByQueue"
     queues.jobs.until_true("free quota", lambda: queues.used() == 0 or queues.conditions()["Admitted"][0] == "False")
+
+
+def test_6_a_rejected_job_is_queued_again_when_its_workload_is_active_again(queues: Queues) -> None:
+    check = queues.name
+    queues.apply("AdmissionCheck", check, spec={"controllerName": "example.com/budget"})
+    active = {"type": "Active", "status": "True", "reason": "Active", "message": ""}
+    active["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    patch(queues, "admissionchecks.kueue.x-k8s.io", check, {"status": {"conditions": [active]}}, "--subresource=status")
+    queues.open(CHIPS, admissionChecksStrategy={"admissionChecks": [{"name": check}]})
+    queues.submit()
+    queues.until_reason("UnsatisfiedAdmissionChecks")
+    answer(queues, check, "Ready")
+    queues.jobs.until("Running")
+    answer(queues, check, "Rejected")
+    queues.until_reason("Deactivated")
+    assert queues.jobs.status()["attempts"][0]["reason"] == "StoppedByQueue"
+    queues.jobs.until_true("why", lambda: queues.conditions()["Evicted"][1].startswith("DeactivatedDueTo"))
+    queues.until_used(0)
+    patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", {"spec": {"active": True}})
+    queues.jobs.until_true("its turn", lambda: queues.conditions()["Requeued"] == ("True", "Reactivated"))
+    answer(queues, check, "Ready")
+    queues.jobs.until("Running")
 
 
 def answer(queues: Queues, check: str, state: str, **fields: Any) -> None:

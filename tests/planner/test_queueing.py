@@ -20,6 +20,7 @@ from slipway.planner.kueue_objects import Kueue, ResourceFlavor, Workload
 from slipway.planner.ledger import Sums, account_at, sums
 from slipway.planner.plan import plan
 from slipway.planner.pods import PodFactory
+from slipway.planner.queue_words import preemptor_of
 from slipway.planner.queueing import of_no_job
 from slipway.planner.snapshot import WEBHOOK_UNAVAILABLE, WORKLOAD_REJECTED, Printed, Rejection, Settings, Snapshot
 
@@ -58,7 +59,9 @@ class Queue(World):
         self.flavors: dict[str, Any] = FLAVORS
         self.classes = {"high": 1000, "low": 1}
         self.priority = ""
-        self.topologies: frozenset[str] = frozenset()
+        self.unseen = False
+        self.topologies: frozenset[str] | None = frozenset()
+        self.preemptor = ""
         self.boosts = False
         self.requests: list[str] = []
 
@@ -79,7 +82,17 @@ class Queue(World):
         known = self.workload if self.version else None
         return replace(
             super().snapshot,
-            kueue=Kueue(self.version, self.problem, known, flavors, self.classes, self.topologies, self.boosts),
+            kueue=Kueue(
+                version=self.version,
+                problem=self.problem,
+                unseen=self.unseen,
+                workload=known,
+                flavors=flavors,
+                priorities=self.classes,
+                topologies=self.topologies,
+                preemptor=self.preemptor,
+                boosts=self.boosts,
+            ),
         )
 
     def apply(self, decision: Plan) -> None:
@@ -260,13 +273,39 @@ NOT_ADMITTED = {
         "couldn't assign flavors to pod set slice: insufficient unused quota for google.com/tpu in flavor v5e, 16 more "
         "needed",
         "WaitingForQuota",
-        "it begins when 16 more of google.com/tpu are free",
+        "it begins when 16 more chips are free",
+    ),
+    "no room now for another resource": (
+        "insufficient unused quota for memory in flavor any, 2Gi more needed",
+        "WaitingForQuota",
+        "it begins when 2Gi more of memory are free",
+    ),
+    "too large for one flavor, and no room in another": (
+        "couldn't assign flavors to pod set slice: insufficient quota for google.com/tpu in flavor spot, previously "
+        "considered podsets requests (0) + current podset request (48) > maximum capacity (32), insufficient unused "
+        "quota for google.com/tpu in flavor v5e, 16 more needed",
+        "WaitingForQuota",
+        "it begins when 16 more chips are free",
+    ),
+    "too large for one flavor, and preempting in another": (
+        "couldn't assign flavors to pod set slice: insufficient quota for google.com/tpu in flavor spot, previously "
+        "considered podsets requests (0) + current podset request (48) > maximum capacity (32), insufficient unused "
+        "quota for google.com/tpu in flavor v5e, 16 more needed. Pending the preemption of 1 workload(s)",
+        "WaitingForPreemptedWorkloads",
+        "when the jobs that it preempts have stopped",
+    ),
+    "too large, of two resources of one flavor": (
+        "couldn't assign flavors to pod set slice: insufficient quota for google.com/tpu in flavor v5e, previously "
+        "considered podsets requests (0) + current podset request (48) > maximum capacity (32), insufficient unused "
+        "quota for cpu in flavor v5e, 1 more needed",
+        "ExceedsMaxQuota",
+        "it never fits: asks 48 chips, queue has 32",
     ),
     "never fits": (
         "couldn't assign flavors to pod set slice: insufficient quota for google.com/tpu in flavor v5e, previously "
         "considered podsets requests (0) + current podset request (48) > maximum capacity (32)",
         "ExceedsMaxQuota",
-        "it never fits: asks 48, queue has 32",
+        "it never fits: asks 48 chips, queue has 32",
     ),
     "wrong selector": (
         "couldn't assign flavors to pod set slice: flavor v5e doesn't match node affinity",
@@ -281,10 +320,21 @@ NOT_ADMITTED = {
     "no such queue": ("LocalQueue tpu doesn't exist", "LocalQueueNotFound", "create it in the namespace of the job"),
     "queue stopped": ("LocalQueue tpu is inactive", "QueueStopped", "LocalQueue tpu is stopped"),
     "cluster queue stopped": ("ClusterQueue cq is inactive", "QueueStopped", "ClusterQueue cq is stopped"),
+    "another namespace": (
+        "workload namespace doesn't match ClusterQueue selector",
+        "NamespaceNotAllowed",
+        "have the namespaceSelector of the ClusterQueue changed",
+    ),
+    "no such cluster queue": ("ClusterQueue cq not found", "ClusterQueueNotFound", "have it created"),
     "topologies": (
         'Flavor "v5e" does not support TopologyAwareScheduling',
         "TopologyPlacementFailed",
-        "use a queue whose flavors have no topologyName",
+        "this one has none: have one added",
+    ),
+    "levels": (
+        'Flavor "v5e" does not contain the requested level',
+        "TopologyPlacementFailed",
+        "have the level added to the Topology",
     ),
     "gated": ("Admission is gated by: example.com/image", "AdmissionGated", "admission-gated-by of its Workload"),
     "preempting": (
@@ -417,6 +467,17 @@ def test_3_other_pods_are_anywhere_in_the_topology(fields: dict[str, Any]) -> No
     assert pods.workers.annotations["kueue.x-k8s.io/podset-unconstrained-topology"] == "true"
 
 
+def test_3_a_job_keeps_its_turn_when_its_queue_is_not_known_any_more() -> None:
+    world = Queue(**TPU)
+    world.topologies = frozenset({"google.com/tpu"})
+    world.settle()
+    told = list(world.requests)
+    world.topologies = None
+    world.says("QuotaReserved", False, "Pending", "LocalQueue tpu doesn't exist")
+    world.step(10)
+    assert (world.requests, world.story()[1]) == (told, "LocalQueueNotFound")
+
+
 HEADS: dict[str, tuple[frozenset[str], list[str]]] = {
     "of the workers alone": (frozenset({"google.com/tpu"}), ["slice"]),
     "of the head alone": (frozenset({"cpu", "memory"}), ["head"]),
@@ -531,8 +592,48 @@ def test_6_an_eviction_ends_the_attempt_by_its_reason(reason: str, ending: str, 
     world.obey()
     world.settle()
     assert world.conditions()["Requeued"] == requeued
+    if reason.startswith("Deactivated"):
+        # Kueue queues a Workload again that is active again for this reason alone.
+        assert world.workload is not None
+        assert world.workload.condition("Requeued")["reason"] == "Deactivated"
     assert (world.status.phase, world.status.attempt) == ("Queued", 0)
     assert not world.pods
+
+
+def test_6_who_preempted_the_job_is_named() -> None:
+    world = Queue(**TPU).running()
+    world.preemptor = "research/urgent"
+    uids = "(UID: 0a1b, JobUID: 2c3d)"
+    world.evicts("Preempted", f"Preempted to accommodate a workload {uids} due to prioritization in the ClusterQueue")
+    world.settle()
+    said = "Preempted to accommodate a workload of SliceJob research/urgent due to prioritization"
+    assert said in (world.attempt.message or "")
+    assert world.workload is not None
+    assert preemptor_of(world.workload) == "2c3d"
+
+
+def test_6_an_eviction_is_obeyed_although_another_kind_of_kueue_cannot_be_read() -> None:
+    world = Queue(**TPU).running()
+    world.problem = "clusterqueues is forbidden"
+    world.settle()
+    assert (world.status.phase, live(world)) == ("Running", 8)
+    world.evicts("Preempted")
+    world.settle()
+    assert (world.attempt.reason, live(world)) == ("PreemptedByQueue", 0)
+    world.obey()
+    world.settle()
+    assert world.conditions()["QuotaReserved"] == "False"
+    assert "admission" not in (world.stored or {})["status"]
+    assert world.story()[:2] == ("Queued", "KueueUnreadable")
+
+
+def test_6_what_is_known_of_a_workload_that_cannot_be_read_ends_nothing() -> None:
+    world = Queue(**TPU).running()
+    world.problem, world.unseen = "workloads is forbidden", True
+    told = list(world.requests)
+    world.evicts("Preempted")
+    world.settle()
+    assert (world.status.phase, live(world), world.requests) == ("Running", 8, told)
 
 
 def no_workload(world: Queue) -> None:
@@ -991,6 +1092,11 @@ ROOM: dict[str, tuple[str, float, int]] = {
         4,
     ),
     "it never fits": (TOO_LARGE.format(most=32), 0, 2),
+    "it never fits one flavor, and waits for another": (
+        f"{TOO_LARGE.format(most=32)}, insufficient unused quota for google.com/tpu in flavor spot, 16 more needed",
+        0,
+        4,
+    ),
     "not even the smallest fits": (TOO_LARGE.format(most=8), 300, 4),
     "it preempts others": (
         "insufficient unused quota for google.com/tpu in flavor v5e, 16 more needed. Pending the preemption of 1 "

@@ -137,7 +137,7 @@ class Kueue:
             self._timeline.after(1.0, self.look_soon)
         elif reason == TIMEOUT:
             self._queue_again(workload, "BackoffFinished")
-        elif reason.startswith(DEACTIVATED):
+        elif reason == DEACTIVATED:
             self._queue_again(workload, "Reactivated")
         elif reason == STOPPED and not self.stopped:
             self._queue_again(workload, "LocalQueueRestarted")

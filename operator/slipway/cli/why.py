@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from slipway.api.status import Phase
 from slipway.cli.advice import advice
 from slipway.cli.common import one_job, output_option, print_data, run, targeted
 from slipway.client.model import JobState
@@ -32,6 +33,8 @@ async def explained(client: Verbs, name: str, now: datetime) -> dict[str, Any]:
         "reason": job.reason,
         "message": job.message,
     }
+    if job.phase == Phase.QUEUED and (place := await client.position(job)):
+        found["position"] = place
     if words := await unseen(client, job, now):
         found |= {"reason": "NoOperator", "message": words}
     known = job.running
@@ -72,6 +75,8 @@ def why(target: Target, name: str, output: str | None) -> None:
         return
     reason = f" ({found['reason']})" if found["reason"] not in ("", found["phase"]) else ""
     click.echo(f"{name} is {found['phase']}{reason}: {found['message']}")
+    if found.get("position"):
+        click.echo(f"place: {found['position']}")
     if found.get("attemptMessage") and found["attemptMessage"] not in found["message"]:
         charged = f", charged to {found['cause']}" if found["cause"] else ""
         click.echo(f"attempt {found['attempt']} ended ({found['attemptReason']}{charged}): {found['attemptMessage']}")

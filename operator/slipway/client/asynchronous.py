@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from slipway.api import names
 from slipway.api.profile import DEFAULT_PROFILE
-from slipway.client import errors, operators
+from slipway.client import errors, operators, queue_position
 from slipway.client.hosts import PodSeen
 from slipway.client.kubelets import PodLogs
 from slipway.client.model import Event, JobState, ProfileOfJob, Stored
@@ -156,6 +156,10 @@ class AsyncClient(ClusterTarget, Verbs):
         """Why no operator looks after such jobs of a namespace; empty where one does, or this user may not know."""
         with answered():
             return await operators.unserved(self.api, namespace, now, operator_id)
+
+    async def position(self, job: JobState) -> str:
+        """Where a job stands in its queue, in words; empty where Kueue does not tell, or this user may not ask."""
+        return await queue_position.position(self.api, job)
 
     async def _read(self, name: str, namespace: str) -> Stored:
         found: Stored = await self._get(name, Stored, namespace)

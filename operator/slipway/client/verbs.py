@@ -225,6 +225,10 @@ class Verbs(ABC):
         """Why nothing looks after the jobs of a namespace that name this operator; empty where something does."""
         return ""
 
+    async def position(self, job: JobState) -> str:
+        """Where a job stands in its queue, in words; empty where nobody tells."""
+        return ""
+
     @abstractmethod
     async def _read(self, name: str, namespace: str) -> Stored:
         """One job; raises NotFound when there is none of that name."""

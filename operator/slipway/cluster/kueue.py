@@ -1,6 +1,6 @@
 """What is known of Kueue: its Workloads, flavors and priority classes, as the watch shows them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from slipway.planner.kueue_objects import (
     ResourceGroup,
     Workload,
 )
+from slipway.planner.queue_words import preemptor_of
 
 VERSIONS: Final = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
 """The API versions that Slipway speaks, the preferred one first."""
@@ -35,6 +36,23 @@ class _Group(msgspec.Struct):
 
 class WorkloadStore(Reflector[Workload, Key]):
     """Workloads by namespace and the job that their label names."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` is monotonic, in seconds."""
+        super().__init__(clock)
+        self._jobs: dict[str, Key] = {}
+
+    def job_of(self, uid: str) -> str:
+        """Namespace and name of the job that has this UID and a Workload; empty if there is none."""
+        return "/".join(self._jobs.get(uid, ()))
+
+    def _changed(self, before: Workload | None, after: Workload) -> Collection[Key]:
+        self._jobs[after.metadata.labels.job_uid] = (after.metadata.namespace, after.metadata.labels.job_name)
+        return super()._changed(before, after)
+
+    def _gone(self, known: Workload, last: Workload, event: Workload | None) -> Collection[Key]:
+        self._jobs.pop(known.metadata.labels.job_uid, None)
+        return super()._gone(known, last, event)
 
     def _identity(self, one: Workload) -> Identity:
         it = one.metadata
@@ -65,15 +83,18 @@ class KueueStore:
         # What cannot be read in another namespace is nothing to this job.
         concerns = sorted(what for what in self.problems if " " not in what or what.endswith(f" {key[0]}"))
         problem, workload = "; ".join(self.problems[what] for what in concerns), self.workloads.get(key)
+        unseen = any(what.startswith("workloads") for what in concerns)
         if queue is None:
-            return Kueue(self.version, problem, workload)
+            return Kueue(self.version, problem, unseen, workload)
         return Kueue(
             version=self.version,
             problem=problem,
+            unseen=unseen,
             workload=workload,
             flavors={one.metadata.name: one.spec for one in self.flavors.all()},
             priorities={one.metadata.name: one.value for one in self.priorities.all()},
             topologies=self._topologies(key[0], queue),
+            preemptor=self.workloads.job_of(preemptor_of(workload)) if workload is not None else "",
             boosts=self.boosts,
         )
 
@@ -81,11 +102,13 @@ class KueueStore:
         """Jobs that have a Workload, be they gone or not."""
         return {(one.metadata.namespace, one.metadata.labels.job_name) for one in self.workloads.all()}
 
-    def _topologies(self, namespace: str, queue: str) -> frozenset[str]:
-        """The resources of which a flavor of a queue has a topology."""
+    def _topologies(self, namespace: str, queue: str) -> frozenset[str] | None:
+        """The resources of which a flavor of a queue has a topology; None for a queue that is not known."""
         local = self.local_queues.get((namespace, queue))
         of_all = self.cluster_queues.get(("", local.spec.cluster_queue)) if local is not None else None
-        groups = of_all.spec.resource_groups if of_all is not None else ()
+        if of_all is None:
+            return None
+        groups = of_all.spec.resource_groups
         return frozenset(name for group in groups if self._has_topology(group) for name in group.covered_resources)
 
     def _has_topology(self, group: ResourceGroup) -> bool:

@@ -287,17 +287,23 @@ class Kueue:
     """The API version of its Workloads that the cluster serves; empty without Kueue."""
     problem: str = ""
     """Why its objects cannot be read, where they cannot."""
+    unseen: bool = False
+    """Whether its Workloads are among those objects."""
     workload: Workload | None = None
     """The one that has the name of this job's, whosever it is."""
     flavors: Mapping[str, FlavorSpec] = field(default_factory=dict)
     """ResourceFlavors by name."""
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of the WorkloadPriorityClasses by name."""
-    topologies: frozenset[str] = frozenset()
-    """Resources of which a flavor of the job's queue has a topology. Kueue chooses the nodes of what requests them."""
+    topologies: frozenset[str] | None = frozenset()
+    """Resources of which a flavor of the job's queue has a topology. Kueue chooses the nodes of what requests them.
+    None where the queue is not known, as when it was deleted."""
+    preemptor: str = ""
+    """Namespace and name of the job for which Kueue has preempted this one, where it is one of Slipway's."""
     boosts: bool = False
     """Whether Kueue adds the annotation of a Workload to its priority."""
 
     def places(self, requests: Set[str]) -> bool:
         """Whether Kueue chooses the nodes of pods that request these resources; those that request none have any."""
-        return bool(self.topologies & requests if requests else self.topologies)
+        known = self.topologies or frozenset[str]()
+        return bool(known & requests if requests else known)

@@ -30,6 +30,7 @@ RAY_HEAD: Final = "head"
 """Names of the podSets."""
 REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 """Reasons of evictions after which a Workload is queued again at once; after others Kueue or a person decides that."""
+DEACTIVATED: Final = "Deactivated"
 _JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 _POD_FIELDS: Final = ("nodeSelector", "tolerations", "runtimeClassName", "overhead", "priorityClassName")
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
@@ -178,6 +179,9 @@ def released(known: Workload, now: datetime) -> Body:
     evicted = known.condition(EVICTED)
     reason, said = str(evicted.get("reason", "")), str(evicted.get("message", ""))
     again = reason in REQUEUED_AT_ONCE
+    if reason.startswith(DEACTIVATED):
+        # Kueue queues a Workload that is active again for this reason alone, not for one that says why it was not.
+        reason = DEACTIVATED
     changed = [
         (QUOTA_RESERVED, False, "Pending", said),
         (ADMITTED, False, "NoReservation", "The workload has no reservation"),

@@ -1,7 +1,7 @@
 """Why a job waits in its queue: Kueue's words, and what would help."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,11 +13,15 @@ from slipway.planner.objects import Pod
 QUEUED: Final = "Queued"
 NO_QUOTA: Final = "WaitingForQuota"
 NEVER_FITS: Final = "ExceedsMaxQuota"
-_MISSING: Final = re.compile(r"insufficient unused quota for (?P<what>\S+) in flavor [^,]+, (?P<more>\d+) more needed")
-_TOO_MUCH: Final = re.compile(
-    r"insufficient quota for (?P<what>\S+) in flavor [^,]+, previously considered podsets requests \(\d+\) \+ current "
-    r"podset request \((?P<asked>\d+)\) > maximum capacity \((?P<most>\d+)\)"
+_MISSING: Final = re.compile(
+    r"insufficient unused quota for (?P<what>\S+) in flavor (?P<flavor>[^,]+), (?P<more>\S+) more needed"
 )
+_TOO_MUCH: Final = re.compile(
+    r"insufficient quota for (?P<what>\S+) in flavor (?P<flavor>[^,]+), previously considered podsets requests "
+    r"\([^)]+\) \+ current podset request \((?P<asked>[^)]+)\) > maximum capacity \((?P<most>[^)]+)\)"
+)
+_PREEMPTOR: Final = re.compile(r"\(UID: [^,)]*, JobUID: (?P<uid>[^)]+)\)")
+_UNITS: Final = {names.TPU_RESOURCE: "chips"}
 GATE: Final = "kueue.x-k8s.io/admission"
 GATED_PODS: Final = (
     "Kueue takes every pod for a job of its own, gates it and counts it once more; so that it does not, label the "
@@ -44,26 +48,16 @@ def _row(pattern: str, reason: str, text: str) -> Row:
 
 ROWS: Final = (
     _row(
-        r"requests for (?P<what>\S+) in flavor.*current podset request \((?P<asked>[^)]+)\) > maximum capacity "
-        r"\((?P<most>[^)]+)\)",
-        NEVER_FITS,
-        "it never fits: asks {asked} of {what}, queue has {most}; ask for less, or have the quota raised",
-    ),
-    _row(
-        r"current podset request \((?P<asked>[^)]+)\) > maximum capacity \((?P<most>[^)]+)\)",
-        NEVER_FITS,
-        "it never fits: asks {asked}, queue has {most}; ask for less, or have the quota raised",
-    ),
-    _row(
         r"Pending the preemption of",
         "WaitingForPreemptedWorkloads",
         "it begins when the jobs that it preempts have stopped",
     ),
-    _row(
-        r"insufficient unused quota for (?P<what>\S+) in flavor (?P<flavor>[^,]+), (?P<more>\S+) more needed",
-        NO_QUOTA,
-        "it begins when {more} more of {what} are free",
+    Row(
+        _TOO_MUCH,
+        NEVER_FITS,
+        "it never fits: asks {asked} {of_it}, queue has {most}; ask for less, or have the quota raised",
     ),
+    Row(_MISSING, NO_QUOTA, "it begins when {more} more {of_it} are free"),
     _row(
         r"resource (?P<what>\S+) unavailable in ClusterQueue",
         "NoMatchingFlavor",
@@ -80,7 +74,12 @@ ROWS: Final = (
         "create it in the namespace of the job, or change the label kueue.x-k8s.io/queue-name",
     ),
     _row(
-        r"ClusterQueue (?P<name>\S+) doesn't exist",
+        r"namespace doesn't match ClusterQueue selector",
+        "NamespaceNotAllowed",
+        "have the namespaceSelector of the ClusterQueue changed, or use another queue",
+    ),
+    _row(
+        r"ClusterQueue (?P<name>\S+) (?:doesn't exist|not found)",
         "ClusterQueueNotFound",
         "have it created, or use another queue",
     ),
@@ -95,9 +94,14 @@ ROWS: Final = (
         "it begins when nodes of the topology are free",
     ),
     _row(
-        r"does not support TopologyAwareScheduling|does not contain the requested level",
+        r"does not support TopologyAwareScheduling",
         "TopologyPlacementFailed",
-        "use a queue whose flavors have no topologyName",
+        "some flavors of the queue have a topologyName and this one has none: have one added, or use another queue",
+    ),
+    _row(
+        r"does not contain the requested level",
+        "TopologyPlacementFailed",
+        "have the level added to the Topology of the flavor, or use another queue",
     ),
     _row(
         r"[Aa]dmission is gated by",
@@ -107,6 +111,7 @@ ROWS: Final = (
 )
 """The first row that matches decides; the message of Kueue is shown in any case."""
 
+_LACKS: Final = (_MISSING, _TOO_MUCH)
 _HELD: Final = {
     "AdmissionCheck": "an admission check asked for it; it is queued again when Kueue says so",
     "LocalQueueStopped": "it is queued again when the LocalQueue is started",
@@ -139,9 +144,32 @@ def waiting(known: Workload) -> tuple[str, str]:
 def missing(known: Workload, resource: str) -> int:
     """How much more of a resource a Workload needs that has no quota, in the flavor that has most; 0 if unknown."""
     said = str(known.condition(QUOTA_RESERVED).get("message") or "")
-    found = [int(one["more"]) for one in _MISSING.finditer(said) if one["what"] == resource]
-    found += [int(one["asked"]) - int(one["most"]) for one in _TOO_MUCH.finditer(said) if one["what"] == resource]
-    return min(found, default=0)
+    return min((found for one in _LACKS for found in _lacking(one, said, resource)), default=0)
+
+
+def _lacking(pattern: re.Pattern[str], said: str, resource: str) -> Iterator[int]:
+    for one in pattern.finditer(said):
+        told = [one[name] for name in ("more", "asked", "most") if name in pattern.groupindex]
+        if one["what"] == resource and all(map(str.isdecimal, told)):
+            first, *rest = map(int, told)
+            yield first - sum(rest)
+
+
+def _never_fits(said: str) -> bool:
+    """Whether every flavor of which Kueue tells what is missing is too small, however much of it is free."""
+    small = {one["flavor"] for one in _TOO_MUCH.finditer(said)}
+    return small >= {one["flavor"] for one in _MISSING.finditer(said)}
+
+
+def preemptor_of(known: Workload) -> str:
+    """UID of the job for which a Workload was preempted, as Kueue tells it; empty where it does not."""
+    found = _PREEMPTOR.search(str(known.condition(EVICTED).get("message") or ""))
+    return found["uid"] if found is not None else ""
+
+
+def with_name(message: str, preemptor: str) -> str:
+    """Kueue's words with the name of the job for which it preempted another, in the place of UIDs."""
+    return _PREEMPTOR.sub(f"of SliceJob {preemptor}", message) if preemptor else message
 
 
 def _held(known: Workload) -> str:
@@ -165,7 +193,11 @@ def _quota(known: Workload) -> tuple[str, str]:
     if not said:
         return QUEUED, f"waits in LocalQueue {known.spec.queue_name}; Kueue has not considered it yet"
     for row in ROWS:
+        if row.reason == NEVER_FITS and not _never_fits(said):
+            continue
         if found := row.pattern.search(said):
-            return row.reason, f"{said}; {row.help.format(**found.groupdict())}"
+            named = found.groupdict()
+            named["of_it"] = _UNITS.get(named.get("what", ""), f"of {named.get('what')}")
+            return row.reason, f"{said}; {row.help.format(**named)}"
     reason = str(condition.get("reason") or "")
     return (reason if reason not in ("", "Pending") else QUEUED), said

@@ -48,14 +48,15 @@ def gate(draft: Draft) -> None:
     """
     if draft.job.queue is None or (draft.active is not None and draft.seen.done):
         return
+    known = draft.snapshot.kueue.workload
     if (refused := _refusal(draft)) is not None:
-        if draft.attempt is None and (draft.snapshot.kueue.workload is None or not draft.snapshot.kueue.problem):
+        if draft.attempt is None and (known is None or not draft.snapshot.kueue.problem):
             raise refused
         draft.queued = (refused.reason, refused.message)
-        return
+        if draft.active is None or not _has_to_go(draft, known):
+            return
     if draft.spec.suspend:
         return
-    known = draft.snapshot.kueue.workload
     if known is not None and is_ours(draft, known) and known.admitted and not queue_sizes.is_replaced(draft, known):
         draft.offered = queue_sizes.asked(draft, known)
         _add_to_pods(draft)
@@ -107,6 +108,12 @@ def _refusal(draft: Draft) -> InvalidSpec | None:
     return None
 
 
+def _has_to_go(draft: Draft, known: Workload | None) -> bool:
+    """Whether the queue evicts the job, which is obeyed although others of Kueue's objects cannot be read."""
+    seen = known is not None and draft.snapshot.kueue.version and not draft.snapshot.kueue.unseen
+    return bool(seen) and known is not None and is_ours(draft, known) and known.holds(EVICTED)
+
+
 def is_ours(draft: Draft, known: Workload) -> bool:
     """Whether a Workload of the job's name is that of the job, and not of an earlier one."""
     labels, job = known.metadata.labels, draft.job
@@ -134,6 +141,7 @@ def _held(draft: Draft, known: Workload | None) -> tuple[str, str]:
     if known.admitted:
         return "EnteringQueue", f"all {draft.spec.most_slices} slices are asked for again by a new {name}"
     reason, message = queue_words.waiting(known)
+    message = queue_words.with_name(message, draft.snapshot.kueue.preemptor)
     if (asked := queue_sizes.asked(draft, known)) < draft.spec.most_slices:
         message = f"{message}; {asked} of {draft.spec.most_slices} slices are asked for"
     return reason, message
@@ -178,9 +186,11 @@ def _add_to_pods(draft: Draft) -> None:
 def settle(draft: Draft) -> None:
     """Tell Kueue what has become of the job: once its pods cannot run any more, the quota is given back."""
     kueue = draft.snapshot.kueue
-    if not kueue.version or kueue.problem:
+    if not kueue.version or kueue.unseen:
         return
     known = kueue.workload
+    if kueue.problem and not (known is not None and is_ours(draft, known) and _is_over(draft, known)):
+        return
     if known is None:
         _create(draft)
     elif not is_ours(draft, known):
@@ -234,7 +244,7 @@ def of_no_job(version: str, known: Workload, pods: Iterable[Pod]) -> tuple[Patch
 def of_stopped_job(snapshot: Snapshot) -> tuple[Action, ...]:
     """What becomes of the Workload, or an earlier job's of the name, when a job is being deleted or cannot be run."""
     known, version = snapshot.kueue.workload, snapshot.kueue.version
-    if known is None or not version or snapshot.kueue.problem:
+    if known is None or not version or snapshot.kueue.unseen:
         return ()
     return of_no_job(version, known, snapshot.pods)
 
@@ -307,7 +317,7 @@ def _keep_up(draft: Draft, known: Workload) -> None:
 def _followed(draft: Draft, known: Workload) -> tuple[Action, ...] | None:
     """What makes the Workload what the job and its labels ask for; None when it is."""
     waits = not known.holds(QUOTA_RESERVED) and draft.problem is None
-    if waits and known.placed != queue_bodies.placed(draft):
+    if waits and draft.snapshot.kueue.topologies is not None and known.placed != queue_bodies.placed(draft):
         # The flavors of the queue have got a topology, or have lost it; podSets are made once.
         return _removal(draft.snapshot.kueue.version, known)
     if known.admitted and queue_sizes.is_replaced(draft, known):

@@ -1,0 +1,47 @@
+"""Where a job stands in its queue, as Kueue's visibility API tells whoever may ask it."""
+
+from typing import Final
+
+import msgspec
+
+from slipway.api import names
+from slipway.client.model import JobState
+from slipway.cluster import paths
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import NotFound, SlipwayClusterError
+from slipway.planner.kueue_objects import workload_name
+from slipway.planner.parts import Named, Part
+
+_VERSIONS: Final = ("visibility.kueue.x-k8s.io/v1beta2", "visibility.kueue.x-k8s.io/v1beta1")
+
+
+class _Pending(Part, frozen=True):
+    metadata: Named
+    position_in_local_queue: int
+    position_in_cluster_queue: int
+
+
+class _Summary(msgspec.Struct):
+    items: tuple[_Pending, ...] = ()
+
+
+async def position(api: ApiConnection, job: JobState) -> str:
+    """How many Workloads are before that of a job, in words; empty where Kueue does not tell."""
+    queue = job.stored.metadata.labels.get(names.QUEUE_LABEL)
+    if not queue:
+        return ""
+    for version in _VERSIONS:
+        try:
+            path = f"{paths.of_kueue(version, 'localqueues', job.namespace)}/{queue}/pendingworkloads"
+            found = await api.get(path, _Summary)
+        except NotFound:
+            continue
+        except SlipwayClusterError:
+            # Few people may ask, and the job waits whether they may or not.
+            return ""
+        own = next((one for one in found.items if one.metadata.name == workload_name(job.name)), None)
+        if own is None:
+            return ""
+        places = own.position_in_local_queue + 1, own.position_in_cluster_queue + 1
+        return f"number {places[0]} in LocalQueue {queue}, number {places[1]} in its ClusterQueue"
+    return ""
