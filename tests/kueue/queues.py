@@ -49,10 +49,11 @@ class Queues:
         self.kubectl.apply({"apiVersion": GROUP, "kind": kind, "metadata": {"name": name}, **fields})
 
     def submit(self, name: str = "train", queue: str = "tpu", priority: str | None = None, **spec: Any) -> None:
-        """Apply a SliceJob with the labels of a queue."""
+        """Apply a SliceJob with the labels of a queue; a field that is None is left out."""
         labels = {"kueue.x-k8s.io/queue-name": queue}
         labels |= {"kueue.x-k8s.io/priority-class": priority} if priority else {}
-        spec = {"image": "slipway.local/busybox:1"} | TPU | spec
+        given = {"image": "slipway.local/busybox:1"} | TPU | spec
+        spec = {field: value for field, value in given.items() if value is not None}
         meta = {"name": name, "labels": labels}
         self.kubectl.apply({"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": meta, "spec": spec})
 

@@ -17,6 +17,7 @@ from slipway.cluster.access import load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.local_cluster import NativeCluster
 from slipway.local_cluster.simulated import create as create_nodes
+from tests.cli.test_commands import said, slipway
 from tests.conftest import Kubectl, jobs_of
 from tests.kueue.queues import CHIPS, GROUP, TPU, Queues
 from tests.shell.test_metrics import scrape
@@ -148,7 +149,8 @@ def test_a_job_that_runs_gets_another_priority(queues: Queues) -> None:
     assert queues.jobs.status()["phase"] == "Running"
 
 
-def test_7_an_operator_that_is_killed_in_between_gives_nothing_out_twice(queues: Queues) -> None:
+@pytest.mark.parametrize("kueue_too", [False, True], ids=["the operator", "both"])
+def test_7_who_is_killed_in_between_gives_nothing_out_twice(queues: Queues, kueue_too: bool) -> None:
     queues.open(CHIPS)
     queues.submit(priority="low")
     queues.jobs.until("Running")
@@ -158,7 +160,12 @@ def test_7_an_operator_that_is_killed_in_between_gives_nothing_out_twice(queues:
         queues.until_condition("Evicted")
         assert queues.conditions()["QuotaReserved"][0] == "True"
         assert "Admitted" not in queues.conditions("urgent")
+        if kueue_too:
+            queues.server.stop(at_once=True)
         queues.jobs.operator.start()
+        if kueue_too:
+            queues.jobs.until_true("no pods", lambda: not queues.jobs.pods())
+            queues.server.start()
         queues.until_condition("Admitted", name="urgent")
         queues.jobs.until("Queued")
         assert not queues.jobs.pods()
@@ -278,6 +285,10 @@ def test_2_why_a_job_waits_is_said_in_kueues_words_with_what_would_help(queues: 
     for number, (_, reason, help_) in enumerate(WAITS.values()):
         assert help_ in queues.until_reason(reason, f"job-{number}")
     assert not queues.kubectl.get("pods")["items"]
+    for command in ("why", "describe"):
+        shown = " ".join(said(slipway(queues.jobs, command, "job-0")).split())
+        assert "ExceedsMaxQuota" in shown
+        assert "it never fits: asks 48 chips, queue has 32" in shown
     # The label of another queue cures it.
     queues.kubectl("label", "sj", "job-1", "kueue.x-k8s.io/queue-name=tpu", "--overwrite")
     queues.jobs.until("Running", "job-1")
@@ -343,6 +354,27 @@ def test_a_job_without_a_queue_is_gated_where_a_queue_is_named_default_and_says_
     queues.submit("queued", queue="default")
     queues.jobs.until("Running", "queued")
     assert all("schedulingGates" not in pod["spec"] for pod in queues.jobs.pods("queued"))
+
+
+def test_jobs_on_cpu_and_gpu_nodes_are_admitted_by_what_they_request(queues: Queues) -> None:
+    queues.open(CHIPS)
+    asked = {"cpu": "2", "memory": "1Gi"}
+    quotas = {"cpu": 4, "memory": "8Gi", "nvidia.com/gpu": 8}
+    flavor = {"name": queues.name, "resources": [{"name": key, "nominalQuota": most} for key, most in quotas.items()]}
+    queues.apply("ResourceFlavor", queues.name, spec={"nodeLabels": {"example.com/pool": "general"}})
+    group = {"coveredResources": list(quotas), "flavors": [flavor]}
+    queues.apply("ClusterQueue", queues.name, spec={"namespaceSelector": {}, "resourceGroups": [group]})
+    general = {"accelerator": None, "slices": None, "hosts": 2, "resources": {"requests": asked}}
+    queues.submit("cpus", **general)
+    queues.until_condition("Admitted", name="cpus")
+    queues.submit("gpus", **general | {"accelerator": {"gpu": {"vendor": "nvidia", "count": 4}}})
+    assert "it begins when 4 more of cpu are free" in queues.until_reason("WaitingForQuota", "gpus")
+    queues.kubectl("delete", "sj", "cpus")
+    queues.until_condition("Admitted", name="gpus")
+    [given] = queues.workload("gpus")["status"]["admission"]["podSetAssignments"]
+    assert given["resourceUsage"] == {"cpu": "4", "memory": "2Gi", "nvidia.com/gpu": "8"}
+    queues.jobs.until_true("pods", lambda: len(queues.jobs.pods("gpus")) == 2)
+    assert {pod["spec"]["nodeSelector"]["example.com/pool"] for pod in queues.jobs.pods("gpus")} == {"general"}
 
 
 @pytest.mark.parametrize("topology", [False, True], ids=["without a topology", "workers have a topology"])
