@@ -70,7 +70,7 @@ class Running:
     def impatient(self) -> Iterator[None]:
         self._server.stop()
         self._server.start(
-            waitForPodsReady={"timeout": "3s", "requeuingStrategy": {"backoffBaseSeconds": 1, "timestamp": "Eviction"}}
+            waitForPodsReady={"timeout": "3s", "requeuingStrategy": {"backoffBaseSeconds": 6, "timestamp": "Eviction"}}
         )
         try:
             yield
