@@ -240,6 +240,9 @@ CHOSEN_GPUS = {
     "by UUID": (("--gpus", "GPU-1a,GPU-2a"), ['"device=1,2"']),
     "by number, for two hosts": (("--gpus", "0,2", "--hosts", "2"), ["device=0", "device=2"]),
     "what of the driver": (("--gpus", "1,capabilities=compute,utility"), ['device=0,"capabilities=compute,utility"']),
+    "all, and no devices": (("--gpus", "all", "--without-devices"), []),
+    "one that is not there, and no devices": (("--gpus", "0,9", "--without-devices"), []),
+    "the same GPU twice": (("--gpus", "1,GPU-1a"), ["device=1"]),
     "what of the driver of one": (("--gpus", "device=1,capabilities=utility"), ["device=1,capabilities=utility"]),
 }
 
@@ -252,7 +255,15 @@ def test_gpus_are_chosen(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ..
     done = slipway("render", "--docker", "--name", "one", "--image", "app", *options, "--", "train")
     assert done.exit_code == 0, done.output
     commands = [shlex.split(one) for one in done.output.splitlines()]
-    assert [one[one.index("--gpus") + 1] for one in commands] == expected
+    assert [one[one.index("--gpus") + 1] for one in commands if "--gpus" in one] == expected
+
+
+def test_all_gpus_are_those_of_the_vendor_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"intel": (DeviceNode("intel", 0, "/dev/dri/renderD128"),)}
+    monkeypatch.setattr(Inventory, "read", lambda: Inventory({**FOUR_GPUS.devices, **own}))
+    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    given = ("--name", "one", "--image", "app", "--gpus", "all", "--gpu-vendor", "nvidia", "--", "train")
+    assert "device=0,1,2,3" in slipway("render", "--docker", *given).output
 
 
 WRONG_GPUS = {
@@ -262,6 +273,7 @@ WRONG_GPUS = {
     "an unknown key": ("1", "all,driver=x", "'driver' is not known: capabilities, count, device are"),
     "a count and ids": ("1", "count=2,device=0", "is neither a count"),
     "nothing": ("1", ",", "is neither a count"),
+    "no capability": ("1", "all,capabilities=", "capability '' is not known"),
 }
 
 

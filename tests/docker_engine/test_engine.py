@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from docker.context import ContextAPI
 
 from slipway.cli.main import main
+from slipway.docker_engine import engine as engine_module
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.errors import EngineUnavailable
 from tests.docker_engine.servers import Engine
@@ -57,7 +58,8 @@ def test_a_context_that_there_is_not_is_named(tmp_path: Path, monkeypatch: pytes
         connect(Address(context="nowhere"))
 
 
-def test_an_engine_behind_ssh_needs_a_library_that_is_named() -> None:
+def test_an_engine_behind_ssh_needs_a_library_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
     words = "ssh://me@127.0.0.1:9 is reached by SSH, for which the Docker SDK needs paramiko. pip install paramiko"
     with pytest.raises(EngineUnavailable, match=words):
         connect(Address("ssh://me@127.0.0.1:9"))

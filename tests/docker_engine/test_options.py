@@ -14,6 +14,7 @@ EVERYTHING = Options(
     devices=(DeviceMapping("/dev/fuse", "/dev/fuse", "rw"),),
     without_devices=True,
     gpus=GpuChoice(("0", "GPU-aa"), ("compute",)),
+    overlaid="sha256:2",
     profile={"name": "here", "spec": {}},
 )
 
@@ -25,6 +26,6 @@ def test_what_is_stored_is_read_again() -> None:
 
 def test_what_an_earlier_version_stored_is_read() -> None:
     stored = Options().to_json()
-    for field in ("gpus", "profile"):
+    for field in ("gpus", "overlaid", "profile"):
         del stored[field]
     assert Options.from_json(stored) == Options()

@@ -42,11 +42,11 @@ def someone(client: Any) -> Someone:
     return Someone(client)
 
 
-def pushed(registry: str, who: str = "us", name: str | None = None) -> str:
-    """An image of the registry that is on this machine, too."""
+def pushed(registry: str, name: str | None = None) -> str:
+    """An image of the registry that is on this machine, too, and is none that was built before."""
     name = name or f"{registry}/app-{uuid4().hex[:8]}:1"
     address, _, rest = name.partition("/")
-    return build_and_push_docker_image("Dockerfile", rest, address, {"WHO": who})
+    return build_and_push_docker_image("Dockerfile", rest, address, {"WHO": uuid4().hex})
 
 
 @pytest.mark.row("E1-22", "T-16")
@@ -77,9 +77,9 @@ def test_an_image_is_pulled_with_the_credentials_of_the_docker_configuration(
 def test_a_tag_that_has_moved_is_followed_only_where_the_job_says_always(
     source: Path, someone: Someone, registry: str
 ) -> None:
-    name = pushed(registry, "us")
+    name = pushed(registry)
     old = someone.id_of(name)
-    new = someone.id_of(pushed(registry, "them", name))
+    new = someone.id_of(pushed(registry, name))
     someone.client.images.get(old).tag(name)
     assert someone.resolve(name) == old
     assert someone.resolve(name, NEVER) == old

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -160,16 +160,23 @@ def test_7_who_is_killed_in_between_gives_nothing_out_twice(queues: Queues, kueu
         queues.until_condition("Evicted")
         assert queues.conditions()["QuotaReserved"][0] == "True"
         assert "Admitted" not in queues.conditions("urgent")
-        if kueue_too:
-            queues.server.stop(at_once=True)
-        queues.jobs.operator.start()
-        if kueue_too:
+        with without_kueue(queues) if kueue_too else nullcontext():
+            queues.jobs.operator.start()
             queues.jobs.until_true("no pods", lambda: not queues.jobs.pods())
-            queues.server.start()
         queues.until_condition("Admitted", name="urgent")
         queues.jobs.until("Queued")
         assert not queues.jobs.pods()
     assert queues.conditions()["Requeued"] == ("True", "Preempted")
+
+
+@contextmanager
+def without_kueue(queues: Queues) -> Iterator[None]:
+    """While Kueue is killed."""
+    queues.server.stop(at_once=True)
+    try:
+        yield
+    finally:
+        queues.server.start()
 
 
 def of_somebody_else() -> dict[str, Any]:
@@ -331,6 +338,7 @@ def test_6_a_rejected_job_is_queued_again_when_its_workload_is_active_again(queu
     queues.until_used(0)
     patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", {"spec": {"active": True}})
     queues.jobs.until_true("its turn", lambda: queues.conditions()["Requeued"] == ("True", "Reactivated"))
+    queues.until_reason("UnsatisfiedAdmissionChecks")
     answer(queues, check, "Ready")
     queues.jobs.until("Running")
 

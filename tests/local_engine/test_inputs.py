@@ -70,7 +70,7 @@ def test_a_job_is_submitted_again_with_other_options(user: User, tmp_path: Path)
     user.submit(". ./train.sh", "train", *options)
     assert "train unchanged" in user.submit(". ./train.sh", "train", *options).out
     done = user.submit(". ./train.sh", "train", "--ulimit", "nofile=2048", "--network", "host", code=2)
-    assert "train in local exists with another --network, --ulimit" in done.err
+    assert "train in local exists with another --network, --ulimit, --overlay" in done.err
     (code / "train.sh").write_text("false")
     assert "train in local exists with another --overlay" in user.submit(". ./train.sh", "train", *options, code=2).err
     assert user.ended()["phase"] == "Succeeded"

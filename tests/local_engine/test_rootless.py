@@ -74,8 +74,7 @@ def dockerd() -> Iterator[Dockerd]:
 @pytest.fixture
 def shared(dockerd: Dockerd) -> dict[str, Any]:
     """A folder that the engine's user may enter, which that of a test is not."""
-    folder = dockerd.folder / "shared"
-    folder.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=dockerd.folder))
     os.chown(folder, NOBODY, NOBODY)
     return shared_folder(folder)
 

@@ -294,6 +294,13 @@ NOT_ADMITTED = {
         "WaitingForPreemptedWorkloads",
         "when the jobs that it preempts have stopped",
     ),
+    "the workers are too large, and no room for the head": (
+        "couldn't assign flavors to pod set head: insufficient unused quota for cpu in flavor any, 1 more needed; "
+        "couldn't assign flavors to pod set slice: insufficient quota for google.com/tpu in flavor v5e, previously "
+        "considered podsets requests (0) + current podset request (48) > maximum capacity (32)",
+        "ExceedsMaxQuota",
+        "it never fits: asks 48 chips, queue has 32",
+    ),
     "too large, of two resources of one flavor": (
         "couldn't assign flavors to pod set slice: insufficient quota for google.com/tpu in flavor v5e, previously "
         "considered podsets requests (0) + current podset request (48) > maximum capacity (32), insufficient unused "

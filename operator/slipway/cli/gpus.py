@@ -12,6 +12,8 @@ from slipway.docker_engine.conversion.devices import WHICHEVER, GpuChoice, Inven
 
 _ALL: Final = "all"
 _KEYS: Final = ("capabilities", "count", "device")
+_CAPABILITIES: Final = ("compat32", "compute", "display", "gpu", "graphics", "ngx", "utility", "video")
+"""Those of NVIDIA's driver."""
 _ID: Final = re.compile(r"\d+|GPU-[0-9a-fA-F-]+")
 
 
@@ -25,8 +27,8 @@ class ChosenGpus:
     """Of each host, or `all` of the machine for all hosts together; nothing where the ids tell it."""
     choice: GpuChoice
 
-    def for_each(self, inventory: Inventory, hosts: int) -> int:
-        """GPUs of each host.
+    def for_each(self, inventory: Inventory, hosts: int, vendor: str | None) -> int:
+        """GPUs of each host, of that vendor where one is named.
 
         Raises:
             click.UsageError: when the machine has no such GPU, or the hosts cannot share them evenly.
@@ -36,7 +38,8 @@ class ChosenGpus:
             raise click.UsageError(f"--gpus {self.text}: {unknown[0]} is none of this machine's GPUs: {there}.")
         if self.count and self.count != _ALL:
             return int(self.count)
-        gpus = len(self.choice.ids or inventory.gpus)
+        there = inventory.chosen(self.choice).gpus
+        gpus = sum(vendor in (None, "auto", one.kind) for one in there)
         if gpus % hosts or not gpus:
             raise click.UsageError(f"--gpus {self.text}: {hosts} hosts cannot share {gpus} GPUs evenly.")
         return gpus // hosts
@@ -69,7 +72,10 @@ class Gpus(click.ParamType["int | ChosenGpus"]):
             ids = [*bare, *ids]
         if len(counts) + bool(ids) != 1 or not all(map(_ID.fullmatch, ids)) or not all(map(self._is_count, counts)):
             self.fail(f"{text!r} is neither a count such as 2, nor all, nor GPUs by number or UUID such as 0,1.")
-        choice = GpuChoice(tuple(dict.fromkeys(ids)), tuple(fields.get("capabilities", ())))
+        capabilities = tuple(fields.get("capabilities", ()))
+        if unknown := sorted(set(capabilities) - set(_CAPABILITIES)):
+            self.fail(f"{text!r}: capability {unknown[0]!r} is not known: {', '.join(_CAPABILITIES)} are.")
+        choice = GpuChoice(tuple(dict.fromkeys(ids)), capabilities)
         return ChosenGpus(text, "".join(counts), choice)
 
     @staticmethod
@@ -77,17 +83,12 @@ class Gpus(click.ParamType["int | ChosenGpus"]):
         return text == _ALL or text.isdecimal()
 
 
-def choice_of(given: dict[str, Any], *, of_file: bool) -> GpuChoice:
-    """Takes the choice out of the options of a command for this machine, and leaves the count for each host there.
-
-    Args:
-        given: the options.
-        of_file: whether manifests say how many GPUs each host has.
-    """
+def choice_of(given: dict[str, Any], *, without_devices: bool) -> GpuChoice:
+    """Takes the choice out of the options of a command for this machine, and leaves the count for each host there."""
     gpus = given.get("gpus")
     if not isinstance(gpus, ChosenGpus):
         return WHICHEVER
     hosts = (given.get("hosts") or 1) * (given.get("slices") or 1)
-    each = gpus.for_each(Inventory.read(), hosts)
-    given["gpus"] = None if of_file else each
+    # Whoever tries a job without devices has none of those that it names.
+    given["gpus"] = 0 if without_devices else gpus.for_each(Inventory.read(), hosts, given.get("gpu_vendor"))
     return gpus.choice

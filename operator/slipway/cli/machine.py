@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,20 +78,21 @@ OVERLAY: Final = click.Option(
 """The same, and it makes an image."""
 
 
-def wishes_of(given: dict[str, Any], files: Sequence[str]) -> Wishes:
-    """Takes what is for the engine out of the options of a command, which has these manifests."""
+def wishes_of(given: dict[str, Any]) -> Wishes:
+    """Takes what is for the engine out of the options of a command."""
     # It needs what follows the engine's events, and other commands with these options do not.
     from slipway.docker_engine.submission import Wishes
 
     mounts: tuple[str, ...] = given.get("mounts", ())
     devices = [mounted_device(one) for one in mounts if one.startswith("type=device,")]
     given["mounts"] = tuple(one for one in mounts if not one.startswith("type=device,"))
+    without_devices = given.pop("without_devices")
     return Wishes(
         network=given.pop("network"),
         ulimits=dict(given.pop("ulimits")),
         devices=(*given.pop("devices"), *devices),
-        without_devices=given.pop("without_devices"),
-        gpus=choice_of(given, of_file=bool(files)),
+        without_devices=without_devices,
+        gpus=choice_of(given, without_devices=without_devices),
         profile=_profile(given.pop("profile")),
         overlay=given.pop(str(OVERLAY.name), None),
     )

@@ -1,5 +1,6 @@
 """Where a job stands in its queue, as Kueue's visibility API tells whoever may ask it."""
 
+import asyncio
 from typing import Final
 
 import msgspec
@@ -12,6 +13,8 @@ from slipway.cluster.errors import NotFound, SlipwayClusterError
 from slipway.planner.kueue_objects import workload_name
 from slipway.planner.parts import Named, Part
 
+ANSWER_SECONDS: Final = 5.0
+"""How long Kueue may take to tell; what else there is to say of the job waits for it."""
 _VERSIONS: Final = ("visibility.kueue.x-k8s.io/v1beta2", "visibility.kueue.x-k8s.io/v1beta1")
 
 
@@ -31,12 +34,13 @@ async def position(api: ApiConnection, job: JobState) -> str:
     if not queue:
         return ""
     for version in _VERSIONS:
+        path = f"{paths.of_kueue(version, 'localqueues', job.namespace)}/{queue}/pendingworkloads"
         try:
-            path = f"{paths.of_kueue(version, 'localqueues', job.namespace)}/{queue}/pendingworkloads"
-            found = await api.get(path, _Summary)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                found = await api.get(path, _Summary)
         except NotFound:
             continue
-        except SlipwayClusterError:
+        except (SlipwayClusterError, TimeoutError):
             # Few people may ask, and the job waits whether they may or not.
             return ""
         own = next((one for one in found.items if one.metadata.name == workload_name(job.name)), None)

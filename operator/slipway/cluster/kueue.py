@@ -47,6 +47,8 @@ class WorkloadStore(Reflector[Workload, Key]):
         return "/".join(self._jobs.get(uid, ()))
 
     def _changed(self, before: Workload | None, after: Workload) -> Collection[Key]:
+        if before is not None:
+            self._jobs.pop(before.metadata.labels.job_uid, None)
         self._jobs[after.metadata.labels.job_uid] = (after.metadata.namespace, after.metadata.labels.job_name)
         return super()._changed(before, after)
 

@@ -23,6 +23,7 @@ MAX_TAIL_BYTES: Final = 2048
 """What kubelets keep of the log of a container that failed."""
 log = logging.getLogger(__name__)
 
+BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 NOT_MODIFIED: Final = 304

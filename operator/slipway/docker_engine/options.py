@@ -29,6 +29,8 @@ class Options:
     """Whether the containers get no TPU chips and no GPUs, to try a job where there are none."""
     gpus: GpuChoice = WHICHEVER
     """Which GPUs they get."""
+    overlaid: str = ""
+    """Id of the image over which a folder was laid for the worker's; empty without one."""
     profile: Mapping[str, Any] | None = None
     """The SliceJobProfile that the job was submitted with: its `name` and its `spec`."""
 
@@ -47,6 +49,7 @@ class Options:
             devices=tuple(DeviceMapping(**one) for one in stored["devices"]),
             without_devices=stored["without_devices"],
             gpus=GpuChoice(*map(tuple, stored["gpus"].values())) if stored.get("gpus") else WHICHEVER,
+            overlaid=stored.get("overlaid", ""),
             profile=stored.get("profile"),
         )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api import names
 from slipway.docker_engine import job_files
-from slipway.docker_engine.containers import answered, image_id, network_exists
+from slipway.docker_engine.containers import answered, network_exists
 from slipway.docker_engine.conversion.convert import (
     HOST_NETWORK,
     NETWORKS_WITHOUT_NAMES,
@@ -68,10 +68,18 @@ class Wishes:
     overlay: Path | None = None
     """A folder to lay over the working directory of the image."""
 
-    def options(self, engine: Address, images: Mapping[str, str]) -> Options:
-        """The same for an engine, with the ids of the images that it has."""
+    def options(self, engine: Address, images: Mapping[str, str], overlaid: str = "") -> Options:
+        """The same for an engine, with the ids of the images that it has, and of the one that is laid over."""
         return Options(
-            engine, self.network, images, self.ulimits, self.devices, self.without_devices, self.gpus, self.profile
+            engine=engine,
+            network=self.network,
+            images=images,
+            ulimits=self.ulimits,
+            devices=self.devices,
+            without_devices=self.without_devices,
+            gpus=self.gpus,
+            overlaid=overlaid,
+            profile=self.profile,
         )
 
 
@@ -173,14 +181,16 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
         make_directories(api, asked[0])
         images = _images(api, asked, progress or Silent())
         _refuse_nothing_to_run(api, asked, images)
+        overlaid = ""
         if wishes.overlay is not None:
             own = worker_of(asked[0]["spec"])["image"]
-            images |= {own: lay_over(api, images[own], wishes.overlay, progress or Silent())}
+            overlaid = images[own]
+            images |= {own: lay_over(api, overlaid, wishes.overlay, progress or Silent())}
     except WorkspaceRefused as error:
         raise Refused(str(error)) from error
     finally:
         api.close()
-    made = job.create(dict(body), {"options": wishes.options(address, images).to_json()})
+    made = job.create(dict(body), {"options": wishes.options(address, images, overlaid).to_json()})
     ensure_supervisor(job)
     return made
 
@@ -200,12 +210,13 @@ def other_options(body: Mapping[str, Any], wishes: Wishes) -> list[str]:
     """The options in which a job that exists differs from what is wished for it; an overlay by its files."""
     stored = Options.from_json(folder(body["metadata"]["name"]).read()["local"]["options"])
     wished = wishes.options(stored.engine, stored.images)
-    found = [option for field, option in _OPTIONS.items() if getattr(stored, field) != getattr(wished, field)]
-    if wishes.overlay is not None:
+    found = [option for name, option in _OPTIONS.items() if getattr(stored, name) != getattr(wished, name)]
+    if bool(stored.overlaid) != (wishes.overlay is not None):
+        found.append("--overlay")
+    elif wishes.overlay is not None:
+        own = worker_of(check(body, wishes)[0]["spec"])["image"]
         with closing(connect(stored.engine)) as api:
-            image = body["spec"]["image"]
-            base = image_id(api, image)
-            if base is None or lay_over(api, base, wishes.overlay, Silent()) != stored.images.get(image):
+            if lay_over(api, stored.overlaid, wishes.overlay, Silent()) != stored.images.get(own):
                 found.append("--overlay")
     return found
 

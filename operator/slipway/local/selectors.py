@@ -1,4 +1,7 @@
-"""Label selectors, as the API server reads them: on this machine there is none that would."""
+"""Label selectors, as the API server reads them: on this machine there is none that would.
+
+Its comparisons of numbers, `key>1` and `key<1`, are for nodes, and are not known here.
+"""
 
 import re
 from collections.abc import Mapping

@@ -21,6 +21,7 @@ _TOO_MUCH: Final = re.compile(
     r"\([^)]+\) \+ current podset request \((?P<asked>[^)]+)\) > maximum capacity \((?P<most>[^)]+)\)"
 )
 _PREEMPTOR: Final = re.compile(r"\(UID: [^,)]*, JobUID: (?P<uid>[^)]+)\)")
+_POD_SET: Final = "couldn't assign flavors to pod set"
 _UNITS: Final = {names.TPU_RESOURCE: "chips"}
 GATE: Final = "kueue.x-k8s.io/admission"
 GATED_PODS: Final = (
@@ -156,9 +157,12 @@ def _lacking(pattern: re.Pattern[str], said: str, resource: str) -> Iterator[int
 
 
 def _never_fits(said: str) -> bool:
-    """Whether every flavor of which Kueue tells what is missing is too small, however much of it is free."""
-    small = {one["flavor"] for one in _TOO_MUCH.finditer(said)}
-    return small >= {one["flavor"] for one in _MISSING.finditer(said)}
+    """Whether one podSet is too large for every flavor of which Kueue tells what is missing, however much is free."""
+    for of_pod_set in said.split(_POD_SET):
+        small = {one["flavor"] for one in _TOO_MUCH.finditer(of_pod_set)}
+        if small and small >= {one["flavor"] for one in _MISSING.finditer(of_pod_set)}:
+            return True
+    return False
 
 
 def preemptor_of(known: Workload) -> str:

@@ -110,8 +110,10 @@ def _refusal(draft: Draft) -> InvalidSpec | None:
 
 def _has_to_go(draft: Draft, known: Workload | None) -> bool:
     """Whether the queue evicts the job, which is obeyed although others of Kueue's objects cannot be read."""
-    seen = known is not None and draft.snapshot.kueue.version and not draft.snapshot.kueue.unseen
-    return bool(seen) and known is not None and is_ours(draft, known) and known.holds(EVICTED)
+    kueue = draft.snapshot.kueue
+    if known is None or not kueue.version or kueue.unseen:
+        return False
+    return is_ours(draft, known) and known.holds(EVICTED)
 
 
 def is_ours(draft: Draft, known: Workload) -> bool:

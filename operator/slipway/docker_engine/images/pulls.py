@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from slipway.docker_engine.containers import EngineRefuses, answered, image_id
+from slipway.docker_engine.containers import BAD_REQUEST, EngineRefuses, answered, image_id
 from slipway.docker_engine.images.progress import Progress
 from slipway.docker_engine.images.references import login_command, split
 from slipway.docker_engine.images.transcript import Transcript
@@ -36,6 +36,8 @@ def resolve(api: APIClient, reference: str, policy: str | None, progress: Progre
     try:
         known = image_id(api, reference)
     except EngineRefuses as error:
+        if error.status != BAD_REQUEST:
+            raise
         raise ImageUnavailable(f"image {reference!r} is no name of an image: {error}") from error
     if known is not None and (policy != ALWAYS or known.startswith(f"sha256:{reference}")):
         return known
