@@ -38,8 +38,8 @@ class ChosenGpus:
             raise click.UsageError(f"--gpus {self.text}: {unknown[0]} is none of this machine's GPUs: {there}.")
         if self.count and self.count != _ALL:
             return int(self.count)
-        there = inventory.chosen(self.choice).gpus
-        gpus = sum(vendor in (None, "auto", one.kind) for one in there)
+        own = inventory.chosen(self.choice).gpus
+        gpus = sum(vendor in (None, "auto", one.kind) for one in own)
         if gpus % hosts or not gpus:
             raise click.UsageError(f"--gpus {self.text}: {hosts} hosts cannot share {gpus} GPUs evenly.")
         return gpus // hosts
