@@ -109,11 +109,11 @@ def test_a_host_of_which_somebody_removes_a_part_is_removed_whole(user: User, en
 
 def test_a_supervisor_that_is_killed_leaves_a_host_that_the_next_one_goes_on_with(user: User, engine: Engine) -> None:
     waits = shell("waits", "until [ -e /all/go ]; do sleep 0.1; done")
-    user.submit("cat /all/go", **template(waits))
+    user.submit("cat /all/word", **template(waits))
     engine.running("train", 2)
     os.kill(user.only_supervisor(), signal.SIGKILL)
     until("its end", lambda: not user.supervisors())
-    engine.client.containers.get("train-0-0-0.waits").exec_run(["sh", "-c", "echo on > /all/go"])
+    engine.client.containers.get("train-0-0-0.waits").exec_run(["sh", "-c", "echo on > /all/word; touch /all/go"])
     until("a supervisor", user.adopted)
     status = user.ended()
     assert (status["phase"], status["attempt"]) == ("Succeeded", 0)
