@@ -301,7 +301,8 @@ def test_2_why_a_job_waits_is_said_in_kueues_words_with_what_would_help(queues: 
     queues.jobs.until("Running", "job-1")
 
 
-def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queues: Queues) -> None:
+def submitted_to_a_check(queues: Queues) -> str:
+    """Submit a job to a queue with an admission check; returns the name of that."""
     check = queues.name
     queues.apply("AdmissionCheck", check, spec={"controllerName": "example.com/budget"})
     active = {"type": "Active", "status": "True", "reason": "Active", "message": ""}
@@ -309,6 +310,11 @@ def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queu
     patch(queues, "admissionchecks.kueue.x-k8s.io", check, {"status": {"conditions": [active]}}, "--subresource=status")
     queues.open(CHIPS, admissionChecksStrategy={"admissionChecks": [{"name": check}]})
     queues.submit()
+    return check
+
+
+def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queues: Queues) -> None:
+    check = submitted_to_a_check(queues)
     assert f"{check}: Pending" in queues.until_reason("UnsatisfiedAdmissionChecks")
     assert not queues.jobs.pods()
     answer(queues, check, "Ready", podSetUpdates=[{"name": "slice", "labels": {"team": "a"}}])
@@ -321,13 +327,7 @@ def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queu
 
 
 def test_6_a_rejected_job_is_queued_again_when_its_workload_is_active_again(queues: Queues) -> None:
-    check = queues.name
-    queues.apply("AdmissionCheck", check, spec={"controllerName": "example.com/budget"})
-    active = {"type": "Active", "status": "True", "reason": "Active", "message": ""}
-    active["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    patch(queues, "admissionchecks.kueue.x-k8s.io", check, {"status": {"conditions": [active]}}, "--subresource=status")
-    queues.open(CHIPS, admissionChecksStrategy={"admissionChecks": [{"name": check}]})
-    queues.submit()
+    check = submitted_to_a_check(queues)
     queues.until_reason("UnsatisfiedAdmissionChecks")
     answer(queues, check, "Ready")
     queues.jobs.until("Running")

@@ -14,6 +14,7 @@ _ALL: Final = "all"
 _KEYS: Final = ("capabilities", "count", "device")
 _CAPABILITIES: Final = ("compat32", "compute", "display", "gpu", "graphics", "ngx", "utility", "video")
 """Those of NVIDIA's driver."""
+_COUNT: Final = re.compile(rf"{_ALL}|\d+")
 _ID: Final = re.compile(r"\d+|GPU-[0-9a-fA-F-]+")
 
 
@@ -66,21 +67,17 @@ class Gpus(click.ParamType["int | ChosenGpus"]):
             self.fail(f"{text!r}: {unknown[0]!r} is not known: {', '.join(_KEYS)} are.")
         counts, ids = fields.get("count", []), fields.get("device", [])
         # As with Docker, a lone number is a count, also before other keys.
-        if bare == [_ALL] or (len(bare) == 1 and bare[0].isdecimal()):
+        if len(bare) == 1 and _COUNT.fullmatch(bare[0]):
             counts = [*counts, *bare]
         else:
             ids = [*bare, *ids]
-        if len(counts) + bool(ids) != 1 or not all(map(_ID.fullmatch, ids)) or not all(map(self._is_count, counts)):
+        if len(counts) + bool(ids) != 1 or not all(map(_ID.fullmatch, ids)) or not all(map(_COUNT.fullmatch, counts)):
             self.fail(f"{text!r} is neither a count such as 2, nor all, nor GPUs by number or UUID such as 0,1.")
         capabilities = tuple(fields.get("capabilities", ()))
         if unknown := sorted(set(capabilities) - set(_CAPABILITIES)):
             self.fail(f"{text!r}: capability {unknown[0]!r} is not known: {', '.join(_CAPABILITIES)} are.")
         choice = GpuChoice(tuple(dict.fromkeys(ids)), capabilities)
         return ChosenGpus(text, "".join(counts), choice)
-
-    @staticmethod
-    def _is_count(text: str) -> bool:
-        return text == _ALL or text.isdecimal()
 
 
 def choice_of(given: dict[str, Any], *, without_devices: bool) -> GpuChoice:
@@ -89,6 +86,6 @@ def choice_of(given: dict[str, Any], *, without_devices: bool) -> GpuChoice:
     if not isinstance(gpus, ChosenGpus):
         return WHICHEVER
     hosts = (given.get("hosts") or 1) * (given.get("slices") or 1)
-    # Whoever tries a job without devices has none of those that it names.
+    # With --without-devices the containers get no GPUs, so the machine need not have any.
     given["gpus"] = 0 if without_devices else gpus.for_each(Inventory.read(), hosts, given.get("gpu_vendor"))
     return gpus.choice

@@ -1,4 +1,4 @@
-"""Where a job stands in its queue, as Kueue's visibility API tells whoever may ask it."""
+"""Reads the position of a job in its queue from Kueue's visibility API."""
 
 import asyncio
 from typing import Final

@@ -12,13 +12,13 @@ from slipway.api import names
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import CONFLICT, EngineRefuses, ensure_network, image_id, network_exists
 from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, Unconvertible, containers
-from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Assigned, Shortage, assign_all, ids_of
+from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Assigned, Shortage, ids_of
 from slipway.docker_engine.conversion.parts import all_containers
 from slipway.docker_engine.conversion.sandbox import with_volumes
 from slipway.docker_engine.images.sandbox import ensure_sandbox_image
 from slipway.docker_engine.job_files import LABEL_HOME
 from slipway.docker_engine.machine import at_once
-from slipway.docker_engine.options import Options, extended_resources
+from slipway.docker_engine.options import Options
 from slipway.docker_engine.seen import ended
 from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
@@ -156,10 +156,7 @@ class Creator:
         return surroundings(job, job.status.resolved, self._options, self._network_of(job))
 
     def _assigned(self, bodies: list[Body], used: dict[str, str]) -> list[Assigned]:
-        if self._options.without_devices:
-            return [Assigned() for _ in bodies]
-        inventory = self._world.machine.inventory().chosen(self._options.gpus)
-        return list(assign_all(inventory, [extended_resources(body) for body in bodies], used))
+        return list(self._options.assigned(self._world.machine.inventory(), bodies, used))
 
     def _used(self) -> dict[str, str]:
         """The devices that containers of any job have, and which job that is."""

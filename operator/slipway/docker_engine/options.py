@@ -1,10 +1,18 @@
 """What a job is told about this machine beside its SliceJob: the engine, the network, the images, devices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from slipway.docker_engine.conversion.devices import WHICHEVER, DeviceMapping, GpuChoice
+from slipway.docker_engine.conversion.devices import (
+    NO_DEVICES,
+    WHICHEVER,
+    Assigned,
+    DeviceMapping,
+    GpuChoice,
+    Inventory,
+    assign_all,
+)
 from slipway.docker_engine.engine import Address
 from slipway.planner.actions import Body
 
@@ -33,6 +41,16 @@ class Options:
     """Id of the image over which a folder was laid for the worker's; empty without one."""
     profile: Mapping[str, Any] | None = None
     """The SliceJobProfile that the job was submitted with: its `name` and its `spec`."""
+
+    def assigned(self, inventory: Inventory, bodies: Sequence[Body], used: Mapping[str, str]) -> Sequence[Assigned]:
+        """The devices of each pod, where `used` has the owner of each device that is in use.
+
+        Raises:
+            Shortage: when too few are free.
+        """
+        if self.without_devices:
+            return [NO_DEVICES] * len(bodies)
+        return assign_all(inventory.chosen(self.gpus), [extended_resources(one) for one in bodies], used)
 
     def to_json(self) -> dict[str, Any]:
         """The options as they are stored with the job."""

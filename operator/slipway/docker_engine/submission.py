@@ -20,14 +20,12 @@ from slipway.docker_engine.conversion.convert import (
     problems,
 )
 from slipway.docker_engine.conversion.devices import (
-    NO_DEVICES,
     WHICHEVER,
     Assigned,
     DeviceMapping,
     GpuChoice,
     Inventory,
     Shortage,
-    assign_all,
 )
 from slipway.docker_engine.conversion.parts import all_containers, own_containers, worker_of
 from slipway.docker_engine.engine import Address, connect
@@ -35,7 +33,7 @@ from slipway.docker_engine.images.building import lay_over
 from slipway.docker_engine.images.progress import Progress, Silent
 from slipway.docker_engine.images.pulls import resolve
 from slipway.docker_engine.job_files import JobExists, folder
-from slipway.docker_engine.options import Options, extended_resources
+from slipway.docker_engine.options import Options
 from slipway.docker_engine.supervisor import ensure_supervisor
 from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
@@ -135,10 +133,8 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
 
 def _assigned(asked: Sequence[Body], wishes: Wishes) -> Sequence[Assigned]:
     """The devices of each pod, as if no job used any."""
-    if wishes.without_devices:
-        return [NO_DEVICES] * len(asked)
     try:
-        return assign_all(Inventory.read().chosen(wishes.gpus), [extended_resources(one) for one in asked], {})
+        return wishes.options(Address(), {}).assigned(Inventory.read(), asked, {})
     except Shortage as error:
         raise Refused(f"{error}; --without-devices tries the job without them") from error
 

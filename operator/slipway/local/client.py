@@ -31,7 +31,7 @@ from slipway.docker_engine.submission import NO_WISHES, Wishes
 from slipway.local.containers import job_pods
 from slipway.local.errors import answered
 from slipway.local.logs import ContainerLogs
-from slipway.local.selectors import selects
+from slipway.local.selectors import selecting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +77,7 @@ class AsyncLocalClient(Verbs):
         """The jobs of this machine, by name. A file that cannot be read is named in a warning, and hides no other."""
         found = []
         try:
-            selects(label_selector, {})
+            selects = selecting(label_selector)
         except ValueError as error:
             raise errors.Refused(str(error)) from error
         with answered():
@@ -86,7 +86,7 @@ class AsyncLocalClient(Verbs):
                     found.append(JobState(_stored(one)))
                 except Unreadable as error:
                     log.warning("%s", error)
-        return tuple(one for one in found if selects(label_selector, one.stored.metadata.labels))
+        return tuple(one for one in found if selects(one.stored.metadata.labels))
 
     async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
         """The job now and after each change; ends with None when it is deleted."""

@@ -4,7 +4,7 @@ Its comparisons of numbers, `key>1` and `key<1`, are for nodes, and are not know
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 _KEY: Final = r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?"
@@ -16,13 +16,14 @@ _REQUIREMENT: Final = re.compile(
 )
 
 
-def selects(selector: str, labels: Mapping[str, str]) -> bool:
-    """Whether labels are what a selector asks for, such as `team=a,tier in (gold, silver),!old`.
+def selecting(selector: str) -> Callable[[Mapping[str, str]], bool]:
+    """Says of labels whether a selector selects them, such as `team=a,tier in (gold, silver),!old`.
 
     Raises:
         ValueError: naming the selector, where it is none.
     """
-    return all(_holds(one, labels) for one in _requirements(selector))
+    requirements = _requirements(selector)
+    return lambda labels: all(_holds(one, labels) for one in requirements)
 
 
 def _requirements(selector: str) -> list[re.Match[str]]:

@@ -1,7 +1,7 @@
 """Why a job waits in its queue: Kueue's words, and what would help."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -112,7 +112,6 @@ ROWS: Final = (
 )
 """The first row that matches decides; the message of Kueue is shown in any case."""
 
-_LACKS: Final = (_MISSING, _TOO_MUCH)
 _HELD: Final = {
     "AdmissionCheck": "an admission check asked for it; it is queued again when Kueue says so",
     "LocalQueueStopped": "it is queued again when the LocalQueue is started",
@@ -145,15 +144,10 @@ def waiting(known: Workload) -> tuple[str, str]:
 def missing(known: Workload, resource: str) -> int:
     """How much more of a resource a Workload needs that has no quota, in the flavor that has most; 0 if unknown."""
     said = str(known.condition(QUOTA_RESERVED).get("message") or "")
-    return min((found for one in _LACKS for found in _lacking(one, said, resource)), default=0)
-
-
-def _lacking(pattern: re.Pattern[str], said: str, resource: str) -> Iterator[int]:
-    for one in pattern.finditer(said):
-        told = [one[name] for name in ("more", "asked", "most") if name in pattern.groupindex]
-        if one["what"] == resource and all(map(str.isdecimal, told)):
-            first, *rest = map(int, told)
-            yield first - sum(rest)
+    told = [(one["what"], one["more"], "0") for one in _MISSING.finditer(said)]
+    told += [(one["what"], one["asked"], one["most"]) for one in _TOO_MUCH.finditer(said)]
+    counts = [(asked, has) for what, asked, has in told if what == resource and (asked + has).isdecimal()]
+    return min((int(asked) - int(has) for asked, has in counts), default=0)
 
 
 def _never_fits(said: str) -> bool:
