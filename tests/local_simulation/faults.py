@@ -36,7 +36,7 @@ class Faults:
             "shut the machine down": (0.7, self.shut_down),
             "docker kill": (1.0, lambda: self._to_container(self._kill)),
             "docker stop": (1.0, lambda: self._to_container(self._stop)),
-            "docker rm -f": (2.0, lambda: self._to_container(self._remove)),
+            "docker rm -f": (2.0, lambda: self._to_container(self.remove)),
             "docker pause": (1.0, lambda: self._to_container(self._pause)),
             "docker system prune": (1.0, self.prune),
             "take a name": (0.5, self.take_name),
@@ -57,7 +57,7 @@ class Faults:
         self.say("somebody: docker stop %s", container.name)
         self.site.engine.stop_later(container, 10.0, KILLED)
 
-    def _remove(self, container: Container) -> None:
+    def remove(self, container: Container) -> None:
         self.say("somebody: docker rm -f %s", container.name)
         if self.kills_first and container.running:
             self.site.engine.ends(container, SIGKILLED, REMOVED)

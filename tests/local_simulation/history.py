@@ -227,7 +227,7 @@ class History:
         elif what == "delete":
             self._delete(name)
         elif what == "more retries":
-            most = self.rng.choice((5, 20))
+            most = self.rng.choice((11, 20))
             self._edit(name, lambda spec: spec["retries"].update(maxFailures=most, maxPreemptions=1_000_000))
         else:
             change = {"suspend": {"suspend": True}, "resume": {"suspend": False}, "cancel": {"cancel": True}}[what]

@@ -120,7 +120,8 @@ class Programs:
         blow = Blow(self.timeline.now, kind, cause, container.place, container.id, container.version, container.code)
         if clean:
             self.clean.setdefault(container.key, []).append(replace(blow, kind=Kind.EXIT))
-        else:
+        if not clean or why == KILLED:
+            # Peers crash by an exit 0 too early; nothing tells them from what crashes by itself.
             self.truth.hit(container.key, blow)
 
     def forgotten(self, container: Container) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,11 @@ from slipway.docker_engine.world import World
 from slipway.planner.actions import Plan
 from slipway.planner.snapshot import Job
 from tests.local_simulation.__main__ import main
-from tests.local_simulation.run import run_seed, run_some, told
+from tests.local_simulation.connection import Connection, Weather
+from tests.local_simulation.history import History
+from tests.local_simulation.plot import JOB, Plot, Setting
+from tests.local_simulation.run import prepared, run_seed, run_some, told
+from tests.simulation.cluster import Shape
 
 Breakage = Callable[[pytest.MonkeyPatch], None]
 MOST_SEEDS = 300
@@ -31,6 +36,27 @@ def test_a_seed_tells_the_same_history_again() -> None:
         assert not broken
         assert (broken, lines) == told(seed)
         assert len(lines) > 5
+
+
+def test_what_somebody_else_failed_to_remove_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = {"image": "busybox:1", "retries": {}, "terminationGracePeriodSeconds": 2, "ttlSecondsAfterFinished": 0}
+    plot = Plot(spec, Shape(1, 1, None, 30.0, {}), clean_programs=1.0)
+    setting = Setting({JOB: plot}, 0, Weather(), 600.0, 0, 0, 2, jammed=1.0, slow_removals=1.0, kills_first=False)
+    monkeypatch.setattr("tests.local_simulation.history.setting", lambda rng: setting)
+    stop, removed = Connection.stop, set[str]()
+    with prepared():
+        history = History(1, tmp_path)
+
+        def too_late(self: Connection, container: str, timeout: float) -> None:
+            if container not in removed:
+                removed.add(container)
+                history.faults.remove(history.engine.get(container))
+                history.timeline.after(5.0, lambda: setattr(history.engine, "jammed", 0.0))
+            stop(self, container, timeout)
+
+        monkeypatch.setattr(Connection, "stop", too_late)
+        history.run()
+    assert len(removed) == 1
 
 
 def test_the_command_says_how_fast_it_was(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +137,7 @@ def what_has_ended_is_settled(patch: pytest.MonkeyPatch) -> None:
 
 def failed_removals_stay(patch: pytest.MonkeyPatch) -> None:
     """What could not be removed is not tried again."""
-    patch.setattr(Remover, "raise_failures", lambda self: None)
+    patch.setattr(Remover, "finished", lambda self: [])
 
 
 def somebody_elses_rm_is_a_failure(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Stops and removes containers, and keeps their logs before that."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from time import monotonic
 from typing import Final
@@ -41,19 +41,31 @@ class Remover:
             if pod.ended and one not in self._logs and one not in self._removals:
                 self._logs[one] = self._pool.submit(self._keep_log, one, pod.metadata.name)
 
-    def raise_failures(self) -> None:
-        """Forget the removals that have failed, so that they are decided again.
+    def finished(self) -> list[str]:
+        """Containers whose removal is over; those that have failed are forgotten, so that they are decided again.
 
         Raises:
-            EngineLost: when that is why.
-            EngineRefuses: when that is why.
+            EngineLost: when that is why one has failed.
+            EngineRefuses: when that is why one has failed.
         """
-        failed = {one: error for one, done in self._removals.items() if done.done() and (error := done.exception())}
-        for one in failed:
-            del self._removals[one]
-            self._world.not_deleting(one)
+        over = {one: removal.exception() for one, removal in self._removals.items() if removal.done()}
+        failed = {one: error for one, error in over.items() if error is not None}
+        self._forget(failed)
         for error in failed.values():
             raise error
+        return list(over)
+
+    def forget_vain(self, finished: Iterable[str]) -> None:
+        """Forget the removals after which the engine still has the container, so that they are decided again.
+
+        Somebody else was removing it already, and has failed.
+        """
+        self._forget(one for one in finished if one in self._world.pods)
+
+    def _forget(self, removals: Iterable[str]) -> None:
+        for one in removals:
+            del self._removals[one]
+            self._world.not_deleting(one)
 
     def remove_broken(self) -> bool:
         """Remove hosts of which somebody has removed a part; returns whether there were any.

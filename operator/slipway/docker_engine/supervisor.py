@@ -123,8 +123,9 @@ class Supervisor:
 
     def _turn(self, world: World, applier: Applier, changed: set[str]) -> float | None:
         """Decide and act once; returns after how many seconds to do it again, None for when there is news."""
-        applier.remover.raise_failures()
+        removed = applier.remover.finished()
         world.observe(changed)
+        applier.remover.forget_vain(removed)
         if applier.remover.remove_broken():
             world.observe(())
         applier.remover.keep_logs()
