@@ -117,22 +117,23 @@ def test_6_to_8_preempted_and_back_again_without_overcommitment(queues: Queues) 
     assert queues.conditions()["Evicted"][0] == "False"
 
 
-def test_fewer_slices_while_there_is_no_quota_for_the_most_and_all_at_the_next_attempt(queues: Queues) -> None:
+def test_fewer_slices_while_there_is_no_quota_for_more(queues: Queues) -> None:
     queues.open(2 * CHIPS)
     queues.submit("second")
     queues.jobs.until("Running", "second")
-    sizes = {"slices": 1, "acceptableSlices": [1, 2, 3]}
     with queues.never_more_than(2 * CHIPS):
-        queues.submit(**sizes, retries={"capacityRetrySeconds": 1, "backoff": {"initialSeconds": 0}})
+        retries = {"capacityRetrySeconds": 1, "backoff": {"initialSeconds": 0}}
+        queues.submit(slices=1, acceptableSlices=[1, 2, 3], retries=retries)
         assert queues.jobs.until("Running")["slices"] == {"requested": 3, "granted": 1, "ready": 1}
         asked = queues.workload()
         assert (asked["spec"]["podSets"][0]["count"], len(queues.jobs.pods())) == (4, 4)
-        queues.kubectl("delete", "sj", "second")
-        queues.until_used(CHIPS)
-        # Kueue may see the new Workload before it has the quota of the old one back.
-        queues.submit(**sizes, retries={"capacityRetrySeconds": 60, "backoff": {"initialSeconds": 0}})
         end_pods(queues, phase="Failed", only=1)
         queues.jobs.until_attempt(1)
+        assert queues.workload()["metadata"]["uid"] == asked["metadata"]["uid"]
+        queues.kubectl("delete", "sj", "second")
+        queues.until_used(CHIPS)
+        end_pods(queues, phase="Failed", only=1)
+        queues.jobs.until_attempt(2)
     # Three slices never fit; for two there is quota now.
     assert queues.jobs.status()["slices"] == {"requested": 3, "granted": 2, "ready": 2}
     assert queues.workload()["metadata"]["uid"] != asked["metadata"]["uid"]

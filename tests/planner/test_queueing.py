@@ -4,6 +4,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,8 @@ from slipway.api.base import rfc3339
 from slipway.api.places import worker
 from slipway.api.progress import ProgressState
 from slipway.planner.actions import CreatePods, CreateWorkload, DeleteWorkload, PatchWorkload, Plan, Refresh
-from slipway.planner.kueue_objects import Kueue, ResourceFlavor, Workload
+from slipway.planner.kueue_objects import Kueue, Workload
+from slipway.planner.kueue_queues import ResourceFlavor
 from slipway.planner.ledger import Sums, account_at, sums
 from slipway.planner.plan import plan
 from slipway.planner.pods import PodFactory
@@ -62,6 +64,7 @@ class Queue(World):
         self.unseen = False
         self.topologies: frozenset[str] | None = frozenset()
         self.preemptor = ""
+        self.unused: dict[tuple[str, str], Decimal] = {}
         self.boosts = False
         self.requests: list[str] = []
 
@@ -91,6 +94,7 @@ class Queue(World):
                 priorities=self.classes,
                 topologies=self.topologies,
                 preemptor=self.preemptor,
+                unused=self.unused,
                 boosts=self.boosts,
             ),
         )
@@ -1069,7 +1073,8 @@ def pods_of(world: Queue, attempt: int) -> int:
 def grants(world: Queue) -> Queue:
     """Kueue admits the Workload as it is."""
     count = 4 * asked(world)
-    return world.admits(podSetAssignments=[ADMISSION["podSetAssignments"][0] | {"count": count}])
+    given = {"count": count, "resourceUsage": {"google.com/tpu": str(4 * count)}}
+    return world.admits(podSetAssignments=[ADMISSION["podSetAssignments"][0] | given])
 
 
 TOO_LARGE = (
@@ -1159,9 +1164,33 @@ def shrunk(**fields: Any) -> Queue:
     return world
 
 
-def test_the_attempt_after_one_with_fewer_slices_asks_for_the_most_again_by_a_new_workload() -> None:
+KEPT: dict[str, dict[tuple[str, str], Decimal]] = {
+    "nothing is unused, or others wait": {},
+    "less than a slice is unused": {("v5e", "google.com/tpu"): Decimal(31)},
+    "another flavor has it": {("v5p", "google.com/tpu"): Decimal(64)},
+    "it is of another resource": {("v5e", "cpu"): Decimal(64)},
+}
+
+
+@pytest.mark.parametrize("unused", KEPT.values(), ids=KEPT.keys())
+def test_a_job_with_fewer_slices_keeps_its_quota_where_there_is_none_for_more(
+    unused: dict[tuple[str, str], Decimal],
+) -> None:
+    world = shrunk()
+    world.unused = unused
+    world.requests.clear()
+    for attempt in range(1, 4):
+        world.pod(0, 0).exits(1)
+        world.until_restarted()
+        world.run()
+        assert (world.status.phase, world.status.attempt, pods_of(world, attempt)) == ("Running", attempt, 8)
+    assert world.requests == []
+
+
+def test_the_attempt_after_one_with_fewer_slices_asks_for_the_most_by_a_new_workload_where_there_is_quota() -> None:
     world = shrunk()
     world.requests.clear()
+    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
     world.pod(0, 0).exits(1)
     world.settle()
     assert world.requests == [], "the pods still run"
@@ -1173,20 +1202,18 @@ def test_the_attempt_after_one_with_fewer_slices_asks_for_the_most_again_by_a_ne
     assert (world.status.phase, world.status.attempt, pods_of(world, 1)) == ("Running", 1, 16)
 
 
-def test_the_attempt_after_one_with_fewer_slices_may_have_fewer_again() -> None:
+def test_a_job_that_gave_its_quota_back_for_more_takes_what_there_is_at_once() -> None:
     world = shrunk()
-    for attempt in range(1, 4):
-        world.pod(0, 0).exits(1)
-        world.settle()
-        world.obey()
-        world.settle()
-        lacks(world, 32).step(0)
-        world.requests.clear()
-        world.step(60)
-        world.settle()
-        assert (world.requests, asked(world)) == (["patch"], 2)
-        grants(world).run()
-        assert (world.status.phase, world.status.attempt, pods_of(world, attempt)) == ("Running", attempt, 8)
+    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    world.pod(0, 0).exits(1)
+    world.settle()
+    world.obey()
+    world.settle()
+    world.requests.clear()
+    lacks(world, 32).settle()
+    assert (world.requests, asked(world)) == (["patch"], 2)
+    grants(world).run()
+    assert (world.status.phase, world.status.attempt, pods_of(world, 1)) == ("Running", 1, 8)
 
 
 def test_an_evicted_job_with_fewer_slices_asks_for_the_most_again_in_the_same_workload() -> None:

@@ -46,6 +46,7 @@ class Queues:
         rng = self._rng
         sizes = [one.shape.pods for one in plots]
         self.workloads.quota = rng.choice((max(sizes), max(sizes) + rng.randint(0, 3), sum(sizes)))
+        self.workloads.boosts = rng.random() < 0.5
         self._say("quota for %d pods", self.workloads.quota)
         self.kueue.slowest = rng.choice((0.05, 0.05, 1.0, 8.0))
         self.kueue.patience = rng.choice((None, None, 30.0, 90.0))

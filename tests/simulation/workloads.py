@@ -54,6 +54,8 @@ class Workloads:
         self._server = server
         self.away = False
         """Whether Kueue's webhooks do not answer."""
+        self.boosts = False
+        """Whether the feature gate PriorityBoost is on."""
         self.quota = 0
         """For how many pods there is quota."""
         self.on_write: Callable[[Json], None] = lambda workload: None
@@ -72,6 +74,7 @@ class Workloads:
             (
                 (re.compile(paths.KUEUE), "GET", self._find),
                 (re.compile(paths.of_kueue(VERSION, "([a-z]+)")), "GET", self._list),
+                (re.compile(paths.workloads(VERSION, "default")), "POST", self._check),
                 (re.compile(collection), "POST", self._create),
                 (re.compile(f"{collection}/([^/]+)"), "GET", self._get),
                 (re.compile(f"{collection}/([^/]+)"), "PATCH", self._patch),
@@ -130,6 +133,14 @@ class Workloads:
         if self.away:
             said = f'Internal error occurred: failed calling webhook "{webhook}": connect: connection refused'
             raise refuse(500, "InternalError", said)
+
+    def _check(self, *, who: str, query: Query, body: Json) -> bytes:
+        """A dry run of a Workload whose boost is no number."""
+        self._ask_webhook("vworkload.kb.io")
+        _require(bool(query.get("dryRun")), f"{who} creates a Workload in another namespace")
+        if self.boosts:
+            raise refuse(422, "Invalid", f"metadata.annotations[{names.PRIORITY_BOOST}]: Invalid value")
+        return _encode(body)
 
     def _create(self, *, who: str, query: Query, body: Json) -> bytes:
         self._ask_webhook("mworkload.kb.io")

@@ -11,14 +11,15 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ApiError, NotFound, SlipwayClusterError
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key
-from slipway.planner.kueue_objects import (
+from slipway.planner.kueue_objects import Kueue, Workload
+from slipway.planner.kueue_queues import (
     ClusterQueue,
-    Kueue,
     LocalQueue,
     PriorityClass,
+    Quota,
     ResourceFlavor,
     ResourceGroup,
-    Workload,
+    unused,
 )
 from slipway.planner.queue_words import preemptor_of
 
@@ -96,6 +97,7 @@ class KueueStore:
             flavors={one.metadata.name: one.spec for one in self.flavors.all()},
             priorities={one.metadata.name: one.value for one in self.priorities.all()},
             topologies=self._topologies(key[0], queue),
+            unused=self._unused(key[0], queue) if workload is not None and _has_choice(workload) else {},
             preemptor=self.workloads.job_of(preemptor_of(workload)) if workload is not None else "",
             boosts=self.boosts,
         )
@@ -106,16 +108,29 @@ class KueueStore:
 
     def _topologies(self, namespace: str, queue: str) -> frozenset[str] | None:
         """The resources of which a flavor of a queue has a topology; None for a queue that is not known."""
-        local = self.local_queues.get((namespace, queue))
-        of_all = self.cluster_queues.get(("", local.spec.cluster_queue)) if local is not None else None
+        of_all = self._cluster_queue(namespace, queue)
         if of_all is None:
             return None
         groups = of_all.spec.resource_groups
         return frozenset(name for group in groups if self._has_topology(group) for name in group.covered_resources)
 
+    def _unused(self, namespace: str, queue: str) -> Quota:
+        """The quota that a job of a queue may have beside its own."""
+        of_all = self._cluster_queue(namespace, queue)
+        return unused(of_all, self.cluster_queues.all()) if of_all is not None else {}
+
+    def _cluster_queue(self, namespace: str, queue: str) -> ClusterQueue | None:
+        local = self.local_queues.get((namespace, queue))
+        return self.cluster_queues.get(("", local.spec.cluster_queue)) if local is not None else None
+
     def _has_topology(self, group: ResourceGroup) -> bool:
         named = (self.flavors.get(("", one.name)) for one in group.flavors)
         return any(flavor is not None and flavor.spec.topology_name for flavor in named)
+
+
+def _has_choice(known: Workload) -> bool:
+    """Whether a job that is admitted can run on several numbers of slices."""
+    return known.admitted and known.metadata.labels.for_attempt >= 0
 
 
 async def served_version(api: ApiConnection) -> str:

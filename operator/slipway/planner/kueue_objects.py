@@ -1,13 +1,15 @@
-"""What the API server shows of Kueue's objects, as far as decisions need it, and where a job stands in its queue."""
+"""What the API server shows of a Workload, as far as decisions need it, and all that is known of Kueue for a job."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
 from slipway.api import names
+from slipway.planner.kueue_queues import FlavorSpec
 from slipway.planner.parts import Named, Part
 
 FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
@@ -118,6 +120,8 @@ class Assignment(Part, frozen=True):
     name: str
     flavors: dict[str, str] = msgspec.field(default_factory=dict)
     """ResourceFlavors by resource."""
+    resource_usage: dict[str, str | int] = msgspec.field(default_factory=dict)
+    """Quantity of each resource that all its pods have."""
     count: int | None = None
     """Number of pods that it was given for; absent where that is what it asks for."""
     topology_assignment: dict[str, Any] | None = None
@@ -199,84 +203,15 @@ class Workload(Part, frozen=True):
         """How many pods it asks for in the podSet of that name."""
         return sum(one.count for one in self.spec.pod_sets if one.name == pod_set)
 
-    def given_to(self, pod_set: str) -> int | None:
-        """For how many pods the podSet of that name was admitted; None where that is not said."""
+    def assignment(self, pod_set: str) -> Assignment | None:
+        """What the podSet of that name was given; None while it is not admitted."""
         given = self.status.admission.pod_set_assignments if self.status.admission is not None else ()
-        return next((one.count for one in given if one.name == pod_set), None)
+        return next((one for one in given if one.name == pod_set), None)
 
     @property
     def admitted(self) -> bool:
         """Whether pods may exist."""
         return self.holds(ADMITTED) and not (self.holds(EVICTED) or self.holds(FINISHED) or self.deleting)
-
-
-class ObjectMeta(Part, frozen=True):
-    """Identity of an object of the whole cluster."""
-
-    name: str
-    uid: str = ""
-    resource_version: str = "0"
-
-
-class FlavorSpec(Part, frozen=True):
-    """Which nodes a ResourceFlavor stands for."""
-
-    node_labels: dict[str, str] = msgspec.field(default_factory=dict)
-    tolerations: tuple[dict[str, Any], ...] = ()
-    topology_name: str = ""
-
-
-class ResourceFlavor(Part, frozen=True):
-    """A kind of nodes that quota is counted for."""
-
-    metadata: ObjectMeta
-    spec: FlavorSpec = FlavorSpec()
-
-
-class LocalQueueSpec(Part, frozen=True):
-    """Where a LocalQueue leads to."""
-
-    cluster_queue: str = ""
-
-
-class NamespacedMeta(ObjectMeta, frozen=True):
-    """Identity of an object of a namespace."""
-
-    namespace: str = ""
-
-
-class LocalQueue(Part, frozen=True):
-    """A queue of a namespace."""
-
-    metadata: NamespacedMeta
-    spec: LocalQueueSpec = LocalQueueSpec()
-
-
-class ResourceGroup(Part, frozen=True):
-    """Flavors that a ClusterQueue tries one after the other."""
-
-    flavors: tuple[Named, ...] = ()
-    covered_resources: tuple[str, ...] = ()
-
-
-class ClusterQueueSpec(Part, frozen=True):
-    """What a ClusterQueue has quota of."""
-
-    resource_groups: tuple[ResourceGroup, ...] = ()
-
-
-class ClusterQueue(Part, frozen=True):
-    """A queue of the cluster."""
-
-    metadata: ObjectMeta
-    spec: ClusterQueueSpec = ClusterQueueSpec()
-
-
-class PriorityClass(Part, frozen=True):
-    """A WorkloadPriorityClass."""
-
-    metadata: ObjectMeta
-    value: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +233,9 @@ class Kueue:
     topologies: frozenset[str] | None = frozenset()
     """Resources of which a flavor of the job's queue has a topology. Kueue chooses the nodes of what requests them.
     None where the queue is not known, as when it was deleted."""
+    unused: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
+    """Quota by flavor and resource that the job may have beside its own, because nobody has it or waits in the queue.
+    Only known for admitted jobs that can run on several numbers of slices."""
     preemptor: str = ""
     """Namespace and name of the job for which Kueue has preempted this one, where it is one of Slipway's."""
     boosts: bool = False

@@ -5,8 +5,10 @@ chosen. While the Workload has no quota, the number is changed in its place; wit
 """
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Final
 
+from slipway.api.resources import amount
 from slipway.planner import queue_bodies, queue_words
 from slipway.planner.actions import Body
 from slipway.planner.draft import Draft
@@ -22,26 +24,45 @@ def asked(draft: Draft, known: Workload) -> int:
 
 
 def is_replaced(draft: Draft, known: Workload) -> bool:
-    """Whether the next attempt needs another admission, because it asks for more slices than this one is for.
+    """Whether the next attempt needs another admission, because it is to have more slices than this one is for.
 
-    An admission is also for fewer pods than the Workload asks for when it was decided before the number was raised.
+    The job keeps its quota unless there is more for it that nobody waits for. An admission is also for fewer pods than
+    the Workload asks for when it was decided before the number was raised.
     """
-    attempt = draft.attempt
     if draft.active is not None:
         return False
-    given, wanted = known.given_to(queue_bodies.WORKERS), known.pods_of(queue_bodies.WORKERS)
-    if given is not None and given < wanted:
+    given = known.assignment(queue_bodies.WORKERS)
+    if given is not None and given.count is not None and given.count < known.pods_of(queue_bodies.WORKERS):
         return True
-    if attempt is None or ending_of(attempt).keeps_slices:
+    return _may_grow(draft, known) and any(_is_unused(draft, known, one) for one in draft.spec.acceptable_slices)
+
+
+def _may_grow(draft: Draft, known: Workload) -> bool:
+    """Whether the number of slices was chosen for an attempt that has ended."""
+    attempt = draft.attempt
+    if draft.active is not None or attempt is None or ending_of(attempt).keeps_slices:
         return False
     return asked(draft, known) < draft.spec.most_slices and known.metadata.labels.for_attempt <= attempt.number
+
+
+def _is_unused(draft: Draft, known: Workload, slices: int) -> bool:
+    """Whether there is unused quota for so many slices, in the flavors that the job has."""
+    now = asked(draft, known)
+    given = known.assignment(queue_bodies.WORKERS)
+    if slices <= now or given is None or not given.resource_usage:
+        return False
+    unused, more = draft.snapshot.kueue.unused, Decimal(slices - now) / now
+    return all(
+        (amount(used) or 0) * more <= unused.get((given.flavors.get(resource, ""), resource), 0)
+        for resource, used in given.resource_usage.items()
+    )
 
 
 def change(draft: Draft, known: Workload) -> Body | None:
     """The patch by which a Workload without quota asks for another number of slices; None when it need not."""
     if known.holds(QUOTA_RESERVED) or not draft.spec.acceptable_slices or draft.problem is not None:
         return None
-    slices = draft.spec.most_slices if is_replaced(draft, known) else _fewer(draft, known)
+    slices = draft.spec.most_slices if _may_grow(draft, known) else _fewer(draft, known)
     if slices == asked(draft, known):
         return None
     labels = queue_bodies.labels_of(draft)
@@ -51,19 +72,24 @@ def change(draft: Draft, known: Workload) -> Body | None:
 def _fewer(draft: Draft, known: Workload) -> int:
     """The number of slices to ask for now: fewer once the job has waited for quota for capacityRetrySeconds.
 
-    The same time passes before the next smaller number, and none where Kueue says that the number never fits.
+    The same time passes before the next smaller number. None passes where Kueue says that the number never fits, or for
+    a job that has had fewer slices and has only asked whether there are more.
     """
     now, sizes = asked(draft, known), sorted(draft.spec.acceptable_slices, reverse=True)
     reason, _ = queue_words.waiting(known)
     if reason not in _WAIT_FOR_QUOTA or not known.is_current(QUOTA_RESERVED):
         return now
     fitting = max((one for one in sizes if one < now and one <= _room(draft, known, now)), default=now)
-    if reason == queue_words.NEVER_FITS or fitting == now:
+    if reason == queue_words.NEVER_FITS or fitting == now or _has_had_fewer(draft):
         return fitting
     tried = sum(one >= now for one in sizes)
     since = draft.status.queued_time or draft.now
     due = since + tried * timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
     return fitting if draft.passed(due) else now
+
+
+def _has_had_fewer(draft: Draft) -> bool:
+    return draft.attempt is not None and draft.granted < draft.spec.most_slices
 
 
 def _room(draft: Draft, known: Workload, slices: int) -> int:

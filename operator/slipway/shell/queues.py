@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-import msgspec
-
 from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
@@ -17,7 +15,8 @@ from slipway.cluster.kueue import reads_boosts, served_version
 from slipway.cluster.reflector import Reflector
 from slipway.cluster.store import Key
 from slipway.cluster.watch import Applied, Event, InitDone, Watcher
-from slipway.planner.kueue_objects import ClusterQueue, LocalQueue, PriorityClass, ResourceFlavor, Workload
+from slipway.planner.kueue_objects import Workload
+from slipway.planner.kueue_queues import ClusterQueue, LocalQueue, PriorityClass, ResourceFlavor
 from slipway.planner.snapshot import Job
 
 log = logging.getLogger(__name__)
@@ -183,12 +182,13 @@ class Queues:
 
 
 def _says_something_else(event: Event[Any], known: Reflector[Any, Key]) -> bool:
-    """Whether more than the resource version changes: a ClusterQueue is written at each admission."""
+    """Whether more than metadata and status changes: a ClusterQueue is written at each admission."""
     if not isinstance(event, Applied):
         return True
     seen = event.object
     before = known.get((getattr(seen.metadata, "namespace", ""), seen.metadata.name))
-    return before is None or msgspec.structs.replace(before, metadata=seen.metadata) != seen
+    fields = set(seen.__struct_fields__) - {"metadata", "status"}
+    return before is None or any(getattr(before, one) != getattr(seen, one) for one in fields)
 
 
 def _prints_checkpoints(job: Job) -> bool:
