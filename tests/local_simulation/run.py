@@ -3,19 +3,14 @@
 import gc
 import logging
 import tempfile
-import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from tests.local_simulation.fibers import Broken
 from tests.local_simulation.history import History
-from tests.simulation.run import Failure
+from tests.simulation.run import Failure, run_chunks
 from tests.simulation.truth import Violation
-
-_CHUNK: Final = 50
 
 
 class _Mistakes(logging.Handler):
@@ -87,17 +82,6 @@ def run_some(seeds: range) -> list[Failure]:
     return found
 
 
-def run_many(first: int, count: int, jobs: int, *, stop_after: float | None = None) -> tuple[int, list[Failure]]:
-    """Run `count` histories from a seed on, or fewer when time is up; returns how many, and the failures."""
-    end = None if stop_after is None else time.monotonic() + stop_after
-    chunks = [range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)]
-    done, failures = 0, []
-    with ProcessPoolExecutor(jobs) as pool:
-        for at in range(0, len(chunks), 2 * jobs):
-            some = chunks[at : at + 2 * jobs]
-            for found in pool.map(run_some, some):
-                failures += found
-            done += sum(map(len, some))
-            if (end is not None and time.monotonic() > end) or len(failures) >= 20:
-                break
-    return done, failures
+def run_many(first: int, count: int, jobs: int) -> tuple[int, list[Failure]]:
+    """Run `count` histories from a seed on, or until there are enough failures; returns how many, and the failures."""
+    return run_chunks(run_some, first, count, jobs)

@@ -1,11 +1,11 @@
 """Runs many histories, in one process or in several."""
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 from unittest import mock
@@ -15,6 +15,8 @@ from tests.simulation.history import History
 from tests.simulation.truth import Violation
 
 _CHUNK: Final = 50
+_ENOUGH: Final = 20
+"""After so many failures no more histories are run."""
 NEVER: Final = 1e9
 """Seconds after which a process asks again for Kueue, which no history has."""
 
@@ -106,32 +108,20 @@ def run_some(seeds: range, only: Sequence[str] = ()) -> list[Failure]:
     return [failure for seed in seeds if (failure := run_seed(seed, only)) is not None]
 
 
-def run_many(
-    first: int,
-    count: int,
-    jobs: int,
-    *,
-    stop_after: float | None = None,
-    on_chunk: Callable[[int], None] | None = None,
-    only: Sequence[str] = (),
-) -> tuple[int, list[Failure]]:
-    """Run `count` histories from a seed on, or fewer when time is up; returns how many, and the failures."""
-    end = None if stop_after is None else time.monotonic() + stop_after
+def run_many(first: int, count: int, jobs: int, *, only: Sequence[str] = ()) -> tuple[int, list[Failure]]:
+    """Run `count` histories from a seed on, or until there are enough failures; returns how many, and the failures."""
+    return run_chunks(partial(run_some, only=only), first, count, jobs)
+
+
+def run_chunks(run: Callable[[range], list[Failure]], first: int, count: int, jobs: int) -> tuple[int, list[Failure]]:
+    """Have seeds run in several processes, some at a time, until all have or there are enough failures."""
     chunks = [range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)]
     done, failures = 0, []
     with ProcessPoolExecutor(jobs) as pool:
-        waiting = []
-        for chunk in chunks:
-            waiting.append((chunk, pool.submit(run_some, chunk, only)))
-            if len(waiting) > 2 * jobs:
-                begun, future = waiting.pop(0)
-                failures += future.result()
-                done += len(begun)
-                if on_chunk is not None:
-                    on_chunk(done)
-            if (end is not None and time.monotonic() > end) or len(failures) >= 20:
+        for chunk, found in zip(chunks, pool.map(run, chunks), strict=True):
+            failures += found
+            done += len(chunk)
+            if len(failures) >= _ENOUGH:
+                pool.shutdown(cancel_futures=True)
                 break
-        for begun, future in waiting:
-            failures += future.result()
-            done += len(begun)
     return done, failures

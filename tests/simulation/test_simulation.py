@@ -1,6 +1,5 @@
 """Random histories of faults, each judged by an oracle that knows what was done to it."""
 
-import logging
 import re
 
 import pytest
@@ -11,19 +10,14 @@ from tests.simulation.grounds import QUEUES
 from tests.simulation.run import run_many, told
 
 FIRST_SEED = 100_000
-HISTORIES = 50_000
-SECONDS = 60.0
-"""As many as fit."""
-LEAST = 1000
+HISTORIES = 1500
 IN_QUEUES = 100
 """Histories of jobs in queues of Kueue: each takes five times as long as another."""
 
 
 def test_no_history_breaks_an_invariant() -> None:
-    done, failures = run_many(FIRST_SEED, HISTORIES, jobs=2, stop_after=SECONDS)
-    logging.getLogger(__name__).info("%d histories", done)
+    _, failures = run_many(FIRST_SEED, HISTORIES, jobs=2)
     assert [f"seed {one.seed}: {one.message}" for one in failures] == []
-    assert done >= LEAST
 
 
 def test_no_history_in_queues_breaks_an_invariant() -> None:
