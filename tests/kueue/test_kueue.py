@@ -481,7 +481,7 @@ def test_of_two_jobs_the_one_with_the_older_checkpoint_is_preempted_last(queues:
     queues.open(2 * CHIPS)
     assert reads_boosts(queues) is False
     queues.server.stop()
-    queues.server.start(featureGates={"VisibilityOnDemand": False, "PriorityBoost": True})
+    queues.server.start(featureGates={"PriorityBoost": True})
     try:
         assert reads_boosts(queues) is True
         for name in ("first", "last"):
