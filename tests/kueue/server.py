@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,6 +87,24 @@ class Server:
             assert self._process.poll() is None, self.tail()
             assert time.monotonic() < end, self.tail()
             time.sleep(0.1)
+
+    @contextmanager
+    def visible(self) -> Iterator[None]:
+        """While it lasts, the API server has Kueue's visibility API."""
+        # The API server dials such a Service itself: none of its pods are needed.
+        meta = {"name": "kueue-visibility-server", "namespace": NAMESPACE}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
+        service["spec"] = {"type": "ExternalName", "externalName": "localhost"}
+        bodies = self._of(_API)
+        for body in bodies:
+            body["spec"]["service"]["port"] = self._visibility
+        self._apply([service, *bodies])
+        apis = [f"apiservice/{body['metadata']['name']}" for body in bodies]
+        try:
+            self._kubectl("wait", *apis, "--for=condition=Available", "--timeout=60s")
+            yield
+        finally:
+            self._kubectl("delete", *apis)
 
     @property
     def pid(self) -> int:

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from slipway.cluster.access import load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.local_cluster import NativeCluster
 from slipway.local_cluster.simulated import create as create_nodes
+from tests.chart.rights import access
 from tests.cli.test_commands import said, slipway
 from tests.conftest import Kubectl, jobs_of
 from tests.kueue.queues import CHIPS, GROUP, TPU, Queues
+from tests.running import Jobs
 from tests.shell.test_metrics import scrape
 
 SPEC = {"image": "slipway.local/busybox:1"} | TPU
@@ -539,3 +542,27 @@ def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
         return set()
 
     measured_queues.jobs.until_true("an age of each", lambda: aged() >= kinds)
+
+
+def test_why_says_a_viewer_the_place_of_a_job_in_its_queue(
+    queues: Queues, kueue_cluster: NativeCluster, tmp_path: Path
+) -> None:
+    queues.open(CHIPS)
+    queues.submit("runs", priority="high")
+    queues.jobs.until("Running", "runs")
+    for name, priority in (("first", "high"), ("second", "low"), ("train", None)):
+        queues.submit(name, priority=priority)
+    for name in ("first", "second", "train"):
+        queues.until_reason("WaitingForQuota", name)
+    queues.kubectl("create", "serviceaccount", "viewer")
+    shown = Jobs(
+        replace(queues.kubectl, kubeconfig=access(kueue_cluster, queues.name, "viewer", tmp_path / "viewer")),
+        queues.jobs.operator,
+    )
+    viewer = f"--serviceaccount={queues.name}:viewer"
+    queues.kubectl("create", "rolebinding", "views", "--clusterrole=view", viewer)
+    with queues.server.visible():
+        assert "place: number 3 in LocalQueue tpu, number 3 in its ClusterQueue" in said(slipway(shown, "why", "train"))
+        queues.kubectl("delete", "sj", "first")
+        queues.until_gone("first")
+        assert "place: number 2 in LocalQueue tpu, number 2 in its ClusterQueue" in said(slipway(shown, "why", "train"))
