@@ -458,20 +458,6 @@ def nodes_of(queues: Queues) -> dict[tuple[int, int], tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("priority", [None, "high"])
-def test_the_older_api_version_is_accepted_as_well(queues: Queues, priority: str | None) -> None:
-    from tests.planner.test_queueing import V1, Queue
-
-    queues.open(CHIPS)
-    world = Queue(V1, **(TPU | {"hosts": None}))
-    world.priority = priority or ""
-    world.settle()
-    assert world.stored is not None
-    body = {key: value for key, value in world.stored.items() if key != "status"}
-    metadata = {key: value for key, value in body["metadata"].items() if key in ("name", "labels", "ownerReferences")}
-    queues.kubectl("create", "--dry-run=server", "-f", "-", stdin=body | {"metadata": metadata})
-
-
 def reads_boosts(queues: Queues) -> bool | None:
     async def ask() -> bool | None:
         async with ApiConnection(await load_access(queues.kubectl.kubeconfig)) as api:
