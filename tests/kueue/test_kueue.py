@@ -203,14 +203,19 @@ def test_6_a_workload_that_is_deactivated_waits_until_it_is_active(queues: Queue
     assert (status["uncharged"], status["preemptions"], status["failures"]) == (1, 0, 0)
 
 
-def test_6_a_queue_that_is_drained_and_started_again(queues: Queues) -> None:
+def test_6_either_queue_is_drained_and_started_again(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit()
     queues.jobs.until("Running")
-    patch(queues, "localqueues.kueue.x-k8s.io", "tpu", {"spec": {"stopPolicy": "HoldAndDrain"}})
-    assert "it is queued again when the LocalQueue is started" in queues.until_reason("LocalQueueStopped")
-    patch(queues, "localqueues.kueue.x-k8s.io", "tpu", {"spec": {"stopPolicy": "None"}})
-    assert queues.jobs.until("Running")["uncharged"] == 1
+    for number, (kind, name) in enumerate((("LocalQueue", "tpu"), ("ClusterQueue", queues.name)), start=1):
+        what = f"{kind.lower()}s.kueue.x-k8s.io"
+        patch(queues, what, name, {"spec": {"stopPolicy": "HoldAndDrain"}})
+        assert f"it is queued again when the {kind} is started" in queues.until_reason(f"{kind}Stopped")
+        queues.submit("late")
+        assert f"{kind} {name} is inactive" in queues.until_reason("QueueStopped", "late")
+        queues.kubectl("delete", "sj", "late")
+        patch(queues, what, name, {"spec": {"stopPolicy": "None"}})
+        assert queues.jobs.until("Running")["uncharged"] == number
 
 
 def test_9_a_job_that_fails_for_good_gives_its_quota_back(queues: Queues) -> None:
@@ -235,7 +240,16 @@ def test_10_suspension_leaves_the_queue_and_resumption_enters_it_again(queues: Q
     assert queues.jobs.until("Running")["attempt"] == 1
 
 
-def test_11_the_deletion_of_either_object(queues: Queues) -> None:
+def finish(queues: Queues, name: str) -> None:
+    """Write into the Workload of a job that it has ended."""
+    conditions = queues.workload(name)["status"]["conditions"]
+    ended = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": "by hand"}
+    ended["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    body = {"status": {"conditions": [*conditions, ended]}}
+    patch(queues, "workloads.kueue.x-k8s.io", f"slicejob-{name}", body, "--subresource=status")
+
+
+def test_11_a_workload_that_is_deleted_or_finished_by_somebody_else_and_a_job_that_is_deleted(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit()
     queues.jobs.until("Running")
@@ -249,6 +263,14 @@ def test_11_the_deletion_of_either_object(queues: Queues) -> None:
     queues.until_reason("WaitingForQuota")
     assert queues.workload()["metadata"]["uid"] != first
     assert queues.jobs.status()["uncharged"] == 1
+    # Somebody else says that the job which runs has ended.
+    first = queues.workload("second")["metadata"]["uid"]
+    finish(queues, "second")
+    queues.jobs.until("Running")
+    queues.until_reason("WaitingForQuota", "second")
+    assert queues.workload("second")["metadata"]["uid"] != first
+    [ended] = queues.jobs.status("second")["attempts"]
+    assert (ended["reason"], "was finished by somebody else: by hand" in ended["message"]) == ("StoppedByQueue", True)
     # A job that waits, and one that runs.
     queues.kubectl("delete", "sj", "train")
     queues.kubectl("delete", "sj", "second")
@@ -284,11 +306,28 @@ WAITS: dict[str, tuple[dict[str, Any], str, str]] = {
         "NoMatchingFlavor",
         "no flavor of the queue has nodes that the job selects",
     ),
+    "a topology without node pools": (
+        {"queue": "flat"},
+        "TopologyPlacementFailed",
+        "have the level added to the Topology of the flavor, or use another queue",
+    ),
 }
+
+
+def open_without_node_pools(queues: Queues) -> None:
+    """Make the queue `flat`, whose topology knows nodes alone."""
+    name = f"{queues.name}-flat"
+    queues.apply("Topology", name, spec={"levels": [{"nodeLabel": "kubernetes.io/hostname"}]})
+    queues.apply("ResourceFlavor", name, spec={"nodeLabels": {POOL: "v5litepod-16-0"}, "topologyName": name})
+    flavor = {"name": name, "resources": [{"name": "google.com/tpu", "nominalQuota": CHIPS}]}
+    group = {"coveredResources": ["google.com/tpu"], "flavors": [flavor]}
+    queues.apply("ClusterQueue", name, spec={"namespaceSelector": {}, "resourceGroups": [group]})
+    queues.apply("LocalQueue", "flat", spec={"clusterQueue": name})
 
 
 def test_2_why_a_job_waits_is_said_in_kueues_words_with_what_would_help(queues: Queues) -> None:
     queues.open(2 * CHIPS)
+    open_without_node_pools(queues)
     for number, (fields, _, _) in enumerate(WAITS.values()):
         spec = TPU | {"accelerator": {"type": "v5litepod-16"}} if "nodeSelector" in fields else TPU
         queues.submit(f"job-{number}", **(spec | fields))
@@ -353,7 +392,7 @@ def answer(queues: Queues, check: str, state: str, **fields: Any) -> None:
     patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", body, "--subresource=status")
 
 
-def test_a_job_without_a_queue_is_gated_where_a_queue_is_named_default_and_says_so(queues: Queues) -> None:
+def test_pods_that_kueue_gates_where_a_queue_is_named_default_are_said(queues: Queues) -> None:
     queues.open(CHIPS // 2, local="default")
     queues.kubectl("wait", "localqueue/default", "--for=condition=Active", "--timeout=20s")
     queues.jobs.apply(**TPU)
@@ -365,6 +404,17 @@ def test_a_job_without_a_queue_is_gated_where_a_queue_is_named_default_and_says_
     queues.submit("queued", queue="default")
     queues.jobs.until("Running", "queued")
     assert all("schedulingGates" not in pod["spec"] for pod in queues.jobs.pods("queued"))
+    queues.kubectl("delete", "sj", "queued")
+    queues.until_gone("queued")
+    # A Kueue that does not know SliceJobs counts the pods of such a job a second time.
+    queues.server.stop()
+    queues.server.start(integrations={"frameworks": ["pod"]})
+    try:
+        queues.submit("queued", queue="default")
+        assert "SliceJob.v1alpha1.slipway.dev" in queues.until_reason("GatedByKueue", "queued")
+    finally:
+        queues.server.stop()
+        queues.server.start()
 
 
 def test_jobs_on_cpu_and_gpu_nodes_are_admitted_by_what_they_request(queues: Queues) -> None:
