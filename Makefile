@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 DRAWING := $(VENV)/.drawing
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-ray check simulate bench bench-quick generate kustomize mistakes format clean
+.PHONY: demo test test-ray test-kueue check simulate bench bench-quick generate kustomize mistakes format clean
 
 demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node, and the job's recovery
 	slipway demo
@@ -23,6 +23,10 @@ test: $(READY)  ## Every test: planner, API server, real nodes
 test-ray: $(READY)  ## The Ray runtime with a real Ray on real nodes
 	$(PYTHON) -m tests.prepare
 	$(PYTHON) -m pytest tests/ray $(PYTEST_ARGS)
+
+test-kueue: $(READY)  ## Queues with a real Kueue beside a real API server
+	$(PYTHON) -m tests.prepare
+	$(PYTHON) -m pytest tests/kueue $(PYTEST_ARGS)
 
 N ?= 1000
 SEED ?= 0

@@ -268,11 +268,16 @@ def _delete_all(kubectl: Kubectl, collection: str) -> None:
     kubectl("delete", "--raw", collection)
 
 
-def jobs_of(kubectl: Kubectl, folder: Path, *, simulated: bool = False, **options: Any) -> Iterator["Jobs"]:
-    """SliceJobs with an operator; where pods are `simulated` they go at once, and nothing is left to the next test."""
+def jobs_of(
+    kubectl: Kubectl, folder: Path, *, simulated: bool = False, access: Path | None = None, **options: Any
+) -> Iterator["Jobs"]:
+    """SliceJobs with an operator; where pods are `simulated` they go at once, and nothing is left to the next test.
+
+    `access` is the operator's own kubeconfig, for one that has not every right.
+    """
     from tests.running import Jobs, Operator
 
-    operator = Operator(kubectl.kubeconfig, folder / "operator.log", kubectl.namespace, **options).start()
+    operator = Operator(access or kubectl.kubeconfig, folder / "operator.log", kubectl.namespace, **options).start()
     try:
         yield Jobs(kubectl, operator)
     finally:

@@ -11,6 +11,7 @@ from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.kind.programs import PROGRAMS
 from slipway.local_cluster.progress import for_console
 from tests.bench.programs import CEILING
+from tests.chart.conftest import helm_program
 from tests.docker_engine.servers import PACKAGES as ENGINE
 from tests.e2e.torch_image import build_image as build_torch_image
 from tests.kueue.program import KUEUE
@@ -29,3 +30,4 @@ if __name__ == "__main__":
     build_operator_image(progress)
     CEILING.ensure()
     KUEUE.ensure()
+    helm_program()

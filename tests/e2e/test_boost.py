@@ -23,7 +23,7 @@ def queues(real_nodes: NativeCluster, real_jobs: Jobs, tmp_path: Path) -> Iterat
     """A queue with quota for both slices of the real nodes."""
     server = Server(real_nodes, kubectl_for(real_nodes, "default"), tmp_path)
     server.install()
-    server.start(featureGates={"VisibilityOnDemand": False, "PriorityBoost": True})
+    server.start(featureGates={"PriorityBoost": True})
     try:
         made = Queues(real_jobs, server)
         made.open(2 * CHIPS)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from slipway.local_cluster import NativeCluster, Pool
-from tests.conftest import Kubectl, cluster_of, jobs_of, kubectl_for, until_its_last_test
+from tests.chart.rights import jobs_by_the_chart
+from tests.conftest import Kubectl, cluster_of, kubectl_for, until_its_last_test
 from tests.kueue.queues import Queues
 from tests.kueue.server import Server
 
@@ -39,9 +40,8 @@ def kueue(kueue_cluster: NativeCluster, tmp_path_factory: pytest.TempPathFactory
 def queues(
     kueue: Server, kueue_cluster: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
 ) -> Iterator[Queues]:
-    """SliceJobs, an operator and queues of a test's own."""
-    kubectl = namespace_of(kueue_cluster)
-    for jobs in jobs_of(kubectl, tmp_path, simulated=True):
+    """SliceJobs, an operator with the rights that the chart gives it, and queues of a test's own."""
+    for jobs in jobs_by_the_chart(kueue_cluster, namespace_of(kueue_cluster), tmp_path, simulated=True):
         yield Queues(jobs, kueue)
 
 
@@ -54,5 +54,6 @@ def measured_queues(
     unused_tcp_port: int,
 ) -> Iterator[Queues]:
     """With an operator that serves metrics."""
-    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path, metrics_port=unused_tcp_port, simulated=True):
+    options = {"metrics_port": unused_tcp_port, "simulated": True}
+    for jobs in jobs_by_the_chart(kueue_cluster, namespace_of(kueue_cluster), tmp_path, **options):
         yield Queues(jobs, kueue)

@@ -1,8 +1,25 @@
-"""Kueue itself, built once from its Go module into the cache."""
+"""Kueue itself, built once from its Go module into the cache, and the manifests in that."""
 
+import subprocess
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
 
 from tests.bench.programs import Program
 
 KUEUE: Final = Program("kueue", Path(__file__).parent / "module", "sigs.k8s.io/kueue/cmd/kueue")
+
+
+def manifests(kubectl: str) -> list[Any]:
+    """What an installation of Kueue applies."""
+    return list(yaml.load_all(_rendered(kubectl), yaml.CSafeLoader))
+
+
+@cache
+def _rendered(kubectl: str) -> str:
+    folder = KUEUE.sources().parents[1] / "config/default"
+    return subprocess.run(
+        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True, timeout=120
+    ).stdout

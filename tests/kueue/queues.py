@@ -17,8 +17,9 @@ TPU: Final[dict[str, Any]] = {"accelerator": {"type": "v5litepod-16", "spot": Tr
 class Queues:
     """A ClusterQueue, a LocalQueue and a flavor in a namespace, with SliceJobs."""
 
-    def __init__(self, jobs: Jobs, server: Server) -> None:
+    def __init__(self, jobs: Jobs, server: Server, version: str = GROUP) -> None:
         self.jobs, self.server, self.kubectl = jobs, server, jobs.kubectl
+        self._version = version
         self.name = jobs.kubectl.namespace
 
     def open(self, chips: int, *, local: str = "tpu", topology: str | None = None, cpus: int = 0, **spec: Any) -> None:
@@ -46,7 +47,7 @@ class Queues:
             self.apply("WorkloadPriorityClass", name, value=value, description="")
 
     def apply(self, kind: str, name: str, **fields: Any) -> None:
-        self.kubectl.apply({"apiVersion": GROUP, "kind": kind, "metadata": {"name": name}, **fields})
+        self.kubectl.apply({"apiVersion": self._version, "kind": kind, "metadata": {"name": name}, **fields})
 
     def submit(self, name: str = "train", queue: str = "tpu", priority: str | None = None, **spec: Any) -> None:
         """Apply a SliceJob with the labels of a queue; a field that is None is left out."""

@@ -5,81 +5,106 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from slipway.local_cluster import NativeCluster, pki
 from slipway.local_cluster.addresses import free_ports
+from tests.chart.rights import access, of_kueue
 from tests.conftest import Kubectl
-from tests.kueue.program import KUEUE
+from tests.kueue.program import KUEUE, manifests
 from tests.waiting import ended, is_ready
 
 START_SECONDS = 60
 STOP_SECONDS = 10
-_PARTS = ("CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-"""What a Kueue needs of its manifests that does not run in a pod, and has an administrator's rights."""
+NAMESPACE = "kueue-system"
+ACCOUNT = "kueue-controller-manager"
 FRAMEWORK = "SliceJob.v1alpha1.slipway.dev"
+_CRD: Final = "CustomResourceDefinition"
+_API: Final = "APIService"
+_WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_OF_ITS_POD: Final = ("Deployment", "Service", "Secret", "ConfigMap")
+"""What a Kueue does not need of its manifests that runs in no pod."""
 
 
 class Server:
-    """A Kueue that can be stopped, killed and started again."""
+    """A Kueue with the rights of its own roles, which can be stopped, killed and started again."""
 
     def __init__(self, cluster: NativeCluster, kubectl: Kubectl, folder: Path) -> None:
         self._cluster, self._kubectl, self._folder = cluster, kubectl, folder
-        self._webhook, self._probe = free_ports(2)
+        self._webhook, self._probe, self._visibility = free_ports(3)
         self.log = folder / "kueue.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._crds: list[str] = []
+        self._bodies: list[Any] = []
 
     def install(self) -> None:
         """Apply CRDs, roles and webhooks; the webhooks refuse everything until Kueue runs."""
         authority = self._certificates()
-        shown = self._kubectl("kustomize", str(KUEUE.sources().parents[1] / "config/default"), seconds=120).stdout
-        bodies = [body for body in yaml.safe_load_all(shown) if body["kind"] in _PARTS]
-        for body in bodies:
+        self._bodies = [body for body in manifests(self._kubectl.program) if body["kind"] not in _OF_ITS_POD]
+        self._bodies += of_kueue(NAMESPACE)
+        for body in self._bodies:
             self._call_by_url(body, authority)
-        crds = [body for body in bodies if body["kind"] == "CustomResourceDefinition"]
-        self._apply(crds)
-        self._crds = [crd["metadata"]["name"] for crd in crds]
-        self._kubectl.until_established(*self._crds)
-        self._kubectl("create", "namespace", "kueue-system", check=False)
-        self._apply([body for body in bodies if body not in crds])
+        early = self._of(_CRD, "Namespace")
+        self._apply(early)
+        self._kubectl.until_established(*(body["metadata"]["name"] for body in self._of(_CRD)))
+        self._apply([body for body in self._bodies if body not in early and body["kind"] != _API])
+        access(self._cluster, NAMESPACE, ACCOUNT, self._folder / "root/kubeconfig")
 
     def remove_webhooks(self) -> None:
         """Let pods be created without it."""
-        for kind in _PARTS[1:]:
+        for kind in _WEBHOOKS:
             self._kubectl("delete", kind, "--all")
 
     def remove(self) -> None:
         """Leave the cluster as it was."""
         self.remove_webhooks()
-        self._kubectl("delete", "crds", *self._crds, "--wait=false")
+        text = yaml.safe_dump_all(self._bodies)
+        self._kubectl("delete", "--namespace=", "--ignore-not-found", "--wait=false", "-f", "-", stdin=text)
 
     def start(self, **config: Any) -> None:
         """Start it, and wait until its webhooks answer."""
-        path = self._folder / "config.yaml"
-        path.write_text(yaml.safe_dump(self._config() | config))
-        certificates = self._folder / "certificates"
-        # It insists on certificates of its metrics in a folder of the machine, even where it serves none.
-        own_etc = (
-            f"mount -t tmpfs none /etc && mkdir -p /etc/kueue/metrics && ln -s {certificates} /etc/kueue/metrics/certs "
-            f"&& exec {KUEUE.path} --config={path} --kubeconfig={self._cluster.kubeconfig} --zap-log-level=2"
+        root = self._folder / "root"
+        (root / "config.yaml").write_text(yaml.safe_dump(self._config() | config))
+        # It reads certificates from folders that no option moves, so it has a root of its own.
+        own_root = (
+            f"mount --bind {KUEUE.path} {root}/kueue && "
+            f"exec unshare --root={root} /kueue --config=/config.yaml --kubeconfig=/kubeconfig --zap-log-level=2"
         )
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c", own_etc],
+                ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c", own_root],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=os.environ | {"POD_NAMESPACE": "kueue-system"},
+                env=os.environ | {"POD_NAMESPACE": NAMESPACE},
             )
         end = time.monotonic() + START_SECONDS
         while not is_ready(self._probe):
             assert self._process.poll() is None, self.tail()
             assert time.monotonic() < end, self.tail()
             time.sleep(0.1)
+
+    @contextmanager
+    def visible(self) -> Iterator[None]:
+        """While it lasts, the API server has Kueue's visibility API."""
+        # The API server dials such a Service itself: none of its pods are needed.
+        meta = {"name": "kueue-visibility-server", "namespace": NAMESPACE}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
+        service["spec"] = {"type": "ExternalName", "externalName": "localhost"}
+        bodies = self._of(_API)
+        for body in bodies:
+            body["spec"]["service"]["port"] = self._visibility
+        self._apply([service, *bodies])
+        apis = [f"apiservice/{body['metadata']['name']}" for body in bodies]
+        try:
+            self._kubectl("wait", *apis, "--for=condition=Available", "--timeout=60s")
+            yield
+        finally:
+            self._kubectl("delete", *apis)
 
     @property
     def pid(self) -> int:
@@ -98,23 +123,28 @@ class Server:
     def tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
 
+    def _of(self, *kinds: str) -> list[Any]:
+        return [body for body in self._bodies if body["kind"] in kinds]
+
     def _apply(self, bodies: list[Any]) -> None:
         text = yaml.safe_dump_all(bodies)
-        self._kubectl("apply", "--server-side", "-f", "-", stdin=text)
+        self._kubectl("apply", "--namespace=", "--server-side", "-f", "-", stdin=text)
 
     def _certificates(self) -> str:
-        """Issue what the webhooks serve with; returns the authority for the API server."""
-        issuer, folder = self._cluster.state.folder / "pki", self._folder / "certificates"
-        folder.mkdir()
+        """Issue what it serves with, in a root of its own; returns the authority for the API server."""
+        issuer, root = self._cluster.state.folder / "pki", self._folder / "root"
         pki.issue(issuer, "kueue", "/CN=kueue", ["127.0.0.1"])
-        for made, wanted in (("kueue.crt", "tls.crt"), ("kueue.key", "tls.key")):
-            (folder / wanted).write_bytes((issuer / made).read_bytes())
+        for folder in ("webhook", "visibility", "etc/kueue/metrics/certs"):
+            (root / folder).mkdir(parents=True)
+            for made, wanted in (("kueue.crt", "tls.crt"), ("kueue.key", "tls.key")):
+                (root / folder / wanted).write_bytes((issuer / made).read_bytes())
+        (root / "kueue").touch()
         return base64.b64encode((issuer / "ca.crt").read_bytes()).decode()
 
     def _call_by_url(self, body: Any, authority: str) -> None:
         """Have the API server reach webhooks on this machine: Kueue runs outside the cluster."""
         clients = [one["clientConfig"] for one in body.get("webhooks", ())]
-        conversion = body.get("spec", {}).get("conversion", {}) if body["kind"] == "CustomResourceDefinition" else {}
+        conversion = body.get("spec", {}).get("conversion", {}) if body["kind"] == _CRD else {}
         if conversion.get("strategy") == "Webhook":
             clients.append(conversion["webhook"]["clientConfig"])
         for client in clients:
@@ -127,10 +157,10 @@ class Server:
             "kind": "Configuration",
             "health": {"healthProbeBindAddress": f"127.0.0.1:{self._probe}"},
             "metrics": {"bindAddress": "0"},
-            "webhook": {"port": self._webhook, "host": "127.0.0.1", "certDir": str(self._folder / "certificates")},
+            "webhook": {"port": self._webhook, "host": "127.0.0.1", "certDir": "/webhook"},
+            "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": self._visibility},
             "internalCertManagement": {"enable": False},
             "leaderElection": {"leaderElect": False},
-            "featureGates": {"VisibilityOnDemand": False},
             "clientConnection": {"qps": 300, "burst": 500},
             "integrations": {"frameworks": ["batch/job", "pod"], "externalFrameworks": [FRAMEWORK]},
         }

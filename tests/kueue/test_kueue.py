@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from slipway.cluster.access import load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.local_cluster import NativeCluster
 from slipway.local_cluster.simulated import create as create_nodes
+from tests.chart.rights import access
 from tests.cli.test_commands import said, slipway
 from tests.conftest import Kubectl, jobs_of
 from tests.kueue.queues import CHIPS, GROUP, TPU, Queues
+from tests.running import Jobs
 from tests.shell.test_metrics import scrape
 
 SPEC = {"image": "slipway.local/busybox:1"} | TPU
@@ -201,14 +204,19 @@ def test_6_a_workload_that_is_deactivated_waits_until_it_is_active(queues: Queue
     assert (status["uncharged"], status["preemptions"], status["failures"]) == (1, 0, 0)
 
 
-def test_6_a_queue_that_is_drained_and_started_again(queues: Queues) -> None:
+def test_6_either_queue_is_drained_and_started_again(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit()
     queues.jobs.until("Running")
-    patch(queues, "localqueues.kueue.x-k8s.io", "tpu", {"spec": {"stopPolicy": "HoldAndDrain"}})
-    assert "it is queued again when the LocalQueue is started" in queues.until_reason("LocalQueueStopped")
-    patch(queues, "localqueues.kueue.x-k8s.io", "tpu", {"spec": {"stopPolicy": "None"}})
-    assert queues.jobs.until("Running")["uncharged"] == 1
+    for number, (kind, name) in enumerate((("LocalQueue", "tpu"), ("ClusterQueue", queues.name)), start=1):
+        what = f"{kind.lower()}s.kueue.x-k8s.io"
+        patch(queues, what, name, {"spec": {"stopPolicy": "HoldAndDrain"}})
+        assert f"it is queued again when the {kind} is started" in queues.until_reason(f"{kind}Stopped")
+        queues.submit("late")
+        assert f"{kind} {name} is inactive" in queues.until_reason("QueueStopped", "late")
+        queues.kubectl("delete", "sj", "late")
+        patch(queues, what, name, {"spec": {"stopPolicy": "None"}})
+        assert queues.jobs.until("Running")["uncharged"] == number
 
 
 def test_9_a_job_that_fails_for_good_gives_its_quota_back(queues: Queues) -> None:
@@ -233,7 +241,16 @@ def test_10_suspension_leaves_the_queue_and_resumption_enters_it_again(queues: Q
     assert queues.jobs.until("Running")["attempt"] == 1
 
 
-def test_11_the_deletion_of_either_object(queues: Queues) -> None:
+def finish(queues: Queues, name: str) -> None:
+    """Write into the Workload of a job that it has ended."""
+    conditions = queues.workload(name)["status"]["conditions"]
+    ended = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": "by hand"}
+    ended["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    body = {"status": {"conditions": [*conditions, ended]}}
+    patch(queues, "workloads.kueue.x-k8s.io", f"slicejob-{name}", body, "--subresource=status")
+
+
+def test_11_a_workload_that_is_deleted_or_finished_by_somebody_else_and_a_job_that_is_deleted(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit()
     queues.jobs.until("Running")
@@ -247,6 +264,14 @@ def test_11_the_deletion_of_either_object(queues: Queues) -> None:
     queues.until_reason("WaitingForQuota")
     assert queues.workload()["metadata"]["uid"] != first
     assert queues.jobs.status()["uncharged"] == 1
+    # Somebody else says that the job which runs has ended.
+    first = queues.workload("second")["metadata"]["uid"]
+    finish(queues, "second")
+    queues.jobs.until("Running")
+    queues.until_reason("WaitingForQuota", "second")
+    assert queues.workload("second")["metadata"]["uid"] != first
+    [ended] = queues.jobs.status("second")["attempts"]
+    assert (ended["reason"], "was finished by somebody else: by hand" in ended["message"]) == ("StoppedByQueue", True)
     # A job that waits, and one that runs.
     queues.kubectl("delete", "sj", "train")
     queues.kubectl("delete", "sj", "second")
@@ -282,11 +307,28 @@ WAITS: dict[str, tuple[dict[str, Any], str, str]] = {
         "NoMatchingFlavor",
         "no flavor of the queue has nodes that the job selects",
     ),
+    "a topology without node pools": (
+        {"queue": "flat"},
+        "TopologyPlacementFailed",
+        "have the level added to the Topology of the flavor, or use another queue",
+    ),
 }
+
+
+def open_without_node_pools(queues: Queues) -> None:
+    """Make the queue `flat`, whose topology knows nodes alone."""
+    name = f"{queues.name}-flat"
+    queues.apply("Topology", name, spec={"levels": [{"nodeLabel": "kubernetes.io/hostname"}]})
+    queues.apply("ResourceFlavor", name, spec={"nodeLabels": {POOL: "v5litepod-16-0"}, "topologyName": name})
+    flavor = {"name": name, "resources": [{"name": "google.com/tpu", "nominalQuota": CHIPS}]}
+    group = {"coveredResources": ["google.com/tpu"], "flavors": [flavor]}
+    queues.apply("ClusterQueue", name, spec={"namespaceSelector": {}, "resourceGroups": [group]})
+    queues.apply("LocalQueue", "flat", spec={"clusterQueue": name})
 
 
 def test_2_why_a_job_waits_is_said_in_kueues_words_with_what_would_help(queues: Queues) -> None:
     queues.open(2 * CHIPS)
+    open_without_node_pools(queues)
     for number, (fields, _, _) in enumerate(WAITS.values()):
         spec = TPU | {"accelerator": {"type": "v5litepod-16"}} if "nodeSelector" in fields else TPU
         queues.submit(f"job-{number}", **(spec | fields))
@@ -351,7 +393,7 @@ def answer(queues: Queues, check: str, state: str, **fields: Any) -> None:
     patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", body, "--subresource=status")
 
 
-def test_a_job_without_a_queue_is_gated_where_a_queue_is_named_default_and_says_so(queues: Queues) -> None:
+def test_pods_that_kueue_gates_where_a_queue_is_named_default_are_said(queues: Queues) -> None:
     queues.open(CHIPS // 2, local="default")
     queues.kubectl("wait", "localqueue/default", "--for=condition=Active", "--timeout=20s")
     queues.jobs.apply(**TPU)
@@ -363,6 +405,17 @@ def test_a_job_without_a_queue_is_gated_where_a_queue_is_named_default_and_says_
     queues.submit("queued", queue="default")
     queues.jobs.until("Running", "queued")
     assert all("schedulingGates" not in pod["spec"] for pod in queues.jobs.pods("queued"))
+    queues.kubectl("delete", "sj", "queued")
+    queues.until_gone("queued")
+    # A Kueue that does not know SliceJobs counts the pods of such a job a second time.
+    queues.server.stop()
+    queues.server.start(integrations={"frameworks": ["pod"]})
+    try:
+        queues.submit("queued", queue="default")
+        assert "SliceJob.v1alpha1.slipway.dev" in queues.until_reason("GatedByKueue", "queued")
+    finally:
+        queues.server.stop()
+        queues.server.start()
 
 
 def test_jobs_on_cpu_and_gpu_nodes_are_admitted_by_what_they_request(queues: Queues) -> None:
@@ -456,20 +509,6 @@ def nodes_of(queues: Queues) -> dict[tuple[int, int], tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("priority", [None, "high"])
-def test_the_older_api_version_is_accepted_as_well(queues: Queues, priority: str | None) -> None:
-    from tests.planner.test_queueing import V1, Queue
-
-    queues.open(CHIPS)
-    world = Queue(V1, **(TPU | {"hosts": None}))
-    world.priority = priority or ""
-    world.settle()
-    assert world.stored is not None
-    body = {key: value for key, value in world.stored.items() if key != "status"}
-    metadata = {key: value for key, value in body["metadata"].items() if key in ("name", "labels", "ownerReferences")}
-    queues.kubectl("create", "--dry-run=server", "-f", "-", stdin=body | {"metadata": metadata})
-
-
 def reads_boosts(queues: Queues) -> bool | None:
     async def ask() -> bool | None:
         async with ApiConnection(await load_access(queues.kubectl.kubeconfig)) as api:
@@ -482,7 +521,7 @@ def test_of_two_jobs_the_one_with_the_older_checkpoint_is_preempted_last(queues:
     queues.open(2 * CHIPS)
     assert reads_boosts(queues) is False
     queues.server.stop()
-    queues.server.start(featureGates={"VisibilityOnDemand": False, "PriorityBoost": True})
+    queues.server.start(featureGates={"PriorityBoost": True})
     try:
         assert reads_boosts(queues) is True
         for name in ("first", "last"):
@@ -540,3 +579,27 @@ def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
         return set()
 
     measured_queues.jobs.until_true("an age of each", lambda: aged() >= kinds)
+
+
+def test_why_says_a_viewer_the_place_of_a_job_in_its_queue(
+    queues: Queues, kueue_cluster: NativeCluster, tmp_path: Path
+) -> None:
+    queues.open(CHIPS)
+    queues.submit("runs", priority="high")
+    queues.jobs.until("Running", "runs")
+    for name, priority in (("first", "high"), ("second", "low"), ("train", None)):
+        queues.submit(name, priority=priority)
+    for name in ("first", "second", "train"):
+        queues.until_reason("WaitingForQuota", name)
+    queues.kubectl("create", "serviceaccount", "viewer")
+    shown = Jobs(
+        replace(queues.kubectl, kubeconfig=access(kueue_cluster, queues.name, "viewer", tmp_path / "viewer")),
+        queues.jobs.operator,
+    )
+    viewer = f"--serviceaccount={queues.name}:viewer"
+    queues.kubectl("create", "rolebinding", "views", "--clusterrole=view", viewer)
+    with queues.server.visible():
+        assert "place: number 3 in LocalQueue tpu, number 3 in its ClusterQueue" in said(slipway(shown, "why", "train"))
+        queues.kubectl("delete", "sj", "first")
+        queues.until_gone("first")
+        assert "place: number 2 in LocalQueue tpu, number 2 in its ClusterQueue" in said(slipway(shown, "why", "train"))

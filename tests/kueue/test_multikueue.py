@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster import NativeCluster, Pool
-from tests.conftest import cluster_of, jobs_of, kubectl_for
+from tests.chart.rights import jobs_by_the_chart
+from tests.conftest import Kubectl, cluster_of, kubectl_for
 from tests.kueue.queues import CHIPS, Queues
-from tests.kueue.server import FRAMEWORK, Server
+from tests.kueue.server import ACCOUNT, FRAMEWORK, NAMESPACE, Server
 from tests.kueue.test_kueue import end_pods, patch
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -30,11 +31,20 @@ def manager_kueue(
     """The Kueue of that control plane, which may dispatch SliceJobs."""
     server = Server(manager, kubectl_for(manager, "default"), tmp_path_factory.mktemp("manager"))
     server.install()
+    may_write_status(kubectl_for(manager, "default"))
     server.start(multiKueue={"externalFrameworks": [{"name": FRAMEWORK}]})
     try:
         yield server, manager
     finally:
         server.stop()
+
+
+def may_write_status(kubectl: Kubectl) -> None:
+    """Give Kueue what the chart does not, because only a manager's Kueue needs it."""
+    role = ("clusterrole", "multikueue", "--verb=patch", "--resource=slicejobs.slipway.dev/status")
+    kubectl("create", *role)
+    account = f"--serviceaccount={NAMESPACE}:{ACCOUNT}"
+    kubectl("create", "clusterrolebinding", "multikueue", "--clusterrole=multikueue", account)
 
 
 @dataclass
@@ -72,7 +82,7 @@ def clusters(
     kubectl_for(cluster, "kueue-system").apply(secret)
     folder = tmp_path / "here"
     folder.mkdir()
-    for jobs in jobs_of(kubectl, folder, simulated=True):
+    for jobs in jobs_by_the_chart(cluster, kubectl, folder, simulated=True):
         here = Queues(jobs, server)
         source = {"kubeConfig": {"location": queues.name, "locationType": "Secret"}}
         here.apply("MultiKueueCluster", queues.name, spec={"clusterSource": source})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from slipway.local_cluster import pki
 from slipway.local_cluster.addresses import Addresses, free_ports
@@ -71,6 +72,7 @@ def api_server_command(state: ClusterState, addresses: Addresses) -> list[str]:
         f"--kubelet-client-certificate={folder / 'kubelet-client.crt'}",
         f"--kubelet-client-key={folder / 'kubelet-client.key'}",
         "--kubelet-preferred-address-types=InternalIP",
+        *_front_proxy_flags(folder),
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-signing-key-file={folder / 'sa.key'}",
         f"--service-account-key-file={folder / 'sa.pub'}",
@@ -82,6 +84,19 @@ def api_server_command(state: ClusterState, addresses: Addresses) -> list[str]:
         # Load tests on a laptop should measure the caller, not this limit.
         "--max-requests-inflight=1600",
         "--max-mutating-requests-inflight=800",
+    ]
+
+
+def _front_proxy_flags(folder: Path) -> list[str]:
+    """By which the API server tells the server of an APIService on whose behalf it asks, as kubeadm has them."""
+    return [
+        f"--requestheader-client-ca-file={folder / 'front-proxy-ca.crt'}",
+        f"--requestheader-allowed-names={pki.FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={folder / f'{pki.FRONT_PROXY}.crt'}",
+        f"--proxy-client-key-file={folder / f'{pki.FRONT_PROXY}.key'}",
     ]
 
 

@@ -20,20 +20,20 @@ IDENTITIES = {
     "coredns": ("slipway-coredns", "system:masters"),
     "kwok": ("slipway-kwok", "system:masters"),
 }
+FRONT_PROXY = "front-proxy-client"
+"""The API server's own name where it passes a request on to another one, with the user that it was asked by."""
 
 
 def create(folder: Path, server_names: list[str]) -> None:
-    """Make the authority, the API server's certificates, the service account key and all tokens."""
+    """Make the authorities, the API server's certificates, the service account key and all tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    _openssl(
-        ["req", "-x509", *_new_key(folder / "ca.key"), "-days", "3650", "-subj", "/CN=slipway-local-cluster",
-         "-addext", "basicConstraints=critical,CA:TRUE",
-         "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature",
-         "-out", str(folder / "ca.crt")]
-    )  # fmt: skip
+    _create_authority(folder, "ca", "/CN=slipway-local-cluster")
     issue(folder, "apiserver", "/CN=kube-apiserver", server_names)
     issue(folder, "kubelet-client", "/O=system:masters/CN=kube-apiserver-kubelet-client", [])
+    # Whoever has a certificate of this one may act as any user, so nothing else is issued by it.
+    _create_authority(folder, "front-proxy-ca", "/CN=front-proxy-ca")
+    issue(folder, FRONT_PROXY, f"/CN={FRONT_PROXY}", [], authority="front-proxy-ca")
     _openssl(["ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", str(folder / "sa.key")])
     _openssl(["ec", "-in", str(folder / "sa.key"), "-pubout", "-out", str(folder / "sa.pub")])
     rows = []
@@ -44,7 +44,16 @@ def create(folder: Path, server_names: list[str]) -> None:
     (folder / "tokens.csv").write_text("\n".join(rows) + "\n")
 
 
-def issue(folder: Path, name: str, subject: str, hosts: list[str]) -> None:
+def _create_authority(folder: Path, name: str, subject: str) -> None:
+    _openssl(
+        ["req", "-x509", *_new_key(folder / f"{name}.key"), "-days", "3650", "-subj", subject,
+         "-addext", "basicConstraints=critical,CA:TRUE",
+         "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature",
+         "-out", str(folder / f"{name}.crt")]
+    )  # fmt: skip
+
+
+def issue(folder: Path, name: str, subject: str, hosts: list[str], authority: str = "ca") -> None:
     """Issue a certificate for server and client use: NAME.crt and NAME.key."""
     names = ",".join(f"{'IP' if host[0].isdigit() else 'DNS'}:{host}" for host in hosts)
     extensions = ["-addext", "extendedKeyUsage=serverAuth,clientAuth", "-addext", "basicConstraints=CA:FALSE"]
@@ -52,7 +61,8 @@ def issue(folder: Path, name: str, subject: str, hosts: list[str]) -> None:
     request = folder / f"{name}.csr"
     _openssl(["req", "-new", *_new_key(folder / f"{name}.key"), "-subj", subject, *extensions, "-out", str(request)])
     _openssl(
-        ["x509", "-req", "-in", str(request), "-CA", str(folder / "ca.crt"), "-CAkey", str(folder / "ca.key"),
+        ["x509", "-req", "-in", str(request),
+         "-CA", str(folder / f"{authority}.crt"), "-CAkey", str(folder / f"{authority}.key"),
          "-set_serial", str(secrets.randbits(96)), "-days", "3650", "-copy_extensions", "copyall",
          "-out", str(folder / f"{name}.crt")]
     )  # fmt: skip

@@ -1,0 +1,116 @@
+"""A cluster whose Kueue has v1beta1 alone: its real CRDs without v1beta2, and the test in the role of Kueue.
+
+Nothing of a running Kueue may be on the cluster yet, so these tests come before the others of this folder.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slipway.local_cluster import NativeCluster
+from tests.chart.rights import jobs_by_the_chart
+from tests.conftest import Kubectl, kubectl_for
+from tests.kueue.program import manifests
+from tests.kueue.queues import CHIPS, Queues
+from tests.kueue.server import Server
+from tests.kueue.test_kueue import end_pods, patch
+
+V1 = "v1beta1"
+PLURALS = ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
+NAMES = [f"{plural}.kueue.x-k8s.io" for plural in PLURALS]
+
+
+def only_v1(crd: dict[str, Any]) -> dict[str, Any]:
+    """A CRD as a Kueue would have it that has never heard of a later version."""
+    [version] = [one for one in crd["spec"]["versions"] if one["name"] == V1]
+    own = {"versions": [version | {"storage": True}], "conversion": {"strategy": "None"}}
+    return crd | {"spec": crd["spec"] | own}
+
+
+@pytest.fixture
+def older_queues(
+    kueue_cluster: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
+) -> Iterator[Queues]:
+    """Queues that only the test gives quota from."""
+    admin, kubectl = kubectl_for(kueue_cluster, "default"), namespace_of(kueue_cluster)
+    crds = [only_v1(body) for body in manifests(admin.program) if body["metadata"]["name"] in NAMES]
+    admin("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(crds))
+    try:
+        admin.until_established(*NAMES)
+        for jobs in jobs_by_the_chart(kueue_cluster, kubectl, tmp_path, simulated=True):
+            yield Queues(jobs, Server(kueue_cluster, admin, tmp_path), f"kueue.x-k8s.io/{V1}")
+    finally:
+        admin("delete", "crds", *NAMES)
+
+
+def answer(queues: Queues, admission: Any = None, **conditions: tuple[str, str]) -> None:
+    """Write status and reason of conditions as Kueue does, with an admission where one is given."""
+    known = queues.workload().get("status", {}).get("conditions", ())
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    written = [one for one in known if one["type"] not in conditions] + [
+        {"type": kind, "status": status, "reason": reason, "message": "said by Kueue", "lastTransitionTime": now}
+        for kind, (status, reason) in conditions.items()
+    ]
+    body = {"status": {"conditions": written} | ({"admission": admission} if admission else {})}
+    patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", body, "--subresource=status")
+
+
+def admit(queues: Queues) -> None:
+    """Give the job what it asks for."""
+    given = {"name": "slice", "count": 4, "flavors": {"google.com/tpu": queues.name}}
+    given["resourceUsage"] = {"google.com/tpu": str(CHIPS)}
+    admission = {"clusterQueue": queues.name, "podSetAssignments": [given]}
+    conditions = {kind: ("True", kind) for kind in ("QuotaReserved", "Admitted")}
+    answer(queues, admission, **conditions, Evicted=("False", "QuotaReserved"))
+
+
+def test_a_job_is_admitted_evicted_admitted_again_and_finished(older_queues: Queues) -> None:
+    queues, jobs = older_queues, older_queues.jobs
+    queues.open(CHIPS)
+    queues.submit(priority="high")
+    jobs.until_true("a Workload", queues.workload)
+    asked = queues.workload()
+    assert asked["apiVersion"] == f"kueue.x-k8s.io/{V1}"
+    assert (asked["spec"]["queueName"], asked["spec"]["podSets"][0]["count"]) == ("tpu", 4)
+    source = "kueue.x-k8s.io/workloadpriorityclass"
+    assert priority_of(queues) == {"priority": 1000, "priorityClassName": "high", "priorityClassSource": source}
+    queues.until_reason("Queued")
+    assert not jobs.pods()
+    admit(queues)
+    jobs.until("Running")
+    for pod in jobs.pods():
+        assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
+        assert {"key": "example.com/flavor", "operator": "Exists"} in pod["spec"]["tolerations"]
+    queues.until_condition("PodsReady")
+    answer(queues, Evicted=("True", "Preempted"), Preempted=("True", "InClusterQueue"))
+    queues.until_condition("QuotaReserved", "False")
+    assert not jobs.pods()
+    assert "admission" not in queues.workload()["status"]
+    assert queues.conditions() == {
+        "QuotaReserved": ("False", "Pending"),
+        "Admitted": ("False", "NoReservation"),
+        "Requeued": ("True", "Preempted"),
+        "PodsReady": ("False", "WaitForStart"),
+        "Evicted": ("True", "Preempted"),
+        "Preempted": ("True", "InClusterQueue"),
+    }
+    status = jobs.until("Queued")
+    assert (status["preemptions"], status["attempts"][0]["reason"]) == (1, "PreemptedByQueue")
+    queues.kubectl("label", "sj", "train", "kueue.x-k8s.io/priority-class-")
+    jobs.until_true("no priority class", lambda: priority_of(queues) == {"priority": 0, "priorityClassSource": ""})
+    admit(queues)
+    jobs.until_attempt(1)
+    end_pods(queues)
+    jobs.until("Succeeded")
+    queues.until_condition("Finished")
+    assert queues.conditions()["Finished"] == ("True", "Succeeded")
+    jobs.until_true("no finalizer", lambda: "finalizers" not in queues.workload()["metadata"])
+
+
+def priority_of(queues: Queues) -> dict[str, Any]:
+    """The fields of a Workload that are about its priority."""
+    return {key: value for key, value in queues.workload()["spec"].items() if key.startswith("priority")}
