@@ -267,8 +267,9 @@ class Invariants:
         node = self.cluster.store.nodes.get(record.pod.spec.node_name)
         if node is None or node.spec.taints or node.ready is None or node.ready.status != "True":
             return True
-        bound, created = record.pod.condition("PodScheduled"), node.metadata.creation_timestamp
-        return bool(bound and bound.last_transition_time and created and created > bound.last_transition_time)
+        # A Node that was made anew since the pod was bound, or that is heard of again.
+        bound, changes = record.pod.bound_at, (node.metadata.creation_timestamp, node.ready.last_transition_time)
+        return bound is not None and any(change is not None and change > bound for change in changes)
 
     def _success(self, uid: str, new: SliceJobStatus) -> None:
         if new.phase is not Phase.SUCCEEDED or new.attempt is None:

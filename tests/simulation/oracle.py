@@ -13,7 +13,8 @@ OOM (design 5.4). Allowances, each for a case that the rules or the evidence lea
    behind, and the pod is gone by now): it may have gone unnoticed, so that only its peers' crashes are seen, or been
    taken for an unexplained disappearance. So may the death or silence of a machine whose Node may not be read.
 5. A pod of which, when the attempt ended or was charged, the judging process had not been shown the newest version
-   (its watch was cut) while something is wrong with its node: it looks lost, and preemption is right.
+   (its watch was cut) while something is wrong with its node, or was since the pod was bound: it looks lost, and
+   preemption is right.
 6. A machine that only fell silent: its peers crash, and when it comes back its kubelet confirms an end that looks
    like any other. Or one that was about to go before its pod ran: nobody ever confirms an end. Preemption and failure
    are both right.
