@@ -10,6 +10,7 @@ from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.engine import connect
 from slipway.docker_engine.hosts import hosts
 from slipway.docker_engine.job_files import NAMESPACE, JobFolder
+from slipway.docker_engine.logs import stands_in
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.seen import Circumstances
 
@@ -41,17 +42,22 @@ def kept_pods(job: JobFolder) -> list[Pod]:
     found = []
     for path in sorted((job.path / "logs").glob("*.log")):
         if (where := parse_pod_name(job.name, path.stem)) is not None:
-            found.append(_kept(path.stem, where[1], datetime.fromtimestamp(path.stat().st_mtime, UTC)))
+            at = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
+            found.append(_kept(path.stem, where[1], at, stands_in(path).removeprefix(f"{path.stem}.")))
     return found
 
 
-def _kept(name: str, place: Place, at: datetime) -> Pod:
+def _kept(name: str, place: Place, at: datetime, failed_init: str) -> Pod:
     container = names.DRIVER_CONTAINER if place.is_head else names.WORKER_CONTAINER
-    state = {"terminated": {"exitCode": 0, "startedAt": None, "finishedAt": at.isoformat()}}
+    # With what exit code is not kept, only whether it is that of a failure.
+    end = {"exitCode": 1 if failed_init else 0, "startedAt": None, "finishedAt": at.isoformat()}
+    status: Pod = {"phase": "Succeeded", "containerStatuses": [{"name": container, "state": {"terminated": end}}]}
+    if failed_init:
+        status = {"phase": "Failed", "initContainerStatuses": [{"name": failed_init, "state": {"terminated": end}}]}
     return {
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"log of {name}", "labels": {}},
         "spec": {},
-        "status": {"phase": "Succeeded", "containerStatuses": [{"name": container, "state": state}]},
+        "status": status,
     }
 
 
