@@ -154,7 +154,7 @@ class ContainerLogStream:
                 yield from self._chosen(b"".join(containers.log(self._name, streams=streams)).splitlines(keepends=True))
                 return
             log = containers.log(self._name, follow=query.follow, since=query.since, tail=query.tail, streams=streams)
-            self._close = log.close
+            self._close = log.cut
             with closing(log):
                 yield from log
         finally:
