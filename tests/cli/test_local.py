@@ -18,15 +18,14 @@ from slipway.cli.main import main
 from slipway.client.errors import Refused
 from slipway.client.manifest import manifest
 from slipway.client.mounts import mounts
-from slipway.docker_engine import site
+from slipway.docker_engine import site, supervisor
 from slipway.docker_engine.conversion.devices import Device as DeviceNode
 from slipway.docker_engine.conversion.devices import DeviceMapping, Inventory
+from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import folder
+from slipway.docker_engine.options import Options
 from slipway.local.blocking import LocalClient
 from slipway.local.client import AsyncLocalClient
-from tests.docker_engine.conftest import forgiving
-
-__all__ = ["forgiving"]
 
 PROFILE = """\
 apiVersion: slipway.dev/v1alpha1
@@ -105,6 +104,54 @@ def test_what_cannot_run_here_is_refused_with_code_2(options: tuple[str, ...], w
     assert slipway("local", "list", "-o", "name").output == ""
 
 
+AWAY: Final = "Warning: The Docker engine is not reachable at unix://{folder}/no-engine.sock: {trouble}. "
+LAST_KNOWN: Final = AWAY + "What is shown of train is what was last known, and it goes on when the engine answers."
+WRITTEN_DOWN: Final = AWAY + "What is to become of train is written down."
+WITHOUT_ENGINE = {
+    "list": (("list", "-o", "name"), "slicejob.slipway.dev/train\n", LAST_KNOWN),
+    "why": (("why", "train"), "train is Running: 1 of 1 hosts run\n", LAST_KNOWN),
+    "describe": (("describe", "train"), "1 of 1 hosts run\n", LAST_KNOWN),
+    "cancel": (("cancel", "train"), "slicejob train will be cancelled when its engine answers\n", WRITTEN_DOWN),
+    "suspend": (("suspend", "train"), "slicejob train will be suspended when its engine answers\n", WRITTEN_DOWN),
+    "resume": (("resume", "train"), "slicejob train will be resumed when its engine answers\n", WRITTEN_DOWN),
+    "delete": (("delete", "train"), "slicejob train will be deleted when its engine answers\n", WRITTEN_DOWN),
+}
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a job that runs on an engine, and no supervisor that would wait for the engine."""
+    monkeypatch.setattr(supervisor, "ensure_supervisor", lambda job: None)
+    body = manifest("train", {"image": "app", "command": ["train"]})
+    folder("train").create(body, {"options": Options(Address.configured()).to_json()})
+    said = {"type": "Running", "status": "True", "reason": "Running", "message": "1 of 1 hosts run"}
+    with folder("train").changing() as stored:
+        condition = said | {"lastTransitionTime": "2027-01-15T12:00:00Z"}
+        stored["status"] |= {"phase": "Running", "attempt": 0, "conditions": [condition]}
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize(("words", "shown", "warning"), WITHOUT_ENGINE.values(), ids=WITHOUT_ENGINE)
+def test_while_the_engine_is_away_a_command_says_what_is_known_and_what_will_happen(
+    tmp_path: Path, words: tuple[str, ...], shown: str, warning: str
+) -> None:
+    done = slipway("local", *words)
+    assert done.exit_code == 0, done.output
+    assert shown in done.stdout
+    trouble = "[Errno 2] No such file or directory"
+    assert done.stderr == warning.format(folder=tmp_path, trouble=trouble) + "\n"
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("words", [("list",), ("why", "train"), ("describe", "train")], ids=" ".join)
+def test_a_job_of_which_nothing_is_left_on_the_engine_needs_none(words: tuple[str, ...]) -> None:
+    with folder("train").changing() as stored:
+        stored["status"] |= {"phase": "Succeeded"}
+    folder("train").settle()
+    done = slipway("local", *words)
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
 OF_A_JOB = ("describe", "why", "logs", "events", "cancel", "suspend", "resume", "wait")
 NO_NAMES = {"a path": "../esc", "B-36 300 letters": "x" * 300, "B-36 no Latin letter": "日本", "F-25 _": "A_b.c"}
 SUBMITTING = {
@@ -166,7 +213,6 @@ def test_a_device_among_the_mounts(mount: str, device: tuple[str, str, str]) -> 
     assert mounted_device(f"type=device,{mount}") == DeviceMapping(*device)
 
 
-@pytest.mark.usefixtures("forgiving")
 def test_without_an_engine_a_job_is_refused_with_code_3(tmp_path: Path) -> None:
     """F-13, E1-33: one sentence with the cause, and nothing is stored."""
     done = slipway("local", "run", "--image", "app", "--", "train")
@@ -316,7 +362,6 @@ def test_a_relative_source_is_in_the_current_folder(
 
 
 # N-01: the place of a job is a word of the command.
-@pytest.mark.usefixtures("forgiving")
 def test_run_takes_the_place(tmp_path: Path) -> None:
     job = ("--image", "app", "--name", "one", "--", "train")
     assert slipway("run", "--on", "local", *job).output == slipway("local", "run", *job).output

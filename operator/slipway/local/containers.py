@@ -1,5 +1,7 @@
 """The containers of a job as pods, for people and for their pictures."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from socket import gethostname
 from typing import Any
@@ -7,9 +9,10 @@ from typing import Any
 from slipway.api import names
 from slipway.api.places import Place, parse_pod_name
 from slipway.docker_engine.containers import Containers
-from slipway.docker_engine.engine import connect
+from slipway.docker_engine.engine import Address, connect
+from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.hosts import hosts
-from slipway.docker_engine.job_files import NAMESPACE, JobFolder
+from slipway.docker_engine.job_files import NAMESPACE, JobFolder, NoSuchJob, Unreadable
 from slipway.docker_engine.logs import stands_in
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.seen import Circumstances
@@ -35,6 +38,31 @@ def job_pods(job: JobFolder) -> list[Pod]:
         api.close()
     about = Circumstances(gethostname())
     return [host.pod_json(about, _version()) for host in hosts(one for one in found if one is not None)]
+
+
+def unanswered(jobs: Iterable[JobFolder]) -> dict[str, str]:
+    """Why the engine of a job does not answer, by the job's name; a job of which nothing is left there needs none."""
+    found: dict[str, str] = {}
+    troubles: dict[Address, str] = {}
+    for job in jobs:
+        with suppress(NoSuchJob, Unreadable):
+            local = job.read()["local"]
+            if local.get("settled"):
+                continue
+            address = Options.from_json(local["options"]).engine
+            if address not in troubles:
+                troubles[address] = _trouble(address)
+            found[job.name] = troubles[address]
+    return {name: trouble for name, trouble in found.items() if trouble}
+
+
+def _trouble(address: Address) -> str:
+    try:
+        connect(address).close()
+    except EngineUnavailable as error:
+        # Its hint is for whoever chooses an engine, and a job stays with its own.
+        return ": ".join(filter(None, (error.what.rstrip("."), error.detail)))
+    return ""
 
 
 def kept_pods(job: JobFolder) -> list[Pod]:
