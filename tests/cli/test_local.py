@@ -304,6 +304,55 @@ def test_gpus_are_chosen(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ..
     assert [one[one.index("--gpus") + 1] for one in commands if "--gpus" in one] == expected
 
 
+GPUS_OF_A_MANIFEST: Final = {
+    "a count instead of its own": ("hosts: 2, accelerator: {gpu: {count: 2}}", ("1",), ["device=0", "device=1"]),
+    "by number, for its hosts": ("hosts: 2, accelerator: {gpu: {count: 1}}", ("0,2",), ["device=0", "device=2"]),
+    "by number, where it asks for none": ("hosts: 1", ("1,3",), ['"device=1,3"']),
+    "all, for its slices": ("slices: 2", ("all",), ['"device=0,1"', '"device=2,3"']),
+    "of its vendor": ("accelerator: {gpu: {count: 1, vendor: nvidia}}", ("3,1",), ['"device=1,3"']),
+    "none": ("accelerator: {gpu: {count: 2}}", ("0",), []),
+    "all, and no devices": ("accelerator: {gpu: {count: 2}}", ("all", "--without-devices"), []),
+}
+
+
+@pytest.mark.parametrize(("fields", "given", "expected"), GPUS_OF_A_MANIFEST.values(), ids=GPUS_OF_A_MANIFEST)
+def test_gpus_are_chosen_for_the_job_of_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, given: tuple[str, ...], expected: list[str]
+) -> None:
+    monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
+    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    (tmp_path / "job.yaml").write_text(JOB.replace("PROFILE", fields))
+    done = slipway("render", "--docker", "-f", str(tmp_path / "job.yaml"), "--gpus", *given)
+    assert done.exit_code == 0, done.output
+    commands = [shlex.split(one) for one in done.output.splitlines()]
+    assert [one[one.index("--gpus") + 1] for one in commands if "--gpus" in one] == expected
+
+
+WRONG_FOR_A_MANIFEST: Final = {
+    "TPU chips": (
+        ("local", "submit"), "accelerator: {type: v5litepod-4}", "1",
+        "--gpus 1: the manifest has spec.accelerator.type 'v5litepod-4', and a host has TPU chips or GPUs",
+    ),
+    "one that is not there": (("local", "submit"), "hosts: 1", "0,9", "9 is none of this machine's GPUs"),
+    "not evenly": (("local", "run"), "hosts: 2", "0,1,2", "2 hosts cannot share 3 GPUs evenly"),
+    "on a cluster": (("submit",), "hosts: 1", "1", "-f and gpus contradict each other"),
+    "without the options of this machine": (("run", "--on", "local"), "hosts: 1", "0,1", "-f and gpus contradict"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "fields", "gpus", "words"), WRONG_FOR_A_MANIFEST.values(), ids=WRONG_FOR_A_MANIFEST
+)
+def test_gpus_that_the_job_of_a_manifest_cannot_get_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], fields: str, gpus: str, words: str
+) -> None:
+    monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
+    (tmp_path / "job.yaml").write_text(JOB.replace("PROFILE", fields))
+    done = slipway(*command, "-f", str(tmp_path / "job.yaml"), "--gpus", gpus)
+    assert done.exit_code == 2, done.output
+    assert words in done.output
+
+
 def test_all_gpus_are_those_of_the_vendor_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"intel": (DeviceNode("intel", 0, "/dev/dri/renderD128"),)}
     monkeypatch.setattr(Inventory, "read", lambda: Inventory({**FOUR_GPUS.devices, **own}))
