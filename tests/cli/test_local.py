@@ -18,15 +18,14 @@ from slipway.cli.main import main
 from slipway.client.errors import Refused
 from slipway.client.manifest import manifest
 from slipway.client.mounts import mounts
-from slipway.docker_engine import site
+from slipway.docker_engine import site, supervisor
 from slipway.docker_engine.conversion.devices import Device as DeviceNode
 from slipway.docker_engine.conversion.devices import DeviceMapping, Inventory
+from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import folder
+from slipway.docker_engine.options import Options
 from slipway.local.blocking import LocalClient
 from slipway.local.client import AsyncLocalClient
-from tests.docker_engine.conftest import forgiving
-
-__all__ = ["forgiving"]
 
 PROFILE = """\
 apiVersion: slipway.dev/v1alpha1
@@ -105,6 +104,54 @@ def test_what_cannot_run_here_is_refused_with_code_2(options: tuple[str, ...], w
     assert slipway("local", "list", "-o", "name").output == ""
 
 
+AWAY: Final = "Warning: The Docker engine is not reachable at unix://{folder}/no-engine.sock: {trouble}. "
+LAST_KNOWN: Final = AWAY + "What is shown of train is what was last known, and it goes on when the engine answers."
+WRITTEN_DOWN: Final = AWAY + "What is to become of train is written down."
+WITHOUT_ENGINE = {
+    "list": (("list", "-o", "name"), "slicejob.slipway.dev/train\n", LAST_KNOWN),
+    "why": (("why", "train"), "train is Running: 1 of 1 hosts run\n", LAST_KNOWN),
+    "describe": (("describe", "train"), "1 of 1 hosts run\n", LAST_KNOWN),
+    "cancel": (("cancel", "train"), "slicejob train will be cancelled when its engine answers\n", WRITTEN_DOWN),
+    "suspend": (("suspend", "train"), "slicejob train will be suspended when its engine answers\n", WRITTEN_DOWN),
+    "resume": (("resume", "train"), "slicejob train will be resumed when its engine answers\n", WRITTEN_DOWN),
+    "delete": (("delete", "train"), "slicejob train will be deleted when its engine answers\n", WRITTEN_DOWN),
+}
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a job that runs on an engine, and no supervisor that would wait for the engine."""
+    monkeypatch.setattr(supervisor, "ensure_supervisor", lambda job: None)
+    body = manifest("train", {"image": "app", "command": ["train"]})
+    folder("train").create(body, {"options": Options(Address.configured()).to_json()})
+    said = {"type": "Running", "status": "True", "reason": "Running", "message": "1 of 1 hosts run"}
+    with folder("train").changing() as stored:
+        condition = said | {"lastTransitionTime": "2027-01-15T12:00:00Z"}
+        stored["status"] |= {"phase": "Running", "attempt": 0, "conditions": [condition]}
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize(("words", "shown", "warning"), WITHOUT_ENGINE.values(), ids=WITHOUT_ENGINE)
+def test_while_the_engine_is_away_a_command_says_what_is_known_and_what_will_happen(
+    tmp_path: Path, words: tuple[str, ...], shown: str, warning: str
+) -> None:
+    done = slipway("local", *words)
+    assert done.exit_code == 0, done.output
+    assert shown in done.stdout
+    trouble = "[Errno 2] No such file or directory"
+    assert done.stderr == warning.format(folder=tmp_path, trouble=trouble) + "\n"
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("words", [("list",), ("why", "train"), ("describe", "train")], ids=" ".join)
+def test_a_job_of_which_nothing_is_left_on_the_engine_needs_none(words: tuple[str, ...]) -> None:
+    with folder("train").changing() as stored:
+        stored["status"] |= {"phase": "Succeeded"}
+    folder("train").settle()
+    done = slipway("local", *words)
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
 OF_A_JOB = ("describe", "why", "logs", "events", "cancel", "suspend", "resume", "wait")
 NO_NAMES = {"a path": "../esc", "B-36 300 letters": "x" * 300, "B-36 no Latin letter": "日本", "F-25 _": "A_b.c"}
 SUBMITTING = {
@@ -166,7 +213,6 @@ def test_a_device_among_the_mounts(mount: str, device: tuple[str, str, str]) -> 
     assert mounted_device(f"type=device,{mount}") == DeviceMapping(*device)
 
 
-@pytest.mark.usefixtures("forgiving")
 def test_without_an_engine_a_job_is_refused_with_code_3(tmp_path: Path) -> None:
     """F-13, E1-33: one sentence with the cause, and nothing is stored."""
     done = slipway("local", "run", "--image", "app", "--", "train")
@@ -258,6 +304,55 @@ def test_gpus_are_chosen(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ..
     assert [one[one.index("--gpus") + 1] for one in commands if "--gpus" in one] == expected
 
 
+GPUS_OF_A_MANIFEST: Final = {
+    "a count instead of its own": ("hosts: 2, accelerator: {gpu: {count: 2}}", ("1",), ["device=0", "device=1"]),
+    "by number, for its hosts": ("hosts: 2, accelerator: {gpu: {count: 1}}", ("0,2",), ["device=0", "device=2"]),
+    "by number, where it asks for none": ("hosts: 1", ("1,3",), ['"device=1,3"']),
+    "all, for its slices": ("slices: 2", ("all",), ['"device=0,1"', '"device=2,3"']),
+    "of its vendor": ("accelerator: {gpu: {count: 1, vendor: nvidia}}", ("3,1",), ['"device=1,3"']),
+    "none": ("accelerator: {gpu: {count: 2}}", ("0",), []),
+    "all, and no devices": ("accelerator: {gpu: {count: 2}}", ("all", "--without-devices"), []),
+}
+
+
+@pytest.mark.parametrize(("fields", "given", "expected"), GPUS_OF_A_MANIFEST.values(), ids=GPUS_OF_A_MANIFEST)
+def test_gpus_are_chosen_for_the_job_of_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, given: tuple[str, ...], expected: list[str]
+) -> None:
+    monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
+    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    (tmp_path / "job.yaml").write_text(JOB.replace("PROFILE", fields))
+    done = slipway("render", "--docker", "-f", str(tmp_path / "job.yaml"), "--gpus", *given)
+    assert done.exit_code == 0, done.output
+    commands = [shlex.split(one) for one in done.output.splitlines()]
+    assert [one[one.index("--gpus") + 1] for one in commands if "--gpus" in one] == expected
+
+
+WRONG_FOR_A_MANIFEST: Final = {
+    "TPU chips": (
+        ("local", "submit"), "accelerator: {type: v5litepod-4}", "1",
+        "--gpus 1: the manifest has spec.accelerator.type 'v5litepod-4', and a host has TPU chips or GPUs",
+    ),
+    "one that is not there": (("local", "submit"), "hosts: 1", "0,9", "9 is none of this machine's GPUs"),
+    "not evenly": (("local", "run"), "hosts: 2", "0,1,2", "2 hosts cannot share 3 GPUs evenly"),
+    "on a cluster": (("submit",), "hosts: 1", "1", "-f and gpus contradict each other"),
+    "without the options of this machine": (("run", "--on", "local"), "hosts: 1", "0,1", "-f and gpus contradict"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "fields", "gpus", "words"), WRONG_FOR_A_MANIFEST.values(), ids=WRONG_FOR_A_MANIFEST
+)
+def test_gpus_that_the_job_of_a_manifest_cannot_get_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], fields: str, gpus: str, words: str
+) -> None:
+    monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
+    (tmp_path / "job.yaml").write_text(JOB.replace("PROFILE", fields))
+    done = slipway(*command, "-f", str(tmp_path / "job.yaml"), "--gpus", gpus)
+    assert done.exit_code == 2, done.output
+    assert words in done.output
+
+
 def test_all_gpus_are_those_of_the_vendor_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"intel": (DeviceNode("intel", 0, "/dev/dri/renderD128"),)}
     monkeypatch.setattr(Inventory, "read", lambda: Inventory({**FOUR_GPUS.devices, **own}))
@@ -316,7 +411,6 @@ def test_a_relative_source_is_in_the_current_folder(
 
 
 # N-01: the place of a job is a word of the command.
-@pytest.mark.usefixtures("forgiving")
 def test_run_takes_the_place(tmp_path: Path) -> None:
     job = ("--image", "app", "--name", "one", "--", "train")
     assert slipway("run", "--on", "local", *job).output == slipway("local", "run", *job).output

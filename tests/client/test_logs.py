@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.api.places import HEAD, worker
+from slipway.api.places import HEAD, pod_name, worker
 from slipway.client import errors
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow, hosts
+from slipway.client.logs.items import SECOND
 from tests.client.kubelet import PODS, START, Log, Server, at, joined, numbered, refused
 
 FOLLOW = Selection(follow=True)
@@ -468,6 +469,47 @@ async def test_what_the_status_keeps_stands_in_for_a_log_that_is_gone(tmp_path: 
         assert [line.text for line in lines(await read(client, Selection(failed=True, tail=1)))] == ["words\n"]
         with pytest.raises(errors.LogsPurged, match="attempt 0"):
             await read(client, Selection(attempt=0, hosts=frozenset({0})))
+
+
+def kept_from_starting(server: Server, name: str) -> Any:
+    """The pod once its init container `fetch` has failed, and its sidecar `proxy` was stopped for that."""
+    pod = server.pods[name]
+    ends = {"proxy": (143, at(START + 2 * SECOND)), "fetch": (3, at(START + SECOND))}
+    own = pod["status"]["containerStatuses"][0] | {"state": {"waiting": {"reason": "PodInitializing"}}}
+    inits = [
+        {"name": one, "state": {"terminated": {"startedAt": at(START), "finishedAt": end, "exitCode": code}}}
+        for one, (code, end) in ends.items()
+    ]
+    pod["status"] = {"phase": "Failed", "containerStatuses": [own], "initContainerStatuses": inits}
+    return pod
+
+
+@pytest.mark.parametrize("selection", [Selection(), FOLLOW, Selection(tail=1)], ids=["at once", "followed", "its end"])
+@pytest.mark.parametrize("ray", [False, True], ids=["a worker", "a Ray head"])
+async def test_the_log_of_an_init_container_that_failed_stands_in_for_that_of_the_program(
+    ray: bool, selection: Selection, tmp_path: Path
+) -> None:
+    server = Server(ray=ray)
+    place = server.places[0]
+    name = pod_name("train", 0, place)
+    await server.begin(0, "Starting", pods=False)
+    log = await server.start(0, place, Log(started=False))
+    log.write(b"nothing to fetch\n")
+
+    async def story(server: Server) -> None:
+        await server.tell("MODIFIED", PODS, kept_from_starting(server, name))
+        log.ended = True
+        await server.judge("Failed", cause="failure", message="init container fetch exited with code 3")
+
+    if selection.follow:
+        items = await told(server, tmp_path, story, selection)
+    else:
+        await story(server)
+        async with server.client(tmp_path) as client:
+            items = await read(client, selection)
+    assert [(line.place, line.text) for line in lines(items)] == [(place, "nothing to fetch\n")]
+    assert f"{place.words} in attempt 0 never started: this is the log of init container fetch" in said(items)
+    assert {one["container"] for one in log.asked} == {"fetch"}
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def engine(shared_engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 @pytest.fixture
 def forgiving() -> Iterator[None]:
-    """The SDK leaves a socket open when it cannot connect or is cut off."""
+    """The SDK leaves a socket open when TLS fails, or a connection breaks."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield

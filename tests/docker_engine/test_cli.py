@@ -106,7 +106,6 @@ def test_a_denied_push_leaves_the_job_alone(source: Path, engine: Engine, locked
         ("nonsense://x", "nonsense"),
     ],
 )
-@pytest.mark.usefixtures("forgiving")
 @pytest.mark.row("B-44")
 def test_no_engine(source: Path, monkeypatch: pytest.MonkeyPatch, host: str, sentence: str) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
@@ -118,7 +117,6 @@ def test_no_engine(source: Path, monkeypatch: pytest.MonkeyPatch, host: str, sen
         assert "DOCKER_HOST" in result.stderr
 
 
-@pytest.mark.usefixtures("forgiving")
 @pytest.mark.row("B-44")
 def test_an_engine_that_one_may_not_use(source: Path, engine: Engine) -> None:
     socket = Path(engine.host.removeprefix("unix://"))

@@ -98,6 +98,29 @@ def test_a_sidecar_that_cannot_be_started_holds_the_pod_up_with_its_words() -> N
     assert (pod.held_up, waiting.reason, waiting.message) == (True, "RunContainerError", "no such file")
 
 
+HELD_UP: dict[str, tuple[States, str | None]] = {
+    "no init container": (UP | {"first": 0}, None),
+    "one that failed": (UP | {"first": 3}, "first"),
+    "one that could not be started": (UP | {"first": "no such file"}, "first"),
+    "one that failed, and not the sidecar that was stopped for it": (READY | {"proxy": 143, "second": 3}, "second"),
+    "a sidecar": (UP | {"first": 0, "proxy": 1}, "proxy"),
+    "nothing once the worker has started": (RUNS | {"proxy": 143, "worker": 1, "log": 0}, None),
+}
+
+
+@pytest.mark.parametrize(("states", "failed"), HELD_UP.values(), ids=HELD_UP)
+def test_the_init_container_that_keeps_the_worker_from_starting(states: States, failed: str | None) -> None:
+    found = host(**states)
+    assert (found.failed_init and found.failed_init[0].name) == failed
+    assert found.last_words == ({failed} if failed else set())
+
+
+def test_the_last_words_of_an_init_container_that_failed_are_in_its_status() -> None:
+    pod = host(**UP | {"first": 3}).pod(Circumstances("here", tails={"first": "nothing to fetch"}), 1)
+    assert pod.failed_init is not None
+    assert (pod.failed_init[0], pod.failed_init[1].message) == ("first", "nothing to fetch")
+
+
 BROKEN: dict[str, tuple[States, bool]] = {
     "nothing is missing": (RUNS, False),
     "an init container that has ended": (RUNS | {"first": None}, False),

@@ -55,7 +55,6 @@ def is_free(job: JobFolder) -> bool:
         pytest.param('{"local": {"format": 99}}', "upgrade Slipway", id="a file of a newer Slipway"),
     ],
 )
-@pytest.mark.usefixtures("forgiving")
 def test_a_file_that_cannot_be_read_keeps_no_command_from_the_other_jobs(
     content: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from slipway.cli.main import main
-from tests.docker_engine.conftest import forgiving as forgiving
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
 
 IN_TWO_ATTEMPTS = """
@@ -214,7 +213,6 @@ def test_no_engine(user: User, dockerd: Dockerd, tmp_path: Path) -> None:
 
 
 # B-44: who may not use the engine hears who may.
-@pytest.mark.usefixtures("forgiving")
 def test_no_right_to_use_the_engine(user: User, tmp_path: Path) -> None:
     user.submit("true", "train", "--dry-run", "server")
     with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as listener:

@@ -32,7 +32,11 @@ def test_the_engine_goes_and_comes_back(user: User, dockerd: Dockerd, engine: En
     user.until("Running")
     dockerd.stop() if how == "stop" else dockerd.kill()
     try:
-        assert "Running" in user.slipway("list").out
+        away = f"Warning: The Docker engine is not reachable at {dockerd.host}: "
+        for words in (("list",), ("why", "train"), ("describe", "train")):
+            told = user.slipway(*words)
+            assert "Running" in told.out
+            assert told.err.startswith(away)
         user.only_supervisor()
         time.sleep(1)
     finally:
@@ -56,7 +60,7 @@ def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Docke
     dockerd.stop()
     try:
         until("a supervisor", user.adopted)
-        user.slipway("cancel", "train")
+        assert user.slipway("cancel", "train").out == "slicejob train will be cancelled when its engine answers\n"
         until("the supervisor's words", lambda: "not reachable" in user.log())
         waiting = user.only_supervisor()
         assert "is not reachable" in user.command("logs", "train", code=3).err

@@ -1,10 +1,15 @@
 """What programs write is kept to the last line, however much it is."""
 
+import gc
 import subprocess
+import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from tests.local_engine.engine import User, until
+from slipway.docker_engine.containers import Containers
+from slipway.docker_engine.engine import Address, connect
+from tests.local_engine.engine import Engine, User, until
 
 HOSTS: Final = 8
 LINES: Final = 4000
@@ -65,6 +70,24 @@ def test_one_stream_alone(user: User, shared: dict[str, Any]) -> None:
     assert out.decode() == wanted["stderr",]
     user.ended()
     assert read() == wanted
+
+
+# A program that follows many logs would run out of descriptors before garbage collection comes by.
+def test_a_log_that_is_left_before_its_end_leaves_no_socket_open(user: User, engine: Engine) -> None:
+    user.submit("while :; do echo more; sleep 0.1; done")
+    [one] = engine.running("train")
+    user.until("Running")
+    # Nothing of another test is collected meanwhile.
+    gc.collect()
+    api = connect(Address(user.host))
+    log = Containers(api, "").log(str(one.id), follow=True)
+    with closing(api), closing(log):
+        assert b"more" in next(iter(log))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        del log
+        gc.collect()
+    assert [str(one.message) for one in found] == []
 
 
 # T-42: the error for a host that a job does not have names the job and its hosts.

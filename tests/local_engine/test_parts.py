@@ -59,13 +59,21 @@ def test_containers_start_in_the_order_of_a_pod_and_share_what_those_of_a_pod_sh
 
 def test_a_failed_init_container_is_the_cause_and_its_last_words_are_kept(user: User, engine: Engine) -> None:
     sidecar = shell("proxy", "sleep 1000", restartPolicy="Always")
-    fetch = shell("fetch", "echo nothing to fetch; exit 3")
+    fetch = shell("fetch", "sleep 2; echo looking; sleep 1; echo nothing to fetch >&2; exit 3")
     user.submit("touch /all/ran", retries={"maxFailures": 1}, **template(sidecar, fetch))
+    followed = user.command("logs", "train", "--follow")
     status = user.ended()
     [attempt] = status["attempts"]
     assert (status["phase"], attempt["cause"], attempt["reason"]) == ("Failed", "failure", "UnexpectedOutcome")
     assert "init container fetch exited with code 3" in attempt["message"]
+    assert attempt["root"]["log"] == "looking\nnothing to fetch"
     assert "nothing to fetch" in (user.folder() / "logs" / "train-0-0-0.fetch.log").read_text()
+    told = "the program of host 0 of slice 0 in attempt 0 never started: this is the log of init container fetch"
+    for done in (followed, user.slipway("logs", "train")):
+        assert done.out == "looking\nnothing to fetch\n"
+        assert told in done.err
+    assert user.slipway("logs", "train", "--failed", "--stream", "stderr").out == "nothing to fetch\n"
+    assert "nothing to fetch" in user.slipway("why", "train").out
 
 
 def states(engine: Engine, host: str) -> dict[str, str]:

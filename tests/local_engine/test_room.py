@@ -14,7 +14,6 @@ from docker.models.networks import Network
 from slipway.api import names
 from slipway.docker_engine.containers import Containers, EngineRefuses
 from slipway.docker_engine.job_files import LABEL_HOME
-from tests.docker_engine.conftest import forgiving as forgiving
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
 
 JOBS: Final = 10
@@ -127,7 +126,6 @@ def test_prune_goes_on_where_something_cannot_be_removed(
 
 
 # N-33: a job whose engine is away cannot be removed; those of other engines can.
-@pytest.mark.usefixtures("forgiving")
 def test_prune_goes_on_where_an_engine_is_away(user: User, dockerd: Dockerd, tmp_path: Path) -> None:
     far = tmp_path / "far.sock"
     far.symlink_to(dockerd.socket)

@@ -338,7 +338,7 @@ def test_the_init_container_that_failed_is_named_and_not_a_sidecar_that_was_stop
     world = World(retries={"maxFailures": 1}).begin()
     ends = {
         "proxy": Terminated(137, "Error", "", world.now + timedelta(seconds=2)),
-        "fetch": Terminated(3, "Error", "", world.now),
+        "fetch": Terminated(3, "Error", "looking\nnothing to fetch\n", world.now),
     }
     victim(world).binds().waits("PodInitializing").ends_as("Failed")
     victim(world)._status(
@@ -347,8 +347,11 @@ def test_the_init_container_that_failed_is_named_and_not_a_sidecar_that_was_stop
         )
     )
     world.settle()
-    assert world.status.attempts[0].message is not None
-    assert world.status.attempts[0].message.endswith("failed: init container fetch exited with code 3")
+    [attempt] = world.status.attempts
+    assert attempt.message is not None
+    assert attempt.message.endswith("failed: init container fetch exited with code 3: nothing to fetch")
+    assert attempt.root is not None
+    assert (attempt.root.log, attempt.root.exit_code) == ("looking\nnothing to fetch", None)
 
 
 def test_every_row_of_the_table_has_a_case() -> None:

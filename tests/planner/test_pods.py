@@ -217,6 +217,13 @@ def test_the_template_is_laid_over_the_pod() -> None:
     assert sidecar == {"name": "sidecar", "image": "side:1"}
 
 
+def test_an_init_container_of_the_template_tells_why_it_failed_unless_it_says_otherwise() -> None:
+    silent = {"name": "silent", "image": "a:1", "terminationMessagePolicy": "File"}
+    pod = make(podTemplate={"spec": {"initContainers": [{"name": "fetch", "image": "a:1"}, silent]}})
+    found = {one["name"]: one["terminationMessagePolicy"] for one in pod["spec"]["initContainers"]}
+    assert found == {"fetch": "FallbackToLogsOnError", "silent": "File"}
+
+
 def test_shm_size_is_a_memory_volume() -> None:  # E1-13
     spec = make(shmSize="2Gi")["spec"]
     [volume] = spec["volumes"]

@@ -2,6 +2,7 @@
 
 import json
 import string
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,8 +76,16 @@ def test_the_value_of_a_variable_from_a_secret_is_hidden() -> None:
 
 def test_the_value_of_a_variable_with_a_secret_name_is_hidden_wherever_it_appears() -> None:
     sidecar = {"name": "log", "env": [{"name": "DB_PASSWORD", "value": "hunter22"}]}
-    job = spec(env=[{"name": "MY_API_KEY", "value": 'say "x"'}], podTemplate={"spec": {"containers": [sidecar]}})
-    assert redacted("hunter22 and " + json.dumps('say "x"'), job) == f'{HIDDEN} and "{HIDDEN}"'
+    init = {"name": "fetch", "env": [{"name": "MIRROR_PASSWORD", "value": "hunter23"}]}
+    template = {"spec": {"containers": [sidecar], "initContainers": [init]}}
+    job = spec(env=[{"name": "MY_API_KEY", "value": 'say "x"'}], podTemplate=template)
+    found = redacted("hunter22 and hunter23 and " + json.dumps('say "x"'), job)
+    assert found == f'{HIDDEN} and {HIDDEN} and "{HIDDEN}"'
+
+
+@pytest.mark.parametrize("inits", ["x", ["x"], [{"env": "x"}], [{"env": ["x", {"name": 1, "value": "longer"}]}]])
+def test_a_template_that_was_not_checked_yet_hides_nothing_more(inits: Any) -> None:
+    assert redacted("x", spec(podTemplate={"spec": {"initContainers": inits}})) == "x"
 
 
 def test_the_api_server_repeats_no_value_of_the_environment() -> None:

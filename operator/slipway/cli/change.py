@@ -24,7 +24,7 @@ def _each(target: Target, names: tuple[str, ...], change: Change, word: str, *, 
         async with target.client() as client:
             for name in names:
                 try:
-                    await change(client, name)
+                    away = (await client.out_of_reach([await change(client, name)])).get(name)
                 except AlreadyFinished as error:
                     click.echo(f"{error}; nothing was changed.", err=True)
                     errors += [] if ignore_finished else [error]
@@ -32,7 +32,9 @@ def _each(target: Target, names: tuple[str, ...], change: Change, word: str, *, 
                     click.echo(f"Error: {error}", err=True)
                     errors.append(error)
                 else:
-                    click.echo(f"slicejob {name} {word}")
+                    click.echo(f"slicejob {name} {f'will be {word} when its engine answers' if away else word}")
+                    if away:
+                        click.echo(f"Warning: {away}. What is to become of {name} is written down.", err=True)
         return errors
 
     if errors := run(work()):

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import wraps
@@ -121,6 +121,14 @@ def retargeted(command: click.Command, make_target: Callable[[], Target], drop: 
     made.params = [one for one in command.params if one not in rest and one.name not in _CLUSTER_OPTIONS]
     made.context_settings = {**command.context_settings, "obj": make_target}
     return made
+
+
+def warn_of(out_of_reach: Mapping[str, str]) -> None:
+    """Say of the jobs whose engines cannot be asked that they are shown as they were."""
+    for words in dict.fromkeys(out_of_reach.values()):
+        jobs = ", ".join(name for name, why in out_of_reach.items() if why == words)
+        shown = f"What is shown of {jobs} is what was last known, and it goes on when the engine answers."
+        click.echo(f"Warning: {words}. {shown}", err=True)
 
 
 def program() -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Final
 
 import click
@@ -27,6 +29,8 @@ class ChosenGpus:
     count: str
     """Of each host, or `all` of the machine for all hosts together; nothing where the ids tell it."""
     choice: GpuChoice
+    taken: bool = False
+    """Whether the engine is told of the choice, so that only the count is left to say."""
 
     def for_each(self, inventory: Inventory, hosts: int, vendor: str | None) -> int:
         """GPUs of each host, of that vendor where one is named.
@@ -80,12 +84,42 @@ class Gpus(click.ParamType["int | ChosenGpus"]):
         return ChosenGpus(text, "".join(counts), choice)
 
 
-def choice_of(given: dict[str, Any], *, without_devices: bool) -> GpuChoice:
+def choice_of(given: dict[str, Any], files: Sequence[str], *, without_devices: bool) -> GpuChoice:
     """Takes the choice out of the options of a command for this machine, and leaves the count for each host there."""
     gpus = given.get("gpus")
     if not isinstance(gpus, ChosenGpus):
         return WHICHEVER
     hosts = (given.get("hosts") or 1) * (given.get("slices") or 1)
     # With --without-devices the containers get no GPUs, so the machine need not have any.
-    given["gpus"] = 0 if without_devices else gpus.for_each(Inventory.read(), hosts, given.get("gpu_vendor"))
+    if without_devices:
+        given["gpus"] = 0
+    elif files:
+        # How many hosts share them the manifests say.
+        given["gpus"] = replace(gpus, taken=True)
+    else:
+        given["gpus"] = gpus.for_each(Inventory.read(), hosts, given.get("gpu_vendor"))
     return gpus.choice
+
+
+def give(spec: Any, gpus: int | ChosenGpus | None) -> None:
+    """Gives each host of a job of this machine these GPUs, instead of those that its manifest asks for; None for those.
+
+    Raises:
+        click.UsageError: when the job is for TPU chips, or the machine has no such GPUs.
+    """
+    accelerator = spec.get("accelerator") or {} if isinstance(spec, dict) else None
+    if gpus is None or not isinstance(accelerator, dict) or not isinstance(accelerator.get("gpu") or {}, dict):
+        # What is wrong with it the check of the manifest says.
+        return
+    text = gpus.text if isinstance(gpus, ChosenGpus) else str(gpus)
+    for field in ("type", "generation"):
+        if field in accelerator:
+            asked = f"spec.accelerator.{field} {accelerator[field]!r}"
+            raise click.UsageError(
+                f"--gpus {text}: the manifest has {asked}, and a host has TPU chips or GPUs: leave one."
+            )
+    gpu = accelerator.get("gpu") or {}
+    sizes = (spec.get(field) for field in ("hosts", "slices"))
+    hosts = prod(size for size in sizes if isinstance(size, int) and size > 0)
+    count = gpus if isinstance(gpus, int) else gpus.for_each(Inventory.read(), hosts, gpu.get("vendor"))
+    spec["accelerator"] = accelerator | {"gpu": gpu | {"count": count}}

@@ -1,6 +1,6 @@
 """`slipway list`: the jobs of a namespace, or of all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from slipway.cli.common import output_option, print_data, run, targeted
+from slipway.cli.common import output_option, print_data, run, targeted, warn_of
 from slipway.client.model import JobState
 from slipway.client.pictures.output import console
 from slipway.client.pictures.words import age, coloured
@@ -31,11 +31,13 @@ _LESS: Final = ("PREEMPTIONS", "FAILURES", "ATTEMPT", "ACCELERATOR", "REASON")
 def list_(target: Target, all_namespaces: bool, selector: str, output: str | None) -> None:
     """List jobs: phase, why they do not run, slices, attempts."""
 
-    async def work() -> tuple[JobState, ...]:
+    async def work() -> tuple[tuple[JobState, ...], Mapping[str, str]]:
         async with target.client() as client:
-            return await client.list(all_namespaces=all_namespaces, label_selector=selector)
+            found = await client.list(all_namespaces=all_namespaces, label_selector=selector)
+            return found, await client.out_of_reach(found)
 
-    jobs = run(work())
+    jobs, away = run(work())
+    warn_of(away)
     if output == "name":
         click.echo("".join(f"slicejob.slipway.dev/{job.name}\n" for job in jobs), nl=False)
     elif output in ("json", "yaml"):

@@ -44,7 +44,7 @@ def _submitting(command: click.Command) -> click.Command:
     made = retargeted(command, LocalTarget, _OF_CLUSTERS)
 
     def callback(**given: Any) -> Any:
-        wishes = wishes_of(given)
+        wishes = wishes_of(given, given["files"])
         again = retargeted(command, lambda: LocalTarget(wishes=wishes, console=console(stderr=True)), _OF_CLUSTERS)
         assert again.callback is not None
         return again.callback(**given)

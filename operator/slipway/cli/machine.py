@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,8 +79,8 @@ OVERLAY: Final = click.Option(
 """The same, and it makes an image."""
 
 
-def wishes_of(given: dict[str, Any]) -> Wishes:
-    """Takes what is for the engine out of the options of a command."""
+def wishes_of(given: dict[str, Any], files: Sequence[str]) -> Wishes:
+    """Takes what is for the engine out of the options of a command for jobs of these manifests, or of flags."""
     # It needs what follows the engine's events, and other commands with these options do not.
     from slipway.docker_engine.submission import Wishes
 
@@ -92,7 +93,7 @@ def wishes_of(given: dict[str, Any]) -> Wishes:
         ulimits=dict(given.pop("ulimits")),
         devices=(*given.pop("devices"), *devices),
         without_devices=without_devices,
-        gpus=choice_of(given, without_devices=without_devices),
+        gpus=choice_of(given, files, without_devices=without_devices),
         profile=_profile(given.pop("profile")),
         overlay=given.pop(str(OVERLAY.name), None),
     )

@@ -69,7 +69,7 @@ def _print_docker(files: Sequence[str], given: dict[str, Any], output: str | Non
     from slipway.docker_engine.submission import Refused, rendered
     from slipway.local.target import LocalTarget
 
-    wishes = wishes_of(given)
+    wishes = wishes_of(given, files)
     try:
         found = {body["metadata"]["name"]: rendered(body, wishes) for body in manifests(LocalTarget(), files, given)}
     except Refused as error:

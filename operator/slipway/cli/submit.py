@@ -15,7 +15,7 @@ import click
 from slipway.api.names import KIND
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
-from slipway.cli.gpus import ChosenGpus, Gpus
+from slipway.cli.gpus import ChosenGpus, Gpus, give
 from slipway.client.errors import ClusterError, SlipwayError
 from slipway.client.manifest import (
     Flags,
@@ -99,9 +99,12 @@ def described(
     """The jobs, and the profiles that stand beside them in the files."""
     try:
         if files:
+            gpus = _gpus_for(target, given)
             if extra := sorted(name for name, value in given.items() if value not in (None, ()) and value is not False):
                 raise InvalidManifest(f"-f and {', '.join(extra)} contradict each other: the manifest says it")
             found = [(one, Sources({(): name})) for name in files for one in documents(_text(name), name, kinds)]
+            for body in (one for one, _ in found if one["kind"] == KIND):
+                give(body.get("spec"), gpus)
         else:
             found = [(_from_flags(given, target.folder), _options(given))]
         for body, sources in found:
@@ -115,6 +118,15 @@ def described(
     except ValueError as error:
         raise Failure(str(error), USAGE) from error
     return jobs, [body for body, _ in profiles.values()]
+
+
+def _gpus_for(target: Target, given: dict[str, Any]) -> int | ChosenGpus | None:
+    """Takes the GPUs of this machine out of the flags, which jobs of its manifests get; None where there are none."""
+    gpus: int | ChosenGpus | None = given["gpus"]
+    if target.folder is None or (isinstance(gpus, ChosenGpus) and not gpus.taken):
+        return None
+    given["gpus"] = None
+    return gpus
 
 
 def _key(body: Manifest) -> tuple[str, str]:

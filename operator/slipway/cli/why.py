@@ -1,5 +1,6 @@
 """`slipway why`: why a job does not run, or how it ended."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -7,7 +8,7 @@ import click
 
 from slipway.api.status import Phase
 from slipway.cli.advice import advice
-from slipway.cli.common import one_job, output_option, print_data, run, targeted
+from slipway.cli.common import one_job, output_option, print_data, run, targeted, warn_of
 from slipway.client.model import JobState
 from slipway.client.target import Target
 from slipway.client.verbs import Verbs
@@ -65,11 +66,13 @@ def _broke(job: JobState) -> dict[str, Any]:
 def why(target: Target, name: str, output: str | None) -> None:
     """Say why a job does not run, what would help, and how its last attempt ended."""
 
-    async def work() -> dict[str, Any]:
+    async def work() -> tuple[dict[str, Any], Mapping[str, str]]:
         async with target.client() as client:
-            return await explained(client, name, datetime.now(UTC))
+            found = await explained(client, name, datetime.now(UTC))
+            return found, await client.out_of_reach([await client.get(name)])
 
-    found = run(work())
+    found, away = run(work())
+    warn_of(away)
     if output:
         print_data(found, output)
         return

@@ -222,3 +222,5 @@ class Description:
     """Oldest first."""
     profile: ProfileOfJob | None = None
     """None for a job that names none in a namespace without a profile named default."""
+    out_of_reach: str = ""
+    """Why what runs the job cannot be asked, so that no host is known; empty where it was asked."""

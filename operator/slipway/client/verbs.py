@@ -194,8 +194,9 @@ class Verbs(ABC):
         number, attempts = job.status.attempt, tuple(reversed(job.status.attempts))
         if history:
             attempts = tuple(Attempt.model_validate(one) for one in await self.history(name))
-        pods = await self.pods(name, attempt=number) if number is not None else ()
-        return Description(job, attempts, hosts(name, pods), await self.events(name), await self._profile(job))
+        away = (await self.out_of_reach([job])).get(name, "")
+        pods = await self.pods(name, attempt=number) if number is not None and not away else ()
+        return Description(job, attempts, hosts(name, pods), await self.events(name), await self._profile(job), away)
 
     async def _profile(self, job: JobState) -> ProfileOfJob | None:
         """The profile of a job, as far as the caller may read it; None where there is none."""
@@ -224,6 +225,10 @@ class Verbs(ABC):
     async def unserved(self, namespace: str, now: datetime, operator_id: str = "") -> str:
         """Why nothing looks after the jobs of a namespace that name this operator; empty where something does."""
         return ""
+
+    async def out_of_reach(self, jobs: Iterable[JobState]) -> Mapping[str, str]:
+        """Why what runs a job cannot be asked, by the job's name, where only its record can be read."""
+        return {}
 
     async def position(self, job: JobState) -> str:
         """Where a job stands in its queue, in words; empty where nobody tells."""

@@ -1,11 +1,13 @@
-"""A connection of the Docker SDK that trusts whom it was told to trust.
+"""A connection of the Docker SDK that trusts whom it was told to trust, and leaves no socket open.
 
 In a module of its own, because `engine` has to load where there is no SDK.
 """
 
+import socket
 from typing import Any
 
 from docker import APIClient
+from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection, UnixHTTPConnectionPool
 
 
 class Connection(APIClient):
@@ -14,6 +16,44 @@ class Connection(APIClient):
     `requests` prefers those variables, which a company's proxy may need, to what a session says.
     """
 
+    def __init__(self, *, num_pools: int, **options: Any) -> None:
+        # The first request is made in there.
+        self._num_pools = num_pools
+        super().__init__(num_pools=num_pools, **options)
+
+    def mount(self, prefix: Any, adapter: Any) -> None:
+        """Have an adapter make the requests to addresses that begin so."""
+        if isinstance(adapter, UnixHTTPAdapter):
+            adapter = _UnixAdapter(adapter.socket_path, adapter.timeout, self._num_pools, adapter.max_pool_size)
+        super().mount(prefix, adapter)
+
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
         """Settings of a request, of which those of the session are one's own and no default."""
         return super().merge_environment_settings(url, proxies, stream, self.verify if verify is None else verify, cert)
+
+
+class _UnixAdapter(UnixHTTPAdapter):
+    def get_connection(self, url: Any, proxies: Any = None) -> Any:
+        with self.pools.lock:
+            if (pool := self.pools.get(url)) is None:
+                pool = self.pools[url] = _UnixPool(url, self.socket_path, self.timeout, self.max_pool_size)
+        return pool
+
+
+class _UnixPool(UnixHTTPConnectionPool):
+    def _new_conn(self) -> Any:
+        timeout: Any = self.timeout
+        return _UnixConnection(self.base_url, self.socket_path, timeout)
+
+
+class _UnixConnection(UnixHTTPConnection):
+    def connect(self) -> None:
+        """Open its socket; the SDK would leave one that nobody answers to garbage collection."""
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.settimeout(self.timeout)
+            made.connect(self.unix_socket)
+        except OSError:
+            made.close()
+            raise
+        self.sock = made

@@ -240,11 +240,17 @@ class Log:
                 yield frame if whole else frame.partition(b" ")[2]
                 whole = frame.endswith(b"\n")
 
-    def close(self) -> None:
-        """Break it off, from any thread, or let go of the connection after the end."""
+    def cut(self) -> None:
+        """Break it off, from any thread: who reads it comes to its end."""
         # Two threads may call this; the second call finds the socket closed.
         with suppress(OSError):
             self._frames.close()
+
+    def close(self) -> None:
+        """Let go of the connection; for who reads it, at the end or before."""
+        self.cut()
+        # The SDK has made a circle of the answer and its socket, which nothing but garbage collection would open.
+        self._frames._response.close()
 
 
 @contextmanager

@@ -83,6 +83,20 @@ class Host:
         return [one["Id"] for one in self._ray if ended(one["State"]) and not _succeeded(one["State"])]
 
     @property
+    def failed_init(self) -> tuple[Part, Inspected] | None:
+        """The init container that failed, so that the worker never starts; a sidecar only where nothing else did."""
+        if not self.parts or not _fresh(self.worker):
+            return None
+        found = (*self._found(Kind.INIT), *self._found(Kind.SIDECAR))
+        return next((one for one in found if ended(one[1]["State"]) and not _succeeded(one[1]["State"])), None)
+
+    @property
+    def last_words(self) -> set[str]:
+        """Ids of the containers beside the worker whose logs say why it ended, or why it never started."""
+        failed = self.failed_init
+        return {*self.failed_ray, *([failed[1]["Id"]] if failed else ())}
+
+    @property
     def unstartable(self) -> str:
         """Why its sandbox cannot be started; empty when it can."""
         one = self.sandbox

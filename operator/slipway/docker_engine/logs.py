@@ -26,6 +26,17 @@ def keep_log(containers: Containers, container: str, path: Path) -> None:
     forget_oldest(path.parent)
 
 
+def stand_in(path: Path, failed: Path) -> None:
+    """Have the log of an init container that failed be found in place of that of the worker, which never started."""
+    if not path.is_symlink():
+        path.symlink_to(failed.name)
+
+
+def stands_in(path: Path) -> str:
+    """Name of the container whose log is found in place of a worker's; empty where it is the worker's own."""
+    return path.readlink().stem if path.is_symlink() else ""
+
+
 def _write(log: Log, path: Path) -> None:
     fresh = path.with_name(f"{path.name}.part")
     with fresh.open("wb") as file:
@@ -79,6 +90,8 @@ class _File(NamedTuple):
 
 def _files(folder: Path) -> Iterator[_File]:
     for path in folder.glob("*.log"):
+        if path.is_symlink():
+            continue
         # Another thread may be removing it.
         with suppress(FileNotFoundError):
             beside = _of_stderr(path)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
@@ -10,7 +11,7 @@ from slipway.docker_engine.containers import EngineLost, EngineRefuses, remove_t
 from slipway.docker_engine.conversion.parts import Kind
 from slipway.docker_engine.hosts import Host
 from slipway.docker_engine.job_files import JobFolder
-from slipway.docker_engine.logs import keep_log
+from slipway.docker_engine.logs import keep_log, stand_in
 from slipway.docker_engine.machine import at_once
 from slipway.docker_engine.seen import Deletion
 from slipway.docker_engine.world import World
@@ -39,7 +40,7 @@ class Remover:
         for one, pod in self._world.pods.items():
             # A container that is being removed has its log kept before that.
             if pod.ended and one not in self._logs and one not in self._removals:
-                self._logs[one] = self._pool.submit(self._keep_log, one, pod.metadata.name)
+                self._logs[one] = self._pool.submit(self._keep_log_of, self._world.host(one))
 
     def finished(self) -> list[str]:
         """Containers whose removal is over; those that have failed are forgotten, so that they are decided again.
@@ -154,7 +155,7 @@ class Remover:
         if (writing := self._logs.get(host.id)) is not None:
             writing.result()
         else:
-            self._keep_log(host.id, host.name)
+            self._keep_log_of(host)
         for name, one in host.beside:
             self._keep_log(one["Id"], name)
             self._containers.remove(one["Id"])
@@ -163,9 +164,26 @@ class Remover:
         if (sandbox := host.sandbox) is not None:
             self._containers.remove(sandbox["Id"])
 
-    def _keep_log(self, container: str, pod: str) -> None:
-        try:
-            keep_log(self._containers, container, self._folder.log(pod))
-        except (EngineRefuses, EngineLost, OSError) as error:
-            # The log is worth much, and never the job.
-            log.warning("the log of %s could not be kept: %s", pod, error)
+    def _keep_log_of(self, host: Host) -> None:
+        """That of its worker; of a worker that never started, that of the init container which failed."""
+        if (failed := host.failed_init) is None:
+            self._keep_log(host.id, host.name)
+            return
+        part, container = failed
+        name = part.container(host.name)
+        self._keep_log(container["Id"], name)
+        with _never_the_job(host.name):
+            stand_in(self._folder.log(host.name), self._folder.log(name))
+
+    def _keep_log(self, container: str, name: str) -> None:
+        with _never_the_job(name):
+            keep_log(self._containers, container, self._folder.log(name))
+
+
+@contextmanager
+def _never_the_job(name: str) -> Iterator[None]:
+    """A log is worth much, and never the job."""
+    try:
+        yield
+    except (EngineRefuses, EngineLost, OSError) as error:
+        log.warning("the log of %s could not be kept: %s", name, error)

@@ -215,7 +215,7 @@ class World:
         about = Circumstances(
             node=self.machine.name,
             tail=self.containers.tail(container) if failed else "",
-            tails={one: self.containers.tail(one) for one in host.failed_ray},
+            tails={one: self.containers.tail(one) for one in host.last_words},
             joined=container in self.joining.joined,
             deletion=self.deletions.get(container),
             removed=self._removed,

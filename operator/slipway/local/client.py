@@ -28,7 +28,7 @@ from slipway.docker_engine.job_files import (
     folders,
 )
 from slipway.docker_engine.submission import NO_WISHES, Wishes
-from slipway.local.containers import job_pods
+from slipway.local.containers import job_pods, unanswered
 from slipway.local.errors import answered
 from slipway.local.logs import ContainerLogs
 from slipway.local.selectors import selecting
@@ -146,6 +146,11 @@ class AsyncLocalClient(Verbs):
         with answered():
             found = await asyncio.to_thread(pruning.prune, names)
         return [(what, errors.SlipwayError(trouble) if trouble else "deleted") for what, trouble in found]
+
+    async def out_of_reach(self, jobs: Iterable[JobState]) -> Mapping[str, str]:
+        """Why the engine of a job cannot be asked, by the job's name."""
+        with answered():
+            return await asyncio.to_thread(unanswered, [folder(one.name) for one in jobs])
 
     async def _read(self, name: str, namespace: str) -> Stored:
         with answered():

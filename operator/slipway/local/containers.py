@@ -1,5 +1,7 @@
 """The containers of a job as pods, for people and for their pictures."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from socket import gethostname
 from typing import Any
@@ -7,9 +9,11 @@ from typing import Any
 from slipway.api import names
 from slipway.api.places import Place, parse_pod_name
 from slipway.docker_engine.containers import Containers
-from slipway.docker_engine.engine import connect
+from slipway.docker_engine.engine import Address, connect
+from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.hosts import hosts
-from slipway.docker_engine.job_files import NAMESPACE, JobFolder
+from slipway.docker_engine.job_files import NAMESPACE, JobFolder, NoSuchJob, Unreadable
+from slipway.docker_engine.logs import stands_in
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.seen import Circumstances
 
@@ -36,22 +40,52 @@ def job_pods(job: JobFolder) -> list[Pod]:
     return [host.pod_json(about, _version()) for host in hosts(one for one in found if one is not None)]
 
 
+def unanswered(jobs: Iterable[JobFolder]) -> dict[str, str]:
+    """Why the engine of a job does not answer, by the job's name; a job of which nothing is left there needs none."""
+    found: dict[str, str] = {}
+    troubles: dict[Address, str] = {}
+    for job in jobs:
+        with suppress(NoSuchJob, Unreadable):
+            local = job.read()["local"]
+            if local.get("settled"):
+                continue
+            address = Options.from_json(local["options"]).engine
+            if address not in troubles:
+                troubles[address] = _trouble(address)
+            found[job.name] = troubles[address]
+    return {name: trouble for name, trouble in found.items() if trouble}
+
+
+def _trouble(address: Address) -> str:
+    try:
+        connect(address).close()
+    except EngineUnavailable as error:
+        # Its hint is for whoever chooses an engine, and a job stays with its own.
+        return ": ".join(filter(None, (error.what.rstrip("."), error.detail)))
+    return ""
+
+
 def kept_pods(job: JobFolder) -> list[Pod]:
     """Containers that are gone and whose logs are kept, as pods that have ended."""
     found = []
     for path in sorted((job.path / "logs").glob("*.log")):
         if (where := parse_pod_name(job.name, path.stem)) is not None:
-            found.append(_kept(path.stem, where[1], datetime.fromtimestamp(path.stat().st_mtime, UTC)))
+            at = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
+            found.append(_kept(path.stem, where[1], at, stands_in(path).removeprefix(f"{path.stem}.")))
     return found
 
 
-def _kept(name: str, place: Place, at: datetime) -> Pod:
+def _kept(name: str, place: Place, at: datetime, failed_init: str) -> Pod:
     container = names.DRIVER_CONTAINER if place.is_head else names.WORKER_CONTAINER
-    state = {"terminated": {"exitCode": 0, "startedAt": None, "finishedAt": at.isoformat()}}
+    # With what exit code is not kept, only whether it is that of a failure.
+    end = {"exitCode": 1 if failed_init else 0, "startedAt": None, "finishedAt": at.isoformat()}
+    status: Pod = {"phase": "Succeeded", "containerStatuses": [{"name": container, "state": {"terminated": end}}]}
+    if failed_init:
+        status = {"phase": "Failed", "initContainerStatuses": [{"name": failed_init, "state": {"terminated": end}}]}
     return {
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"log of {name}", "labels": {}},
         "spec": {},
-        "status": {"phase": "Succeeded", "containerStatuses": [{"name": container, "state": state}]},
+        "status": status,
     }
 
 

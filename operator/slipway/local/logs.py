@@ -11,10 +11,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 from watchfiles import awatch
 
+from slipway.api import names
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import COMBINED, STDERR, STDOUT, STREAMS, LogBroken, LogGone, LogQuery
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, Streams
+from slipway.docker_engine.conversion.parts import Kind, Part
 from slipway.docker_engine.engine import connect
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.job_files import JobFolder, NoSuchJob
@@ -108,7 +110,9 @@ class ContainerLogStream:
     """One stream of the log of a container, read by a thread of its own."""
 
     def __init__(self, job: JobFolder, uid: str, pod: str, query: LogQuery) -> None:
-        self._job, self._uid, self._pod, self._query = job, uid, pod, query
+        self._job, self._uid, self._query = job, uid, query
+        is_program = query.container in (names.WORKER_CONTAINER, names.DRIVER_CONTAINER)
+        self._name = pod if is_program else Part(Kind.INIT, query.container).container(pod)
         self._close: Callable[[], None] = lambda: None
         self._cut = Flag()
 
@@ -120,7 +124,7 @@ class ContainerLogStream:
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The lines in pieces. See `slipway.client.logs.source.LogStream`."""
         pipe = _Pipe(asyncio.get_running_loop())
-        Thread(target=pipe.fill, args=(self._pieces, self._cut), daemon=True, name=f"log of {self._pod}").start()
+        Thread(target=pipe.fill, args=(self._pieces, self._cut), daemon=True, name=f"log of {self._name}").start()
         try:
             async for chunk in pipe.chunks():
                 yield chunk
@@ -133,24 +137,24 @@ class ContainerLogStream:
             pipe.close()
 
     def _pieces(self) -> Iterator[bytes]:
-        if self._job.log(self._pod).exists():
+        if self._job.log(self._name).exists():
             yield from self._kept()
             return
         options = Options.from_json(self._job.read()["local"]["options"])
         api = connect(options.engine)
         try:
             containers = Containers(api, self._uid)
-            if containers.inspect(self._pod) is None:
+            if containers.inspect(self._name) is None:
                 # It may have gone meanwhile.
                 yield from self._kept()
                 return
             query, streams = self._query, self._streams()
             if query.tail is not None and not all(streams):
                 # The engine would count the lines of both streams.
-                yield from self._chosen(b"".join(containers.log(self._pod, streams=streams)).splitlines(keepends=True))
+                yield from self._chosen(b"".join(containers.log(self._name, streams=streams)).splitlines(keepends=True))
                 return
-            log = containers.log(self._pod, follow=query.follow, since=query.since, tail=query.tail, streams=streams)
-            self._close = log.close
+            log = containers.log(self._name, follow=query.follow, since=query.since, tail=query.tail, streams=streams)
+            self._close = log.cut
             with closing(log):
                 yield from log
         finally:
@@ -159,9 +163,9 @@ class ContainerLogStream:
     def _kept(self) -> Iterator[bytes]:
         """The same lines from the file."""
         try:
-            lines = kept_log(self._job.log(self._pod), self._streams())
+            lines = kept_log(self._job.log(self._name), self._streams())
         except FileNotFoundError:
-            raise LogGone(f"container {self._pod} is gone, and its log was not kept") from None
+            raise LogGone(f"container {self._name} is gone, and its log was not kept") from None
         yield from self._chosen(lines)
 
     def _streams(self) -> Streams:

@@ -42,7 +42,6 @@ from slipway.planner.endings import (
 )
 from slipway.planner.explain import cannot_start
 from slipway.planner.facts import Facts
-from slipway.planner.objects import NEVER
 from slipway.planner.redact import foreign, last_line, log_tail
 
 _NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
@@ -209,14 +208,9 @@ def _unexplained(facts: Facts) -> str | None:
     exited = facts.end is not None and (facts.end.exit_code != 0 or facts.deleted_by_us)
     if pod.status.phase != "Failed" or exited:
         return None
-    # The kubelet stops sidecars after that.
-    failed = [
-        (end.finished_at or NEVER, f"failed: init container {one.name} exited with code {end.exit_code}")
-        for one in pod.status.init_container_statuses
-        if (end := one.state.terminated) is not None and end.exit_code != 0
-    ]
-    if failed:
-        return min(failed)[1]
+    if failed := pod.failed_init:
+        name, end = failed
+        return f"failed: init container {name} exited with code {end.exit_code}"
     return f"failed: {pod.status.reason or 'no reason given'} {pod.status.message}".strip()
 
 
@@ -279,7 +273,10 @@ def judge(facts: Facts) -> Evidence | None:
 def _evidence(ending: Ending, seen: str, facts: Facts) -> Evidence:
     # The end of the second run is no evidence of how the first run ended.
     pod, end = facts.pod, None if facts.ran_twice else facts.end
-    log = log_tail(end.message, facts.asked.spec) if end else None
+    # The worker has written nothing where an init container failed before it.
+    failed = pod.failed_init if ending is UNEXPECTED_OUTCOME else None
+    words = end.message if end else failed[1].message if failed else ""
+    log = log_tail(words, facts.asked.spec) if words else None
     where = f"{pod.place.words} (pod {pod.metadata.name}"
     where += f" on node {pod.spec.node_name})" if pod.spec.node_name else ")"
     line = last_line(log) if ending.outranked else ""

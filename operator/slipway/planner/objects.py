@@ -210,6 +210,18 @@ class Pod(Part, frozen=True, gc=True, dict=True):
                 return status.last_state.terminated or status.state.terminated
         return None
 
+    @property
+    def failed_init(self) -> tuple[str, Terminated] | None:
+        """The init container for which the pod failed, and its end; None where none did.
+
+        The kubelet stops sidecars after that.
+        """
+        ends = ((one.name, one.state.terminated) for one in self.status.init_container_statuses)
+        failed = [(name, end) for name, end in ends if end is not None and end.exit_code != 0]
+        if self.status.phase != "Failed" or not failed:
+            return None
+        return min(failed, key=lambda found: found[1].finished_at or NEVER)
+
     @cached_property
     def termination_unobserved(self) -> bool:
         """Whether its kubelet did not see how the worker ended (ContainerStatusUnknown)."""

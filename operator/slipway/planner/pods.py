@@ -1,7 +1,7 @@
 """The manifests of a job: its pods, and ConfigMaps with long host lists."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from propcache.api import cached_property
 
@@ -25,6 +25,8 @@ from slipway.planner.subdomains import service_label, subdomain
 from slipway.planner.workspace import Directories, directories
 
 _SHM_VOLUME = "slipway-shm"
+_LAST_WORDS: Final = "FallbackToLogsOnError"
+"""The terminationMessagePolicy with which the status of a pod has the end of the log of what failed."""
 _WORKERS_ONLY = frozenset(
     {"containers", "initContainers", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"}
 )
@@ -151,7 +153,7 @@ class PodFactory:
         service = subdomain(self._job, self._job.granted, self._resolved.hosts, slice_index)
         labels |= service_label(self._job, service)
         spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
-        spec = _pulled(spec, self._job.site.mirrors)
+        spec = _with_last_words(_pulled(spec, self._job.site.mirrors))
         spec["containers"] = self._with_variables(spec["containers"], attempt, slice_index)
         return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": service}
 
@@ -161,7 +163,7 @@ class PodFactory:
         template = {key: value for key, value in template_spec(self._spec).items() if key not in _WORKERS_ONLY}
         common, container = merged(_without_empty(common), template), self._common_container(attempt)
         spec = self._runtime.head(self._job, attempt, self._hardware, common, container)
-        spec = _pulled(spec, self._job.site.mirrors)
+        spec = _with_last_words(_pulled(spec, self._job.site.mirrors))
         head = self._metadata(labels) | {"name": pod_name(self._job.name, attempt, HEAD)}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": _without_empty(spec)}
 
@@ -267,7 +269,7 @@ class PodFactory:
                 "envFrom": [one.model_dump(by_alias=True, exclude_none=True) for one in spec.env_from],
                 "volumeMounts": [*_mounts(spec, self._runtime), *self._runtime.mounts(), *kept.mounts],
                 "securityContext": _dumped(spec.security_context),
-                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "terminationMessagePolicy": _LAST_WORDS,
             }
         )
 
@@ -282,6 +284,13 @@ def _pulled(spec: Body, mirrors: Mapping[str, str]) -> Body:
         return spec
     kinds = [kind for kind in ("containers", "initContainers", "volumes") if kind in spec]
     return spec | {kind: [_from_mirror(one, mirrors) for one in spec[kind]] for kind in kinds}
+
+
+def _with_last_words(spec: Body) -> Body:
+    """A PodSpec whose init containers tell why they failed, as the worker does, unless they say otherwise."""
+    own = {"terminationMessagePolicy": _LAST_WORDS}
+    inits = [own | one for one in spec.get("initContainers", ())]
+    return spec | {"initContainers": inits} if inits else spec
 
 
 def _from_mirror(part: Body, mirrors: Mapping[str, str]) -> Body:

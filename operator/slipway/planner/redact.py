@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import MAX_LOG_CHARACTERS
+from slipway.planner.containers import template_spec
 from slipway.planner.merge import MERGE_KEYS
 
 HIDDEN: Final = "[redacted]"
@@ -104,10 +105,19 @@ def _opening(value: str) -> str:
 
 
 def _variables(spec: SliceJobSpec) -> Iterator[dict[str, Any]]:
-    containers = spec.pod_template.spec.containers if spec.pod_template and spec.pod_template.spec else ()
     of_head = spec.ray.head.env if spec.ray is not None else ()
-    for variable in (*spec.env, *of_head, *(one for container in containers for one in container.env)):
+    for variable in (*spec.env, *of_head):
         yield variable.model_dump(by_alias=True, exclude_none=True)
+    template = template_spec(spec)
+    for kind in ("containers", "initContainers"):
+        for container in _objects(template, kind):
+            yield from (one for one in _objects(container, "env") if isinstance(one.get("name"), str))
+
+
+def _objects(part: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The objects in a list of a template, which may not have been checked yet."""
+    found = part.get(key)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _secret_values(variables: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -82,6 +82,8 @@ class HostLog:
 
     async def now(self) -> AsyncGenerator[Batch, None]:
         """What can be read at once; the container has started."""
+        for note in self._instead():
+            yield [note]
         tail = self._desk.selection.tail if self._desk.selection.until is not None else None
         kept = deque[Item](maxlen=tail)
         async with aclosing(self._now()) as batches:
@@ -92,6 +94,14 @@ class HostLog:
                     kept.extend(batch)
         if kept:
             yield list(kept)
+
+    def _instead(self) -> Iterator[Note]:
+        """Says that the lines are not the program's."""
+        pod = self._board.pods.get(self._name)
+        if pod is not None and (name := pod.failed_init):
+            yield Note(
+                f"the program of {self._words} never started: this is the log of init container {name}, which failed"
+            )
 
     async def _now(self) -> AsyncGenerator[Batch, None]:
         reader, pause = self._reader(self._desk.selection), iter(_PAUSES[: _TRIES - 1])
@@ -114,6 +124,13 @@ class HostLog:
         """What is written from when the container starts until it has ended; nothing when it never starts."""
         if not await self._started():
             return
+        for note in self._instead():
+            yield [note]
+        async with aclosing(self._followed()) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _followed(self) -> AsyncGenerator[Batch, None]:
         reader, state = await self._begun(), _Stand()
         while not reader.past:
             pod, before = self._board.pods.get(self._name), reader.newest

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from slipway.api import names
+from slipway.planner.objects import NEVER
 
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -22,6 +23,8 @@ class _Metadata(_Part, frozen=True):
 
 class _Run(_Part, frozen=True):
     started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int = 0
 
 
 class _Waiting(_Part, frozen=True):
@@ -43,6 +46,7 @@ class _Status(_Part, frozen=True):
     phase: str = ""
     reason: str = ""
     container_statuses: tuple[_Container, ...] = ()
+    init_container_statuses: tuple[_Container, ...] = ()
 
 
 class LogPod(_Part, frozen=True):
@@ -53,7 +57,22 @@ class LogPod(_Part, frozen=True):
 
     @property
     def container(self) -> str:
-        """The container whose log is the program's."""
+        """The container whose log is the host's: the program's, or the init container that kept it from starting."""
+        return self.failed_init or self._program
+
+    @property
+    def failed_init(self) -> str:
+        """The init container that failed, so that the program never started; empty where none did."""
+        own = self._state_of(self._program)
+        if self.status.phase != "Failed" or own.running or own.terminated:
+            return ""
+        ends = ((one.state.terminated, one.name) for one in self.status.init_container_statuses)
+        failed = [(end.finished_at or NEVER, name) for end, name in ends if end is not None and end.exit_code]
+        # Sidecars are stopped after that.
+        return min(failed)[1] if failed else ""
+
+    @property
+    def _program(self) -> str:
         found = {one.name for one in self.status.container_statuses}
         return names.DRIVER_CONTAINER if names.DRIVER_CONTAINER in found else names.WORKER_CONTAINER
 
@@ -84,5 +103,8 @@ class LogPod(_Part, frozen=True):
 
     @property
     def _state(self) -> _State:
-        named = self.container
-        return next((one.state for one in self.status.container_statuses if one.name == named), _State())
+        return self._state_of(self.container)
+
+    def _state_of(self, name: str) -> _State:
+        everything = (*self.status.container_statuses, *self.status.init_container_statuses)
+        return next((one.state for one in everything if one.name == name), _State())
