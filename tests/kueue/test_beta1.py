@@ -78,7 +78,7 @@ def test_a_job_is_admitted_evicted_admitted_again_and_finished(older_queues: Que
     assert (asked["spec"]["queueName"], asked["spec"]["podSets"][0]["count"]) == ("tpu", 4)
     source = "kueue.x-k8s.io/workloadpriorityclass"
     assert priority_of(queues) == {"priority": 1000, "priorityClassName": "high", "priorityClassSource": source}
-    queues.until_reason("Queued")
+    jobs.until("Queued")
     assert not jobs.pods()
     admit(queues)
     jobs.until("Running")

@@ -211,8 +211,8 @@ def test_6_either_queue_is_drained_and_started_again(queues: Queues) -> None:
     for number, (kind, name) in enumerate((("LocalQueue", "tpu"), ("ClusterQueue", queues.name)), start=1):
         what = f"{kind.lower()}s.kueue.x-k8s.io"
         patch(queues, what, name, {"spec": {"stopPolicy": "HoldAndDrain"}})
-        assert f"it is queued again when the {kind} is started" in queues.until_reason(f"{kind}Stopped")
         queues.submit("late")
+        assert f"it is queued again when the {kind} is started" in queues.until_reason(f"{kind}Stopped")
         assert f"{kind} {name} is inactive" in queues.until_reason("QueueStopped", "late")
         queues.kubectl("delete", "sj", "late")
         patch(queues, what, name, {"spec": {"stopPolicy": "None"}})
@@ -239,6 +239,12 @@ def test_10_suspension_leaves_the_queue_and_resumption_enters_it_again(queues: Q
     queues.until_used(0)
     queues.submit(suspend=False)
     assert queues.jobs.until("Running")["attempt"] == 1
+
+
+def uid_of(queues: Queues, name: str) -> str | None:
+    """The UID of the Workload of a job; None when there is none."""
+    found = queues.workload(name)
+    return found and str(found["metadata"]["uid"])
 
 
 def finish(queues: Queues, name: str) -> None:
@@ -268,8 +274,7 @@ def test_11_a_workload_that_is_deleted_or_finished_by_somebody_else_and_a_job_th
     first = queues.workload("second")["metadata"]["uid"]
     finish(queues, "second")
     queues.jobs.until("Running")
-    queues.until_reason("WaitingForQuota", "second")
-    assert queues.workload("second")["metadata"]["uid"] != first
+    queues.jobs.until_true("another Workload", lambda: uid_of(queues, "second") not in (None, first))
     [ended] = queues.jobs.status("second")["attempts"]
     assert (ended["reason"], "was finished by somebody else: by hand" in ended["message"]) == ("StoppedByQueue", True)
     # A job that waits, and one that runs.
@@ -590,7 +595,8 @@ def test_why_says_a_viewer_the_place_of_a_job_in_its_queue(
     for name, priority in (("first", "high"), ("second", "low"), ("train", None)):
         queues.submit(name, priority=priority)
     for name in ("first", "second", "train"):
-        queues.until_reason("WaitingForQuota", name)
+        queues.until_condition("QuotaReserved", "False", name)
+        queues.jobs.until("Queued", name)
     queues.kubectl("create", "serviceaccount", "viewer")
     shown = Jobs(
         replace(queues.kubectl, kubeconfig=access(kueue_cluster, queues.name, "viewer", tmp_path / "viewer")),
