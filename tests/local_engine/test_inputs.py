@@ -31,6 +31,14 @@ def test_a_tag_that_is_moved_between_attempts(user: User, engine: Engine, shared
     assert user.slipway("logs", "new").out == "second\n"
 
 
+# T-16: the id of an image stands for it, as with docker run.
+def test_an_image_that_is_named_by_its_id(user: User, engine: Engine) -> None:
+    tagged(engine, "slipway.local/known:1", "known")
+    user.submit("echo $WORD", image=engine.client.images.get("slipway.local/known:1").id)
+    assert user.ended()["phase"] == "Succeeded"
+    assert user.slipway("logs", "train").out == "known\n"
+
+
 PROFILE: Final = """\
 apiVersion: slipway.dev/v1alpha1
 kind: SliceJobProfile

@@ -16,7 +16,7 @@ from slipway.docker_engine.containers import Containers, EngineRefuses
 from slipway.docker_engine.job_files import LABEL_HOME
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
 
-JOBS: Final = 10
+JOBS: Final = 50
 """Jobs at once; more than about 30 need more networks than an engine has by default."""
 
 
@@ -59,9 +59,10 @@ def test_shared_memory_is_as_large_as_the_memory(user: User) -> None:  # T-19
 def test_many_jobs_at_once(user: User, engine: Engine) -> None:
     chosen = [f"job-{number}" for number in range(JOBS)]
     for name in chosen:
-        user.submit("echo $SLIPWAY_JOB; sleep 1", name)
+        # An engine has about thirty networks, and a job that finds none free tries again after that time.
+        user.submit("echo $SLIPWAY_JOB; sleep 1", name, retries={"capacityRetrySeconds": 1})
     for name in chosen:
-        status = user.ended(name, seconds=120)
+        status = user.ended(name, seconds=300)
         assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 0, 0), name
     for name in chosen:
         assert user.slipway("logs", name).out == f"{name}\n"

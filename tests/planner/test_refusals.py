@@ -203,6 +203,13 @@ TAKEN: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("image", [DIGEST, "0123456789ab", "0a" * 32])
+def test_a_machine_that_knows_images_by_their_ids_takes_them(image: str) -> None:
+    with pytest.raises(InvalidSpec, match="names no registry"):
+        resolve(spec(image=image), Settings())
+    resolve(spec(image=image), Settings(images_by_id=True))
+
+
 @pytest.mark.parametrize("fields", TAKEN.values(), ids=TAKEN.keys())
 def test_what_only_looks_like_it_is_taken(fields: dict[str, Any]) -> None:
     assert resolve(spec(**fields), Settings()).hosts

@@ -114,7 +114,7 @@ def described(
         profiles = {_key(body): (body, _of(body, check_profile)) for body, _ in found if body["kind"] == PROFILE_KIND}
         jobs = [(body, sources, _profile_of(body, profiles)) for body, sources in found if body["kind"] == KIND]
         for body, _, profile in jobs:
-            _of(body, partial(check, profile=profile))
+            _of(body, partial(check, settings=target.settings, profile=profile))
     except ValueError as error:
         raise Failure(str(error), USAGE) from error
     return jobs, [body for body, _ in profiles.values()]

@@ -16,6 +16,7 @@ from slipway.cluster import errors as answers
 from slipway.cluster.access import DEFAULT_KUBECONFIG, AccessError, load_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import SlipwayClusterError
+from slipway.planner.snapshot import Settings
 
 if TYPE_CHECKING:
     from slipway.client.asynchronous import AsyncClient
@@ -40,6 +41,11 @@ class Target(ABC):
     def folder(self) -> Path | None:
         """Where relative sources of mounts begin; None where the jobs run on other machines."""
         return None
+
+    @property
+    def settings(self) -> Settings:
+        """With which manifests are checked before they are sent."""
+        return Settings()
 
     @abstractmethod
     def client(self) -> "Verbs":

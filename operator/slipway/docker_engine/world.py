@@ -24,7 +24,7 @@ from slipway.planner.stored import read_job
 
 REMOVAL_SHOWS_SECONDS: Final = 0.3
 """How long after it was killed a container is looked at again: Podman says only then whether somebody removes it."""
-SETTINGS: Final = Settings(operator_image="slipway", maker=MACHINE)
+SETTINGS: Final = Settings(operator_image="slipway", maker=MACHINE, images_by_id=True)
 NOT_FOLLOWED: Final = (
     "LogsNotFollowed",
     "spec.progress: the local engine follows no logs, so status.progress is empty",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from slipway.client.target import Target
 from slipway.docker_engine.job_files import NAMESPACE
 from slipway.docker_engine.submission import NO_WISHES, Wishes
+from slipway.docker_engine.world import SETTINGS
+from slipway.planner.snapshot import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +36,11 @@ class LocalTarget(Target):
     def folder(self) -> Path:
         """The current one: its containers see the folders of this machine."""
         return Path.cwd()
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the supervisors."""
+        return SETTINGS
 
     def client(self) -> AsyncLocalClient:
         """A client of its own for each call, to be opened with `async with`."""

@@ -120,7 +120,10 @@ def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) ->
         raise InvalidSpec("InvalidPodTemplate", f"spec.podTemplate.spec.{fault}")
     _refuse_taken_port(template, port)
     _refuse_what_is_slipways(spec, template)
-    for refusal in (*refusals(spec, template, shape, gpus), *problems(spec, template)):
+    for refusal in (
+        *refusals(spec, template, shape, gpus, images_by_id=settings.images_by_id),
+        *problems(spec, template),
+    ):
         raise InvalidSpec(*refusal)
     grace, start = spec.termination_grace_period_seconds, spec.timeouts.start_seconds
     resolved = Resolved(

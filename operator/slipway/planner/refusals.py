@@ -39,7 +39,9 @@ _OWN_VOLUMES: Final = ("slipway-data", "slipway-ray", "slipway-shm", "slipway-wo
 _MAX_SHOWN: Final = 80
 
 
-def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None, gpus: Gpus | None) -> Iterator[Refusal]:
+def refusals(
+    spec: SliceJobSpec, template: Body, shape: Shape | None, gpus: Gpus | None, *, images_by_id: bool = False
+) -> Iterator[Refusal]:
     """What is refused in a spec and in the PodSpec of its template, which has the lists that a PodSpec has.
 
     Args:
@@ -51,7 +53,8 @@ def refusals(spec: SliceJobSpec, template: Body, shape: Shape | None, gpus: Gpus
     given = tuple(containers(spec, template))
     yield from _engine_sockets(spec, template)
     yield from _reserved_volumes(spec, template)
-    yield from _local_images(given)
+    if not images_by_id:
+        yield from _local_images(given)
     yield from _reserved_variables(spec, given)
     yield from _queue_of_pods(spec)
     yield from _unusable_pattern(spec)

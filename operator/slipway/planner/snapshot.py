@@ -224,6 +224,8 @@ class Settings:
     """Who takes or refuses pods, in messages."""
     operator_id: str = ""
     """The id of this operator, which serves the SliceJobs that name it."""
+    images_by_id: bool = False
+    """Whether a job may name an image by its id, which no registry knows."""
 
 
 @dataclass(frozen=True, slots=True)

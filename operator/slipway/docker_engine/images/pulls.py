@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
+from slipway.api.slicejob import LOCAL_IMAGE
 from slipway.docker_engine.containers import BAD_REQUEST, EngineRefuses, answered, image_id
 from slipway.docker_engine.images.progress import Progress
 from slipway.docker_engine.images.references import login_command, split
@@ -26,8 +28,8 @@ def resolve(api: APIClient, reference: str, policy: str | None, progress: Progre
 
     Args:
         policy: imagePullPolicy; without one an image that is missing is pulled, as `docker run` does (E1-22). With
-            Always the image on this machine is taken, with a warning, when it cannot be pulled (T-16). One that is
-            named by its id is not pulled.
+            Always the image on this machine is taken, with a warning, when it cannot be pulled. One that is named by
+            its id is not pulled (T-16).
 
     Raises:
         ImageUnavailable: naming the image, what the registry said, and what to do.
@@ -39,8 +41,11 @@ def resolve(api: APIClient, reference: str, policy: str | None, progress: Progre
         if error.status != BAD_REQUEST:
             raise
         raise ImageUnavailable(f"image {reference!r} is no name of an image: {error}") from error
-    if known is not None and (policy != ALWAYS or known.startswith(f"sha256:{reference}")):
+    by_id = re.match(LOCAL_IMAGE, reference) is not None
+    if known is not None and (policy != ALWAYS or by_id):
         return known
+    if by_id:
+        raise ImageUnavailable(f"image {reference} is not on this machine, and no registry knows an image by its id")
     if policy == NEVER:
         raise ImageUnavailable(f"image {reference} is not on this machine, and imagePullPolicy is {NEVER}")
     try:
