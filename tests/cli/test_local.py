@@ -105,7 +105,7 @@ def test_what_cannot_run_here_is_refused_with_code_2(options: tuple[str, ...], w
 
 
 AWAY: Final = "Warning: The Docker engine is not reachable at unix://{folder}/no-engine.sock: {trouble}. "
-LAST_KNOWN: Final = AWAY + "What is shown of train is what was last known, and it goes on when the engine answers."
+LAST_KNOWN: Final = AWAY + "What is shown of train is what was last known; more happens when the engine answers."
 WRITTEN_DOWN: Final = AWAY + "What is to become of train is written down."
 WITHOUT_ENGINE = {
     "list": (("list", "-o", "name"), "slicejob.slipway.dev/train\n", LAST_KNOWN),
@@ -150,6 +150,16 @@ def test_a_job_of_which_nothing_is_left_on_the_engine_needs_none(words: tuple[st
     folder("train").settle()
     done = slipway("local", *words)
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("running")
+def test_an_ended_job_is_deleted_when_its_engine_answers(tmp_path: Path) -> None:
+    with folder("train").changing() as stored:
+        stored["status"] |= {"phase": "Succeeded"}
+    folder("train").settle()
+    done = slipway("local", "delete", "train")
+    assert (done.exit_code, done.stdout) == (0, "slicejob train will be deleted when its engine answers\n")
+    assert "is written down" in done.stderr
 
 
 OF_A_JOB = ("describe", "why", "logs", "events", "cancel", "suspend", "resume", "wait")
@@ -309,6 +319,11 @@ GPUS_OF_A_MANIFEST: Final = {
     "by number, for its hosts": ("hosts: 2, accelerator: {gpu: {count: 1}}", ("0,2",), ["device=0", "device=2"]),
     "by number, where it asks for none": ("hosts: 1", ("1,3",), ['"device=1,3"']),
     "all, for its slices": ("slices: 2", ("all",), ['"device=0,1"', '"device=2,3"']),
+    "all, for the most of its slices": (
+        "slices: 1, acceptableSlices: [1, 2], accelerator: {type: null}",
+        ("all",),
+        ['"device=0,1"', '"device=2,3"'],
+    ),
     "of its vendor": ("accelerator: {gpu: {count: 1, vendor: nvidia}}", ("3,1",), ['"device=1,3"']),
     "none": ("accelerator: {gpu: {count: 2}}", ("0",), []),
     "all, and no devices": ("accelerator: {gpu: {count: 2}}", ("all", "--without-devices"), []),

@@ -354,6 +354,13 @@ def test_the_init_container_that_failed_is_named_and_not_a_sidecar_that_was_stop
     assert (attempt.root.log, attempt.root.exit_code) == ("looking\nnothing to fetch", None)
 
 
+def test_a_sidecar_that_was_stopped_after_the_program_has_ended_kept_nothing_from_starting() -> None:
+    world = World().begin().run()
+    stopped = ContainerState(terminated=Terminated(143, "Error", "", world.now))
+    victim(world).exits(1)._status(init_container_statuses=(ContainerStatus("proxy", stopped),))
+    assert [pod.failed_init for pod in world.snapshot.pods if pod.ended] == [None]
+
+
 def test_every_row_of_the_table_has_a_case() -> None:
     rays = {"RayNodeLost"}  # its cases are in test_ray.py
     directories = {"WorkspaceSymlink", "WorkspaceUnusable"}  # no worker has run: the tests above

@@ -13,7 +13,13 @@ KEY = ("v5e", TPU)
 
 
 def queue(
-    name: str = "own", *, quota: int | str = 64, used: int | str = 0, waiting: int = 0, **more: Any
+    name: str = "own",
+    *,
+    quota: int | str = 64,
+    used: int | str = 0,
+    waiting: int = 0,
+    active: str = "True",
+    **more: Any,
 ) -> ClusterQueue:
     """A ClusterQueue with quota of one flavor; `more` are limits, and the cohort in the words of either version."""
     cohort = {field: more.pop(field) for field in ("cohortName", "cohort") if field in more}
@@ -23,7 +29,11 @@ def queue(
         {
             "metadata": {"name": name},
             "spec": {"resourceGroups": [{"flavors": [quotas]}]} | cohort,
-            "status": {"flavorsReservation": usage, "pendingWorkloads": waiting},
+            "status": {
+                "conditions": [{"type": "Active", "status": active}],
+                "flavorsReservation": usage,
+                "pendingWorkloads": waiting,
+            },
         },
         ClusterQueue,
     )
@@ -36,6 +46,7 @@ CASES: dict[str, tuple[ClusterQueue, tuple[ClusterQueue, ...], int | None]] = {
     "a part is used": (queue(used=48), (), 16),
     "all is used": (queue(used=64), (), 0),
     "somebody waits": (queue(used=48, waiting=1), (), None),
+    "it is stopped": (queue(active="False"), (), None),
     "a queue without a cohort has nothing of others": (queue(used=64), (queue("other"),), 0),
     "of another cohort": (queue(used=64, **ALL), (queue("other", cohortName="night"),), 0),
     "another of the cohort lends": (queue(used=64, **ALL), (queue("other", used=16, **ALL),), 48),

@@ -107,7 +107,8 @@ class Queue(World):
                     self.requests.append("create")
                     assert self.stored is None
                     self.stored = msgspec.json.decode(msgspec.json.encode(action.body))
-                    self.stored["metadata"] |= {"uid": "w-1", "generation": 1}
+                    about = {"uid": "w-1", "generation": 1, "creationTimestamp": rfc3339(self.now)}
+                    self.stored["metadata"] |= about
                     self.stored["status"] = {}
                     self.versions += 1
                     self.stored["metadata"]["resourceVersion"] = str(self.versions)
@@ -1202,18 +1203,76 @@ def test_the_attempt_after_one_with_fewer_slices_asks_for_the_most_by_a_new_work
     assert (world.status.phase, world.status.attempt, pods_of(world, 1)) == ("Running", 1, 16)
 
 
-def test_a_job_that_gave_its_quota_back_for_more_takes_what_there_is_at_once() -> None:
-    world = shrunk()
-    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+def restarted(world: Queue) -> list[str]:
+    """The attempt ends; what is asked of Kueue until the next one may begin."""
+    world.requests.clear()
     world.pod(0, 0).exits(1)
     world.settle()
     world.obey()
     world.settle()
+    return world.requests
+
+
+def test_a_job_that_gave_its_quota_back_takes_as_much_as_before_at_once_and_keeps_it_for_an_hour() -> None:
+    world = shrunk()
+    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    assert restarted(world) == ["delete", "patch", "create"]
     world.requests.clear()
     lacks(world, 32).settle()
     assert (world.requests, asked(world)) == (["patch"], 2)
     grants(world).run()
-    assert (world.status.phase, world.status.attempt, pods_of(world, 1)) == ("Running", 1, 8)
+    for attempt in (1, 2):
+        assert (world.status.phase, world.status.attempt, pods_of(world, attempt)) == ("Running", attempt, 8)
+        assert restarted(world) == []
+        world.run()
+    world.step(3600)
+    assert restarted(world) == ["delete", "patch", "create"]
+
+
+def test_a_job_that_gave_its_quota_back_waits_before_it_takes_less_than_before() -> None:
+    world = shrunk()
+    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    restarted(world)
+    lacks(world, 48).settle()
+    assert asked(world) == 4
+    world.step(60)
+    assert asked(world) == 1
+
+
+def no_class(world: Queue) -> None:
+    world.priority = "nobody"
+
+
+def placed_by_kueue(world: Queue) -> None:
+    assert world.stored is not None
+    world.stored["spec"]["podSets"][0]["topologyRequest"] = {"required": "pool"}
+
+
+def checked(world: Queue) -> None:
+    assert world.stored is not None
+    world.stored["status"]["admissionChecks"] = [{"name": "nodes", "state": "Ready"}]
+
+
+@pytest.mark.parametrize("trouble", [no_class, placed_by_kueue, checked], ids=lambda one: one.__name__)
+def test_a_job_with_fewer_slices_keeps_its_quota_where_it_may_get_none_again(trouble: Callable[[Queue], None]) -> None:
+    world = shrunk()
+    world.topologies = None
+    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    trouble(world)
+    assert restarted(world) == []
+
+
+def test_a_preempted_job_with_fewer_slices_waits_for_more_as_long_as_any() -> None:
+    world = shrunk()
+    world.evicts("Preempted")
+    world.settle()
+    world.obey()
+    world.settle()
+    assert asked(world) == 4
+    lacks(world, 32).step(59)
+    assert asked(world) == 4
+    world.step(1)
+    assert asked(world) == 2
 
 
 def test_an_evicted_job_with_fewer_slices_asks_for_the_most_again_in_the_same_workload() -> None:

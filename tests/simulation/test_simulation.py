@@ -12,7 +12,7 @@ from tests.simulation.run import run_many, told
 FIRST_SEED = 100_000
 HISTORIES = 1500
 IN_QUEUES = 100
-"""Histories of jobs in queues of Kueue: each takes five times as long as another."""
+"""Histories of jobs in queues of Kueue: each takes seven times as long as another."""
 
 
 def test_no_history_breaks_an_invariant() -> None:

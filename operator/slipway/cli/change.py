@@ -16,7 +16,14 @@ from slipway.client.verbs import Verbs
 Change = Callable[[Verbs, str], Awaitable[JobState]]
 
 
-def _each(target: Target, names: tuple[str, ...], change: Change, word: str, *, ignore_finished: bool = False) -> None:
+async def _nothing(client: Verbs, name: str) -> None:
+    """What most commands do after the change."""
+
+
+def _each(
+    target: Target, names: tuple[str, ...], change: Change, word: str, *, ignore_finished: bool = False,
+    then: Callable[[Verbs, str], Awaitable[None]] = _nothing,
+) -> None:  # fmt: skip
     """Change the jobs one after another; what goes wrong with one does not keep the others."""
 
     async def work() -> list[SlipwayError]:
@@ -24,21 +31,26 @@ def _each(target: Target, names: tuple[str, ...], change: Change, word: str, *, 
         async with target.client() as client:
             for name in names:
                 try:
-                    away = (await client.out_of_reach([await change(client, name)])).get(name)
+                    job = await change(client, name)
+                    _tell(name, word, (await client.out_of_reach([job])).get(name))
+                    await then(client, name)
                 except AlreadyFinished as error:
                     click.echo(f"{error}; nothing was changed.", err=True)
                     errors += [] if ignore_finished else [error]
                 except SlipwayError as error:
                     click.echo(f"Error: {error}", err=True)
                     errors.append(error)
-                else:
-                    click.echo(f"slicejob {name} {f'will be {word} when its engine answers' if away else word}")
-                    if away:
-                        click.echo(f"Warning: {away}. What is to become of {name} is written down.", err=True)
         return errors
 
     if errors := run(work()):
         raise SystemExit(code_of(errors[0]))
+
+
+def _tell(name: str, word: str, away: str | None) -> None:
+    """Say what was done to a job, or will be once its engine can be asked."""
+    click.echo(f"slicejob {name} {f'will be {word} when its engine answers' if away else word}")
+    if away:
+        click.echo(f"Warning: {away}. What is to become of {name} is written down.", err=True)
 
 
 @click.command()
@@ -86,16 +98,18 @@ def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) 
     On a terminal it asks before it deletes a job that has not ended.
     """
 
-    async def gone(client: Verbs, name: str) -> JobState:
+    async def gone(client: Verbs, name: str) -> None:
+        if until_gone:
+            with suppress(NotFound):
+                await client.wait(name, for_=("Deleted",))
+
+    async def deleted(client: Verbs, name: str) -> JobState:
         found = await client.get(name)
         if not found.over and not yes and sys.stdin.isatty():
             question = f"SliceJob {name} is {found.phase}. Delete it with its pods?"
             if not click.confirm(question, err=True):
                 raise Failure("nothing was deleted")
         await client.delete(name)
-        if until_gone:
-            with suppress(NotFound):
-                await client.wait(name, for_=("Deleted",))
         return found
 
-    _each(target, names, gone, "deleted")
+    _each(target, names, deleted, "deleted", then=gone)

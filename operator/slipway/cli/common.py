@@ -127,7 +127,7 @@ def warn_of(out_of_reach: Mapping[str, str]) -> None:
     """Say of the jobs whose engines cannot be asked that they are shown as they were."""
     for words in dict.fromkeys(out_of_reach.values()):
         jobs = ", ".join(name for name, why in out_of_reach.items() if why == words)
-        shown = f"What is shown of {jobs} is what was last known, and it goes on when the engine answers."
+        shown = f"What is shown of {jobs} is what was last known; more happens when the engine answers."
         click.echo(f"Warning: {words}. {shown}", err=True)
 
 

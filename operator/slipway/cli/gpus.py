@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, Final
 
 import click
@@ -101,25 +100,35 @@ def choice_of(given: dict[str, Any], files: Sequence[str], *, without_devices: b
     return gpus.choice
 
 
-def give(spec: Any, gpus: int | ChosenGpus | None) -> None:
-    """Gives each host of a job of this machine these GPUs, instead of those that its manifest asks for; None for those.
+def give(spec: Any, gpus: int | ChosenGpus) -> None:
+    """Gives each host of a job of this machine these GPUs, instead of those that its manifest asks for.
 
     Raises:
         click.UsageError: when the job is for TPU chips, or the machine has no such GPUs.
     """
     accelerator = spec.get("accelerator") or {} if isinstance(spec, dict) else None
-    if gpus is None or not isinstance(accelerator, dict) or not isinstance(accelerator.get("gpu") or {}, dict):
+    if not isinstance(accelerator, dict) or not isinstance(accelerator.get("gpu") or {}, dict):
         # What is wrong with it the check of the manifest says.
         return
     text = gpus.text if isinstance(gpus, ChosenGpus) else str(gpus)
     for field in ("type", "generation"):
-        if field in accelerator:
+        if accelerator.get(field) is not None:
             asked = f"spec.accelerator.{field} {accelerator[field]!r}"
             raise click.UsageError(
                 f"--gpus {text}: the manifest has {asked}, and a host has TPU chips or GPUs: leave one."
             )
     gpu = accelerator.get("gpu") or {}
-    sizes = (spec.get(field) for field in ("hosts", "slices"))
-    hosts = prod(size for size in sizes if isinstance(size, int) and size > 0)
-    count = gpus if isinstance(gpus, int) else gpus.for_each(Inventory.read(), hosts, gpu.get("vendor"))
+    vendor = gpu.get("vendor")
+    count = gpus if isinstance(gpus, int) else gpus.for_each(Inventory.read(), _hosts_of(spec), vendor)
     spec["accelerator"] = accelerator | {"gpu": gpu | {"count": count}}
+
+
+def _hosts_of(spec: dict[str, Any]) -> int:
+    """Hosts of the most slices, as far as a manifest that is yet to be checked tells."""
+    acceptable = spec.get("acceptableSlices")
+    slices = [spec.get("slices"), *(acceptable if isinstance(acceptable, list) else ())]
+    return max(map(_count, slices)) * _count(spec.get("hosts"))
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 1

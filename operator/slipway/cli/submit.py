@@ -103,8 +103,10 @@ def described(
             if extra := sorted(name for name, value in given.items() if value not in (None, ()) and value is not False):
                 raise InvalidManifest(f"-f and {', '.join(extra)} contradict each other: the manifest says it")
             found = [(one, Sources({(): name})) for name in files for one in documents(_text(name), name, kinds)]
-            for body in (one for one, _ in found if one["kind"] == KIND):
-                give(body.get("spec"), gpus)
+            for body, sources in found:
+                if gpus is not None and body["kind"] == KIND:
+                    give(body.get("spec"), gpus)
+                    sources["spec", "accelerator", "gpu", "count"] = "--gpus"
         else:
             found = [(_from_flags(given, target.folder), _options(given))]
         for body, sources in found:
@@ -122,10 +124,10 @@ def described(
 
 def _gpus_for(target: Target, given: dict[str, Any]) -> int | ChosenGpus | None:
     """Takes the GPUs of this machine out of the flags, which jobs of its manifests get; None where there are none."""
-    gpus: int | ChosenGpus | None = given["gpus"]
+    gpus: int | ChosenGpus | None = given.get("gpus")
     if target.folder is None or (isinstance(gpus, ChosenGpus) and not gpus.taken):
         return None
-    given["gpus"] = None
+    given.pop("gpus", None)
     return gpus
 
 

@@ -24,11 +24,10 @@ async def unseen(client: Verbs, job: JobState, now: datetime) -> str:
     return await client.unserved(job.namespace, now, job.operator_id)
 
 
-async def explained(client: Verbs, name: str, now: datetime) -> dict[str, Any]:
+async def explained(client: Verbs, job: JobState, now: datetime) -> dict[str, Any]:
     """Why a job is as it is, as `-o json` prints it."""
-    job = await client.get(name)
     found: dict[str, Any] = {
-        "name": name,
+        "name": job.name,
         "namespace": job.namespace,
         "phase": job.phase,
         "reason": job.reason,
@@ -68,8 +67,8 @@ def why(target: Target, name: str, output: str | None) -> None:
 
     async def work() -> tuple[dict[str, Any], Mapping[str, str]]:
         async with target.client() as client:
-            found = await explained(client, name, datetime.now(UTC))
-            return found, await client.out_of_reach([await client.get(name)])
+            job = await client.get(name)
+            return await explained(client, job, datetime.now(UTC)), await client.out_of_reach([job])
 
     found, away = run(work())
     warn_of(away)

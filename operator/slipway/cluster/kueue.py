@@ -19,6 +19,7 @@ from slipway.planner.kueue_queues import (
     Quota,
     ResourceFlavor,
     ResourceGroup,
+    is_active,
     unused,
 )
 from slipway.planner.queue_words import preemptor_of
@@ -97,7 +98,7 @@ class KueueStore:
             flavors={one.metadata.name: one.spec for one in self.flavors.all()},
             priorities={one.metadata.name: one.value for one in self.priorities.all()},
             topologies=self._topologies(key[0], queue),
-            unused=self._unused(key[0], queue) if workload is not None and _has_choice(workload) else {},
+            unused=self._unused(key[0], queue) if workload is not None and _may_have_more(workload, queue) else {},
             preemptor=self.workloads.job_of(preemptor_of(workload)) if workload is not None else "",
             boosts=self.boosts,
         )
@@ -116,8 +117,10 @@ class KueueStore:
 
     def _unused(self, namespace: str, queue: str) -> Quota:
         """The quota that a job of a queue may have beside its own."""
-        of_all = self._cluster_queue(namespace, queue)
-        return unused(of_all, self.cluster_queues.all()) if of_all is not None else {}
+        local, of_all = self.local_queues.get((namespace, queue)), self._cluster_queue(namespace, queue)
+        if local is None or of_all is None or not is_active(local):
+            return {}
+        return unused(of_all, self.cluster_queues.all())
 
     def _cluster_queue(self, namespace: str, queue: str) -> ClusterQueue | None:
         local = self.local_queues.get((namespace, queue))
@@ -128,9 +131,9 @@ class KueueStore:
         return any(flavor is not None and flavor.spec.topology_name for flavor in named)
 
 
-def _has_choice(known: Workload) -> bool:
-    """Whether a job that is admitted can run on several numbers of slices."""
-    return known.admitted and known.metadata.labels.for_attempt >= 0
+def _may_have_more(known: Workload, queue: str) -> bool:
+    """Whether a job has quota of that queue, and can run on several numbers of slices."""
+    return known.admitted and known.spec.queue_name == queue and known.metadata.labels.for_attempt >= 0
 
 
 async def served_version(api: ApiConnection) -> str:

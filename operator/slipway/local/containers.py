@@ -46,10 +46,10 @@ def unanswered(jobs: Iterable[JobFolder]) -> dict[str, str]:
     troubles: dict[Address, str] = {}
     for job in jobs:
         with suppress(NoSuchJob, Unreadable):
-            local = job.read()["local"]
-            if local.get("settled"):
+            body = job.read()
+            if body["local"].get("settled") and not body["metadata"].get("deletionTimestamp"):
                 continue
-            address = Options.from_json(local["options"]).engine
+            address = Options.from_json(body["local"]["options"]).engine
             if address not in troubles:
                 troubles[address] = _trouble(address)
             found[job.name] = troubles[address]

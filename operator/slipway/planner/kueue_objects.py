@@ -83,6 +83,7 @@ class WorkloadMeta(Part, frozen=True):
     uid: str = ""
     resource_version: str = "0"
     generation: int = 0
+    creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     finalizers: tuple[str, ...] = ()
     labels: WorkloadLabels = WorkloadLabels()

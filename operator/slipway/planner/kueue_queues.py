@@ -49,11 +49,25 @@ class NamespacedMeta(ObjectMeta, frozen=True):
     namespace: str = ""
 
 
+class QueueCondition(Part, frozen=True):
+    """A condition of a queue."""
+
+    type: str = ""
+    status: str = ""
+
+
+class LocalQueueStatus(Part, frozen=True):
+    """What Kueue last said of a LocalQueue."""
+
+    conditions: tuple[QueueCondition, ...] = ()
+
+
 class LocalQueue(Part, frozen=True):
     """A queue of a namespace."""
 
     metadata: NamespacedMeta
     spec: LocalQueueSpec = LocalQueueSpec()
+    status: LocalQueueStatus = LocalQueueStatus()
 
 
 class ResourceQuota(Part, frozen=True):
@@ -105,6 +119,7 @@ class FlavorUsage(Part, frozen=True):
 class ClusterQueueStatus(Part, frozen=True):
     """What Kueue last said of a ClusterQueue."""
 
+    conditions: tuple[QueueCondition, ...] = ()
     flavors_reservation: tuple[FlavorUsage, ...] = ()
     pending_workloads: int = 0
 
@@ -129,11 +144,19 @@ class PriorityClass(Part, frozen=True):
     value: int = 0
 
 
+def is_active(queue: ClusterQueue | LocalQueue) -> bool:
+    """Whether a queue takes Workloads: it is not stopped, and everything is there that it names."""
+    return not any(one.type == "Active" and one.status == "False" for one in queue.status.conditions)
+
+
 def unused(queue: ClusterQueue, all_queues: Iterable[ClusterQueue]) -> Quota:
     """Quota of a ClusterQueue that nobody has reserved, with what its cohort would lend it.
 
-    It is empty while a Workload waits in one of the queues of the cohort. Quota of Cohort objects is not counted.
+    It is empty while the queue is stopped, or a Workload waits in one of the queues of the cohort. Cohort objects, with
+    quota of their own and cohorts above, are not read.
     """
+    if not is_active(queue):
+        return {}
     name = queue.metadata.name
     others = [one for one in all_queues if one.cohort and one.cohort == queue.cohort and one.metadata.name != name]
     if any(one.status.pending_workloads for one in (queue, *others)):

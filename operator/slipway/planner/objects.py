@@ -212,13 +212,14 @@ class Pod(Part, frozen=True, gc=True, dict=True):
 
     @property
     def failed_init(self) -> tuple[str, Terminated] | None:
-        """The init container for which the pod failed, and its end; None where none did.
+        """The init container for which the pod failed, so that its program never started; None where there is none.
 
         The kubelet stops sidecars after that.
         """
         ends = ((one.name, one.state.terminated) for one in self.status.init_container_statuses)
         failed = [(name, end) for name, end in ends if end is not None and end.exit_code != 0]
-        if self.status.phase != "Failed" or not failed:
+        ran = self.worker is not None and self.worker.terminated is not None
+        if self.status.phase != "Failed" or ran or not failed:
             return None
         return min(failed, key=lambda found: found[1].finished_at or NEVER)
 

@@ -12,9 +12,13 @@ from slipway.api.resources import amount
 from slipway.planner import queue_bodies, queue_words
 from slipway.planner.actions import Body
 from slipway.planner.draft import Draft
-from slipway.planner.endings import ending_of
+from slipway.planner.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, SUSPENDED, ending_of
 from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
 
+PAUSE: Final = timedelta(hours=1)
+"""Time that a job keeps quota at least that it got when it asked for more slices."""
+_LEFT_THE_QUEUE: Final = frozenset({PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, SUSPENDED})
+"""Ends of attempts after which a job enters its queue anew for other reasons."""
 _WAIT_FOR_QUOTA: Final = frozenset({queue_words.NO_QUOTA, queue_words.NEVER_FITS})
 
 
@@ -34,15 +38,25 @@ def is_replaced(draft: Draft, known: Workload) -> bool:
     given = known.assignment(queue_bodies.WORKERS)
     if given is not None and given.count is not None and given.count < known.pods_of(queue_bodies.WORKERS):
         return True
-    return _may_grow(draft, known) and any(_is_unused(draft, known, one) for one in draft.spec.acceptable_slices)
+    if not _was_chosen_before(draft, known) or _is_worth_keeping(draft, known):
+        return False
+    return any(_is_unused(draft, known, one) for one in draft.spec.acceptable_slices)
 
 
-def _may_grow(draft: Draft, known: Workload) -> bool:
-    """Whether the number of slices was chosen for an attempt that has ended."""
+def _was_chosen_before(draft: Draft, known: Workload) -> bool:
+    """Whether fewer slices than the most are asked for, and were chosen for an attempt that has ended."""
     attempt = draft.attempt
     if draft.active is not None or attempt is None or ending_of(attempt).keeps_slices:
         return False
     return asked(draft, known) < draft.spec.most_slices and known.metadata.labels.for_attempt <= attempt.number
+
+
+def _is_worth_keeping(draft: Draft, known: Workload) -> bool:
+    """Whether the job may get no more for it, however much quota is unused: nodes count as well, and a recent try."""
+    if queue_bodies.WORKERS in known.placed or known.status.admission_checks:
+        return True
+    created = known.metadata.creation_timestamp
+    return known.metadata.labels.for_attempt > 0 and created is not None and draft.now < created + PAUSE
 
 
 def _is_unused(draft: Draft, known: Workload, slices: int) -> bool:
@@ -62,7 +76,7 @@ def change(draft: Draft, known: Workload) -> Body | None:
     """The patch by which a Workload without quota asks for another number of slices; None when it need not."""
     if known.holds(QUOTA_RESERVED) or not draft.spec.acceptable_slices or draft.problem is not None:
         return None
-    slices = draft.spec.most_slices if _may_grow(draft, known) else _fewer(draft, known)
+    slices = draft.spec.most_slices if _was_chosen_before(draft, known) else _fewer(draft, known)
     if slices == asked(draft, known):
         return None
     labels = queue_bodies.labels_of(draft)
@@ -72,15 +86,15 @@ def change(draft: Draft, known: Workload) -> Body | None:
 def _fewer(draft: Draft, known: Workload) -> int:
     """The number of slices to ask for now: fewer once the job has waited for quota for capacityRetrySeconds.
 
-    The same time passes before the next smaller number. None passes where Kueue says that the number never fits, or for
-    a job that has had fewer slices and has only asked whether there are more.
+    The same time passes before the next smaller number, and none where Kueue says that the number never fits. A job
+    that gave its quota back for more takes as many slices as before at once.
     """
     now, sizes = asked(draft, known), sorted(draft.spec.acceptable_slices, reverse=True)
     reason, _ = queue_words.waiting(known)
     if reason not in _WAIT_FOR_QUOTA or not known.is_current(QUOTA_RESERVED):
         return now
     fitting = max((one for one in sizes if one < now and one <= _room(draft, known, now)), default=now)
-    if reason == queue_words.NEVER_FITS or fitting == now or _has_had_fewer(draft):
+    if reason == queue_words.NEVER_FITS or fitting == now or (_gave_back(draft, known) and fitting >= draft.granted):
         return fitting
     tried = sum(one >= now for one in sizes)
     since = draft.status.queued_time or draft.now
@@ -88,8 +102,12 @@ def _fewer(draft: Draft, known: Workload) -> int:
     return fitting if draft.passed(due) else now
 
 
-def _has_had_fewer(draft: Draft) -> bool:
-    return draft.attempt is not None and draft.granted < draft.spec.most_slices
+def _gave_back(draft: Draft, known: Workload) -> bool:
+    """Whether the Workload took the place of one with quota for fewer slices."""
+    attempt, created = draft.attempt, known.metadata.creation_timestamp
+    if attempt is None or attempt.end_time is None or created is None or ending_of(attempt) in _LEFT_THE_QUEUE:
+        return False
+    return created >= attempt.end_time.replace(microsecond=0) and draft.granted < draft.spec.most_slices
 
 
 def _room(draft: Draft, known: Workload, slices: int) -> int:

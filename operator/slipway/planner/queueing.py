@@ -322,7 +322,8 @@ def _followed(draft: Draft, known: Workload) -> tuple[Action, ...] | None:
     if waits and draft.snapshot.kueue.topologies is not None and known.placed != queue_bodies.placed(draft):
         # The flavors of the queue have got a topology, or have lost it; podSets are made once.
         return _removal(draft.snapshot.kueue.version, known)
-    if known.admitted and queue_sizes.is_replaced(draft, known):
+    enters_again = draft.problem is None and _refusal(draft) is None
+    if known.admitted and enters_again and queue_sizes.is_replaced(draft, known):
         return _removal(draft.snapshot.kueue.version, known) if _nothing_runs(draft) else ()
     if (sizes := queue_sizes.change(draft, known)) is not None:
         return (_change(draft, known, sizes),)
