@@ -138,6 +138,7 @@ def inspected(engine: Engine, name: str) -> Body:
     config, host = found["Config"], found["HostConfig"]
     # The command gives them in no order, or with another end of the one at the beginning of the other.
     config["Env"].sort()
+    host["Binds"].sort()
     config["Cmd"] = config.pop("Entrypoint") + config["Cmd"]
     for key in ("CapAdd", "CapDrop"):
         host[key] = [one.removeprefix("CAP_") for one in host[key]]
