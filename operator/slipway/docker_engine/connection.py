@@ -1,4 +1,4 @@
-"""A connection of the Docker SDK that trusts whom it was told to trust, and leaves no socket open.
+"""A connection of the Docker SDK that trusts whom it was told to trust, and closes a socket that nobody answers to.
 
 In a module of its own, because `engine` has to load where there is no SDK.
 """

@@ -69,7 +69,8 @@ def kept_pods(job: JobFolder) -> list[Pod]:
     """Containers that are gone and whose logs are kept, as pods that have ended."""
     found = []
     for path in sorted((job.path / "logs").glob("*.log")):
-        if (where := parse_pod_name(job.name, path.stem)) is not None:
+        # One that stands for another may have outlived it: the oldest logs are forgotten.
+        if path.exists() and (where := parse_pod_name(job.name, path.stem)) is not None:
             at = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
             found.append(_kept(path.stem, where[1], at, stands_in(path).removeprefix(f"{path.stem}.")))
     return found
