@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from slipway.api import names
 from slipway.api.places import FIRST, HEAD
 from slipway.planner import (
     attempts,
@@ -23,7 +22,6 @@ from slipway.planner import (
     queue_topology,
     queue_words,
 )
-from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.actions import Action, Body, CreateWorkload, DeleteWorkload, PatchWorkload
 from slipway.planner.draft import Draft
 from slipway.planner.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, Ending
@@ -32,7 +30,7 @@ from slipway.planner.kueue_objects import EVICTED, FINALIZER, FINISHED, QUOTA_RE
 from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.queue_bodies import Contradiction
-from slipway.planner.redact import printable
+from slipway.planner.queue_refusals import refusal
 from slipway.planner.snapshot import WAITING_FOR_OLD, Snapshot
 
 FIRST_RETRY: Final = timedelta(seconds=2)
@@ -49,7 +47,7 @@ def gate(draft: Draft) -> None:
     if draft.job.queue is None or (draft.active is not None and draft.seen.done):
         return
     known = draft.snapshot.kueue.workload
-    if (refused := _refusal(draft)) is not None:
+    if (refused := refusal(draft)) is not None:
         if draft.attempt is None and (known is None or not draft.snapshot.kueue.problem):
             raise refused
         draft.queued = (refused.reason, refused.message)
@@ -78,34 +76,9 @@ def stand(draft: Draft) -> None:
     Raises:
         InvalidSpec: when the job can be in no queue.
     """
-    if (refused := _refusal(draft)) is not None:
+    if (refused := refusal(draft)) is not None:
         raise refused
     draft.blocked = draft.queued = _held(draft, draft.snapshot.kueue.workload)
-
-
-def _refusal(draft: Draft) -> InvalidSpec | None:
-    """Why the job can be in no queue."""
-    job, kueue = draft.job, draft.snapshot.kueue
-    label = f"metadata.labels[{names.QUEUE_LABEL}] {printable(job.queue or '')!r}"
-    if kueue.problem:
-        return InvalidSpec("KueueUnreadable", f"{label}: the operator cannot follow the queue: {kueue.problem}")
-    if not kueue.version:
-        return InvalidSpec(
-            "KueueNotInstalled",
-            f"{label}: {draft.snapshot.settings.maker} has no Workloads of Kueue: install Kueue, or remove the label",
-        )
-    if not job.queue:
-        return InvalidSpec("QueueNotSupported", f"{label}: name a LocalQueue, or remove the label")
-    known = kueue.workload
-    has_it = known is not None and known.spec.priority_class == job.queue_priority
-    if job.queue_priority and not has_it and job.queue_priority not in kueue.priorities:
-        there = ", ".join(sorted(kueue.priorities)) or "none"
-        return InvalidSpec(
-            "PriorityClassNotFound",
-            f"metadata.labels[{names.QUEUE_PRIORITY_LABEL}] {printable(job.queue_priority)!r}: there is no such "
-            f"WorkloadPriorityClass; there are: {there}",
-        )
-    return None
 
 
 def _has_to_go(draft: Draft, known: Workload | None) -> bool:
@@ -273,7 +246,7 @@ def _create(draft: Draft) -> None:
         return
     if draft.refresh_workload:
         return
-    if _refusal(draft) is not None:
+    if refusal(draft) is not None:
         return
     refused = draft.snapshot.rejection
     if refused is not None:
@@ -322,7 +295,7 @@ def _followed(draft: Draft, known: Workload) -> tuple[Action, ...] | None:
     if waits and draft.snapshot.kueue.topologies is not None and known.placed != queue_bodies.placed(draft):
         # The flavors of the queue have got a topology, or have lost it; podSets are made once.
         return _removal(draft.snapshot.kueue.version, known)
-    enters_again = draft.problem is None and _refusal(draft) is None
+    enters_again = draft.problem is None and refusal(draft) is None
     if known.admitted and enters_again and queue_sizes.is_replaced(draft, known):
         return _removal(draft.snapshot.kueue.version, known) if _nothing_runs(draft) else ()
     if (sizes := queue_sizes.change(draft, known)) is not None:
