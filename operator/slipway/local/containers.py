@@ -60,7 +60,7 @@ def _trouble(address: Address) -> str:
     try:
         connect(address).close()
     except EngineUnavailable as error:
-        # Its hint is for whoever chooses an engine, and a job stays with its own.
+        # The hint says how to choose an engine, and the job keeps the engine that its file names.
         return ": ".join(filter(None, (error.what.rstrip("."), error.detail)))
     return ""
 

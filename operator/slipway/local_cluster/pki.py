@@ -31,7 +31,7 @@ def create(folder: Path, server_names: list[str]) -> None:
     _create_authority(folder, "ca", "/CN=slipway-local-cluster")
     issue(folder, "apiserver", "/CN=kube-apiserver", server_names)
     issue(folder, "kubelet-client", "/O=system:masters/CN=kube-apiserver-kubelet-client", [])
-    # Whoever has a certificate of this one may act as any user, so nothing else is issued by it.
+    # The API server lets a client with a certificate of this authority act as any user: it signs nothing else.
     _create_authority(folder, "front-proxy-ca", "/CN=front-proxy-ca")
     issue(folder, FRONT_PROXY, f"/CN={FRONT_PROXY}", [], authority="front-proxy-ca")
     _openssl(["ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", str(folder / "sa.key")])

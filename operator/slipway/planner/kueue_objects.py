@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
 from slipway.api import names
-from slipway.planner.kueue_queues import FlavorSpec
+from slipway.planner.kueue_queues import FlavorSpec, Quota
 from slipway.planner.parts import Named, Part
 
 FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
@@ -234,7 +233,7 @@ class Kueue:
     topologies: frozenset[str] | None = frozenset()
     """Resources of which a flavor of the job's queue has a topology. Kueue chooses the nodes of what requests them.
     None where the queue is not known, as when it was deleted."""
-    unused: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
+    unused: Quota = field(default_factory=dict)
     """Quota by flavor and resource that the job may have beside its own, because nobody has it or waits in the queue.
     Only known for admitted jobs that can run on several numbers of slices."""
     preemptor: str = ""
