@@ -10,15 +10,9 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node, and the job's recovery
 	slipway demo
 
-# Most tests wait for clusters two thirds of the time; those that only compute have the processor meanwhile.
-COMPUTING := tests/local_simulation tests/planner tests/simulation
 test: $(READY)  ## Every test: planner, API server, real nodes
 	$(PYTHON) -m tests.prepare
-	@said=$$(mktemp); \
-	chrt --idle 0 $(PYTHON) -m pytest $(COMPUTING) $(PYTEST_ARGS) >$$said 2>&1 & computing=$$!; \
-	trap "kill $$computing" INT TERM; \
-	$(PYTHON) -m pytest $(COMPUTING:%=--ignore=%) $(PYTEST_ARGS); waited=$$?; \
-	wait $$computing; computed=$$?; cat $$said; rm $$said; exit $$((waited | computed))
+	$(PYTHON) -m tests $(PYTEST_ARGS)
 
 test-ray: $(READY)  ## The Ray runtime with a real Ray on real nodes
 	$(PYTHON) -m tests.prepare
