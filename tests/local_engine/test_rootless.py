@@ -30,7 +30,7 @@ ROOTLESS: Final = {
 }  # fmt: skip
 NOBODY: Final = 65534
 # What an administrator would have set up: ids for the user's containers, and a device for their network.
-_ADMINISTRATOR: Final = """
+ADMINISTRATOR: Final = """
 for one in /etc/subuid /etc/subgid; do touch $one; mount --bind "$1/ids" $one; done
 mkdir -p /dev/net; mount -t tmpfs tmpfs /dev/net; mknod -m 666 /dev/net/tun c 10 200
 shift; exec "$@"
@@ -48,7 +48,7 @@ class Rootless(Dockerd):
             path.mkdir(exist_ok=True)
             os.chown(path, NOBODY, NOBODY)
         return [
-            tool("unshare"), "--mount", "sh", "-euc", _ADMINISTRATOR, "sh", str(self.folder),
+            tool("unshare"), "--mount", "sh", "-euc", ADMINISTRATOR, "sh", str(self.folder),
             tool("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
             tool("env"), f"HOME={self.folder}", f"XDG_RUNTIME_DIR={self.folder / 'run'}",
             tool("rootlesskit"), f"--state-dir={self.folder / 'run/kit'}", "--net=slirp4netns", "--mtu=65520",

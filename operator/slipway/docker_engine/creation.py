@@ -11,7 +11,13 @@ from typing import Final
 from slipway.api import names
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import CONFLICT, EngineRefuses, ensure_network, image_id, network_exists
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, Unconvertible, containers
+from slipway.docker_engine.conversion.convert import (
+    HOST_NETWORK,
+    ContainerRequest,
+    Surroundings,
+    Unconvertible,
+    containers,
+)
 from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Assigned, Shortage, ids_of
 from slipway.docker_engine.conversion.parts import all_containers
 from slipway.docker_engine.conversion.sandbox import with_volumes
@@ -137,9 +143,10 @@ class Creator:
     def _network_of(self, job: Job) -> str:
         """The network of the job's containers."""
         if job.spec is not None and job.spec.host_network:
-            return "host"
+            return HOST_NETWORK
         given = self._options.network
-        if given and not network_exists(self._containers.api, given):
+        # Podman lists no network of that name, and knows it all the same.
+        if given and given != HOST_NETWORK and not network_exists(self._containers.api, given):
             raise _Refused(f"there is no Docker network {given}: docker network create {given}", POD_REJECTED)
         return given or network_name(job)
 
