@@ -86,12 +86,13 @@ REFUSED = [
     pytest.param(("--mount", "type=device,src=/dev/fuse,perm=x"), "letters of r, w and m", id="B-22 perm=x"),
     pytest.param(("--mount", "type=device,dst=/dev/fuse"), "absolute", id="B-22 no source"),
     pytest.param(("--ulimit", "nofile"), "NAME=SOFT[:HARD]", id="a ulimit without a value"),
+    pytest.param(("--ulimit", "files=1"), "there is no limit 'files': core, cpu, data, ", id="an unknown ulimit"),
     pytest.param(("--mount", "type=bind,src=/var/run/docker.sock,dst=/s"), "docker.sock", id="B-25 its socket"),
     pytest.param(("--network", "bridge", "--hosts", "2"), "bridge beside 2 hosts", id="K-08 hosts on the bridge"),
     pytest.param(("--network", "none", "--slices", "2"), "none beside 2 hosts", id="K-08 slices without a network"),
     pytest.param(("--type", "v5litepod-16"), "is 4 machines, and this is one", id="a slice of several machines"),
     pytest.param(("--type", "v5litepod-4"), "google.com/tpu 4 is asked for", id="TPU chips that are not there"),
-    pytest.param(("--gpus", "2", "--gpu-vendor", "nvidia"), "this machine has 0", id="GPUs that are not there"),
+    pytest.param(("--gpus", "2", "--gpu-vendor", "nvidia"), "this machine has no GPUs", id="GPUs that are not there"),
 ]
 
 
@@ -328,6 +329,47 @@ GPUS_OF_A_MANIFEST: Final = {
     "none": ("accelerator: {gpu: {count: 2}}", ("0",), []),
     "all, and no devices": ("accelerator: {gpu: {count: 2}}", ("all", "--without-devices"), []),
 }
+
+
+NO_GPUS: Final = {
+    "a count": (("--gpus", "2"), "spec.accelerator.gpu: this machine has no GPUs; --without-devices tries the job"),
+    "all": (("--gpus", "all"), "--gpus all: this machine has no GPUs."),
+    "by number": (("--gpus", "device=0"), "--gpus device=0: 0 is none of this machine's GPUs: it has none."),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), NO_GPUS.values(), ids=NO_GPUS)
+def test_a_machine_without_gpus_says_so(monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], words: str) -> None:
+    monkeypatch.setattr(Inventory, "read", lambda: Inventory())
+    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    done = slipway("render", "--docker", "--name", "one", "--image", "app", *given, "--", "train")
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("unix:///run/docker.sock", None),
+        (
+            "tcp://10.0.0.1:2376",
+            "nvidia.com/gpu: the engine at tcp://10.0.0.1:2376 may be another machine's, whose devices Slipway does "
+            "not see: submit the job on that machine; --without-devices tries the job without them",
+        ),
+    ],
+    ids=["of this machine", "of another machine"],
+)
+def test_devices_are_those_of_the_machine_of_the_engine(
+    monkeypatch: pytest.MonkeyPatch, address: str, words: str | None
+) -> None:
+    monkeypatch.setattr(Inventory, "read", lambda: FOUR_GPUS)
+    monkeypatch.setattr(site, "_machine", site._machine.__wrapped__)
+    monkeypatch.setenv("DOCKER_HOST", address)
+    given = ("render", "--docker", "--name", "one", "--image", "app", "--gpus", "1")
+    done = slipway(*given, "--", "train")
+    assert done.exit_code == (2 if words else 0), done.output
+    assert words is None or words in done.output
+    assert slipway(*given, "--without-devices", "--", "train").exit_code == 0
 
 
 @pytest.mark.parametrize(("fields", "given", "expected"), GPUS_OF_A_MANIFEST.values(), ids=GPUS_OF_A_MANIFEST)

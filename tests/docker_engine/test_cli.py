@@ -135,15 +135,32 @@ def test_an_engine_that_one_may_not_use(source: Path, engine: Engine) -> None:
 
 @pytest.mark.row("B-44")
 def test_without_the_sdk_everything_else_works(source: Path) -> None:
-    code = "import sys; sys.modules['docker'] = None; from slipway.cli.main import main; main(sys.argv[1:])"
-
-    def run(*arguments: str) -> Any:
-        return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
-
-    assert run("build", "--image", "app", "--dry-run").returncode == 0
-    refused = run("build", "--image", "app")
+    assert run_without_the_extra("build", "--image", "app", "--dry-run").returncode == 0
+    refused = run_without_the_extra("build", "--image", "app")
     assert refused.returncode == 3
     assert "pip install 'slipway-tpu[docker]'" in refused.stderr
+
+
+def run_without_the_extra(*arguments: str) -> Any:
+    missing = "sys.modules['docker'] = sys.modules['watchfiles'] = None"
+    code = f"import sys; {missing}; from slipway.cli.main import main; main(sys.argv[1:])"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", ["local run", "local submit", "run --on local"])
+def test_without_the_sdk_no_job_is_stored(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-12, E1-33: one sentence with what to install."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    refused = run_without_the_extra(*command.split(), "--image", "app", "--", "train")
+    assert refused.returncode == 3
+    assert refused.stderr.count("\n") == 1
+    assert "pip install 'slipway-tpu[docker]'" in refused.stderr
+    assert run_without_the_extra("local", "list", "-o", "name").stdout == ""
+
+
+def test_without_the_sdk_docker_commands_are_printed() -> None:
+    printed = run_without_the_extra("render", "--docker", "--image", "app", "--", "train")
+    assert printed.stdout.startswith("docker run")
 
 
 def test_an_interrupted_build_ends_at_once_and_on_the_engine_too(source: Path, engine: Engine, client: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -68,8 +69,10 @@ def test_an_engine_behind_ssh_needs_a_library_that_is_named(monkeypatch: pytest.
 class NoNetworks(BaseHTTPRequestHandler):
     """An engine that fails where it is asked for its networks."""
 
+    version = "1.41"
+
     def do_GET(self) -> None:
-        said = {"ApiVersion": "1.41"} if self.path == "/version" else {"message": "the store is damaged"}
+        said = {"ApiVersion": self.version} if self.path == "/version" else {"message": "the store is damaged"}
         content = json.dumps(said).encode()
         self.send_response(200 if self.path == "/version" else 500)
         self.send_header("Content-Type", "application/json")
@@ -81,15 +84,23 @@ class NoNetworks(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@contextmanager
+def answering(version: str) -> Iterator[Address]:
+    """Where such an engine is, which speaks a version of the API."""
+    handler = type("Speaking", (NoNetworks,), {"version": version})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        yield Address(f"tcp://127.0.0.1:{server.server_port}")
+        server.shutdown()
+
+
 @pytest.fixture
 def no_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), NoNetworks) as server:
-        Thread(target=server.serve_forever).start()
-        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.server_port}")
+    with answering("1.41") as address:
+        monkeypatch.setenv("DOCKER_HOST", address.host)
         yield
-        server.shutdown()
 
 
 @pytest.mark.usefixtures("no_networks")
@@ -102,7 +113,40 @@ def test_a_network_that_the_engine_cannot_look_up_is_named_with_the_cause(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_engine_that_is_too_old_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slipway.docker_engine.engine.LEAST_VERSION", (9, 0))
-    with pytest.raises(EngineUnavailable, match=r"speaks API 1\.\d+; 9\.0 is the least"):
-        connect(Address(engine.host))
+def test_an_engine_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with answering("1.40") as address:
+        monkeypatch.setenv("DOCKER_HOST", address.host)
+        done = CliRunner().invoke(main, ["local", "submit", "--image", "app", "--name", "train", "--", "train"])
+    assert done.exit_code == 3
+    assert f"The Docker engine at {address.words} speaks API 1.40; 1.41 is the least." in done.output
+
+
+def test_an_engine_of_docker_20_10_is_not() -> None:
+    with answering("1.41") as address, closing(connect(address)) as found:
+        assert found.api_version == "1.41"
+
+
+@pytest.mark.parametrize(
+    ("address", "here"),
+    [
+        (Address(), True),
+        (Address("unix:///run/user/1000/docker.sock"), True),
+        (Address("tcp://10.0.0.1:2376"), False),
+        (Address("ssh://tpu-vm"), False),
+        (Address(context="rootless"), True),
+        (Address(context="vm"), False),
+        (Address(context="nobody"), False),
+    ],
+    ids=["the default", "a socket", "an address", "SSH", "a context of a socket", "one of an address", "no context"],
+)
+def test_whether_an_engine_is_on_this_machine(
+    address: Address, here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    (tmp_path / "docker").mkdir(exist_ok=True)
+    (tmp_path / "docker/config.json").write_text("{}")
+    for name, host in (("rootless", "unix:///run/user/1000/docker.sock"), ("vm", "tcp://10.0.0.1:2376")):
+        ContextAPI.create_context(name, host=host)
+    assert address.is_here == here

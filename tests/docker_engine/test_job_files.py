@@ -1,7 +1,9 @@
 """The files of the jobs of this machine's engine: whole versions, one writer at a time, nothing overwritten unseen."""
 
+import errno
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -130,9 +132,28 @@ def test_an_error_in_the_middle_of_a_change_leaves_the_job_as_it_was() -> None:
     assert job.read()["spec"] == BODY["spec"]
 
 
-def _count(state: str, times: int) -> None:
-    import os
+def test_a_disk_that_is_full_in_the_middle_of_a_write_leaves_the_job_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = folder("train")
+    job.create(BODY, {})
 
+    def full(_: int) -> None:
+        assert job.read()["spec"] == BODY["spec"]
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def change() -> None:
+        with job.changing() as body:
+            body["spec"] = {}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            change()
+    assert job.read()["spec"] == BODY["spec"]
+    change()
+    assert job.read()["spec"] == {}
+
+
+def _count(state: str, times: int) -> None:
     os.environ["XDG_STATE_HOME"] = state
     for _ in range(times):
         with folder("train").changing() as body:

@@ -50,6 +50,7 @@ WITH_INIT = {"podTemplate": {"spec": {"initContainers": [{"name": "fetch", "imag
 )
 def test_the_time_to_start(fields: dict[str, Any], seconds: int | None) -> None:
     defaults = site(spec(**fields)).spec.defaults
+    assert START_SECONDS == 30
     assert ("timeouts" in defaults.model_fields_set, defaults.timeouts.start_seconds) == (seconds is not None, seconds)
 
 

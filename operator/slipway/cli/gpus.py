@@ -44,7 +44,10 @@ class ChosenGpus:
             return int(self.count)
         own = inventory.chosen(self.choice).gpus
         gpus = sum(vendor in (None, "auto", one.kind) for one in own)
-        if gpus % hosts or not gpus:
+        if not gpus:
+            of = f" of vendor {vendor}" if own else ""
+            raise click.UsageError(f"--gpus {self.text}: this machine has no GPUs{of}.")
+        if gpus % hosts:
             raise click.UsageError(f"--gpus {self.text}: {hosts} hosts cannot share {gpus} GPUs evenly.")
         return gpus // hosts
 

@@ -18,6 +18,11 @@ from slipway.docker_engine.conversion.devices import DeviceMapping
 if TYPE_CHECKING:
     from slipway.docker_engine.submission import Wishes
 
+_ULIMITS: Final = frozenset({
+    "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
+    "rttime", "sigpending", "stack",
+})  # fmt: skip
+"""What setrlimit(2) limits, as Docker names it."""
 _ULIMIT: Final = re.compile(r"(?P<name>[a-z]+)=(?P<soft>-1|\d+)(?::(?P<hard>-1|\d+))?")
 
 
@@ -33,6 +38,8 @@ class Ulimit(click.ParamType[tuple[str, tuple[int, int]]]):
         found = _ULIMIT.fullmatch(str(value))
         if found is None:
             self.fail(f"{value!r} is not of the form NAME=SOFT[:HARD], such as memlock=-1 or nofile=1024:4096.")
+        if found["name"] not in _ULIMITS:
+            self.fail(f"there is no limit {found['name']!r}: {', '.join(sorted(_ULIMITS))} are allowed.")
         soft = int(found["soft"])
         return found["name"], (soft, int(found["hard"]) if found["hard"] else soft)
 

@@ -62,8 +62,16 @@ class Address:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is known to be one of this machine."""
-        return (self.host or DEFAULT_HOST).startswith("unix://") and not self.context
+        """Whether it is known to be one of this machine, because a socket of this machine leads to it."""
+        return (self._host_of_context() if self.context else self.host or DEFAULT_HOST).startswith("unix://")
+
+    def _host_of_context(self) -> str:
+        try:
+            # The SDK writes http+unix:// for a socket.
+            return str(self.options()["base_url"]).removeprefix("http+")
+        except (ImportError, ValueError):
+            # Who connects says what is wrong.
+            return ""
 
     def options(self) -> dict[str, Any]:
         """What the SDK is told.

@@ -18,9 +18,7 @@ from socket import gethostname
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from watchfiles import watch
-
-from slipway.docker_engine import engine, job_files
+from slipway.docker_engine import engine
 from slipway.docker_engine.conversion.devices import Inventory
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder
@@ -98,6 +96,9 @@ class Machine:
 
     def changes(self, job: JobFolder, stop: Event) -> Iterator[None]:
         """One after another, the changes of a job's file, until `stop` is set."""
+        # It is of the extra `docker`, without which the commands have to load and say so.
+        from watchfiles import watch
+
         for changes in watch(job.path, recursive=False, debounce=_DEBOUNCE_MS, step=5, stop_event=stop):
             if any(name == str(job.file) for _, name in changes):
                 yield
@@ -116,9 +117,9 @@ class Machine:
 
     @contextmanager
     def choosing_devices(self) -> Iterator[None]:
-        """Let no other job choose devices meanwhile."""
-        path = job_files.home() / ".devices.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Let no other job choose devices meanwhile, whoever on this machine has submitted it."""
+        # Every user of the machine has this folder, and may lock it.
+        descriptor = os.open("/dev", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

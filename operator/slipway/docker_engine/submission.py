@@ -20,6 +20,7 @@ from slipway.docker_engine.conversion.convert import (
     problems,
 )
 from slipway.docker_engine.conversion.devices import (
+    KINDS,
     WHICHEVER,
     Assigned,
     DeviceMapping,
@@ -33,7 +34,7 @@ from slipway.docker_engine.images.building import lay_over
 from slipway.docker_engine.images.progress import Progress, Silent
 from slipway.docker_engine.images.pulls import resolve
 from slipway.docker_engine.job_files import JobExists, folder
-from slipway.docker_engine.options import Options
+from slipway.docker_engine.options import Options, extended_resources
 from slipway.docker_engine.supervisor import ensure_supervisor
 from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
@@ -82,6 +83,7 @@ class Wishes:
 
 
 NO_WISHES: Final = Wishes()
+_WITHOUT_DEVICES: Final = "--without-devices tries the job without them"
 
 
 def bodies(job: Job) -> list[Body]:
@@ -113,6 +115,8 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     named = job.written.profile if job.written is not None else None
     if named is not None and (wishes.profile is None or wishes.profile["name"] != named):
         raise Refused(f"spec.profile {named!r}: give the file of that SliceJobProfile with --profile")
+    if not wishes.without_devices:
+        _refuse_gpus_of_nobody(job)
     asked = bodies(job)
     if wishes.network is not None:
         _check_network(wishes.network, job, asked)
@@ -127,8 +131,26 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
                 f"a slice of {resolved.resolved.type} is {hosts} machines, and this is one; --without-devices tries "
                 "the job without TPU chips"
             )
+        _refuse_devices_elsewhere(Address.configured(), asked)
         _assigned(asked, wishes)
     return asked
+
+
+def _refuse_gpus_of_nobody(job: Job) -> None:
+    """Which vendor's GPUs are meant need not be asked where there are none."""
+    asked = job.spec.accelerator if job.spec is not None else None
+    if asked is not None and asked.gpu is not None and Address.configured().is_here and not Inventory.read().gpus:
+        raise Refused(f"spec.accelerator.gpu: this machine has no GPUs; {_WITHOUT_DEVICES}")
+
+
+def _refuse_devices_elsewhere(address: Address, asked: Sequence[Body]) -> None:
+    """Slipway chooses devices by the device nodes that it sees, and those are of this machine."""
+    wanted = sorted({name for one in asked for name in extended_resources(one) if name in KINDS})
+    if wanted and not address.is_here:
+        raise Refused(
+            f"{', '.join(wanted)}: the engine at {address.words} may be another machine's, whose devices Slipway does "
+            f"not see: submit the job on that machine; {_WITHOUT_DEVICES}"
+        )
 
 
 def _assigned(asked: Sequence[Body], wishes: Wishes) -> Sequence[Assigned]:
@@ -136,7 +158,7 @@ def _assigned(asked: Sequence[Body], wishes: Wishes) -> Sequence[Assigned]:
     try:
         return wishes.options(Address(), {}).assigned(Inventory.read(), asked, {})
     except Shortage as error:
-        raise Refused(f"{error}; --without-devices tries the job without them") from error
+        raise Refused(f"{error}; {_WITHOUT_DEVICES}") from error
 
 
 def _check_network(network: str, job: Job, asked: Sequence[Body]) -> None:

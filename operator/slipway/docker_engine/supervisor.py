@@ -61,9 +61,7 @@ class Supervisor:
         self._machine.thread("file", self._follow_file)
         try:
             uid = str(self._folder.read()["metadata"]["uid"])
-            if (seen := self._folder.engine_seen()) < self._machine.booted_at():
-                # Who looked after the job may have ended before the engine ended the containers.
-                self._folder.engine_lost(seen)
+            self._note_reboot()
             while True:
                 api = self._connected()
                 world = World(Containers(api, uid), self._machine, outages=self._folder.outages())
@@ -79,6 +77,11 @@ class Supervisor:
             log.info("the job is gone")
         finally:
             self._stop.set()
+
+    def _note_reboot(self) -> None:
+        """Note that the engine was away while the machine was restarted, which no supervisor may have seen."""
+        if (seen := self._folder.engine_seen()) < self._machine.booted_at():
+            self._folder.engine_lost(seen)
 
     def _connected(self) -> Any:
         """A connection, however long it takes; since when there was none, the job's file says."""

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
-from watchfiles import awatch
 
 from slipway.api import names
 from slipway.client import errors
@@ -91,6 +90,9 @@ class AsyncLocalClient(Verbs):
     async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
         """The job now and after each change; ends with None when it is deleted."""
         last = await self.get(name)
+        # It is of the extra `docker`, without which this module has to load.
+        from watchfiles import awatch
+
         job = folder(name)
         yield last
         # A folder that is removed at once tells nobody, nor does a supervisor that is killed.

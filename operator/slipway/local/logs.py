@@ -9,7 +9,6 @@ from threading import Lock, Thread
 from typing import Any, Final, TypeVar
 
 import msgspec
-from watchfiles import awatch
 
 from slipway.api import names
 from slipway.client.logs.pods import LogPod
@@ -69,6 +68,9 @@ class ContainerLogs:
 
     async def _looks(self) -> AsyncGenerator[dict[str, Any], None]:
         """All pods by name, now and whenever the job has changed."""
+        # It is of the extra `docker`, without which this module has to load.
+        from watchfiles import awatch
+
         yield await self._look()
         path = self._job.path
         with suppress(FileNotFoundError):

@@ -1,0 +1,26 @@
+"""What this machine does for the supervisors of all its users."""
+
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from slipway.docker_engine.machine import Machine
+
+
+def test_two_users_do_not_choose_devices_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has jobs of its own, and the devices are the same."""
+    chooses = Event()
+
+    def of_another_user() -> None:
+        with Machine().choosing_devices():
+            chooses.set()
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "one"))
+    with Machine().choosing_devices():
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+        thread = Thread(target=of_another_user)
+        thread.start()
+        assert not chooses.wait(0.5)
+    assert chooses.wait(60)
+    thread.join()
