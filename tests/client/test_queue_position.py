@@ -70,3 +70,16 @@ async def test_the_position_of_a_job(asked: JobState, told: list[Answer], paths:
         replay.then(*map(noted, told))
         assert await position(api, asked) == words
     assert seen == paths
+
+
+async def test_the_position_of_a_job_behind_thousands() -> None:
+    waiting = pending(*(f"slicejob-{number}" for number in range(1500)), "slicejob-train")
+
+    async def bounded(request: web.Request) -> web.Response:
+        """As Kueue does it."""
+        limit = min(int(request.query.get("limit", 1000)), 100_000)
+        return web.json_response(waiting | {"items": waiting["items"][:limit]})
+
+    async with replaying() as replay, ApiConnection(open_access(replay.url)) as api:
+        replay.then(bounded)
+        assert await position(api, job()) == "number 1501 in LocalQueue tpu, number 3001 in its ClusterQueue"

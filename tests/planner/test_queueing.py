@@ -1518,3 +1518,127 @@ def test_a_plan_is_the_same_twice() -> None:
     now: datetime = world.now
     assert plan(world.snapshot, now) == plan(world.snapshot, now)
     assert spec(**world.fields).slices == 2
+
+
+NODE_AFFINITY = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]
+    }
+}
+OF_A_TEMPLATE: dict[str, Any] = {
+    "overhead": {"cpu": "1"},
+    "runtimeClassName": "gvisor",
+    "resources": {"requests": {"memory": "8Gi"}},
+    "resourceClaims": [{"name": "nic", "resourceClaimTemplateName": "nics"}],
+}
+"""Fields of a pod by which Kueue counts what it needs, or finds the flavors that it can have."""
+
+
+def test_1_kueue_is_told_all_by_which_it_counts_and_chooses_flavors() -> None:
+    side = {"name": "side", "image": "side:1", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    more = {"affinity": {"nodeAffinity": NODE_AFFINITY}, "initContainers": [side]}
+    tolerated = {"key": "team", "operator": "Exists"}
+    world = Queue(**TPU, tolerations=[tolerated], podTemplate={"spec": OF_A_TEMPLATE | more})
+    world.settle()
+    assert world.stored is not None
+    told = world.stored["spec"]["podSets"][0]["template"]["spec"]
+    assert {field: told[field] for field in OF_A_TEMPLATE} == OF_A_TEMPLATE
+    assert tolerated in told["tolerations"]
+    assert told["affinity"] == {"nodeAffinity": NODE_AFFINITY}
+    assert [one for one in told["initContainers"] if one["name"] == "side"] == [side]
+
+
+def checked(world: Queue, **update: Any) -> None:
+    """An admission check is ready, and says something of the pods."""
+    assert world.stored is not None
+    world.stored["status"]["admissionChecks"] = [{"name": "c", "state": "Ready", "podSetUpdates": [update]}]
+
+
+def test_3_what_a_check_says_of_one_pod_set_is_not_for_another() -> None:
+    world = Queue(**TPU, ray={"entrypoint": "python a.py", "head": {"resources": {"limits": {"cpu": "2"}}}})
+    world.settle()
+    checked(world, name="head", labels={"team": "a"})
+    flavors = {"head": {"cpu": "v5p"}, "slice": {"google.com/tpu": "v5e"}}
+    world.admits(podSetAssignments=[{"name": name, "flavors": flavor} for name, flavor in flavors.items()])
+    [pods] = actions_of(world.step(), CreatePods)
+    assert (pods.head.labels, pods.workers.labels) == ({"team": "a"}, {})
+
+
+@pytest.mark.parametrize(
+    ("update", "said"),
+    [
+        ({"labels": {"slipway.dev/job-uid": "another"}}, "labels slipway.dev/job-uid: the queue asks for 'another'"),
+        ({"annotations": {"team": "b"}}, "annotations team: the queue asks for 'b', and it is 'a'"),
+    ],
+    ids=["a label of Slipway's", "an annotation of the job"],
+)
+def test_3_a_check_replaces_nothing_that_the_pods_have(update: dict[str, Any], said: str) -> None:
+    world = Queue(**TPU, podTemplate={"metadata": {"annotations": {"team": "a"}}})
+    world.settle()
+    checked(world, name="slice", **update)
+    world.admitted()
+    world.step(10)
+    assert world.story()[:2] == ("Queued", "AdmissionNotUsable")
+    assert said in world.story()[2]
+    assert not world.pods
+
+
+def has_quota(world: Queue) -> bool:
+    return world.stored is not None and "admission" in world.stored["status"]
+
+
+def test_7_quota_stays_while_the_kubelet_may_run_a_pod_that_was_deleted_by_others() -> None:
+    world = Queue(**TPU).running()
+    world.evicts("Preempted")
+    world.settle()
+    world.pod(0, 0).ends_as("Failed").has("DisruptionTarget", "DeletionByPodGC").vanishes(seen=True)
+    world.obey()
+    world.settle()
+    assert has_quota(world)
+    world.until_orphans_terminated()
+    world.settle()
+    assert not has_quota(world)
+
+
+def test_7_quota_stays_while_a_pod_may_still_be_created() -> None:
+    world = Queue(**TPU).running()
+    world.evicts("Preempted")
+    world.settle()
+    world.creates_end = world.now + timedelta(seconds=60)
+    world.obey()
+    world.settle()
+    assert has_quota(world)
+    world.step(61)
+    world.settle()
+    assert not has_quota(world)
+
+
+@pytest.mark.parametrize("reason", ["Preempted", "AdmissionCheck"])
+def test_8_a_job_that_is_admitted_again_begins_without_delay(reason: str) -> None:
+    world = Queue(**TPU).running()
+    world.evicts(reason)
+    world.settle()
+    world.obey()
+    world.settle()
+    world.admits()
+    world.settle()
+    assert (world.status.attempt, len(world.pods)) == (1, 8)
+
+
+def test_9_the_workload_has_finished_before_its_finalizer_goes() -> None:
+    world = Queue(**TPU).running()
+    for handle in world.all_pods():
+        handle.exits(0)
+    sent: list[PatchWorkload] = []
+    for _ in range(10):
+        decision = world.plan()
+        sent += actions_of(decision, PatchWorkload)
+        world.apply(decision)
+    assert [one.status for one in sent] == [True, False]
+
+
+def test_a_workload_that_somebody_calls_finished_ends_the_attempt() -> None:
+    world = Queue(**TPU).running()
+    world.says("Finished", True, "Succeeded", "by hand")
+    world.settle()
+    assert (world.attempt.reason, live(world)) == ("StoppedByQueue", 0)

@@ -15,6 +15,8 @@ from slipway.planner.parts import Named, Part
 
 ANSWER_SECONDS: Final = 5.0
 """How long Kueue may take to tell; what else there is to say of the job waits for it."""
+_ALL: Final = 100_000
+"""As many Workloads as Kueue lists at most; without a limit it lists 1,000."""
 _VERSIONS: Final = ("visibility.kueue.x-k8s.io/v1beta2", "visibility.kueue.x-k8s.io/v1beta1")
 
 
@@ -34,7 +36,7 @@ async def position(api: ApiConnection, job: JobState) -> str:
     if not queue:
         return ""
     for version in _VERSIONS:
-        path = f"{paths.of_kueue(version, 'localqueues', job.namespace)}/{queue}/pendingworkloads"
+        path = f"{paths.of_kueue(version, 'localqueues', job.namespace)}/{queue}/pendingworkloads?limit={_ALL}"
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await api.get(path, _Summary)

@@ -32,7 +32,9 @@ REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 """Reasons of evictions after which a Workload is queued again at once; after others Kueue or a person decides that."""
 DEACTIVATED: Final = "Deactivated"
 _JOB_UID: Final = "kueue.x-k8s.io/job-uid"
-_POD_FIELDS: Final = ("nodeSelector", "tolerations", "runtimeClassName", "overhead", "priorityClassName")
+_POD_FIELDS: Final = (
+    "nodeSelector", "tolerations", "runtimeClassName", "overhead", "priorityClassName", "resources", "resourceClaims",
+)  # fmt: skip
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
 _MAX_MESSAGE: Final = 1024
 
@@ -103,7 +105,7 @@ def _requests(template: Body) -> set[str]:
     """The resources that a pod requests; those with a limit alone are requested as well."""
     spec = template["spec"]
     containers = (*spec["containers"], *spec.get("initContainers", ()))
-    asked = [one.get("resources") or {} for one in containers]
+    asked = [one.get("resources") or {} for one in (spec, *containers)]
     return {name for one in asked for field in ("requests", "limits") for name in one.get(field) or ()}
 
 
@@ -161,8 +163,10 @@ def refuse_contradictions(added: PodAdditions, pod: Body) -> None:
     Raises:
         Contradiction: naming the key and both values.
     """
-    selector = dict[str, str](pod["spec"].get("nodeSelector") or {})
-    _merge(selector, added.node_selector, "nodeSelector")
+    about, spec = pod["metadata"], pod["spec"]
+    _merge(dict(about.get("labels") or {}), added.labels, "labels")
+    _merge(dict(about.get("annotations") or {}), added.annotations, "annotations")
+    _merge(dict(spec.get("nodeSelector") or {}), added.node_selector, "nodeSelector")
 
 
 def _merge(into: dict[str, str], more: Mapping[str, str], field: str) -> None:
