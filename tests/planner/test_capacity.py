@@ -146,6 +146,22 @@ def test_the_most_that_fits_is_taken_after_a_look(placed: int, granted: int) -> 
         assert env["SLIPWAY_WORLD_SIZE"] == str(granted * 2)
 
 
+@pytest.mark.parametrize(
+    ("fields", "granted"),
+    [({"hosts": 2}, 2), ({"hosts": None, "accelerator": {"type": "v4-16"}}, 4)],
+    ids=["any node does", "each slice has a node pool"],
+)
+def test_nodes_that_hosts_of_all_slices_have_found_do_for_fewer(fields: dict[str, Any], granted: int) -> None:
+    world = World(slices=1, acceptableSlices=[2, 4], **fields).begin()
+    for handle in world.all_pods():
+        handle.runs() if handle.key[2] == 0 else handle.unschedulable()
+    world.step(seconds=6)
+    world.step(seconds=60)
+    world.until_restarted()
+    assert world.status.slices is not None
+    assert world.status.slices.granted == granted
+
+
 def _environment(world: World) -> list[environment.Variable]:
     pod = PodFactory(world.job, Settings()).pod(1, worker(0, 0))
     env: list[environment.Variable] = pod["spec"]["containers"][0]["env"]

@@ -1,10 +1,10 @@
 """The cluster as a whole: its parts, and what they tell each other and the truth."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from slipway.api.places import HEAD, Place
 from slipway.api.status import Cause
@@ -14,7 +14,7 @@ from tests.simulation.program import AttemptKey, Ending, Program, Script
 from tests.simulation.ray import RayProgram
 from tests.simulation.store import PodRecord, Store
 from tests.simulation.timeline import Timeline
-from tests.simulation.truth import Blow, Held, Kind, Truth
+from tests.simulation.truth import Blow, Held, Kind, Truth, Violation
 
 LONGEST_START: Final = 5.0
 """Seconds within which a pod whose image is there is seen to run."""
@@ -33,11 +33,18 @@ class Shape:
     """Exit codes with a meaning of their own."""
     ray: bool = False
     """Whether there is a Ray head beside the workers."""
+    choices: tuple[int, ...] = field(default=(), repr=False)
+    """On how many slices it can run; empty where that is one number only."""
 
     @property
     def pods(self) -> int:
         """How many pods an attempt has."""
         return self.slices * self.hosts + self.ray
+
+    @property
+    def fewest(self) -> "Shape":
+        """The same with as few slices as it can run on."""
+        return replace(self, slices=min(self.choices, default=self.slices))
 
 
 @dataclass(slots=True)
@@ -57,6 +64,8 @@ class Cluster:
     machines: dict[str, Machine] = field(default_factory=dict)
     by_uid: dict[str, PodRecord] = field(default_factory=dict)
     programs: dict[AttemptKey, Program] = field(default_factory=dict)
+    slices: dict[AttemptKey, int] = field(default_factory=dict)
+    """How many slices each attempt has, of jobs that can run on several numbers of them."""
     images_missing_until: float = 0.0
     _stuck: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By job: the first attempt of those in a row that cannot pull the image, and since when."""
@@ -72,6 +81,28 @@ class Cluster:
     def shape_of(self, uid: str) -> Shape:
         """What the job of that UID asks for."""
         return self.shapes[self.store.job_names[uid]]
+
+    def shape_in(self, key: AttemptKey) -> Shape:
+        """What the job of an attempt has in it."""
+        shape = self.shape_of(key[0])
+        return replace(shape, slices=self.slices[key]) if key in self.slices else shape
+
+    def created(self, record: PodRecord, body: Mapping[str, Any]) -> None:
+        """A pod is created, whose variables say how many slices its attempt has.
+
+        Raises:
+            Violation: when another pod of the attempt says otherwise, or the job cannot run on so many slices.
+        """
+        shape, key = self.shape_of(record.owner), (record.owner, record.pod.attempt)
+        if not shape.choices:
+            return
+        slices = pods.workers_told(body) // shape.hosts
+        if slices not in shape.choices:
+            raise Violation(f"{record.pod.metadata.name} is one of {slices} slices, of which the job can have none")
+        if self.slices.setdefault(key, slices) != slices:
+            raise Violation(f"{record.pod.metadata.name} is one of {slices} slices, others of {self.slices[key]}")
+        if key in self.programs:
+            self.programs[key].expected = self.shape_in(key).pods
 
     def observe_pod(self, kind: str, record: PodRecord) -> None:
         """The store has a new version of a pod; kubelet, scheduler and garbage collector find out."""
@@ -122,7 +153,7 @@ class Cluster:
     def program(self, key: AttemptKey) -> Program:
         """The program of an attempt, begun with its first container."""
         if key not in self.programs:
-            script, shape = self.script(key), self.shape_of(key[0])
+            script, shape = self.script(key), self.shape_in(key)
             self.say("attempt %d is going to %s (%s)", key[1], script.will.value, script)
             self.programs[key] = (RayProgram if shape.ray else Program)(
                 key,

@@ -44,7 +44,7 @@ class Fleet:
 
     def start(self) -> None:
         """A process leads: a new one, or the one that stands by."""
-        if self._leader() is not None:
+        if self.leader() is not None:
             return
         standby = self._standby()
         if standby is not None:
@@ -74,13 +74,13 @@ class Fleet:
 
     def crash(self) -> None:
         """The leader is killed."""
-        leader = self._leader()
+        leader = self.leader()
         if leader is not None and not self.calm:
             leader.die()
 
     def freeze(self) -> None:
         """The leader stands still for longer than its Lease lasts, and then goes on as if nothing had happened."""
-        leader = self._leader()
+        leader = self.leader()
         if leader is None or self.calm:
             return
         self._say("%s stands still", leader.name)
@@ -92,13 +92,14 @@ class Fleet:
 
     def roll(self) -> None:
         """A rolling update: the old process ends in good order, and the new one starts at once."""
-        leader = self._leader()
+        leader = self.leader()
         if leader is not None and not self.calm:
             leader.lease.lost_at = self._timeline.now
             leader.stop()
             self._timeline.after(self._rng.uniform(0.5, 3.0), self.start)
 
-    def _leader(self) -> Process | None:
+    def leader(self) -> Process | None:
+        """The process that holds the Lease."""
         return next((one for one in self.processes if one.alive and one.lease.held), None)
 
     def _standby(self) -> Process | None:

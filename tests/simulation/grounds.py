@@ -34,6 +34,8 @@ PROGRESS: Final = "progress"
 """The first job asks for its progress, and the streams of its logs break or are refused."""
 QUEUES: Final = "queues"
 """Two to five jobs are in queues of Kueue, which evicts them, is slow, and is away."""
+CHOICES: Final = "choices"
+"""The first job can run on several numbers of slices; of those in queues every other one can."""
 
 WEIGHTS: Final[dict[str, float]] = {
     STANDBY: 0.2,
@@ -50,6 +52,8 @@ WEIGHTS: Final[dict[str, float]] = {
     PROGRESS: 0.05,
     # Its histories take seven times as long, and have a test of their own.
     QUEUES: 0.01,
+    # The last: what is added before another ground changes which seeds stand on that.
+    CHOICES: 0.01,
 }
 """Share of the histories on each ground."""
 

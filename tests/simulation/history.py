@@ -18,10 +18,21 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
 from tests.simulation.faults import QUICK, SLOW, Faults
 from tests.simulation.fleet import Fleet
-from tests.simulation.grounds import CLOCKS, CROWD, PROFILES, QUEUES, QUOTA, SLOW_LISTS, STRANGERS, grounds
+from tests.simulation.grounds import (
+    CHOICES,
+    CLOCKS,
+    CROWD,
+    PROFILES,
+    QUEUES,
+    QUOTA,
+    SIZES,
+    SLOW_LISTS,
+    STRANGERS,
+    grounds,
+)
 from tests.simulation.invariants import EVENT_SECONDS, Invariants
 from tests.simulation.machines import Machine
-from tests.simulation.plot import neighbours, plot
+from tests.simulation.plot import neighbours, plot, with_choice
 from tests.simulation.program import AttemptKey, Script, Will
 from tests.simulation.queues import Queues, labels
 from tests.simulation.requests import Server
@@ -32,6 +43,8 @@ from tests.simulation.user import User
 
 CLOCKS_DIFFER = 2.0
 """Seconds by which the clock of an API server may be wrong."""
+MOST_REFUSED = 0.02
+"""Share of requests that may be refused where something has to be done soon."""
 PATIENCE = 3600.0
 """Simulated seconds within which a job must end once nothing stands in its way."""
 CLEAN_UP = 900.0
@@ -52,10 +65,14 @@ class History:
         self._tracing = tracing
         self.rng = rng = random.Random(seed)
         random.seed(seed)
+        self._few_nodes = False
+        """Whether there may be too few nodes for the most slices of a job."""
         self.grounds = grounds(seed, only)
         self.plot = plot(rng, self.grounds)
         crowd = self.grounds & {CROWD, QUOTA, QUEUES}
         self.plots = {JOB_NAME: self.plot} | (neighbours(rng, self.plot) if crowd else {})
+        if self.grounds & {CHOICES, QUEUES}:
+            self._offer(random.Random(f"choices of {seed}"))
         self.timeline = Timeline()
         self.store = Store(self.timeline)
         self.truth = Truth(self.store.job_names)
@@ -68,13 +85,15 @@ class History:
         self.invariants = Invariants(self.cluster, self._noticed, self._unseen)
         self.server = Server(self.store, self._status_written)
         self.server.renewed_at = self.cluster.renewed_at
+        if self.grounds & {CHOICES, QUEUES}:
+            self.server.on_create = self.cluster.created
         self.server.partial = lambda count: rng.randint(0, count) if self._flaky() else count
         if CLOCKS in self.grounds:
             self.cluster.slack = 2 * CLOCKS_DIFFER
             self.server.clocks = (rng.uniform(0.0, CLOCKS_DIFFER), -rng.uniform(0.0, CLOCKS_DIFFER))
         self.faults.vacancies = QUICK if SLOW_LISTS in self.grounds else SLOW
         queued = QUEUES in self.grounds
-        self.queues = Queues(self.timeline, self.store, self.server, rng, self._say) if queued else None
+        self.queues = Queues(self.timeline, self.store, self.server, shapes, rng, self._say) if queued else None
         self.users = [
             User(self.cluster, name, one.spec, labels(rng) if queued else {}) for name, one in self.plots.items()
         ]
@@ -88,6 +107,14 @@ class History:
         """What was found broken inside a process, which would only log it and go on."""
         self._writes = 0
         self._ambushes: dict[int, str] = {}
+
+    def _offer(self, rng: random.Random) -> None:
+        """Some jobs can run on several numbers of slices."""
+        for name, one in self.plots.items():
+            first = name == JOB_NAME and CHOICES in self.grounds
+            if SIZES not in self.grounds and (first or rng.random() < 0.5):
+                self.plots[name] = with_choice(rng, one)
+        self._few_nodes = rng.random() < 0.5
 
     def _node_labels(self) -> dict[str, str]:
         """What pods with TPUs ask for."""
@@ -158,6 +185,8 @@ class History:
             self.queues.plan(self.plots.values(), self.users, self.plot.horizon)
             self.controllers.on_collect = self.queues.collect
             self.invariants.evictions = self.queues.kueue.evicted
+            self.invariants.offered = self.queues.offered
+            self.queues.choices.known_since = self._known_since
         if PROFILES in self.grounds:
             self._plan_profiles(random.Random(f"profiles of {self.seed}"))
         kinds = self.faults.kinds()
@@ -174,12 +203,14 @@ class History:
             self.timeline.at(rng.uniform(0.0, self.plot.horizon), self._fill_quota)
 
     def _build(self) -> None:
-        """Machines for the largest job of each kind, and perhaps some more."""
+        """Machines for the largest job of each kind, perhaps for the fewest of its slices only, or some more."""
         rng = self.rng
         for tpu in (False, True):
             shapes = [one.shape for one in self.plots.values() if (one.shape.tpu is not None) is tpu]
             if not shapes:
                 continue
+            if self._few_nodes:
+                shapes = [one.fewest for one in shapes]
             largest = max(shapes, key=lambda one: one.slices * one.hosts)
             kind = "pool" if tpu or not any(one.shape.tpu for one in self.plots.values()) else "cpu"
             for pool in range(largest.slices + rng.choice((0, 0, 1))):
@@ -227,7 +258,7 @@ class History:
         self.timeline.after(self.rng.uniform(5.0, 120.0), empty)
 
     def _script(self, key: AttemptKey) -> Script:
-        rng, shape = self.rng, self.cluster.shape_of(key[0])
+        rng, shape = self.rng, self.cluster.shape_in(key)
         work, spread = rng.choice((rng.uniform(2.0, 30.0), rng.uniform(30.0, 300.0))), rng.choice((0.5, 5.0, 30.0))
         if self.calm or rng.random() < self.plot.clean_programs:
             return Script(after=5.0 if self.calm else work, spread=spread)
@@ -298,6 +329,15 @@ class History:
             return False
         told = line.told.get(blow.uid, 0)
         return told >= blow.version if blow.version is not None else told > 0 and blow.kind.name in ("LOST", "SILENT")
+
+    def _known_since(self, uid: str, version: int) -> float | None:
+        """Since when the leader has been shown a version of an object; None where it has not, or may not hear of it."""
+        leader = self.fleet.leader()
+        weather = self.plot.weather
+        slow = weather.lose or weather.late or weather.refuse > MOST_REFUSED
+        if leader is None or slow or leader.line.told.get(uid, 0) < version:
+            return None
+        return max(leader.line.told_at[uid], leader.lease.led_from)
 
     def _over(self) -> bool:
         return all(user.uid in self.invariants.final for user in self.users)

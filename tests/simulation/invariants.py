@@ -14,7 +14,14 @@ from slipway.api.places import Place
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
 from slipway.planner.budgets import limits
-from slipway.planner.endings import PREEMPTED_BY_QUEUE, START_TIMEOUT, STOPPED_BY_QUEUE, UNWITNESSED, ending_of
+from slipway.planner.endings import (
+    FEWER_SLICES,
+    PREEMPTED_BY_QUEUE,
+    START_TIMEOUT,
+    STOPPED_BY_QUEUE,
+    UNWITNESSED,
+    ending_of,
+)
 from slipway.planner.objects import Pod
 from tests.simulation import versions
 from tests.simulation.accounts import check_chips, check_time
@@ -70,6 +77,8 @@ class Invariants:
     final: dict[str, Phase] = field(default_factory=dict)
     evictions: dict[str, list[str]] = field(default_factory=dict)
     """Reasons for which Kueue has evicted each job so far, by UID."""
+    offered: Callable[[str], int | None] = lambda uid: None
+    """For how many pods a job in a queue is admitted, by its UID; None where it is not."""
     meddled: bool = False
     """Whether somebody wrote into a status: the record of attempts has to stay, but whether charges are right cannot be
     asked any more, for the operator knows them from the status only."""
@@ -88,16 +97,40 @@ class Invariants:
         _finality(old, new)
         ledger.waited |= {one.number for one in new.attempts if one.end_time is not None and not ending_of(one).a_try}
         _numbering(old, new, ledger)
+        self._slices(uid, new)
         if not self.meddled:
             self._accounts(who, uid, spec, new)
             _conditions(old, new)
             self._times(who, after["metadata"], old, new)
+            self._as_many_as_offered(uid, old, new)
         self._success(uid, new)
         if new.phase is not old.phase and new.phase is not None:
             self.phases.append(Told(uid, new.phase, who, self.cluster.timeline.now))
             if new.phase.final:
                 self.final[uid] = new.phase
         ledger.status = new
+
+    def _slices(self, uid: str, new: SliceJobStatus) -> None:
+        """A job has one of the numbers of slices that it can have."""
+        shape, counts = self.cluster.shape_of(uid), new.slices
+        if counts is not None:
+            right = counts.granted in (shape.choices or (shape.slices,)) and counts.requested == shape.slices
+            _require(right, f"slices are {counts}, and may be {shape.choices or shape.slices}")
+
+    def _as_many_as_offered(self, uid: str, old: SliceJobStatus, new: SliceJobStatus) -> None:
+        """An attempt has as many slices as there is quota for, or as many as the last one where nodes lack."""
+        shape = self.cluster.shape_of(uid)
+        if not shape.choices or new.attempt == old.attempt or new.slices is None:
+            return
+        pods, granted = self.offered(uid), new.slices.granted
+        most = shape.slices if pods is None else (pods - shape.ray) // shape.hosts
+        if len(new.attempts) == 1 or not ending_of(new.attempts[1]).keeps_slices:
+            _require(granted == most, f"attempt {new.attempt} has {granted} slices of {most}")
+        elif new.attempts[1].reason == FEWER_SLICES.reason:
+            _require(granted <= most, f"attempt {new.attempt} has {granted} slices of {most}")
+        elif old.phase is not Phase.SUSPENDED and old.slices is not None:
+            kept = min(old.slices.granted, most)
+            _require(granted == kept, f"attempt {new.attempt} has {granted} slices, and had {kept}")
 
     def meddled_with(self, job: dict[str, Any]) -> None:
         """Somebody has written into the status: whose accounts are wrong from now on nobody can say."""
@@ -250,6 +283,7 @@ class Invariants:
         _require(bool(by_others) or not preempted, f"attempt {attempt.number}: nobody has preempted its Workload")
         said = [one for one in ("Preempted", "NodeFailures") if f"evicted by its queue: {one}:" in attempt.message]
         _require(preempted or not said, f"attempt {attempt.number} is not charged: {attempt.message}")
+        _require(bool(self.evictions.get(uid)), f"attempt {attempt.number}: nobody has touched its Workload")
 
     def _removed_unreported(self, uid: str, attempt: Attempt) -> bool:
         name = attempt.root.pod if attempt.root is not None else None
@@ -275,7 +309,7 @@ class Invariants:
         if new.phase is not Phase.SUCCEEDED or new.attempt is None:
             return
         done = self._done(uid, new.attempt)
-        shape = self.cluster.shape_of(uid)
+        shape = self.cluster.shape_in((uid, new.attempt))
         wanted = 1 if shape.ray else shape.pods
         _require(len(done) == wanted, f"succeeded, but only {sorted(done)} exited 0 by themselves")
 

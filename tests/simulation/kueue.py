@@ -5,10 +5,11 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Final
 
+from tests.simulation.choices import NEVER_FITS
 from tests.simulation.store import Store
 from tests.simulation.timeline import Timeline, moment
 from tests.simulation.truth import Violation
-from tests.simulation.workloads import CLUSTER_QUEUE, FLAVOR, Json, Workloads, asked, condition, holds, job_of
+from tests.simulation.workloads import CLUSTER_QUEUE, FLAVOR, Json, Workloads, asked, condition, given, holds, job_of
 
 TIMEOUT: Final = "PodsReadyTimeout"
 STOPPED: Final = "LocalQueueStopped"
@@ -30,6 +31,9 @@ class Kueue:
         self._rng = rng
         self._say = say
         self._due = False
+        self._to_publish = False
+        self._assumed: dict[str, int] = {}
+        """Pods of Workloads that are admitted by a decision that is not written yet, by UID."""
         self._since: dict[str, float] = {}
         """Since when each Workload waits for its pods, by UID."""
         self._forgotten: set[str] = set()
@@ -82,11 +86,27 @@ class Kueue:
         elif holds(workload, "PodsReady"):
             self._since.pop(uid, None)
         self.look_soon()
+        self._publish_soon()
+
+    def _publish_soon(self) -> None:
+        if not self._to_publish:
+            self._to_publish = True
+            self._timeline.after(self._rng.uniform(0.005, self.slowest), self._publish)
+
+    def _publish(self) -> None:
+        """Show in the status of the queues what is used and who waits."""
+        self._to_publish = False
+        if self._workloads.away:
+            return
+        there = [one for one in self._store.workloads.values() if self._queued(one)]
+        pending = sum(not (self.stopped and job_of(one)) for one in there)
+        self._workloads.publish(self._used(), pending, active=not self.stopped)
 
     def _look(self) -> None:
         self._due = False
         if self._workloads.away:
             return
+        self._publish_soon()
         for name in list(self._store.workloads):
             self._tend(self._store.workloads[name])
         waiting = [one for one in self._store.workloads.values() if self._queued(one)]
@@ -150,7 +170,8 @@ class Kueue:
     def _queued(self, workload: Json) -> bool:
         requeued = condition(workload, "Requeued").get("status", "True") == "True"
         out = holds(workload, "Finished") or not workload["spec"].get("active", True)
-        return requeued and not out and not holds(workload, "QuotaReserved")
+        assumed = workload["metadata"]["uid"] in self._assumed
+        return requeued and not out and not assumed and not holds(workload, "QuotaReserved")
 
     def _consider(self, workload: Json) -> bool:
         """Admit a Workload, or say why not; returns whether it waits for those it preempts, and all others with it."""
@@ -164,19 +185,40 @@ class Kueue:
             self._hold(workload, "Inadmissible", f"LocalQueue {queue} is inactive")
         elif lacking <= 0 or workload["status"].get("admission") is not None:
             # With an admission it is taken for admitted, whatever is used meanwhile.
-            self._admit(workload)
+            self._decide(workload)
+        elif needs > self._workloads.quota:
+            self._lack(workload, self._too_large(workload), needs - self._workloads.quota)
         else:
-            said = "couldn't assign flavors to pod set slice: insufficient unused quota for pods in flavor "
-            said += f"{FLAVOR}, {lacking} more needed"
+            said = (
+                f"couldn't assign flavors to pod set slice: insufficient unused quota for {self._workloads.resource} "
+            )
+            said += f"in flavor {FLAVOR}, {lacking * self._workloads.each} more needed"
             if (count := self._preempt(workload, lacking)) > 0:
-                said += f". Pending the preemption of {count} workload(s)"
-            self._hold(workload, "Pending", said)
+                self._hold(workload, "Pending", f"{said}. Pending the preemption of {count} workload(s)")
+            else:
+                self._lack(workload, said, lacking)
         return count > 0
+
+    def _too_large(self, workload: Json) -> str:
+        """What is said of a Workload for which there will never be enough."""
+        each, last = self._workloads.each, workload["spec"]["podSets"][-1]
+        before = asked(workload) - last["count"]
+        return (
+            f"couldn't assign flavors to pod set {last['name']}: insufficient quota for {self._workloads.resource} "
+            f"in flavor {FLAVOR}, previously considered podsets requests ({before * each}) + current podset request "
+            f"({last['count'] * each}) {NEVER_FITS}{self._workloads.quota * each})"
+        )
+
+    def _lack(self, workload: Json, said: str, lacking: int) -> None:
+        """Say that there is no quota for so many of the pods."""
+        if self._hold(workload, "Pending", said) and self._workloads.choices is not None:
+            known = self._store.workloads[workload["metadata"]["name"]]
+            self._workloads.choices.refused(job_of(known), known, lacking, never=NEVER_FITS in said)
 
     def _used(self) -> int:
         reserved = (one for one in self._store.workloads.values() if holds(one, "QuotaReserved"))
         known = (one for one in reserved if one["metadata"]["uid"] not in self._forgotten)
-        return sum(asked(one) for one in known if not holds(one, "Finished"))
+        return sum(given(one) for one in known if not holds(one, "Finished")) + sum(self._assumed.values())
 
     def _preempt(self, workload: Json, lacking: int) -> int:
         """Evict those of lower priority, the youngest first, if that is enough; returns how many."""
@@ -186,27 +228,49 @@ class Kueue:
             if holds(one, "QuotaReserved") and not holds(one, "Finished")
             if one["spec"].get("priority", 0) < workload["spec"].get("priority", 0)
         ]
-        if sum(map(asked, lower)) < lacking:
+        if sum(map(given, lower)) < lacking:
             return 0
         count = 0
         for victim in sorted(lower, key=_place, reverse=True):
             if lacking <= 0:
                 break
-            lacking -= asked(victim)
+            lacking -= given(victim)
             count += 1
             if not holds(victim, "Evicted"):
                 self.evict(victim, "Preempted", "Preempted to accommodate a workload due to prioritization")
         return count
 
-    def _admit(self, workload: Json) -> None:
+    def _decide(self, workload: Json) -> None:
+        """Give a Workload the quota that it asks for now; that is written later, whatever it asks for by then."""
+        metadata, pod_sets = workload["metadata"], workload["spec"]["podSets"]
+        if self._rng.random() < 0.5:
+            self._admit(workload, pod_sets)
+            return
+        self._assumed[metadata["uid"]] = asked(workload)
+
+        def write() -> None:
+            del self._assumed[metadata["uid"]]
+            known = self._store.workloads.get(metadata["name"])
+            if known is not None and known["metadata"]["uid"] == metadata["uid"] and not self._workloads.away:
+                self._admit(known, pod_sets)
+            self.look_soon()
+
+        self._timeline.after(self._rng.uniform(0.005, self.slowest), write)
+
+    def _admit(self, workload: Json, pod_sets: list[Json]) -> None:
         changed = deepcopy(workload)
         metadata, said = workload["metadata"], f"Quota reserved in ClusterQueue {CLUSTER_QUEUE}"
         self._say("kueue: admits %s (%d of %d used)", metadata["name"], self._used(), self._workloads.quota)
         changed["status"]["admission"] = {
             "clusterQueue": CLUSTER_QUEUE,
             "podSetAssignments": [
-                {"name": one["name"], "flavors": {"pods": FLAVOR}, "count": one["count"]}
-                for one in workload["spec"]["podSets"]
+                {
+                    "name": one["name"],
+                    "flavors": {self._workloads.resource: FLAVOR},
+                    "resourceUsage": {self._workloads.resource: str(one["count"] * self._workloads.each)},
+                    "count": one["count"],
+                }
+                for one in pod_sets
             ],
         }
         self._set(changed, "QuotaReserved", "True", "QuotaReserved", said)
@@ -217,25 +281,33 @@ class Kueue:
                 self._set(changed, kind, "False", "QuotaReserved", f"Previously: {before}")
         self._since[metadata["uid"]] = self._timeline.now
         self._workloads.put(changed)
+        if self._workloads.choices is not None:
+            self._workloads.choices.admitted(job_of(workload))
         if not job_of(workload):
             self._workloads.check_quota()
         elif not metadata.get("ownerReferences"):
             raise Violation(f"{metadata['name']} has no owner")
 
-    def _hold(self, workload: Json, reason: str, message: str) -> None:
-        known = condition(workload, "QuotaReserved")
-        if (known.get("reason"), known.get("message")) == (reason, message):
-            return
+    def _hold(self, workload: Json, reason: str, message: str) -> bool:
+        """Say why a Workload is not admitted; returns whether that is news."""
+        known, generation = condition(workload, "QuotaReserved"), workload["metadata"]["generation"]
+        if (known.get("reason"), known.get("message"), known.get("observedGeneration")) == (
+            reason,
+            message,
+            generation,
+        ):
+            return False
         changed = deepcopy(workload)
         self._set(changed, "QuotaReserved", "False", reason, message)
         self._workloads.put(changed)
+        return True
 
     def _set(self, workload: Json, kind: str, status: str, reason: str, message: str) -> None:
         before = condition(workload, kind)
         since = before["lastTransitionTime"] if before.get("status") == status else self._store.stamp()
         one = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
         others = [other for other in workload["status"].get("conditions", ()) if other["type"] != kind]
-        workload["status"]["conditions"] = [*others, one | {"observedGeneration": 1}]
+        workload["status"]["conditions"] = [*others, one | {"observedGeneration": workload["metadata"]["generation"]}]
 
 
 def _place(workload: Json) -> tuple[int, str, str]:

@@ -1,7 +1,7 @@
 """What a seed chooses before anything happens: the job, its people, and how badly things go."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from slipway.api.status import Cause
@@ -91,6 +91,17 @@ def neighbours(rng: random.Random, first: Plot) -> dict[str, Plot]:
             other = plot(rng)
         found[name] = other
     return found
+
+
+def with_choice(rng: random.Random, one: Plot) -> Plot:
+    """The same job, which can also run on other numbers of slices."""
+    most = rng.choice((2, 2, 3))
+    choices = tuple(sorted({most, *(count for count in range(1, most) if rng.random() < 0.7)}))
+    retries = one.spec["retries"] | {"capacityRetrySeconds": rng.choice((2, 10, 60))}
+    spec = one.spec | {"slices": 1, "acceptableSlices": list(choices), "retries": retries}
+    shape = replace(one.shape, slices=most, choices=choices)
+    # More slices are asked for when an attempt has ended.
+    return replace(one, spec=spec, shape=shape, clean_programs=rng.choice((0.2, 0.6, 1.0)))
 
 
 def _weather(rng: random.Random) -> Weather:

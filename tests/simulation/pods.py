@@ -46,9 +46,18 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
 
 
 def _mark(spec: Mapping[str, Any]) -> str:
+    return _variable(spec, MARK)
+
+
+def workers_told(body: Mapping[str, Any]) -> int:
+    """How many workers there are in all, as the variables of a pod say."""
+    return int(_variable(body["spec"], "SLIPWAY_WORLD_SIZE"))
+
+
+def _variable(spec: Mapping[str, Any], name: str) -> str:
     containers = (*spec["containers"], *spec.get("initContainers", ()))
     variables = (one for container in containers for one in container.get("env", ()))
-    return next((one["value"] for one in variables if one["name"] == MARK), "")
+    return next((one["value"] for one in variables if one["name"] == name), "")
 
 
 def _kept_out(affinity: Mapping[str, Any]) -> frozenset[str]:

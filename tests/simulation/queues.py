@@ -1,23 +1,29 @@
 """Jobs in queues of Kueue: how many there is room for, and what people and Kueue do to them."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import partial
 from typing import Final
 
 from slipway.api import names
+from tests.simulation.choices import Choices
+from tests.simulation.cluster import Shape
 from tests.simulation.kueue import Kueue
 from tests.simulation.plot import Plot
 from tests.simulation.requests import Server
 from tests.simulation.store import NAMESPACE, Store
 from tests.simulation.timeline import Timeline
 from tests.simulation.user import User
-from tests.simulation.workloads import LOCAL_QUEUES, PRIORITIES, Json, Workloads, holds, job_of
+from tests.simulation.workloads import LOCAL_QUEUES, PRIORITIES, Json, Workloads, given, holds, job_of
 
 MOST_TROUBLES: Final = 8
 STAYS: Final = 120.0
-"""Longest time that a stranger's Workload has its quota, in seconds."""
+"""Longest time that most strangers' Workloads have their quota, in seconds."""
+HIGHEST: Final = 2000
+"""A priority above those of all jobs."""
+CHIPS: Final = 4
+"""Of each host with TPUs, whatever its shape."""
 
 
 def labels(rng: random.Random) -> dict[str, str]:
@@ -30,8 +36,15 @@ class Queues:
     """Kueue and everybody who has to do with it, in one history."""
 
     def __init__(
-        self, timeline: Timeline, store: Store, server: Server, rng: random.Random, say: Callable[..., None]
+        self,
+        timeline: Timeline,
+        store: Store,
+        server: Server,
+        shapes: Mapping[str, Shape],
+        rng: random.Random,
+        say: Callable[..., None],
     ) -> None:
+        """`shapes` are those of the jobs, by name."""
         self._timeline = timeline
         self._store = store
         self._rng = rng
@@ -39,15 +52,27 @@ class Queues:
         self._strangers = 0
         self.calm = False
         self.workloads = Workloads(store, server)
+        self.choices = self.workloads.choices = Choices(timeline, store, shapes)
+        self.choices.on_given_back = self._snatch
         self.kueue = Kueue(timeline, store, self.workloads, rng, say)
 
     def plan(self, plots: Iterable[Plot], users: list[User], horizon: float) -> None:
         """Choose the quota, and what happens when."""
         rng = self._rng
-        sizes = [one.shape.pods for one in plots]
-        self.workloads.quota = rng.choice((max(sizes), max(sizes) + rng.randint(0, 3), sum(sizes)))
+        shapes = [one.shape for one in plots]
+        sizes, least = [one.pods for one in shapes], max(one.fewest.pods for one in shapes)
+        few = rng.randint(least, max(sizes))
+        self.workloads.quota = rng.choice((few, max(sizes), max(sizes) + rng.randint(0, 3), sum(sizes)))
+        if all(one.tpu and not one.ray for one in shapes):
+            self.workloads.resource, self.workloads.each = names.TPU_RESOURCE, CHIPS
         self.workloads.boosts = rng.random() < 0.5
         self._say("quota for %d pods", self.workloads.quota)
+        self.workloads.publish(0, 0, active=True)
+        if choices := [one for one in shapes if one.choices]:
+            # Who has to begin with fewer slices may ask for more later.
+            room = rng.choice(choices).fewest.pods
+            if rng.random() < 0.7 and room < self.workloads.quota:
+                self._enter(self.workloads.quota - room, HIGHEST, horizon)
         self.kueue.slowest = rng.choice((0.05, 0.05, 1.0, 8.0))
         self.kueue.patience = rng.choice((None, None, 30.0, 90.0))
         harms: list[Callable[[], None]] = [
@@ -80,6 +105,11 @@ class Queues:
             if job_of(workload) and job_of(workload) not in owners:
                 self.workloads.delete(workload)
 
+    def offered(self, uid: str) -> int | None:
+        """For how many pods a job is admitted; None while it is not."""
+        known = (one for one in self._store.workloads.values() if job_of(one) == uid and holds(one, "Admitted"))
+        return next(map(given, known), None)
+
     def left(self) -> list[str]:
         """Names of the Workloads of jobs."""
         return [name for name, one in self._store.workloads.items() if job_of(one)]
@@ -91,11 +121,20 @@ class Queues:
     def _later(self, shortest: float, longest: float, act: Callable[[], None]) -> None:
         self._timeline.after(self._rng.uniform(shortest, longest), act)
 
+    def _snatch(self) -> None:
+        """Somebody may be faster than a job that gave its quota back for more."""
+        if not self.calm and self._rng.random() < 0.6:
+            self._stranger()
+
     def _stranger(self) -> None:
         """Somebody else's Workload wants a part of the quota for a while."""
+        rng = self._rng
+        count, priority = rng.randint(1, self.workloads.quota), rng.choice((0, 1000, HIGHEST))
+        self._enter(count, priority, rng.choice((STAYS, 3 * STAYS)))
+
+    def _enter(self, count: int, priority: int, longest: float) -> None:
         self._strangers += 1
-        name, rng = f"stranger-{self._strangers}", self._rng
-        count, priority = rng.randint(1, self.workloads.quota), rng.choice((0, 1000, 2000))
+        name = f"stranger-{self._strangers}"
         self._say("fault: %s wants %d with priority %d", name, count, priority)
         metadata = {
             "name": name,
@@ -105,7 +144,7 @@ class Queues:
         }
         spec = {"queueName": "tpu", "priority": priority, "active": True, "podSets": [{"name": "main", "count": count}]}
         self.workloads.put({"metadata": metadata, "spec": spec, "status": {}})
-        self._later(1.0, STAYS, partial(self._leave, name))
+        self._later(1.0, longest, partial(self._leave, name))
 
     def _leave(self, name: str) -> None:
         workload = self._store.workloads.get(name)
@@ -134,6 +173,7 @@ class Queues:
         self.workloads.put(changed)
 
     def _delete(self, workload: Json) -> None:
+        self.kueue.evicted.setdefault(job_of(workload), []).append("Deleted")
         self.workloads.delete(workload)
 
     def _lose_nodes(self, workload: Json) -> None:
@@ -157,7 +197,7 @@ class Queues:
         self.workloads.away = True
 
         def back() -> None:
-            self.workloads.away = False
+            self.workloads.away, self.choices.away_until = False, self._timeline.now
             self.kueue.look_soon()
 
         self._later(1.0, 120.0, back)

@@ -74,6 +74,8 @@ class Server:
         """When the kubelet of a node last renewed its Lease; None when there is none."""
         self.partial: Callable[[int], int] = lambda count: count
         """How many of a collection are deleted before something goes wrong."""
+        self.on_create: Callable[[PodRecord, Body], None] = lambda record, body: None
+        """Called with a pod that was created, and what was sent."""
         self._routes: list[Route] = [
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "POST", self.create_pod),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "DELETE", self._delete_pods),
@@ -194,6 +196,7 @@ class Server:
         mark = self._marks.setdefault((made.owner, made.pod.attempt), made.mark)
         if mark != made.mark:
             raise Violation(f"attempt {made.pod.attempt} has pods of profile {mark!r} and of {made.mark!r}")
+        self.on_create(made, body)
         return _encode(made.pod)
 
     def _used(self) -> int:

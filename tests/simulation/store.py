@@ -15,8 +15,8 @@ from tests.simulation.timeline import Timeline, second
 NAMESPACE: Final = "ml"
 JOB_NAME: Final = "train"
 
-_SETTLED: Final = ("localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
-"""What nobody changes during a history."""
+_OF_KUEUE: Final = ("localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
+"""What Kueue has beside Workloads; the last two nobody changes during a history."""
 
 _encode: Final = msgspec.json.Encoder().encode
 replace: Final = msgspec.structs.replace
@@ -100,7 +100,7 @@ class Store:
         self.events: dict[str, dict[str, Any]] = {}
         self.profiles: dict[str, dict[str, Any]] = {}
         self.workloads: dict[str, dict[str, Any]] = {}
-        kinds = ("pods", "nodes", "jobs", "slicejobprofiles", "workloads", *_SETTLED)
+        kinds = ("pods", "nodes", "jobs", "slicejobprofiles", "workloads", *_OF_KUEUE)
         self.logs: dict[str, Log] = {kind: Log() for kind in kinds}
         self.asked_at: dict[str, float] = {}
         """When each pod was first asked to go, by UID."""
@@ -200,6 +200,10 @@ class Store:
     def log_workload(self, kind: str, body: dict[str, Any]) -> None:
         """Tell everybody of a new version of a Workload."""
         self._log("workloads", kind, body["metadata"]["name"], body["metadata"]["uid"], body)
+
+    def log_other(self, resource: str, body: dict[str, Any]) -> None:
+        """Tell everybody of a new version of another object of Kueue."""
+        self._log(resource, "MODIFIED", body["metadata"]["name"], body["metadata"]["uid"], body)
 
     def _log(self, resource: str, kind: str, name: str, uid: str, thing: object) -> None:
         line = _encode({"type": kind, "object": thing})

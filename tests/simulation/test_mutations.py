@@ -18,6 +18,7 @@ from slipway.cluster.workloads import WorkloadWriter
 from slipway.planner import (
     attempts,
     budgets,
+    capacity,
     creation,
     facts,
     fencing,
@@ -25,6 +26,8 @@ from slipway.planner import (
     observation,
     placement,
     queue_bodies,
+    queue_sizes,
+    queue_words,
     queueing,
     rivals,
     stored,
@@ -36,7 +39,7 @@ from slipway.planner.draft import Draft
 from slipway.planner.endings import PREEMPTED_BY_QUEUE
 from slipway.planner.facts import Facts
 from slipway.planner.freshness import Step
-from slipway.planner.kueue_objects import Workload
+from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job, LostNode, Snapshot
@@ -46,6 +49,7 @@ from tests.simulation import plot
 from tests.simulation.connection import Weather
 from tests.simulation.faults import Faults
 from tests.simulation.grounds import (
+    CHOICES,
     CLOCKS,
     CROWD,
     PROFILES,
@@ -339,6 +343,61 @@ def a_restart_enters_the_queue_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queueing, "_is_over", broken)
 
 
+def the_slices_that_quota_is_for_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """A job admitted with fewer slices creates the pods of the most."""
+    patch.setattr(Draft, "most_slices", property(lambda draft: draft.spec.most_slices))
+
+
+def any_number_of_slices_is_acceptable(patch: pytest.MonkeyPatch) -> None:
+    """Without quota a job asks for one slice less each time."""
+
+    def broken(draft: Draft, known: Workload) -> int:
+        return max(1, queue_sizes.asked(draft, known) - 1)
+
+    patch.setattr(queue_sizes, "_fewer", broken)
+
+
+def fewer_slices_are_asked_for_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for capacityRetrySeconds."""
+
+    def broken(draft: Draft, known: Workload) -> int:
+        asked, (reason, _) = queue_sizes.asked(draft, known), queue_words.waiting(known)
+        short = reason == queue_words.NO_QUOTA and known.is_current(QUOTA_RESERVED)
+        return max((one for one in draft.spec.acceptable_slices if one < asked), default=asked) if short else asked
+
+    patch.setattr(queue_sizes, "_fewer", broken)
+
+
+def nothing_is_too_large(patch: pytest.MonkeyPatch) -> None:
+    """A job waits for quota that there will never be."""
+    patch.setattr(queue_words, "_never_fits", lambda said: False)
+
+
+def running_jobs_ask_for_more(patch: pytest.MonkeyPatch) -> None:
+    """An attempt is ended because there is quota for more slices."""
+    is_replaced = queue_sizes.is_replaced
+
+    def broken(draft: Draft, known: Workload) -> bool:
+        return is_replaced(draft, known) or queue_sizes.asked(draft, known) < draft.spec.most_slices
+
+    patch.setattr(queue_sizes, "is_replaced", broken)
+
+
+def jobs_are_content_with_the_fewest_slices(patch: pytest.MonkeyPatch) -> None:
+    """An attempt has no more slices than it has to, whatever its job has quota for."""
+    begin = attempts._begin
+
+    def broken(draft: Draft, slices: int) -> None:
+        begin(draft, min(draft.spec.acceptable_slices, default=slices))
+
+    patch.setattr(attempts, "_begin", broken)
+
+
+def whole_slices_alone_find_nodes(patch: pytest.MonkeyPatch) -> None:
+    """Nodes that hosts of several slices have found do for none."""
+    patch.setattr(capacity, "_placed", lambda draft: 0)
+
+
 def workloads_outlive_their_jobs(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks after the Workload of a job that is gone."""
 
@@ -408,13 +467,20 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (every_eviction_is_a_preemption, 6, (QUEUES,)),
     (a_restart_enters_the_queue_again, 4, (QUEUES,)),
     (workloads_outlive_their_jobs, 2, (QUEUES,)),
+    (whole_slices_alone_find_nodes, 2, (CHOICES,)),
+    (jobs_are_content_with_the_fewest_slices, 1, (CHOICES,)),
+    (the_slices_that_quota_is_for_are_not_counted, 5, (QUEUES,)),
+    (any_number_of_slices_is_acceptable, 1, (QUEUES,)),
+    (fewer_slices_are_asked_for_at_once, 5, (QUEUES,)),
+    (nothing_is_too_large, 9, (QUEUES,)),
+    (running_jobs_ask_for_more, 5, (QUEUES,)),
 )
 """Each with a seed near one that catches it, and the ground on which it is met.
 
 The rarer ones take thousands of histories to meet. Four rules are met in less than one of ten thousand, and have
 tables instead: creates without an answer (planner/test_takeover.py), clocks that are ahead and Nodes that had replaced
 others of their name before they went (planner/test_attempts.py), and pods that the garbage collector says have failed
-(planner/test_fencing.py).
+(planner/test_fencing.py). Those on quota that is given back for more slices have tests of their own in test_choices.py.
 """
 PROVOKED_BY: dict[Breakage, Breakage] = {
     a_watch_makes_nodes_lost: machines_are_replaced_at_once,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,11 +15,15 @@ from tests.simulation.requests import Query, Server, refuse
 from tests.simulation.store import NAMESPACE, Store
 from tests.simulation.truth import Violation
 
+if TYPE_CHECKING:
+    from tests.simulation.choices import Choices
+
 Json = dict[str, Any]
 
 VERSION: Final = "kueue.x-k8s.io/v1beta2"
 CLUSTER_QUEUE: Final = "research"
 FLAVOR: Final = "any"
+PODS: Final = "pods"
 PRIORITIES: Final = {"high": 1000, "low": 1}
 LOCAL_QUEUES: Final = ("tpu", "night")
 
@@ -41,6 +45,14 @@ def asked(workload: Mapping[str, Any]) -> int:
     return sum(int(one["count"]) for one in workload["spec"]["podSets"])
 
 
+def given(workload: Mapping[str, Any]) -> int:
+    """For how many of its pods a Workload has quota; as many as it asks for while it has none."""
+    admission = workload["status"].get("admission")
+    if admission is None:
+        return asked(workload)
+    return min(asked(workload), sum(int(one["count"]) for one in admission["podSetAssignments"]))
+
+
 def job_of(workload: Mapping[str, Any]) -> str:
     """UID of the job that a Workload is of; empty for one of a stranger."""
     return str(workload["metadata"].get("labels", {}).get(names.LABEL_JOB_UID, ""))
@@ -58,14 +70,17 @@ class Workloads:
         """Whether the feature gate PriorityBoost is on."""
         self.quota = 0
         """For how many pods there is quota."""
+        self.resource, self.each = PODS, 1
+        """What there is quota of, and how much of it each pod needs."""
+        self.choices: Choices | None = None
+        """Watches over jobs that can run on several numbers of slices."""
         self.on_write: Callable[[Json], None] = lambda workload: None
         """Called with a Workload that was written, or is gone."""
         self._strays: set[str] = set()
         """UIDs of pods that were created when their job was gone."""
-        group = {"coveredResources": ["pods"], "flavors": [{"name": FLAVOR, "resources": []}]}
-        self._fixed = {
+        self._others = {
             "resourceflavors": [_of_cluster(FLAVOR, {})],
-            "clusterqueues": [_of_cluster(CLUSTER_QUEUE, {"resourceGroups": [group]})],
+            "clusterqueues": [_of_cluster(CLUSTER_QUEUE, {})],
             "workloadpriorityclasses": [_of_cluster(name, {}) | {"value": one} for name, one in PRIORITIES.items()],
             "localqueues": [_local_queue(name) for name in LOCAL_QUEUES],
         }
@@ -89,11 +104,16 @@ class Workloads:
         metadata = workload["metadata"]
         metadata["resourceVersion"] = self._store.next_version()
         gone = "deletionTimestamp" in metadata and not metadata.get("finalizers")
-        known = metadata["name"] in self._store.workloads
+        before = self._store.workloads.get(metadata["name"])
+        known = before is not None
+        if before is None or before["spec"] != workload["spec"]:
+            metadata["generation"] = metadata.get("generation", 0) + 1
         if gone:
             del self._store.workloads[metadata["name"]]
         else:
             self._store.workloads[metadata["name"]] = workload
+        if gone and self.choices is not None:
+            self.choices.gone(job_of(workload))
         if job_of(workload):
             self._store.log_workload("DELETED" if gone else "MODIFIED" if known else "ADDED", workload)
         self.on_write(workload)
@@ -104,6 +124,33 @@ class Workloads:
             marked = deepcopy(workload)
             marked["metadata"]["deletionTimestamp"] = self._store.stamp()
             self.put(marked)
+
+    def publish(self, reserved: int, pending: int, *, active: bool) -> None:
+        """Show what is reserved and who waits in the status of the queues, if that has changed."""
+        amounts = {"name": self.resource, "nominalQuota": str(self.quota * self.each)}
+        flavors = [{"name": FLAVOR, "resources": [amounts]}]
+        usage = {"name": FLAVOR, "resources": [{"name": self.resource, "total": str(reserved * self.each)}]}
+        spec = {"resourceGroups": [{"coveredResources": [self.resource], "flavors": flavors}]}
+        status = {"flavorsReservation": [usage], "pendingWorkloads": pending}
+        states = [{"type": "Active", "status": str(active)}]
+        changed = self._show("clusterqueues", {"spec": spec, "status": status})
+        changed |= self._show("localqueues", {"status": {"conditions": states}})
+        if changed and self.choices is not None:
+            self.choices.shown(0 if pending or not active else self.quota - reserved)
+
+    def _show(self, plural: str, content: Json) -> bool:
+        """Store new versions of queues; returns whether that changed anything."""
+        known = self._others[plural]
+        self._others[plural] = [self._newer(plural, one, content) for one in known]
+        return self._others[plural] != known
+
+    def _newer(self, plural: str, known: Json, content: Json) -> Json:
+        made = known | content
+        if made == known:
+            return known
+        made["metadata"] = known["metadata"] | {"resourceVersion": self._store.next_version()}
+        self._store.log_other(plural, made)
+        return made
 
     def may_run(self, job: str) -> int:
         """How many pods of a job may run."""
@@ -116,7 +163,7 @@ class Workloads:
         return _encode({"versions": [{"groupVersion": VERSION}]})
 
     def _list(self, plural: str, *, who: str, query: Query, body: Json) -> bytes:
-        items = self._fixed.get(plural)
+        items = self._others.get(plural)
         if items is None:
             items = [one for one in self._store.workloads.values() if job_of(one)]
         return _encode({"metadata": {"resourceVersion": str(self._store.version)}, "items": items})
@@ -152,6 +199,8 @@ class Workloads:
         [owner] = body["metadata"]["ownerReferences"]
         uid = body["metadata"]["labels"][names.LABEL_JOB_UID]
         _require(owner["uid"] == uid and owner["controller"], f"Workload {name} of {uid} is owned by {owner}")
+        if self.choices is not None:
+            self.choices.created(uid, asked(body))
         made = deepcopy(body)
         made["metadata"] |= {
             "uid": self._store.new_uid("workload"),
@@ -176,6 +225,10 @@ class Workloads:
         after["status"] = before["status"]
         if holds(before, "QuotaReserved") and before["spec"]["queueName"] != after["spec"]["queueName"]:
             raise refuse(422, "Invalid", "spec.queueName: field is immutable while quota is reserved")
+        if holds(before, "QuotaReserved") and before["spec"]["podSets"] != after["spec"]["podSets"]:
+            raise refuse(422, "Invalid", "spec.podSets: field is immutable")
+        if self.choices is not None:
+            self.choices.changed(who, job_of(before), before, after)
         if before["metadata"].get("finalizers") and not after["metadata"].get("finalizers"):
             self._released(who, before)
         self.put(after)
@@ -205,11 +258,17 @@ class Workloads:
         return b"{}"
 
     def _may_go(self, who: str, workload: Json) -> None:
-        """A job keeps its Workload over all its attempts, unless it is suspended at some time, or over."""
+        """A job keeps its Workload over all its attempts, unless it is suspended at some time, or over.
+
+        With fewer slices than it can have it may give that back for more.
+        """
         uid = job_of(workload)
         changes = [one for one in self._store.logs["jobs"].entries if one.uid == uid]
         asked_to_go = any(b'"suspend":true' in one.line or b'"deletionTimestamp"' in one.line for one in changes)
         right = asked_to_go or uid not in self._store.owners() or holds(workload, "Finished")
+        if not right and self.choices is not None and holds(workload, "Admitted"):
+            again = "deletionTimestamp" in workload["metadata"]
+            right = again or self.choices.may_give_back(who, uid, workload)
         _require(right, f"{who} deletes {workload['metadata']['name']}, and its job has not left the queue")
 
     def _released(self, who: str, workload: Json) -> None:
@@ -235,6 +294,9 @@ class Workloads:
         mine = known is not None and job_of(known) == owner["uid"]
         admitted = known is not None and mine and holds(known, "Admitted") and known["status"].get("admission")
         _require(bool(admitted), f"pod {pod} is created, and its job is not admitted")
+        assert known is not None
+        running, most = self.may_run(owner["uid"]), given(known)
+        _require(running <= most, f"{running} pods of {owner['name']} may run, which is admitted for {most}")
         self.check_quota()
 
     def check_quota(self) -> None:

@@ -169,9 +169,15 @@ def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
 
 
 def _placed(draft: Draft) -> int:
-    """How many slices have a node for every pod."""
-    missing = {pod.place for pod in draft.seen.unscheduled} | draft.seen.absent
-    return draft.granted - len({place.slice for place in missing - {HEAD}})
+    """How many slices there are nodes for.
+
+    Without a node pool of its own, a slice can have any node that was found. The scheduler takes pods in no order: it
+    may give some hosts of each slice a node, and all hosts of none.
+    """
+    missing = ({pod.place for pod in draft.seen.unscheduled} | draft.seen.absent) - {HEAD}
+    if not draft.hardware.own_pool:
+        return len(draft.seen.wanted - missing - {HEAD}) // draft.resolved.hosts
+    return draft.granted - len({place.slice for place in missing})
 
 
 def _fewer(draft: Draft) -> int:
