@@ -63,6 +63,10 @@ class Programs:
     def shape_of(self, uid: str) -> Shape:
         return self.shapes[self.names[uid]]
 
+    def shape_in(self, key: AttemptKey) -> Shape:
+        """No job has a choice of slices here."""
+        return self.shape_of(key[0])
+
     def _program(self, key: AttemptKey) -> Program:
         if key not in self.programs:
             script, shape = self.script(key), self.shape_of(key[0])

@@ -108,8 +108,10 @@ class Program:
         self.script, self.finished = Script(Will.SUCCEED, after=5.0), True
         if self.met and not self.broken:
             self._work()
+        # Nobody waits for ever for one that exited 0 before all had met.
+        in_vain = self.broken or (not self.met and not all(one.running for one in self.members.values()))
         for member in self.members.values():
-            if self.broken and member.running:
+            if in_vain and member.running:
                 self._later(self.rng.uniform(1.0, 60.0), member, Ending(1, "Error", "peer is gone"), "peer")
 
     def _work(self) -> None:
