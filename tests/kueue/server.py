@@ -54,6 +54,16 @@ class Server:
         self._apply([body for body in self._bodies if body not in early and body["kind"] != _API])
         access(self._cluster, NAMESPACE, ACCOUNT, self._folder / "root/kubeconfig")
 
+    @contextmanager
+    def without_rights(self) -> Iterator[None]:
+        """While it lasts, a Kueue that is started may not read SliceJobs."""
+        bodies = of_kueue(NAMESPACE)
+        self._kubectl("delete", "--namespace=", "-f", "-", stdin=yaml.safe_dump_all(bodies))
+        try:
+            yield
+        finally:
+            self._apply(bodies)
+
     def remove_webhooks(self) -> None:
         """Let pods be created without it."""
         for kind in _WEBHOOKS:

@@ -1,21 +1,38 @@
 """Two clusters with a real Kueue each: a job waits in the queue of one and runs in the other."""
 
 import base64
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slipway.local_cluster import NativeCluster, Pool
-from tests.chart.rights import jobs_by_the_chart
-from tests.conftest import Kubectl, cluster_of, kubectl_for
+from tests.chart.rights import access, jobs_by_the_chart
+from tests.conftest import ROOT, Kubectl, cluster_of, kubectl_for
 from tests.kueue.queues import CHIPS, Queues
-from tests.kueue.server import ACCOUNT, FRAMEWORK, NAMESPACE, Server
+from tests.kueue.server import ACCOUNT, NAMESPACE, Server
 from tests.kueue.test_kueue import end_pods, patch
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+PAGE = (ROOT / "docs/kueue.md").read_text()
+
+
+def documented(name: str) -> Any:
+    """What the page tells users to apply."""
+    [text] = re.findall(rf"<!-- test: {name} -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
+    return yaml.safe_load(text)
+
+
+def give(kubectl: Kubectl, name: str, account: str) -> None:
+    """Give an account, with its namespace before it, a role of the page."""
+    role = documented(name)
+    kubectl.apply(role)
+    binding = ("clusterrolebinding", account.replace(":", "-"), f"--clusterrole={role['metadata']['name']}")
+    kubectl("create", *binding, f"--serviceaccount={account}")
 
 
 @pytest.fixture(scope="module")
@@ -31,20 +48,15 @@ def manager_kueue(
     """The Kueue of that control plane, which may dispatch SliceJobs."""
     server = Server(manager, kubectl_for(manager, "default"), tmp_path_factory.mktemp("manager"))
     server.install()
-    may_write_status(kubectl_for(manager, "default"))
-    server.start(multiKueue={"externalFrameworks": [{"name": FRAMEWORK}]})
+    give(kubectl_for(manager, "default"), "manager", f"{NAMESPACE}:{ACCOUNT}")
+    config = documented("configuration")
+    # It looks for copies that nobody needs each minute, and lists Workloads for that.
+    config["multiKueue"]["gcInterval"] = "1s"
+    server.start(**config)
     try:
         yield server, manager
     finally:
         server.stop()
-
-
-def may_write_status(kubectl: Kubectl) -> None:
-    """Give Kueue what the chart does not, because only a manager's Kueue needs it."""
-    role = ("clusterrole", "multikueue", "--verb=patch", "--resource=slicejobs.slipway.dev/status")
-    kubectl("create", *role)
-    account = f"--serviceaccount={NAMESPACE}:{ACCOUNT}"
-    kubectl("create", "clusterrolebinding", "multikueue", "--clusterrole=multikueue", account)
 
 
 @dataclass
@@ -76,10 +88,12 @@ def clusters(
     kubectl = kubectl_for(cluster, queues.name)
     kubectl("create", "namespace", queues.name)
     kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
-    access = kubectl_for(kueue_cluster, "default")("config", "view", "--raw", "--flatten").stdout
-    data = {"kubeconfig": base64.b64encode(access.encode()).decode()}
+    queues.kubectl("create", "serviceaccount", "manager")
+    give(queues.kubectl, "worker", f"{queues.name}:manager")
+    kubeconfig = access(kueue_cluster, queues.name, "manager", tmp_path / "manager").read_bytes()
+    data = {"kubeconfig": base64.b64encode(kubeconfig).decode()}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": queues.name}, "data": data}
-    kubectl_for(cluster, "kueue-system").apply(secret)
+    kubectl_for(cluster, NAMESPACE).apply(secret)
     folder = tmp_path / "here"
     folder.mkdir()
     for jobs in jobs_by_the_chart(cluster, kubectl, folder, simulated=True):
@@ -92,17 +106,20 @@ def clusters(
         here.open(CHIPS, admissionChecksStrategy={"admissionChecks": [{"name": queues.name}]})
         queues.open(CHIPS)
         yield Clusters(here, queues)
+        assert f"system:serviceaccount:{queues.name}:manager" not in server.log.read_text()
 
 
 def test_a_job_is_dispatched_restarts_there_and_its_end_is_seen_here(clusters: Clusters) -> None:
     here, there = clusters.here, clusters.there
-    here.submit(managedBy=MULTIKUEUE, ttlSecondsAfterFinished=3600)
+    here.submit(priority="low", managedBy=MULTIKUEUE, ttlSecondsAfterFinished=3600)
     clusters.until_here("Running")
     assert not here.jobs.pods()
     assert len(there.jobs.pods()) == 4
     copy = clusters.copy()
     assert "managedBy" not in copy["spec"]
     assert copy["status"]["attempts"] == here.jobs.status()["attempts"]
+    here.kubectl("label", "sj", "train", "kueue.x-k8s.io/priority-class=high", "--overwrite")
+    there.jobs.until_true("the priority", lambda: there.workload()["spec"]["priority"] == 1000)
     # The attempts there are counted here, and keep the quota of both queues.
     end_pods(there, phase="Failed", only=1)
     here.jobs.until_true("one failure", lambda: here.jobs.status().get("failures") == 1, seconds=60)
@@ -116,15 +133,20 @@ def test_a_job_is_dispatched_restarts_there_and_its_end_is_seen_here(clusters: C
     assert (here.jobs.status()["phase"], here.jobs.status()["failures"]) == ("Succeeded", 1)
 
 
-def test_requests_to_stop_and_a_queue_there_that_stops_take_the_copy_away(clusters: Clusters) -> None:
+def test_requests_to_stop_and_queues_that_stop_take_the_copy_away(clusters: Clusters) -> None:
     here, there = clusters.here, clusters.there
     here.submit(managedBy=MULTIKUEUE)
     clusters.until_here("Running")
     # The queue there evicts the copy: the job waits here until one of the clusters takes it.
     patch(there, "clusterqueue", there.name, {"spec": {"stopPolicy": "HoldAndDrain"}})
     clusters.until_here("Queued")
-    clusters.until_no_copy()
+    there.jobs.until_true("no pods", lambda: not there.jobs.pods())
     patch(there, "clusterqueue", there.name, {"spec": {"stopPolicy": "None"}})
+    clusters.until_here("Running")
+    # So does the queue here.
+    patch(here, "clusterqueue", here.name, {"spec": {"stopPolicy": "HoldAndDrain"}})
+    clusters.until_no_copy()
+    patch(here, "clusterqueue", here.name, {"spec": {"stopPolicy": "None"}})
     clusters.until_here("Running")
     patch(here, "slicejob", "train", {"spec": {"suspend": True}})
     clusters.until_no_copy()

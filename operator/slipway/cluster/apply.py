@@ -83,6 +83,7 @@ MAX_CREATES: Final = 512
 
 NOW: Final = 0.0
 _REFUSALS: Final = (BadRequest, Forbidden, Invalid)
+_GATEWAY_TIMEOUT: Final = 504
 
 
 class _LeaseSpec(msgspec.Struct, rename="camel"):
@@ -309,9 +310,12 @@ class Applier:
                 return
             if pod.metadata.labels.job_uid != job.uid:
                 raise name_taken(body, earlier=bool(pod.metadata.labels.job_uid)) from None
-        except (ConnectionLost, ServerError, TooManyRequests):
+        except (ConnectionLost, ServerError, TooManyRequests) as error:
             # Of several tries the last alone may have been refused.
             self._cache.create_unanswered(job, self._now() + timedelta(seconds=WRITE_SECONDS))
+            if isinstance(error, ConnectionLost) or error.status == _GATEWAY_TIMEOUT:
+                # A dry run may take long enough for the API server to name a webhook that does not answer.
+                await ensure(self._api, body, job, check=True)
             raise
         self._cache.pods.applied(pod)
 

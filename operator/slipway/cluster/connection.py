@@ -8,7 +8,7 @@ carries a precondition; what may not be is left to the caller.
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -173,9 +173,13 @@ class ApiConnection:
 
         An answer lost on the way makes the retry end in AlreadyExists; the caller looks whose object it is.
         """
-        query = {"dryRun": "All", "fieldValidation": "Strict"} if check else None
-        seconds = CHECK_SECONDS if check else seconds
-        return decode(kind, await self._send("POST", path, query=query, body=body, seconds=seconds, write=True))
+        if check:
+            # Sent once: a webhook that had all that time without an answer has none a moment later.
+            query = {"dryRun": "All", "fieldValidation": "Strict"}
+            sent = self._send("POST", path, query=query, body=body, seconds=CHECK_SECONDS, write=True, pauses=())
+        else:
+            sent = self._send("POST", path, body=body, seconds=seconds, write=True)
+        return decode(kind, await sent)
 
     async def replace(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:
         """Replace an object; the body carries the resource version it is based on."""
@@ -257,6 +261,7 @@ class ApiConnection:
         content_type: str = "application/json",
         accept: str = "application/json",
         on_retry: Callable[[], None] = _nothing,
+        pauses: Iterable[float] = _PAUSES,
     ) -> bytes:
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": accept} | ({} if body is None else {"Content-Type": content_type})
@@ -270,7 +275,7 @@ class ApiConnection:
             limits = aiohttp.ClientTimeout(total=total)
             return await self._once(_Request(method, self.server + path, asked, data, headers, limits))
 
-        for pause in _PAUSES:
+        for pause in pauses:
             try:
                 return await (self._to_its_end(once()) if write else once())
             except (ConnectionLost, ServerError, TooManyRequests) as error:
