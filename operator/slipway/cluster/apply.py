@@ -287,14 +287,24 @@ class Applier:
         log.info("creating %d pod(s) of attempt %d", len(action.places), action.attempt, extra=log_fields(job))
         factory = PodFactory(job, self._cache.settings, action.pools)
 
+        def body(place: Place) -> Body:
+            added = action.head if place.is_head else action.workers
+            return added.to(factory.pod(action.attempt, place))
+
         async def create(place: Place) -> None:
             if not self._is_current(job):
                 raise _PlanInterrupted
             with self._refusals(job):
-                added = action.head if place.is_head else action.workers
-                await self._create_pod(added.to(factory.pod(action.attempt, place)), job)
+                await self._create_pod(body(place), job)
 
-        await self._executor.run(action.places[:MAX_CREATES], create)
+        try:
+            await self._executor.run(action.places[:MAX_CREATES], create)
+        except (ConnectionLost, ServerError) as error:
+            if isinstance(error, ConnectionLost) or error.status == _GATEWAY_TIMEOUT:
+                # A dry run may take long enough for the API server to name a webhook that does not answer.
+                with self._refusals(job):
+                    await ensure(self._api, body(action.places[0]), job, check=True)
+            raise
         self._cache.accepted(job)
         return NOW
 
@@ -310,12 +320,9 @@ class Applier:
                 return
             if pod.metadata.labels.job_uid != job.uid:
                 raise name_taken(body, earlier=bool(pod.metadata.labels.job_uid)) from None
-        except (ConnectionLost, ServerError, TooManyRequests) as error:
+        except (ConnectionLost, ServerError, TooManyRequests):
             # Of several tries the last alone may have been refused.
             self._cache.create_unanswered(job, self._now() + timedelta(seconds=WRITE_SECONDS))
-            if isinstance(error, ConnectionLost) or error.status == _GATEWAY_TIMEOUT:
-                # A dry run may take long enough for the API server to name a webhook that does not answer.
-                await ensure(self._api, body, job, check=True)
             raise
         self._cache.pods.applied(pod)
 
