@@ -5,7 +5,10 @@ from threading import Event, Thread
 
 import pytest
 
+from slipway.docker_engine.conversion.devices import Device, Inventory
 from slipway.docker_engine.machine import Machine
+
+CHIP = Inventory({"tpu": (Device("tpu", 0, "/dev/accel0"),)})
 
 
 def test_two_users_do_not_choose_devices_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,6 +19,7 @@ def test_two_users_do_not_choose_devices_at_once(tmp_path: Path, monkeypatch: py
         with Machine().choosing_devices():
             chooses.set()
 
+    monkeypatch.setattr(Inventory, "read", lambda: CHIP)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "one"))
     with Machine().choosing_devices():
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
