@@ -10,12 +10,10 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 import msgspec
 
-from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import SliceJobStatus
 from slipway.cluster import paths
@@ -30,18 +28,17 @@ from slipway.cluster.errors import (
     Invalid,
     NotFound,
     ServerError,
-    SlipwayClusterError,
     TooManyRequests,
 )
-from slipway.cluster.events import EventRecorder, read_pod_events
+from slipway.cluster.events import EventRecorder
 from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.history import History
 from slipway.cluster.log_fields import log_fields
+from slipway.cluster.looks import Looks
 from slipway.cluster.owned import NameTaken, ensure, name_taken
 from slipway.cluster.removal import PodDeleter
 from slipway.cluster.secret_check import missing_secrets
 from slipway.cluster.store import Key
-from slipway.cluster.tenants import Visitor, visitors
 from slipway.cluster.wire import JsonObject
 from slipway.cluster.workloads import WorkloadWriter
 from slipway.planner.actions import (
@@ -63,7 +60,6 @@ from slipway.planner.actions import (
     Refresh,
 )
 from slipway.planner.explain import MISSING_OBJECTS
-from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
@@ -71,7 +67,6 @@ from slipway.planner.redact import foreign
 from slipway.planner.rejections import explain_rejection
 from slipway.planner.snapshot import POD_REJECTED, WORKLOAD_REJECTED, Job, Rejection
 from slipway.planner.status_patch import status_patch
-from slipway.planner.tenants import Visitors
 
 log = logging.getLogger(__name__)
 
@@ -84,15 +79,6 @@ MAX_CREATES: Final = 512
 NOW: Final = 0.0
 _REFUSALS: Final = (BadRequest, Forbidden, Invalid)
 _GATEWAY_TIMEOUT: Final = 504
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel"):
-    renew_time: datetime | None = None
-    lease_duration_seconds: int | None = None
-
-
-class _KubeletLease(msgspec.Struct):
-    spec: _LeaseSpec
 
 
 class Applier:
@@ -117,6 +103,7 @@ class Applier:
         self._history = History(api, recorder)
         self.remover = PodDeleter(api, cache)
         self.workloads = WorkloadWriter(api, cache)
+        self._looks = Looks(api, cache, self.workloads, self._executor, now)
 
     async def apply(self, plan: Plan, job: Job) -> float | None:
         """Keep what the status drops, write the status, record the Events, act.
@@ -200,7 +187,8 @@ class Applier:
             case CreatePods():
                 return await self._create_pods(action, job)
             case Refresh():
-                return await self._refresh(action, job)
+                await self._looks.refresh(action, job)
+                return NOW
             case KeepHistory():
                 await self._history.keep(action, job)
             case DeletePods() | ForceDeletePod() | DeleteJob():
@@ -213,53 +201,6 @@ class Applier:
                 await self.workloads.change(action, job.namespace)
                 return NOW
         return None
-
-    async def _refresh(self, action: Refresh, job: Job) -> float:
-        at = self._now()
-
-        async def read_node(name: str) -> None:
-            try:
-                self._cache.nodes.applied(await self._api.get(paths.node(name), Node))
-            except NotFound:
-                self._cache.nodes.denied(name)
-            self._cache.node_read(name, at)
-
-        async def read_kubelet(name: str) -> None:
-            try:
-                lease = (await self._api.get(paths.kubelet_lease(name), _KubeletLease)).spec
-                self._cache.kubelet_read(name, at, lease.renew_time, lease.lease_duration_seconds)
-            except NotFound:
-                self._cache.kubelet_read(name, at, None)
-            except Forbidden as error:
-                log.warning("no proof that node %s is dead: %s", name, error, extra=log_fields(job))
-                self._cache.kubelet_read(name, at, None, forbidden=True)
-
-        async def read_visitors(name: str) -> None:
-            try:
-                listing = await self._api.list(paths.pods(), Visitor, field_selector=f"spec.nodeName={name}")
-                self._cache.visitors_read(name, visitors(listing.items, at))
-            except SlipwayClusterError as error:
-                # Nothing but a sentence in the status depends on it.
-                log.info("who is on node %s is not known: %s", name, error, extra=log_fields(job))
-                self._cache.visitors_read(name, Visitors(at, unknown=True))
-
-        reads = [partial(read_node, name) for name in action.nodes]
-        reads += [partial(read_kubelet, name) for name in action.kubelets]
-
-        async def read_events(uid: str) -> None:
-            self._cache.events_read(uid, await read_pod_events(self._api, job.namespace, uid, at))
-
-        reads += [partial(read_visitors, name) for name in action.visitors]
-        reads += [partial(read_events, uid) for uid in action.events]
-        reads += [partial(self._list_pods, job, at)] if action.pods else []
-        reads += [partial(self.workloads.read, job, at)] if action.workload else []
-        await self._executor.run(reads, lambda read: read())
-        return NOW
-
-    async def _list_pods(self, job: Job, at: datetime) -> None:
-        selector = f"{names.LABEL_JOB_UID}={job.uid}"
-        listing = await self._api.list(paths.pods(job.namespace), Pod, label_selector=selector)
-        self._cache.pods_listed(job, listing.items, listing.resource_version, at)
 
     async def _check(self, action: Check, job: Job) -> float:
         with self._refusals(job):

@@ -1,0 +1,104 @@
+"""Reads live what a decision hangs on, where the watches may lag or do not tell."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+
+import msgspec
+
+from slipway.api import names
+from slipway.cluster import paths
+from slipway.cluster.cache import Cache
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import Forbidden, NotFound, SlipwayClusterError
+from slipway.cluster.events import read_pod_events
+from slipway.cluster.executor import BoundedExecutor
+from slipway.cluster.log_fields import log_fields
+from slipway.cluster.tenants import Visitor, visitors
+from slipway.cluster.workloads import WorkloadWriter
+from slipway.planner.actions import Refresh
+from slipway.planner.nodes import Node
+from slipway.planner.objects import Pod
+from slipway.planner.snapshot import Job
+from slipway.planner.tenants import Visitors
+
+log = logging.getLogger(__name__)
+
+
+class _LeaseSpec(msgspec.Struct, rename="camel"):
+    renew_time: datetime | None = None
+    lease_duration_seconds: int | None = None
+
+
+class _KubeletLease(msgspec.Struct):
+    spec: _LeaseSpec
+
+
+class Looks:
+    """Answers go into the cache, with the moment at which they were asked for."""
+
+    def __init__(
+        self,
+        api: ApiConnection,
+        cache: Cache,
+        workloads: WorkloadWriter,
+        executor: BoundedExecutor,
+        now: Callable[[], datetime],
+    ) -> None:
+        """`now` is the wall clock in UTC."""
+        self._api = api
+        self._cache = cache
+        self._workloads = workloads
+        self._executor = executor
+        self._now = now
+
+    async def refresh(self, action: Refresh, job: Job) -> None:
+        """Read all that an action names.
+
+        Raises:
+            SlipwayClusterError: when the API server does not answer.
+        """
+        at = self._now()
+        reads: list[Callable[[], Awaitable[None]]] = []
+        reads += [partial(self._node, name, at) for name in action.nodes]
+        reads += [partial(self._kubelet, name, job, at) for name in action.kubelets]
+        reads += [partial(self._visitors, name, job, at) for name in action.visitors]
+        reads += [partial(self._events, uid, job, at) for uid in action.events]
+        reads += [partial(self._pods, job, at)] if action.pods else []
+        reads += [partial(self._workloads.read, job, at)] if action.workload else []
+        await self._executor.run(reads, lambda read: read())
+
+    async def _node(self, name: str, at: datetime) -> None:
+        try:
+            self._cache.nodes.applied(await self._api.get(paths.node(name), Node))
+        except NotFound:
+            self._cache.nodes.denied(name)
+        self._cache.node_read(name, at)
+
+    async def _kubelet(self, name: str, job: Job, at: datetime) -> None:
+        try:
+            lease = (await self._api.get(paths.kubelet_lease(name), _KubeletLease)).spec
+            self._cache.kubelet_read(name, at, lease.renew_time, lease.lease_duration_seconds)
+        except NotFound:
+            self._cache.kubelet_read(name, at, None)
+        except Forbidden as error:
+            log.warning("no proof that node %s is dead: %s", name, error, extra=log_fields(job))
+            self._cache.kubelet_read(name, at, None, forbidden=True)
+
+    async def _visitors(self, name: str, job: Job, at: datetime) -> None:
+        try:
+            listing = await self._api.list(paths.pods(), Visitor, field_selector=f"spec.nodeName={name}")
+            self._cache.visitors_read(name, visitors(listing.items, at))
+        except SlipwayClusterError as error:
+            # Nothing but a sentence in the status depends on it.
+            log.info("who is on node %s is not known: %s", name, error, extra=log_fields(job))
+            self._cache.visitors_read(name, Visitors(at, unknown=True))
+
+    async def _events(self, uid: str, job: Job, at: datetime) -> None:
+        self._cache.events_read(uid, await read_pod_events(self._api, job.namespace, uid, at))
+
+    async def _pods(self, job: Job, at: datetime) -> None:
+        selector = f"{names.LABEL_JOB_UID}={job.uid}"
+        listing = await self._api.list(paths.pods(job.namespace), Pod, label_selector=selector)
+        self._cache.pods_listed(job, listing.items, listing.resource_version, at)
