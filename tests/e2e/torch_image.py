@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from slipway.local_cluster import archives, images, packages
+from slipway.local_cluster import archives, images, packages, paths
 from slipway.local_cluster.progress import Progress, step
 
 IMAGE: Final = "slipway.local/torch:1"
@@ -31,31 +31,34 @@ _UNUSED: Final = re.compile(
 
 def build_image(progress: Progress) -> Path:
     """The archive of the image."""
-    files = archives.tar_layer(images.folder() / "torch-program.layer", {"app/all_reduce.py": PROGRAM}, {})
-    image = archives.Image(IMAGE, (torch_layer(progress), files), ("python3", "/app/all_reduce.py"))
-    path = images.folder() / f"torch-{image.digest[:12]}.tar"
-    if not path.exists():
-        with step(progress, f"Writing image {IMAGE}"):
-            archives.write(path, [image])
+    debian = torch_layer(progress)
+    with paths.filling(images.folder()):
+        files = archives.tar_layer(images.folder() / "torch-program.layer", {"app/all_reduce.py": PROGRAM}, {})
+        image = archives.Image(IMAGE, (debian, files), ("python3", "/app/all_reduce.py"))
+        path = images.folder() / f"torch-{image.digest[:12]}.tar"
+        if not path.exists():
+            with step(progress, f"Writing image {IMAGE}"):
+                archives.write(path, [image])
     return path
 
 
 def torch_layer(progress: Progress) -> archives.Layer:
     """A Debian with torch; made once."""
     path = images.folder() / _LAYER
-    if not path.exists():
-        packages.ensure(packages.IMAGES, progress)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            step(progress, "Making a Debian with torch (once)"),
-            tempfile.TemporaryDirectory(dir=path.parent) as folder,
-        ):
-            whole = Path(folder) / "debian.tar"
-            subprocess.run(
-                ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={_DEBIAN}", "bookworm", whole], check=True
-            )
-            slim(whole, path)
-    return archives.Layer.of(path)
+    with paths.filling(images.folder()):
+        if not path.exists():
+            packages.ensure(packages.IMAGES, progress)
+            with (
+                step(progress, "Making a Debian with torch (once)"),
+                tempfile.TemporaryDirectory(dir=path.parent) as folder,
+            ):
+                whole = Path(folder) / "debian.tar"
+                subprocess.run(
+                    ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={_DEBIAN}", "bookworm", whole],
+                    check=True,
+                )
+                slim(whole, path)
+        return archives.Layer.of(path)
 
 
 def slim(whole: Path, path: Path) -> None:

@@ -6,13 +6,28 @@ import ipaddress
 import os
 import subprocess
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from slipway.local_cluster import LocalClusterError, addresses, archives, binaries, paths, pki, processes, state
+from slipway.local_cluster import (
+    LocalClusterError,
+    addresses,
+    archives,
+    binaries,
+    packages,
+    paths,
+    pki,
+    processes,
+    python_image,
+    state,
+)
 from slipway.local_cluster.components import COMPONENTS
 from slipway.local_cluster.errors import last_lines
+from slipway.local_cluster.progress import Silent
 from slipway.local_cluster.python_image import build_python_image
 from slipway.local_cluster.spec import ClusterSpec
 
@@ -102,6 +117,25 @@ def test_equal_content_gives_equal_images(tmp_path: Path) -> None:
         names = archive.getnames()
     assert sorted(names[:2]) == ["index.json", "oci-layout"]
     assert len(names) == len(set(names)) == 2 + 3  # and one layer, one configuration, one manifest
+
+
+def test_a_layer_is_made_once_however_many_want_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of different contents under one name had the digest of the other beside them."""
+    made: list[Path] = []
+
+    def mmdebstrap(path: Path) -> None:
+        time.sleep(0.2)
+        made.append(path)
+        path.write_text(f"Debian {len(made)}")
+
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
+    monkeypatch.setattr(packages, "ensure", lambda *_: None)
+    monkeypatch.setattr(python_image, "_mmdebstrap", mmdebstrap)
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(python_image.debian_layer, [Silent(), Silent()])
+    assert one == other
+    assert len(made) == 1
+    assert one.digest == sha256(one.path.read_bytes()).hexdigest()
 
 
 def test_unpinned_requirements_are_refused() -> None:

@@ -5,7 +5,6 @@ In this order: PATH and $KUBEBUILDER_ASSETS, the cache, the official Kubernetes 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -36,7 +35,7 @@ def ensure(
         found = dict(zip([c.name for c in wanted], pool.map(_find, wanted), strict=True))
     if all(found.values()):
         return {name: path for name, path in found.items() if path}
-    with _locked(paths.cache_dir() / "binaries"):
+    with paths.filling(paths.cache_dir() / "binaries"):
         # Another process may have built them while we waited for the lock.
         lacking = [component for component in wanted if _find(component) is None]
         lacking = [component for component in lacking if not _download(component, progress)]
@@ -73,15 +72,6 @@ def _candidates(name: str) -> list[Path]:
     if on_path := shutil.which(name):
         found.append(Path(on_path))
     return [path.absolute() for path in found if path.exists()]
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time fill the cache."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @contextmanager

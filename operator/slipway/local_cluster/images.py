@@ -31,10 +31,11 @@ def base_archive() -> Path:
     content = Path(busybox).read_bytes()
     key = sha256(content + Path(__file__).read_bytes()).hexdigest()[:12]
     path = folder() / f"base-{key}.tar"
-    if not path.exists():
-        layer = _busybox_layer(Path(busybox), folder() / f"busybox-{key}.layer")
-        pause = archives.Image(PAUSE_IMAGE, (layer,), ("/bin/sleep", "2147483647"))
-        archives.write(path, [pause, archives.Image(BUSYBOX_IMAGE, (layer,), ("/bin/sh",))])
+    with paths.filling(folder()):
+        if not path.exists():
+            layer = _busybox_layer(Path(busybox), folder() / f"busybox-{key}.layer")
+            pause = archives.Image(PAUSE_IMAGE, (layer,), ("/bin/sleep", "2147483647"))
+            archives.write(path, [pause, archives.Image(BUSYBOX_IMAGE, (layer,), ("/bin/sh",))])
     return path
 
 

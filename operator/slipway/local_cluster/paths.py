@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from slipway.local_cluster.errors import LocalClusterError
@@ -34,6 +37,15 @@ def state_dir_is_given() -> bool:
 def clusters_dir() -> Path:
     """Return the folder with one folder for each cluster."""
     return state_dir() / "clusters"
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[None]:
+    """Let one process at a time fill a folder of the cache."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def delete_tree(path: Path) -> None:

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-from slipway.local_cluster import archives, images, packages
+from slipway.local_cluster import archives, images, packages, paths
 from slipway.local_cluster.errors import LocalClusterError
 from slipway.local_cluster.packages import find_tool
 from slipway.local_cluster.progress import Progress, Silent, step
@@ -50,17 +50,18 @@ def build_python_image(
             hint="Write NAME==VERSION, so that images repeat.",
         )
     layers = [debian_layer(progress)]
-    if requirements:
-        layers.append(_packages_layer(sorted(requirements), progress))
-    if files:
-        layers.append(_files_layer(files))
     variables = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
-    image = archives.Image(reference, tuple(layers), tuple(command), variables, user)
-    path = images.folder() / f"{_archive_stem(reference)}-{image.digest[:12]}.tar"
-    if not path.exists():
-        with step(progress, f"Writing image {reference}"):
-            archives.write(path, [image])
-        _forget_older(path, reference)
+    with paths.filling(images.folder()):
+        if requirements:
+            layers.append(_packages_layer(sorted(requirements), progress))
+        if files:
+            layers.append(_files_layer(files))
+        image = archives.Image(reference, tuple(layers), tuple(command), variables, user)
+        path = images.folder() / f"{_archive_stem(reference)}-{image.digest[:12]}.tar"
+        if not path.exists():
+            with step(progress, f"Writing image {reference}"):
+                archives.write(path, [image])
+            _forget_older(path, reference)
     return path
 
 
@@ -79,15 +80,15 @@ def _archive_stem(reference: str) -> str:
 def debian_layer(progress: Progress) -> archives.Layer:
     """A Debian with Python; made once."""
     path = images.folder() / f"debian-{SUITE}-{_key(*_DEBIAN)}.layer"
-    if not path.exists():
-        packages.ensure(packages.IMAGES, progress)
-        with step(progress, f"Making a Debian {SUITE} with Python (once)"):
-            _mmdebstrap(path)
-    return archives.Layer.of(path)
+    with paths.filling(images.folder()):
+        if not path.exists():
+            packages.ensure(packages.IMAGES, progress)
+            with step(progress, f"Making a Debian {SUITE} with Python (once)"):
+                _mmdebstrap(path)
+        return archives.Layer.of(path)
 
 
 def _mmdebstrap(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=path.parent) as folder:
         made = Path(folder) / "debian.tar"
         without = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("man", "doc", "locale", "info")]
@@ -104,7 +105,6 @@ def _mmdebstrap(path: Path) -> None:
 def _packages_layer(requirements: Sequence[str], progress: Progress) -> archives.Layer:
     path = images.folder() / f"packages-{_key(PYTHON, *_bytecode(), *requirements)}.layer"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         with (
             step(progress, f"Installing {len(requirements)} Python packages into an image (once)"),
             tempfile.TemporaryDirectory(prefix=".new-", dir=path.parent) as folder,

@@ -7,7 +7,6 @@ a layer, and its data bases, which it does change, are copied for real.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
 import tempfile
@@ -27,10 +26,8 @@ _KEPT = 4
 def prepare(wanted: Sequence[Path], progress: Progress) -> Path:
     """Return a containerd root with these images, made now if it has not been made before."""
     folder = paths.cache_dir() / "stores"
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / _key(wanted)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with paths.filling(folder):
         if not path.exists():
             with step(progress, "Unpacking images for new nodes (once)"):
                 _build(path, wanted)
