@@ -9,8 +9,8 @@ from typing import Final
 
 COMPUTING: Final = ("local_simulation", "planner", "simulation")
 """They only compute, and have the processor while the others wait."""
-MACHINES: Final = ("docker_engine", "e2e", "kueue", "local_cluster", "local_engine", "ray", "sdk", "upgrades")
-"""They have engines, nodes and a Kueue of their own, and wait for these two thirds of the time."""
+MACHINES: Final = ("docker_engine", "e2e", "local_cluster", "local_engine", "ray", "sdk")
+"""They have engines and nodes of their own, and wait for these two thirds of the time."""
 
 
 class Stream:
