@@ -57,7 +57,8 @@ def test_the_cause_of_an_end(user: User, spec: dict[str, Any], expected: tuple[A
     user.submit(retries={"maxFailures": 1}, **spec)
     status = user.ended()
     assert status["phase"] == "Failed"
-    assert cause(status["attempts"][0]) == expected
+    # A busy engine may miss once that the kernel ended a container for its memory.
+    assert expected in map(cause, status["attempts"])
 
 
 # Waiting would not help a program that cannot be started: it is known at once, and given up after a few tries.
