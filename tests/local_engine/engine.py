@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,6 +23,8 @@ from click.testing import CliRunner
 from docker.models.containers import Container
 
 from slipway.cli.main import main
+from slipway.local_cluster import packages
+from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import answers, running, tool
 
 IMAGE: Final = "slipway.local/busybox:1"
@@ -119,6 +122,18 @@ def engine_in(folder: Path) -> Iterator[Dockerd]:
         ]  # fmt: skip
         with running(containerd, folder / "containerd.log", engine.containerd.exists), started(engine):
             yield engine
+
+
+@contextmanager
+def engine_of(kind: type[Dockerd], needed: Mapping[str, str]) -> Iterator[Dockerd]:
+    """A running engine of another kind that has the image, with the programs that it needs and their packages."""
+    packages.ensure({**needed, **NETWORK_PACKAGES}, Silent())
+    with (
+        tempfile.TemporaryDirectory(prefix="slipway-", ignore_cleanup_errors=True) as folder,
+        network_namespace() as name,
+        started(found := kind(Path(folder), name)),
+    ):
+        yield found
 
 
 @contextmanager

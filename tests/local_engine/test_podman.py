@@ -1,16 +1,12 @@
 """Podman speaks the API of the Docker engine: some of the tests of that, with Podman."""
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from slipway.local_cluster import packages
-from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import tool
-from tests.local_engine.engine import NETWORK_PACKAGES, Dockerd, network_namespace, started
+from tests.local_engine.engine import Dockerd, engine_of
 from tests.local_engine.test_endings import (
     test_a_job_that_fails_goes_on_within_its_budget,
     test_a_start_error_is_told_at_once,
@@ -59,10 +55,5 @@ class Podman(Dockerd):
 
 @pytest.fixture(scope="module")
 def dockerd() -> Iterator[Dockerd]:
-    packages.ensure(PACKAGES | NETWORK_PACKAGES, Silent())
-    with (
-        tempfile.TemporaryDirectory(prefix="slipway-", ignore_cleanup_errors=True) as folder,
-        network_namespace() as name,
-        started(found := Podman(Path(folder), name)),
-    ):
+    with engine_of(Podman, PACKAGES) as found:
         yield found

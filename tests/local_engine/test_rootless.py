@@ -8,10 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from slipway.local_cluster import packages
-from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import PACKAGES, tool
-from tests.local_engine.engine import NETWORK_PACKAGES, Dockerd, User, network_namespace, shared_folder, started
+from tests.local_engine.engine import Dockerd, User, engine_of, shared_folder
 from tests.local_engine.test_endings import (
     test_a_job_that_fails_goes_on_within_its_budget,
     test_a_start_error_is_told_at_once,
@@ -62,12 +60,7 @@ class Rootless(Dockerd):
 
 @pytest.fixture(scope="module")
 def dockerd() -> Iterator[Dockerd]:
-    packages.ensure(PACKAGES | NETWORK_PACKAGES | ROOTLESS, Silent())
-    with (
-        tempfile.TemporaryDirectory(prefix="slipway-", ignore_cleanup_errors=True) as folder,
-        network_namespace() as name,
-        started(found := Rootless(Path(folder), name)),
-    ):
+    with engine_of(Rootless, PACKAGES | ROOTLESS) as found:
         yield found
 
 

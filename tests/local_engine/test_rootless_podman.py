@@ -1,17 +1,14 @@
 """Podman that a user runs without being root: some of the tests of dockerd, with such a one."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from slipway.local_cluster import packages
-from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import tool
-from tests.local_engine.engine import NETWORK_PACKAGES, Dockerd, User, network_namespace, started
+from tests.local_engine.engine import Dockerd, User, engine_of
 from tests.local_engine.test_endings import (
     test_a_job_that_fails_goes_on_within_its_budget,
     test_a_start_error_is_told_at_once,
@@ -66,12 +63,7 @@ class RootlessPodman(Dockerd):
 
 @pytest.fixture(scope="module")
 def dockerd() -> Iterator[Dockerd]:
-    packages.ensure(PACKAGES | NETWORK_PACKAGES | ROOTLESS, Silent())
-    with (
-        tempfile.TemporaryDirectory(prefix="slipway-", ignore_cleanup_errors=True) as folder,
-        network_namespace() as name,
-        started(found := RootlessPodman(Path(folder), name)),
-    ):
+    with engine_of(RootlessPodman, PACKAGES | ROOTLESS) as found:
         yield found
 
 

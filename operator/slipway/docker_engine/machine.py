@@ -117,7 +117,7 @@ class Machine:
 
     @contextmanager
     def choosing_devices(self) -> Iterator[None]:
-        """Let no other job choose devices meanwhile, whoever on this machine has submitted it."""
+        """Hold a lock of the machine, so that the supervisor of no other job and no other user chooses devices."""
         if not self.inventory().devices:
             # Not every system has a lock for this folder.
             yield
