@@ -28,6 +28,23 @@ def test_no_default_is_null_and_every_field_is_described() -> None:
     walk("profile", crd.profile_schema()["properties"]["spec"])
 
 
+def test_rules_of_a_profile_look_first_whether_a_field_is_there() -> None:
+    """In a profile no default stands for it."""
+
+    def walk(path: str, node: dict[str, Any]) -> None:
+        optional = node.get("properties", {}).keys() - node.get("required", ())
+        for rule in node.get("x-kubernetes-validations", ()):
+            read = set(re.findall(r"self\.(\w+)", rule["rule"])) & optional
+            assert [name for name in read if f"has(self.{name})" not in rule["rule"]] == [], (path, rule["rule"])
+        for name, child in node.get("properties", {}).items():
+            walk(f"{path}.{name}", child)
+        for kind in ("items", "additionalProperties"):
+            if isinstance(node.get(kind), dict):
+                walk(f"{path}[]", node[kind])
+
+    walk("profile", crd.profile_schema())
+
+
 CHANGE = r"(Immutable|Can change (at any time|while suspend is true|to true only))\."
 SAID = {
     "retries.backoff.maxSeconds": "Longest delay in seconds. Default 300. Can change at any time.",

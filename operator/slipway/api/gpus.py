@@ -15,6 +15,8 @@ from pydantic import ConfigDict, Field
 
 from slipway.api.base import Model, rule, rules
 
+GpuVendor = Literal["amd", "intel", "nvidia"]
+
 DEFAULT_RESOURCES: Final[Mapping[str, str]] = MappingProxyType(
     {"amd": "amd.com/gpu", "intel": "gpu.intel.com/i915", "nvidia": "nvidia.com/gpu"}
 )
@@ -22,7 +24,11 @@ DEFAULT_RESOURCES: Final[Mapping[str, str]] = MappingProxyType(
 GKE_MODEL_LABEL: Final = "cloud.google.com/gke-accelerator"
 """GKE's node label with the model of a node's GPUs, such as nvidia-l4."""
 
-_GPU: Final = re.compile(r"(nvidia\.com|amd\.com|gpu\.intel\.com)/.+|gpus?")
+_VENDORS: Final = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
+_NETWORK: Final = "nic|rdma|hostdev|sriov"
+"""What is in the names of the other devices that vendors offer. GPUs may have any name: plugins can rename them."""
+_SPOKEN: Final = ("gpu", "gpus")
+"""What people write in the place of such a name."""
 _LABEL_VALUE: Final = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 
 MODEL_OF_NONE: Final = "model means nothing beside count 0, which asks for no GPUs: remove one of them"
@@ -32,12 +38,13 @@ MODEL_OF_NONE: Final = "model means nothing beside count 0, which asks for no GP
 @lru_cache(maxsize=1024)
 def is_gpu(resource: str) -> bool:
     """Whether a resource is a GPU or a part of one, by its name."""
-    return _GPU.fullmatch(resource) is not None
+    return resource in _SPOKEN or (resource.startswith(_VENDORS) and re.search(_NETWORK, resource) is None)
 
 
 def cel_is_gpu(name: str) -> str:
     """The same in CEL, for a resource that a container may request."""
-    return " || ".join(f"{name}.startsWith('{domain}/')" for domain in ("nvidia.com", "amd.com", "gpu.intel.com"))
+    of_vendor = " || ".join(f"{name}.startsWith('{vendor}')" for vendor in _VENDORS)
+    return f"({of_vendor}) && !{name}.matches('{_NETWORK}')"
 
 
 class Gpu(Model):
@@ -53,7 +60,7 @@ class Gpu(Model):
         )
     )
 
-    vendor: Literal["amd", "auto", "intel", "nvidia"] | None = None
+    vendor: Literal[GpuVendor, "auto"] | None = None
     """Vendor of the GPUs: nvidia, amd or intel, or auto for the only vendor of the site. Default auto."""
     count: int | None = Field(default=None, ge=0, le=64)
     """GPUs of each host. Default: all GPUs of a node, where the site says how many these are.

@@ -23,6 +23,8 @@ LABEL_HOST: Final = "slipway.dev/host"
 LABEL_ROLE: Final = "slipway.dev/role"
 LABEL_SLICE_KEY: Final = "slipway.dev/slice-key"
 """One value for each (job uid, slice): what placement gathers in, and keeps out of, a node pool."""
+LABEL_POD_SETS: Final = "slipway.dev/pod-sets"
+"""On a Workload: a digest of the pods that it asks for."""
 LABEL_NODE_POOL: Final = "slipway.dev/node-pool"
 """The node pool that a pod is pinned to; absent where affinity finds one."""
 LABEL_SERVICE: Final = "slipway.dev/service"
@@ -41,6 +43,8 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """On a SliceJob that Kueue is to admit: the LocalQueue."""
 QUEUE_PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 """Beside it: the WorkloadPriorityClass."""
+QUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
+"""The annotation of a pod that names the Workload by whose topology its node is chosen."""
 MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
 """In spec.managedBy: MultiKueue runs the job in another cluster."""
 ORIGIN_LABEL: Final = "kueue.x-k8s.io/multikueue-origin"
@@ -82,6 +86,10 @@ NAME_WORDS: Final = (
     "beginning with a letter and not ending with -"
 )
 """What is wrong with a name that is none, after the field and its value."""
+
+_DNS_LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_SUBDOMAIN: Final = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MAX_SUBDOMAIN_LENGTH: Final = 253
 
 MAX_PODS: Final = 16384
 """Worker pods of one SliceJob, unless the site says otherwise: what one job can take of the API server."""
@@ -142,6 +150,26 @@ def is_job_name(text: object) -> bool:
 def name_problem(text: object) -> str:
     """What is wrong with the name of a SliceJob; empty when nothing is."""
     return "" if is_job_name(text) else f"metadata.name {text!r} {NAME_WORDS}"
+
+
+def is_dns_label(text: object) -> bool:
+    """Whether that is a DNS label as RFC 1123 has it, which is what a namespace is named."""
+    return isinstance(text, str) and _DNS_LABEL.fullmatch(text) is not None
+
+
+def is_dns_subdomain(text: object) -> bool:
+    """Whether that is labels with dots between them, which is what most objects of Kubernetes are named."""
+    if not isinstance(text, str) or len(text) > _MAX_SUBDOMAIN_LENGTH:
+        return False
+    return _DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
+def namespace_problem(text: object, field: str = "namespace") -> str:
+    """What is wrong with the name of a namespace; empty when nothing is."""
+    if is_dns_label(text):
+        return ""
+    words = "at most 63 lower-case letters, digits and -, beginning and ending with a letter or a digit"
+    return f"{field} {text!r} is not valid: {words}"
 
 
 def lease_of(operator_id: str) -> str:

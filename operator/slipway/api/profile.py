@@ -3,11 +3,12 @@
 The defaults are fields of a SliceJob's spec with their types and bounds, so they are written in the same words.
 """
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field, StringConstraints, create_model
 
 from slipway.api.base import Model
+from slipway.api.gpus import GpuVendor
 from slipway.api.pod_parts import EnvVar, list_map
 from slipway.api.resources import NonEmpty
 from slipway.api.slicejob import DEFAULTABLE, ObjectMeta, SliceJobSpec
@@ -57,8 +58,8 @@ class Defaults(_SpecFields):  # type: ignore[misc]
 class GpuNodes(Model):
     """What the nodes with GPUs have."""
 
-    resources: dict[Literal["amd", "intel", "nvidia"], NonEmpty] = Field(
-        default={}, json_schema_extra={"maxProperties": 3}
+    resources: dict[GpuVendor, NonEmpty] = Field(
+        default={}, json_schema_extra={"maxProperties": len(get_args(GpuVendor))}
     )
     """Extended resource of each vendor whose GPUs the site has, such as nvidia: nvidia.com/gpu.
     With one vendor, jobs need not name it. Default: those of the three vendors' device plugins."""

@@ -5,12 +5,16 @@ from typing import Any, Final
 from pydantic import ConfigDict, Field
 
 from slipway.api.base import Model, rule, rules
-from slipway.api.names import RESERVED_RAY_ENV
+from slipway.api.names import RESERVED_RAY_ENV, TPU_RESOURCE
 from slipway.api.pod_parts import EnvVar, list_map
 from slipway.api.resources import Labels, Resources
 
 _RESERVED: Final = f"{', '.join(RESERVED_RAY_ENV)} are reserved beside ray: Slipway sets them in every container"
 _ANY: Final[dict[str, Any]] = {"x-kubernetes-preserve-unknown-fields": True}
+
+NO_TPUS_ON_HEAD: Final = "the Ray head never runs on TPU nodes: remove it"
+HEAD_WORKERS_NEED_A_NAME: Final = "ray.headWorkers needs ray.headResourceName beside it in a job without TPUs"
+"""What both the API server and the operator say."""
 
 
 class RuntimeEnv(Model):
@@ -43,8 +47,23 @@ class RuntimeEnv(Model):
     """Jars to add."""
 
 
+def _asks_for_tpus(kind: str) -> str:
+    """In CEL, whether the limits or requests have TPUs."""
+    return f"(has(self.resources.{kind}) && '{TPU_RESOURCE}' in self.resources.{kind})"
+
+
 class RayHead(Model):
     """The pod of the Ray head. It never runs on TPU nodes."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                f"!has(self.resources) || !({_asks_for_tpus('limits')} || {_asks_for_tpus('requests')})",
+                f"resources has {TPU_RESOURCE}: {NO_TPUS_ON_HEAD}",
+                path=".resources",
+            )
+        )
+    )
 
     resources: Resources = Resources()
     """Compute resources of the head pod. They include the entrypoint's.
@@ -136,9 +155,10 @@ SPEC_RULES: Final = (
         path=".hostNetwork",
     ),
     rule(
+        # A job without an accelerator may have TPUs from its profile.
         "!has(self.ray) || !has(self.ray.headWorkers) || has(self.ray.headResourceName)"
-        " || (has(self.accelerator) && !has(self.accelerator.gpu))",
-        "ray.headWorkers needs ray.headResourceName beside it in a job without TPUs",
+        " || !has(self.accelerator) || !has(self.accelerator.gpu)",
+        HEAD_WORKERS_NEED_A_NAME,
         path=".ray",
     ),
     rule(

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from slipway.api.nesting import too_deep
 from slipway.api.slicejob import SliceJobSpec
 
 _MAX_VALUE: Final = 80
@@ -18,6 +19,9 @@ def read_spec(content: Mapping[str, Any]) -> tuple[SliceJobSpec | None, str]:
     A newer Slipway may have written what this one does not know. There is a spec without it, for a job that runs is
     followed to its end; None only when nothing is left to read.
     """
+    if problem := too_deep(content):
+        rest, _ = read_spec({name: value for name, value in content.items() if not too_deep({name: value})})
+        return rest, problem
     try:
         return SliceJobSpec.model_validate(content), ""
     except ValidationError as error:

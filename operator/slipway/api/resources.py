@@ -5,11 +5,12 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from slipway.api.base import Model, rule, rules
 
-QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
+"""A larger exponent is a slip, and a number that nothing can count with."""
 
 _SCALES: Final = {
     **{
@@ -20,8 +21,9 @@ _SCALES: Final = {
 }
 
 
-def _quantity(value: str | int) -> str | int:
-    if (isinstance(value, int) and value >= 0) or (isinstance(value, str) and re.match(QUANTITY, value)):
+def _quantity(value: object) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if is_number or (isinstance(value, str) and re.match(QUANTITY, value)):
         return value
     raise ValueError("must be a quantity such as 16Gi, 500m or 2")
 
@@ -48,12 +50,12 @@ _INT_OR_STRING: Final[dict[str, Any]] = {"x-kubernetes-int-or-string": True, "an
 
 Quantity = Annotated[
     str | int,
-    AfterValidator(_quantity),
+    BeforeValidator(_quantity),
     Field(json_schema_extra=_INT_OR_STRING | {"pattern": QUANTITY, "minimum": 0}),
 ]
 ShmSize = Annotated[
     str | int,
-    AfterValidator(_quantity),
+    BeforeValidator(_quantity),
     Field(
         json_schema_extra=_INT_OR_STRING
         | rules(

@@ -27,6 +27,7 @@ IMAGE_PATTERN: Final = (
 )
 LOCAL_IMAGE: Final = "^(sha256:.*|[0-9a-f]{12}|[0-9a-f]{64})$"
 """A digest alone, or the id that an engine gives an image of its own."""
+LONGEST_GRACE_SECONDS: Final = 86400
 
 CHANGEABLE: Final = frozenset(
     {"suspend", "cancel", "cancelGracePeriodSeconds", "retries", "timeouts", "ttlSecondsAfterFinished", "progress"}
@@ -133,13 +134,18 @@ class Coordination(Model):
     """TCP port of the coordinator. Default 8081, or the operator's --coordinator-port."""
 
 
+_MAX_BACKOFF_SECONDS: Final = 300
+
+
 class Backoff(Model):
     """Delay before the next attempt after a failure. It doubles with each consecutive failure."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "self.initialSeconds <= self.maxSeconds",
+                # In a profile the API server sets no defaults.
+                "!has(self.initialSeconds)"
+                f" || self.initialSeconds <= (has(self.maxSeconds) ? self.maxSeconds : {_MAX_BACKOFF_SECONDS})",
                 "initialSeconds is greater than maxSeconds",
                 path=".initialSeconds",
             )
@@ -148,7 +154,7 @@ class Backoff(Model):
 
     initial_seconds: int = Field(default=0, ge=0, le=86400)
     """First delay in seconds. With 0 the next attempt starts immediately."""
-    max_seconds: int = Field(default=300, ge=0, le=86400)
+    max_seconds: int = Field(default=_MAX_BACKOFF_SECONDS, ge=0, le=86400)
     """Longest delay in seconds."""
 
 
@@ -194,7 +200,7 @@ class Retries(Model):
     max_preemptions: int = Field(default=1000000, ge=0, le=1000000000)
     """Number of attempts lost to preemption or infrastructure that ends the job. 0 means 1."""
     max_start_failures: int = Field(default=3, ge=1, le=20)
-    """Number of attempts in a row with a command that cannot be started that ends the job."""
+    """Number of consecutive attempts that ends the job when the program could start in none of them."""
     capacity_retry_seconds: int = Field(default=60, ge=1, le=86400)
     """Seconds between two checks for missing capacity."""
     backoff: Backoff = Backoff()
@@ -221,7 +227,8 @@ class SliceJobSpec(Model):
     """What to run, on how many TPU slices, with which retry budgets.
 
     Fields are immutable after creation, except as follows.
-    suspend, cancel, retries, timeouts, progress and ttlSecondsAfterFinished can change at any time.
+    suspend, cancelGracePeriodSeconds, retries, timeouts, progress and ttlSecondsAfterFinished can change at any time.
+    cancel can change to true only.
     nodeSelector, tolerations and podTemplate can change while suspend is true.
     Every field can change while the job is Invalid before its first attempt.
     """
@@ -362,7 +369,7 @@ class SliceJobSpec(Model):
     """Tolerations of the pods. Slipway adds those for TPU, GPU and spot taints."""
     priority_class_name: str | None = Field(default=None, max_length=253)
     """Priority class of the pods."""
-    termination_grace_period_seconds: int | None = Field(default=None, ge=1, le=86400)
+    termination_grace_period_seconds: int | None = Field(default=None, ge=1, le=LONGEST_GRACE_SECONDS)
     """Seconds between SIGTERM and SIGKILL on suspend, cancel and preemption notice. Default 30.
     At least 1: with 0 the API server removes pods while their containers still run."""
     pod_template: PodTemplate | None = None

@@ -4,7 +4,7 @@
 of hosts: lists are bounded, and hosts are written as intervals.
 """
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import lru_cache
 from typing import Annotated, Final, Self, TypeVar
 
@@ -46,8 +46,22 @@ def _foreign(kind: type[W], text: str) -> W:
     return word
 
 
+class PhaseKind(Enum):
+    """What a phase means to all that need not know which one it is."""
+
+    WAITS = "wants to run, and waits"
+    LACKS_NODES = "wants to run, and has no nodes"
+    STARTS = "wants to run, and starts"
+    RUNS = "runs"
+    RESTS = "does nothing until its spec changes"
+    REFUSED = "cannot run as it is written"
+    SUCCEEDED = "did what it was for"
+    FAILED = "came to nothing"
+    STOPPED = "was ended by its user"
+
+
 class Phase(Word):
-    """The state of a job in one word."""
+    """The state of a job in one word. What follows from it is in its kind, one row of `_KINDS`."""
 
     PENDING = "Pending"
     QUEUED = "Queued"
@@ -63,18 +77,38 @@ class Phase(Word):
     INVALID = "Invalid"
 
     @property
+    def kind(self) -> PhaseKind | None:
+        """What it means; None of a phase of another version."""
+        return _KINDS.get(self)
+
+    @property
     def final(self) -> bool:
         """Whether the phase never changes again (Invalid may: a corrected spec starts the job).
 
         Of a phase of another version only `SliceJobStatus.final` knows.
         """
-        return self in FINAL_PHASES
+        return self.kind in (PhaseKind.SUCCEEDED, PhaseKind.FAILED, PhaseKind.STOPPED)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the job wants to run, and does not."""
+        return self.kind in (PhaseKind.WAITS, PhaseKind.LACKS_NODES, PhaseKind.STARTS)
 
 
-BAD_PHASES: Final = frozenset({Phase.FAILED, Phase.PREEMPTED, Phase.INVALID})
-"""Phases whose Event is a warning."""
-
-FINAL_PHASES: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.PREEMPTED, Phase.CANCELLED})
+_KINDS: Final = {
+    Phase.PENDING: PhaseKind.WAITS,
+    Phase.QUEUED: PhaseKind.LACKS_NODES,
+    Phase.WAITING_FOR_CAPACITY: PhaseKind.LACKS_NODES,
+    Phase.STARTING: PhaseKind.STARTS,
+    Phase.RUNNING: PhaseKind.RUNS,
+    Phase.RESTARTING: PhaseKind.WAITS,
+    Phase.SUSPENDED: PhaseKind.RESTS,
+    Phase.SUCCEEDED: PhaseKind.SUCCEEDED,
+    Phase.FAILED: PhaseKind.FAILED,
+    Phase.PREEMPTED: PhaseKind.FAILED,
+    Phase.CANCELLED: PhaseKind.STOPPED,
+    Phase.INVALID: PhaseKind.REFUSED,
+}
 
 
 class Cause(Word):
@@ -354,6 +388,12 @@ class SliceJobStatus(Part):
     """When the first attempt started."""
     completion_time: Time | None = None
     """When the job reached its final phase."""
+
+    @property
+    def unsettled(self) -> Attempt | None:
+        """The newest attempt until it has succeeded or its end is charged: it may be running."""
+        newest = self.attempts[0] if self.attempts else None
+        return newest if newest is not None and newest.cause is None and not self.final else None
 
     @property
     def attempt_ended(self) -> bool:

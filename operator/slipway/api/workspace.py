@@ -156,7 +156,7 @@ class DataSet(Model):
                 ".filter(given, given).size() == 1",
                 ONE_SOURCE,
             ),
-            rule("!has(self.image) || self.mode == 'ro'", IMAGE_IS_READ_ONLY, path=".mode"),
+            rule("!has(self.image) || !has(self.mode) || self.mode == 'ro'", IMAGE_IS_READ_ONLY, path=".mode"),
         ),
     )
 

@@ -1,0 +1,33 @@
+"""Quantities, as Kubernetes writes them."""
+
+from decimal import Decimal
+
+import pytest
+
+from slipway.api.reading import read_spec
+from slipway.api.resources import amount
+
+
+@pytest.mark.parametrize(
+    ("quantity", "number"),
+    [
+        ("16Gi", 16 * 1024**3),
+        ("500m", Decimal("0.5")),
+        ("1e3", 1000),
+        ("1E-03", Decimal("0.001")),
+        (2, 2),
+        ("1e5000", None),
+        ("1e999999999", None),
+        ("lots", None),
+    ],
+)
+def test_what_a_quantity_stands_for(quantity: object, number: object) -> None:
+    assert amount(quantity) == number
+
+
+@pytest.mark.parametrize("exponent", ["5000", "-100", "999999999"])
+def test_an_exponent_that_nothing_can_count_with_is_refused(exponent: str) -> None:
+    spec, said = read_spec({"image": "i", "resources": {"limits": {"memory": f"1e{exponent}"}}})
+    assert said == f"spec.resources.limits.memory '1e{exponent}': must be a quantity such as 16Gi, 500m or 2"
+    assert spec is not None
+    assert spec.resources.limits == {}
