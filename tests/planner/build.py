@@ -103,7 +103,8 @@ class PodHandle:
         _, slice_index, host = self.key
         name = node or f"node-{slice_index}-{host}"
         self.world.nodes.setdefault(name, a_node(name))
-        self.world.pods[self.key] = msgspec.structs.replace(self.now, spec=PodSpec(node_name=name))
+        spec = msgspec.structs.replace(self.now.spec, node_name=name, scheduling_gates=())
+        self.world.pods[self.key] = msgspec.structs.replace(self.now, spec=spec)
         return self.has("PodScheduled", reason="")
 
     def runs(self, since: datetime | None = None) -> "PodHandle":
@@ -186,6 +187,7 @@ class World:
         """Those that were read."""
         self.kubelets: dict[str, KubeletLease] = {}
         self.foreign: tuple[Pod, ...] = ()
+        self.vanished_foreign: tuple[Vanished, ...] = ()
         self.rejection: Rejection | None = None
         self.checked, self.deleting = True, False
         self.rivals: tuple[Job, ...] = ()
@@ -240,6 +242,7 @@ class World:
             job=self.job,
             pods=(*self.pods.values(), *self.foreign),
             vanished=tuple(self.vanished),
+            vanished_foreign=self.vanished_foreign,
             nodes=dict(self.nodes),
             lost_nodes=dict(self.lost),
             checked=self.checked,
@@ -342,7 +345,9 @@ class World:
         labels = PodLabels("train", uid, str(attempt), str(place.slice), str(place.host), node_pool=pool)
         if place.is_head:
             key, labels = (attempt, *HEAD_KEY), PodLabels("train", uid, str(attempt), role="head")
-        self.pods[key] = Pod(PodMetadata(name, "ml", f"uid-{name}", labels=labels))
+        grace = self.status.resolved.grace_period_seconds if self.status.resolved else 30
+        spec = PodSpec(termination_grace_period_seconds=grace)
+        self.pods[key] = Pod(PodMetadata(name, "ml", f"uid-{name}", labels=labels), spec)
 
     def settle(self, limit: int = 10) -> None:
         """Decide and carry out until nothing changes."""
@@ -383,6 +388,9 @@ class World:
             if handle.now.terminating:
                 if handle.now.started and not handle.now.ended:
                     handle.exits(143)
+                elif handle.now.spec.node_name and not handle.now.ended:
+                    # A kubelet removes no pod whose phase is not final.
+                    handle.ends_as("Failed")
                 handle.vanishes()
 
     def until_orphans_terminated(self) -> None:

@@ -13,6 +13,10 @@ from slipway.api.slicejob import CHANGEABLE, CHANGEABLE_WHILE_SUSPENDED, SliceJo
 from slipway.planner import acceptance
 from slipway.planner.acceptance import OPAQUE, InvalidSpec, changed_since, resolve, template_hash
 from slipway.planner.actions import Check, CreatePods, DeleteJob
+from slipway.planner.env_listing import listing
+from slipway.planner.pods import PodFactory
+from slipway.planner.redact import redacted
+from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
 
 from .build import World, actions_of, spec
@@ -43,6 +47,22 @@ def test_a_hidden_change_of_the_template_keeps_the_next_attempt_back() -> None:
     world.fields["podTemplate"] = {"spec": {"dnsPolicy": "Default"}}
     world.settle()
     assert world.status.attempt == 1
+
+
+def test_a_template_that_was_changed_before_the_job_was_seen_suspended_is_accepted_when_it_is_suspended_again() -> None:
+    world = World().run()
+    # Suspended, changed and resumed before the operator looked.
+    world.fields["podTemplate"] = {"spec": {"nodeSelector": {"a": "b"}}}
+    world.settle()
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert "set spec.suspend to true, wait for that phase" in accepted.message
+    for suspended in (True, False):
+        world.fields["suspend"] = suspended
+        world.until_restarted()
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert (accepted.status, world.status.attempt, world.status.phase) == ("True", 1, "Starting")
 
 
 @pytest.mark.parametrize("field", sorted(set(SliceJobSpec.model_fields) - OPAQUE))
@@ -212,15 +232,57 @@ def test_null_is_as_good_as_absent() -> None:
     assert resolve(spec(podTemplate={"spec": nulls}), Settings()).hosts == 1
 
 
+def worker(**fields: Any) -> dict[str, Any]:
+    return {"podTemplate": {"spec": {"containers": [{"name": "worker", **fields}]}}}
+
+
+MISTYPED: dict[str, dict[str, Any]] = {
+    "a capability with a colon": {"securityContext": {"capabilities": {"add": [{"SYS_PTRACE": None}]}}},
+    "capabilities that are a number": worker(securityContext={"capabilities": {"add": 5}}),
+    "sysctls that are a number": {"podSecurityContext": {"sysctls": 5}},
+    "a sysctl whose name is a list": {"podSecurityContext": {"sysctls": [{"name": ["kernel.msgmax"]}]}},
+    "sources of a volume that are a number": {"volumes": [{"name": "a", "projected": {"sources": 5}}]},
+    "a variable from nowhere": worker(env=[{"name": "A", "valueFrom": True}]),
+    "resources that are a list": worker(resources=[]),
+    "limits that are a number": worker(resources={"limits": 5, "requests": ["cpu"]}),
+    "an overhead that is a list": {"podTemplate": {"spec": {"overhead": ["cpu"]}}},
+    "an image of a volume that is a number": {"volumes": [{"name": "a", "image": {"reference": 5}}]},
+    "lists that are no lists of a pod": {
+        "podSecurityContext": {"volumes": [5]},
+        "podTemplate": {"spec": {"securityContext": {"volumes": [{"name": {}}]}}},
+    },
+}
+
+
+@pytest.mark.parametrize("fields", MISTYPED.values(), ids=MISTYPED)
+def test_what_the_schema_cannot_see_is_left_to_the_dry_run_to_name(fields: dict[str, Any]) -> None:
+    content = {"image": "busybox:1"} | fields
+    world = World()
+    world.read, world.checked = read_spec(content), False
+    site = Site(mirrors={"docker.io": "mirror.example.com"})
+    world.sited = lambda given, _: (given, site)
+    decision = world.plan()
+    [check] = actions_of(decision, Check)
+    assert check.bodies
+    assert redacted("A=1", world.job.spec) == "A=1"
+    assert listing(world.job, Settings()).workers
+    assert PodFactory(world.job, Settings()).needs
+
+
+KEYS = ["name", "key", "value", "valueFrom", "sources", "requests", "limits", "reference", "volumes"]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "key", "value"]), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
     max_leaves=6,
+)
+CONTEXT = st.dictionaries(
+    st.sampled_from(["capabilities", "sysctls", "seccompProfile", "seLinuxOptions", "windowsOptions", "procMount"]),
+    JSON | st.dictionaries(st.sampled_from(["add", "drop", "type", "user", "hostProcess"]), JSON),
 )
 NAMES = st.sampled_from(["worker", "log"])
 CONTAINER = st.dictionaries(
     st.sampled_from(["env", "envFrom", "ports", "volumeMounts", "resources", "image", "command", "securityContext"]),
-    JSON,
+    JSON | CONTEXT,
 )
 TEMPLATE = st.fixed_dictionaries(
     {},
@@ -228,6 +290,7 @@ TEMPLATE = st.fixed_dictionaries(
         "containers": JSON
         | st.lists(st.builds(lambda name, rest: {"name": name, **rest}, NAMES, CONTAINER), max_size=2),
         **dict.fromkeys(("initContainers", "volumes", "tolerations", "nodeSelector", "affinity", "hostAliases"), JSON),
+        "securityContext": JSON | CONTEXT,
         **dict.fromkeys(("terminationGracePeriodSeconds", "topologySpreadConstraints", "imagePullSecrets"), JSON),
     },
 )
@@ -240,16 +303,22 @@ GPUS = st.fixed_dictionaries(
 
 
 @given(
-    template=TEMPLATE, ray=st.booleans(), tpu=st.booleans(), gpu=st.none() | GPUS, kind=st.text(min_size=2, max_size=8)
+    template=TEMPLATE,
+    contexts=st.fixed_dictionaries({}, optional=dict.fromkeys(("securityContext", "podSecurityContext"), CONTEXT)),
+    ray=st.booleans(),
+    tpu=st.booleans(),
+    gpu=st.none() | GPUS,
+    kind=st.text(min_size=2, max_size=8),
 )
 def test_whatever_the_api_server_stores_leads_to_a_status_and_can_be_stopped(
-    template: dict[str, Any], ray: bool, tpu: bool, gpu: dict[str, Any] | None, kind: str
+    template: dict[str, Any], contexts: dict[str, Any], ray: bool, tpu: bool, gpu: dict[str, Any] | None, kind: str
 ) -> None:
-    fields: dict[str, Any] = {"ray": {"entrypoint": "a"}} if ray else {}
+    fields: dict[str, Any] = contexts | ({"ray": {"entrypoint": "a"}} if ray else {})
     fields |= {"accelerator": {"type": f"v5p-{kind}" if ray else "v5p-16"}} if tpu else {}
     fields |= {"accelerator": {"gpu": gpu}, "oneHostPerNode": True} if gpu is not None else {}
     world = stored(template, **fields)
     world.checked = False
+    world.sited = lambda given, _: (given, Site())
     decision = world.plan()
     assert decision.status.phase == "Invalid" or actions_of(decision, Check)
     for field, phase in ({"suspend": True}, "Suspended"), ({"cancel": True}, "Cancelled"):
@@ -280,6 +349,22 @@ def test_a_job_with_an_unknown_field_does_not_begin() -> None:
     accepted = world.condition("Accepted")
     assert accepted is not None
     assert accepted.message == "spec.newer is not a known field of this version of Slipway"
+
+
+def test_a_job_whose_spec_cannot_be_read_any_more_stays_as_it_is_until_it_can() -> None:
+    world = World().run()
+    known = world.read
+    world.read = None, "spec: cannot be read"
+    world.settle()
+    world.pod(0, 0).exits(1)
+    world.settle()
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert (world.status.phase, world.attempt.end_time, accepted.status) == ("Running", None, "False")
+    assert accepted.message.startswith("spec: cannot be read; the status and the pods stay as they are")
+    world.read = known
+    world.until_restarted()
+    assert (world.status.phase, world.status.attempt, world.status.failures) == ("Starting", 1, 1)
 
 
 @pytest.mark.row("B-42")

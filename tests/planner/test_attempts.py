@@ -4,12 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
+import msgspec
 import pytest
 
 from slipway.api.places import worker
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase
 from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, KeepHistory, Refresh
+from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import NAME_TAKEN, LostNode, Rejection
 
@@ -145,6 +148,72 @@ def test_that_all_pods_have_nodes_is_written_when_they_do_not_run_soon() -> None
         found = world.condition("CapacityAvailable")
         shown.append(found.status if found is not None else "")
     assert shown == ["False", "False", "True"]
+
+
+def is_suspended(world: World) -> None:
+    world.fields["suspend"] = True
+
+
+def fails(world: World) -> None:
+    world.pod(0, 0).exits(1)
+
+
+def succeeds(world: World) -> None:
+    world.pod(0, 0).exits(0)
+
+
+@pytest.mark.parametrize(
+    ("retries", "end", "phase"),
+    [
+        ({}, is_suspended, Phase.SUSPENDED),
+        ({"maxFailures": 1}, fails, Phase.FAILED),
+        ({"backoff": {"initialSeconds": 60}}, fails, Phase.RESTARTING),
+        ({}, succeeds, Phase.SUCCEEDED),
+    ],
+    ids=["suspended", "failed", "before the next attempt", "succeeded"],
+)
+def test_without_an_attempt_no_pod_of_it_has_a_node(
+    retries: dict[str, Any], end: Callable[[World], None], phase: Phase
+) -> None:
+    world = World(retries=retries).run()
+    assert (found := world.condition("CapacityAvailable")) is not None
+    assert found.status == "True"
+    end(world)
+    world.until_restarted()
+    assert (found := world.condition("CapacityAvailable")) is not None
+    assert (world.status.phase, found.status, found.reason) == (phase, "False", "NoAttempt")
+
+
+def test_a_job_that_is_suspended_before_its_last_failure_is_judged_keeps_when_it_started() -> None:
+    world = World(retries={"maxFailures": 1}).run()
+    started = world.status.start_time
+    fails(world)
+    world.step()
+    is_suspended(world)
+    world.until_restarted()
+    assert (world.status.phase, world.status.start_time) == (Phase.FAILED, started)
+
+
+@pytest.mark.parametrize("end", [is_suspended, fails])
+def test_the_time_of_a_suspended_job_counts_anew(end: Callable[[World], None]) -> None:
+    world = World().run()
+    end(world)
+    world.step()
+    is_suspended(world)
+    world.until_restarted()
+    assert (world.status.phase, world.status.start_time) == (Phase.SUSPENDED, None)
+
+
+def test_a_suspension_before_the_last_failure_is_judged_counts_to_no_deadline() -> None:
+    world = World(slices=2, hosts=1, activeDeadlineSeconds=3600).run()
+    fails(world)
+    world.step()
+    is_suspended(world)
+    world.step()
+    world.now += timedelta(days=1)
+    del world.fields["suspend"]
+    world.until_restarted()
+    assert (world.status.phase, world.status.failures) in (("Restarting", 1), ("Starting", 1))
 
 
 def test_success_is_every_host_of_one_attempt_exiting_0() -> None:  # E2-48
@@ -389,6 +458,7 @@ def test_pods_on_a_silent_node_keep_the_job_from_being_clear_to_start_and_a_cond
     assert pending is not None
     assert pending.status == "True"
     assert "train-0-1-0 on node node-1-0" in pending.message
+    assert "kubectl taint nodes NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in pending.message
     assert not actions_of(decision, CreatePods)
     assert not actions_of(decision, ForceDeletePod)
 
@@ -547,6 +617,85 @@ def test_a_host_that_succeeded_is_done_whatever_happens_to_its_pod() -> None:
     world.pod(0, 0).exits(0)
     world.settle()
     assert world.status.phase is Phase.SUCCEEDED
+
+
+def beside_a_sidecar(pod: PodHandle, worker: ContainerState, sidecar: ContainerState) -> PodHandle:
+    """The pod has a second container, which goes on when the worker is done."""
+    statuses = ContainerStatus("worker", worker), ContainerStatus("shipper", sidecar)
+    return pod._status(phase="Running", container_statuses=statuses)
+
+
+AFTER_DONE: dict[str, Callable[[PodHandle], PodHandle]] = {
+    "its node shuts down": lambda pod: pod.has("DisruptionTarget", "TerminationByKubelet").ends_as(
+        "Failed", "Terminated", "Pod was terminated in response to imminent node shutdown."
+    ),
+    "its sidecar uses too much disk": lambda pod: pod.ends_as("Failed", "Evicted", "Pod ephemeral local storage"),
+    "somebody deletes it": lambda pod: pod.is_deleted(),
+}
+
+
+@pytest.mark.parametrize("happens", AFTER_DONE.values(), ids=AFTER_DONE)
+def test_a_host_that_is_done_is_not_judged_again_when_its_node_goes(happens: Callable[[PodHandle], PodHandle]) -> None:
+    world = World(slices=1, hosts=2).run()
+    done = ContainerState(terminated=Terminated(0, "Completed", "", world.now))
+    sidecar = ContainerState(running=Running(world.now))
+    pod = beside_a_sidecar(world.pod(0, 0), done, sidecar)
+    world.step(seconds=10)
+    assert world.status.succeeded_hosts == ("0:0",)
+    beside_a_sidecar(pod, done, ContainerState(terminated=Terminated(143, "Error", "", world.now)))
+    happens(pod)
+    world.step(seconds=10)
+    world.lose_node("node-0-0")
+    world.settle()
+    assert world.status.phase is Phase.RUNNING
+    world.pod(0, 1).exits(0)
+    world.settle()
+    assert world.status.phase is Phase.SUCCEEDED
+
+
+def test_a_host_that_is_done_and_whose_worker_runs_again_has_lost_its_machine() -> None:
+    world = World(slices=1, hosts=2).run()
+    done = ContainerState(terminated=Terminated(0, "Completed", "", world.now))
+    pod = beside_a_sidecar(world.pod(0, 0), done, ContainerState(running=Running(world.now)))
+    world.step(seconds=10)
+    again = ContainerState(terminated=Terminated(137, "OOMKilled", "", world.now, world.now))
+    beside_a_sidecar(pod, again, ContainerState(running=Running(world.now)))
+    world.pods[pod.key] = msgspec.structs.replace(pod.now, restarted=True)
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("NodeLost", 1)
+
+
+@pytest.mark.parametrize("ahead", [4.0, 6.5, 90.0])
+def test_a_kubelet_whose_clock_is_ahead_has_not_restarted_its_machine(ahead: float) -> None:
+    world = World(slices=1, hosts=2).begin()
+    world.now += timedelta(seconds=2)
+    by_its_clock = world.now + timedelta(seconds=ahead)
+    world.pod(0, 0).runs()
+    world.pod(0, 1).runs(since=by_its_clock)
+    world.settle()
+    for _ in range(12):
+        assert world.status.ledger is not None
+        assert world.status.ledger.until <= world.now
+        world.step(seconds=10)
+    assert (world.status.phase, world.status.attempt) == (Phase.RUNNING, 0)
+    assert world.attempt.running_time == by_its_clock
+    world.pod(0, 1).runs(since=by_its_clock + timedelta(seconds=100))
+    world.until_restarted()
+    assert world.status.attempts[1].reason == "NodeLost"
+
+
+@pytest.mark.parametrize("ahead", [0, 600, 3600])
+def test_a_pod_that_vanishes_is_missed_at_once_by_whatever_clock_its_peers_run(ahead: float) -> None:
+    world = World(slices=1, hosts=2).begin()
+    world.now += timedelta(seconds=2)
+    world.pod(0, 0).runs()
+    world.pod(0, 1).runs(since=world.now + timedelta(seconds=ahead))
+    world.settle()
+    world.step(seconds=30)
+    del world.pods[world.pod(0, 1).key]
+    world.step(seconds=10)
+    world.settle()
+    assert world.status.attempts[-1].reason == "PodDeleted"
 
 
 def test_pods_of_an_earlier_job_of_the_same_name_are_waited_for() -> None:

@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from slipway.api.base import rfc3339
+from slipway.api.ledger import Account
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
 from slipway.planner.actions import CreatePods
-from slipway.planner.budgets import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, next_try, verdict
+from slipway.planner.budgets import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, charged, next_try, verdict
+from slipway.planner.charges import CHARGES, charge_of
+from slipway.planner.spells import LOST
 
 from .build import START, World, actions_of, spec
 
@@ -107,6 +110,27 @@ def test_the_preemption_limit_is_looked_at_before_the_failure_limit(
         assert found[1].message.endswith("last cause: host 0 of slice 0 exited with code 1")
 
 
+DISABLED: dict[str, tuple[list[str], tuple[str, str] | None]] = {
+    "a failure": (["failed"], ("Failed", "attempt 0 failed and retries are disabled")),
+    "a failure after a preemption": (["preempted", "failed"], ("Failed", "attempt 1 failed and retries are disabled")),
+    "a failure after failures": (["failed", "failed"], ("Failed", "attempt 1 failed and retries are disabled")),
+    "a preemption after a failure": (
+        ["failed", "preempted"],
+        ("Preempted", "attempt 1 preempted and retries are disabled"),
+    ),
+    "an end that is not charged": (["failed", "preempted", "suspended"], None),
+}
+
+
+@pytest.mark.parametrize(("ends", "expected"), DISABLED.values(), ids=DISABLED.keys())
+def test_where_retries_were_disabled_meanwhile_only_the_last_attempt_counts(
+    ends: list[str], expected: tuple[str, str] | None
+) -> None:
+    counts = {"failures": ends.count("failed"), "preemptions": ends.count("preempted")}
+    found = verdict(history(ends).model_copy(update=counts), spec(retries={"enabled": False}))
+    assert (found and (found[0], found[1].message.partition(";")[0])) == expected
+
+
 STARTS: dict[str, tuple[list[str], dict[str, int], bool]] = {
     "three in a row": (["CannotStart"] * 3, {}, True),
     "two in a row": (["CannotStart"] * 2, {}, False),
@@ -159,3 +183,26 @@ def test_no_pod_is_made_before_the_wait_is_over_and_people_can_read_until_when(
     world.now = due - timedelta(seconds=1)
     assert not actions_of(world.step(), CreatePods)
     assert actions_of(world.step(seconds=1), CreatePods)
+
+
+CHARGED: list[tuple[Cause, str, str, list[str]]] = [
+    (Cause.FAILURE, "AttemptFailed", "failure", ["failures"]),
+    (Cause.PREEMPTION, "AttemptPreempted", "preemption", ["preemptions"]),
+    (Cause.INFRASTRUCTURE, "AttemptLostToInfrastructure", "preemption", ["preemptions", "infrastructure_failures"]),
+    (Cause.UNCHARGED, "AttemptEnded", "", ["uncharged"]),
+]
+
+
+@pytest.mark.parametrize(("cause", "event", "budget", "counts"), CHARGED, ids=[one[0] for one in CHARGED])
+def test_what_a_cause_is_charged_to(cause: Cause, event: str, budget: str, counts: list[str]) -> None:
+    row = charge_of(cause)
+    assert (row.event, row.budget.noun if row.budget else "") == (event, budget)
+    before, after = SliceJobStatus(), charged(SliceJobStatus(), cause)
+    assert after == before.model_copy(update=dict.fromkeys(counts, 1))
+
+
+def test_every_cause_has_a_row_and_a_count_and_where_it_is_charged_a_state_of_lost_time() -> None:
+    assert CHARGES.keys() == set(Cause)
+    assert {state for (state,) in LOST.values()} <= Account.model_fields.keys()
+    before = SliceJobStatus()
+    assert all(charged(before, cause) != before for cause in Cause)

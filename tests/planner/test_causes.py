@@ -1,8 +1,10 @@
 """Why one pod ended: every row of the evidence table, on the shapes that clusters really show."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import convert
 
@@ -10,7 +12,8 @@ from slipway.api.names import EXIT_LINK, EXIT_UNUSABLE, WORKSPACE_CONTAINER
 from slipway.api.status import Cause
 from slipway.planner.actions import DeletePods, Refresh
 from slipway.planner.causes import RULES
-from slipway.planner.container_states import ContainerState, ContainerStatus, Device, Devices, Terminated
+from slipway.planner.container_states import ContainerState, ContainerStatus, Device, Devices, Running, Terminated
+from slipway.planner.snapshot import OwnDeletions
 
 from .build import PodHandle, Scenario, World, a_node, actions_of
 
@@ -261,11 +264,26 @@ def test_evidence_of_one_pod(fixture: Scenario, fields: dict[str, Any], reason: 
 
 
 # N-38
+LIMIT = {"resources": {"limits": {"memory": "2Gi"}}}
+
+
+def in_template(name: str, **fields: Any) -> dict[str, Any]:
+    return {"podTemplate": {"spec": {"containers": [{"name": name, **fields}]}}}
+
+
 @pytest.mark.parametrize(
-    ("limits", "words"), [({"memory": "2Gi"}, " (limit 2Gi)"), ({}, "")], ids=["limit", "no limit"]
+    ("fields", "words"),
+    [
+        (LIMIT, " (limit 2Gi)"),
+        ({}, ""),
+        (LIMIT | in_template("worker", resources={"limits": {"memory": "64Gi"}}), " (limit 64Gi)"),
+        (LIMIT | in_template("worker", resources={"requests": {"memory": "1Gi"}}), " (limit 2Gi)"),
+        (LIMIT | in_template("log", resources={"limits": {"memory": "64Mi"}}), " (limit 2Gi)"),
+    ],
+    ids=["limit", "no limit", "limit of the template", "a template without limit", "limit of a sidecar"],
 )
-def test_the_message_tells_the_limit_of_the_memory_that_ran_out(limits: dict[str, str], words: str) -> None:
-    world = World(slices=1, hosts=2, resources={"limits": limits}).run()
+def test_the_message_tells_the_limit_of_the_memory_that_ran_out(fields: dict[str, Any], words: str) -> None:
+    world = World(slices=1, hosts=2, **fields).run()
     victim(world).exits(137, reason="OOMKilled")
     world.until_restarted()
     assert f"ran out of memory{words}" in (world.status.attempts[-1].message or "")
@@ -361,21 +379,191 @@ def test_a_sidecar_that_was_stopped_after_the_program_has_ended_kept_nothing_fro
     assert [pod.failed_init for pod in world.snapshot.pods if pod.ended] == [None]
 
 
+@pytest.mark.parametrize(
+    ("code", "signal"), [(1, None), (128, None), (137, 9), (143, 15), (192, 64), (200, None), (255, None)]
+)
+def test_an_exit_code_tells_of_a_signal_where_there_is_one_of_that_number(code: int, signal: int | None) -> None:
+    world = World(hosts=2).run()
+    world.pod(0, 0).exits(code)
+    world.step()
+    assert world.attempt.root is not None
+    assert (world.attempt.root.exit_code, world.attempt.root.signal) == (code, signal)
+    assert world.attempt.message is not None
+    assert ("signal" in world.attempt.message) == (signal is not None)
+
+
 def test_every_row_of_the_table_has_a_case() -> None:
     rays = {"RayNodeLost"}  # its cases are in test_ray.py
     directories = {"WorkspaceSymlink", "WorkspaceUnusable"}  # no worker has run: the tests above
     assert {rule.ending.reason for rule in RULES} - {entry.values[2] for entry in CASES} == rays | directories
 
 
-def test_a_success_stays_one_when_a_disruption_comes_later() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "seen_first"), [(2, True), (6, False)], ids=["which was seen", "by more than clocks may be apart"]
+)
+def test_a_success_stays_one_when_a_disruption_comes_later(seconds: int, seen_first: bool) -> None:
     world = World(slices=1, hosts=2).run()
     victim(world).exits(0)
-    world.now += timedelta(seconds=2)
+    world.now += timedelta(seconds=seconds)
     victim(world).has("DisruptionTarget", "DeletionByTaintManager").is_deleted()
+    world.pods[victim(world).key] = msgspec.structs.replace(victim(world).now, ended_first=seen_first)
     world.settle()
     world.pod(0, 1).exits(0)
     world.settle()
     assert world.status.phase == "Succeeded"
+
+
+@pytest.mark.parametrize("behind", [0, 1, 4])
+@pytest.mark.parametrize("code", [0, 137, 143])
+@pytest.mark.parametrize("disrupted", [True, False])
+def test_what_a_signal_ended_did_not_end_before_by_the_clock_of_a_kubelet_that_is_behind(
+    disrupted: bool, code: int, behind: int
+) -> None:
+    """A process that takes over sees the deletion and the end at once; the end may be dated before the deletion."""
+    world = World(slices=1, hosts=2).run()
+    if disrupted:
+        victim(world).has("DisruptionTarget", "DeletionByTaintManager")
+    victim(world).is_deleted().exits(code, at=world.now - timedelta(seconds=behind))
+    world.now += timedelta(seconds=10)
+    world.until_restarted()
+    reason = "Disrupted" if disrupted else "PodDeleted"
+    assert (world.status.attempts[1].reason, world.status.preemptions, world.status.failures) == (reason, 1, 0)
+
+
+@pytest.mark.parametrize("behind", [0, 1, 4])
+@pytest.mark.parametrize("code", [137, 143])
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        pytest.param(lambda pod: pod.has("DisruptionTarget", "PreemptionByScheduler"), "Disrupted", id="disrupted"),
+        pytest.param(lambda pod: pod.exits(75), "PreemptionExitCode", id="exit code of a preemption"),
+        pytest.param(lambda pod: pod.exits(42), "FinalExitCode", id="exit code that ends the job"),
+        pytest.param(lambda pod: pod.exits(1), "ExitCode", id="any other exit code"),
+    ],
+)
+def test_what_slipway_stopped_is_no_cause_by_the_clock_of_a_kubelet_that_is_behind(
+    ends: Callable[[PodHandle], PodHandle], expected: str, code: int, behind: int
+) -> None:
+    world = World(slices=1, hosts=2, retries={"onExitCodes": {"preemption": [75], "fail": [42]}}).run()
+    root, peer = ends(victim(world)), world.pod(0, 1)
+    name = root.now.metadata.name
+    world.step()
+    assert peer.now.terminating
+    world.deleted_here = OwnDeletions(frozenset({peer.now.metadata.uid}), complete=True)
+    peer.exits(code, at=world.now - timedelta(seconds=behind))
+    if not root.now.ended:
+        root.exits(143)
+    world.settle()
+    ended = next(one for one in world.status.attempts if one.number == 0)
+    assert (ended.reason, ended.root and ended.root.pod) == (expected, name)
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("later", [0, 1, 2])
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_kubelet_that_evicts_a_pod_says_so_once_it_has_terminated(hosts: int, later: int, ahead: int) -> None:
+    """It reports the container first, and with the final phase that it was a disruption, dated then."""
+    world = World(slices=1, hosts=hosts).run()
+    victim(world).exits(137, at=world.now + timedelta(seconds=ahead))._status(phase="Running")
+    world.step()
+    world.pods[victim(world).key] = msgspec.structs.replace(victim(world).now, ended_first=True)
+    world.now += timedelta(seconds=later)
+    victim(world).has("DisruptionTarget", "TerminationByKubelet").ends_as("Failed", "Evicted", "low on memory")
+    world.until_restarted()
+    ended = next(one for one in world.status.attempts if one.number == 0)
+    assert (ended.reason, ended.cause) == ("Disrupted", Cause.PREEMPTION)
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["its pod is deleted", "its pod is not deleted yet"])
+def test_a_kubelet_that_evicts_a_pod_of_an_attempt_that_has_ended_is_no_cause(asked: bool) -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).exits(1)
+    world.step()
+    world.now += timedelta(seconds=3)
+    victim(world).exits(137).has("DisruptionTarget", "TerminationByKubelet").ends_as("Failed", "Evicted", "low")
+    if not asked:
+        metadata = msgspec.structs.replace(victim(world).now.metadata, deletion_timestamp=None)
+        world.pods[victim(world).key] = msgspec.structs.replace(victim(world).now, metadata=metadata, ended_first=True)
+    world.until_restarted()
+    ended = next(one for one in world.status.attempts if one.number == 0)
+    assert (ended.reason, ended.cause) == ("ExitCode", Cause.FAILURE)
+
+
+UNOBSERVED = ContainerState(terminated=Terminated(137, "ContainerStatusUnknown", "", None))
+
+
+@pytest.mark.parametrize(
+    ("goes", "reason"),
+    [
+        pytest.param(lambda pod: pod.is_deleted(30), "PodDeleted", id="deleted"),
+        pytest.param(
+            lambda pod: pod.has("DisruptionTarget", "EvictionByEvictionAPI").is_deleted(30), "Disrupted", id="evicted"
+        ),
+        pytest.param(lambda pod: pod.vanishes(seen=True), "PodDeleted", id="gone"),
+    ],
+)
+def test_what_no_kubelet_saw_the_end_of_did_not_end_by_itself(goes: Callable[[PodHandle], object], reason: str) -> None:
+    world = World(slices=1, hosts=2).run()
+    pod = victim(world)._worker(UNOBSERVED, "Failed")
+    world.pods[pod.key] = msgspec.structs.replace(pod.now, ended_first=True)
+    goes(pod)
+    world.until_restarted()
+    ended = next(one for one in world.status.attempts if one.number == 0)
+    assert (ended.reason, ended.cause) == (reason, Cause.PREEMPTION)
+
+
+def test_a_success_that_was_seen_stays_one_by_the_clock_of_a_kubelet_that_is_ahead() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.settle()
+    world.written = world.now
+    victim(world).exits(0, at=world.now + timedelta(seconds=3))
+    world.step(seconds=1)
+    assert not world.status.succeeded_hosts, "the status does not show it yet"
+    victim(world).is_deleted()
+    world.pods[victim(world).key] = msgspec.structs.replace(victim(world).now, ended_first=True)
+    world.step()
+    assert world.attempt.end_time is None
+    world.pod(0, 1).exits(0)
+    world.settle()
+    assert world.status.phase == "Succeeded"
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_an_init_container_that_slipway_stopped_is_no_cause(ahead: int) -> None:
+    """By the clock of a kubelet that is ahead, what ended the attempt comes after that."""
+    world = World(slices=1, hosts=2, retries={"onExitCodes": {"preemption": [75]}}).begin()
+    victim(world).runs()
+    peer = world.pod(0, 1).binds()
+    init = ContainerStatus("fetch", ContainerState(running=Running(world.now)))
+    peer._status(phase="Pending", init_container_statuses=(init,))
+    world.step(seconds=20)
+    victim(world).exits(75, at=world.now + timedelta(seconds=ahead))
+    world.step()
+    world.deleted_here = OwnDeletions(frozenset({peer.now.metadata.uid}), complete=True)
+    end = Terminated(143, "Error", "", world.now)
+    peer._status(phase="Failed", init_container_statuses=(ContainerStatus("fetch", ContainerState(terminated=end)),))
+    world.settle()
+    ended = next(one for one in world.status.attempts if one.number == 0)
+    assert (ended.reason, ended.cause) == ("PreemptionExitCode", Cause.PREEMPTION)
+
+
+def test_the_host_that_ended_the_attempt_is_the_first_by_the_clock_of_a_kubelet_that_is_ahead() -> None:
+    world = World(slices=1, hosts=2, retries={"onExitCodes": {"preemption": [75]}}).run()
+    root, peer = victim(world), world.pod(0, 1)
+    root.exits(75, at=world.now + timedelta(seconds=3))
+    world.step()
+    peer.exits(1, at=world.now + timedelta(seconds=2))
+    world.pods[peer.key] = msgspec.structs.replace(peer.now, ended_first=True)
+    world.settle()
+    ended = next(one for one in world.status.attempts if one.number == 0)
+    assert (ended.reason, ended.cause) == ("PreemptionExitCode", Cause.PREEMPTION)
+
+
+def test_a_program_that_failed_by_itself_just_before_its_pod_was_deleted_is_a_failure() -> None:
+    world = World(slices=1, hosts=2).run()
+    victim(world).is_deleted().exits(1, at=world.now - timedelta(seconds=2))
+    world.until_restarted()
+    assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
 
 
 def test_time_alone_ends_no_attempt_before_the_pods_have_been_asked_for() -> None:

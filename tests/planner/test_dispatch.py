@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
 from slipway.planner.actions import DeleteJob
 from slipway.planner.plan import plan
+from slipway.planner.site import NO_CHART, Choice, Profile, site_of
 
 from .test_queueing import FINALIZER, TPU, Queue
 
@@ -62,6 +64,12 @@ def elsewhere() -> Worker:
     world = Worker().begun()
     world.run()
     return world
+
+
+def profile_of(generation: int, memory: str) -> Choice:
+    """A profile `default` whose pods request so much memory."""
+    spec = {"defaults": {"resources": {"requests": {"memory": memory}}}}
+    return Choice(Profile("default", generation, ProfileSpec.model_validate(spec)))
 
 
 def succeeds(world: Worker) -> Worker:
@@ -128,6 +136,42 @@ def test_a_job_that_its_queue_takes_back_begins_anew() -> None:
 
 
 @pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param(profile_of(2, memory="2Gi"), id="other defaults"),
+        pytest.param(Choice(problem=("ProfileInvalid", "nobody can read it")), id="none that can be read"),
+    ],
+)
+def test_a_copy_goes_on_between_two_attempts_whatever_becomes_of_the_profile_here(later: Choice) -> None:
+    choice, world = profile_of(1, memory="1Gi"), Manager()
+    world.sited = lambda given, _: site_of(given, NO_CHART, choice)
+    world.settle()
+    world.admits()
+    copy = elsewhere()
+    world.copies(copy.status)
+    world.settle()
+    choice, before = later, list(world.requests)
+    copy.pod(0, 0).exits(1)
+    copy.step()
+    assert copy.status.attempt_ended
+    world.copies(copy.status)
+    world.settle()
+    assert (world.status, world.requests) == (copy.status, before)
+
+
+def test_a_copy_that_may_run_is_left_alone_until_the_workloads_are_listed() -> None:
+    world = Manager().dispatched()
+    world.settle()
+    before, kept = world.status, world.stored
+    world.stored, world.unseen, world.problem = None, True, "the API server has not listed workloads yet"
+    world.settle()
+    assert world.status == before
+    world.stored, world.unseen, world.problem = kept, False, ""
+    world.settle()
+    assert world.status == before
+
+
+@pytest.mark.parametrize(
     ("request_", "phase", "left"),
     [
         pytest.param("suspend", "Suspended", False, id="suspended: it leaves its queue"),
@@ -163,6 +207,16 @@ def test_a_job_without_a_queue_is_dispatched_by_nobody() -> None:
     assert world.story()[:2] == ("Invalid", "QueueMissing")
     assert "kueue.x-k8s.io/queue-name" in world.story()[2]
     assert world.stored is None
+
+
+def test_a_job_that_has_lost_its_queue_can_be_cancelled() -> None:
+    world = Manager().dispatched()
+    world.queue = None
+    world.settle()
+    assert world.story()[:2] == ("Invalid", "QueueMissing")
+    world.fields["cancel"] = True
+    world.settle()
+    assert (world.status.phase, world.stored) == ("Cancelled", None)
 
 
 def test_a_copy_runs_with_the_workload_that_multikueue_has_made() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.planner.explain import REASONS
+from slipway.planner.explain import REASONS, of_event
 from slipway.planner.news import cursor_of, news
 
 from .build import World, spec
@@ -127,6 +127,54 @@ def test_what_the_scheduler_says_of_volumes_is_no_lack_of_nodes(
     assert running is not None
     assert (world.status.phase, running.reason, world.status.attempt) == (phase, reason, 0)
     assert words in running.message
+
+
+NAMES = [
+    "reg.example.com/ml/train:429",
+    "reg.example.com/ml/train:401",
+    "reg.example.com/ml/train:v1.403",
+    "reg.example.com/ml/train:502",
+    "reg.example.com/forbidden/unauthorized:1",
+    "reg.example.com/timeout:1",
+    f"reg.example.com/rate-limit/tls@sha256:{'0a' * 32}",
+    "docker.io/library/forbidden:latest",
+]
+ANSWERS = {
+    "containerd": 'failed to pull and unpack image "{0}": failed to resolve reference "{0}": {0}: not found',
+    "containerd, by the address": "unexpected status from HEAD request to https://reg.example.com/v2/ml/train/"
+    'manifests/401: failed to resolve reference "{0}": 404 Not Found',
+    "CRI-O": 'initializing source docker://{0}: reading manifest 429 in reg.example.com/403/train: manifest "unknown": '
+    "manifest unknown",
+    "Docker Hub": 'failed to resolve reference "{0}": manifest unknown: manifest tagged by "{1}" is not found',
+    "a repository that is not there": "failed to pull image \"{0}\": name unknown: The repository with name '{2}' does "
+    "not exist in the registry",
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("image", NAMES)
+def test_the_name_of_an_image_is_not_taken_for_the_answer_of_its_registry(image: str, answer: str) -> None:
+    repository, _, tag = image.partition("@")[0].partition(":")
+    message = answer.format(image, tag, repository.partition("/")[2] if repository.count("/") > 1 else "train")
+    found = of_event("ErrImagePull", message, image)
+    assert found is not None
+    assert found.message == f"the image {image} does not exist"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("429 Too Many Requests", "answers too many requests"),
+        ("401 Unauthorized", "does not let the nodes pull"),
+        ("unexpected status code 403 Forbidden", "does not let the nodes pull"),
+        ("dial tcp: i/o timeout", "cannot be reached"),
+    ],
+)
+@pytest.mark.parametrize("image", NAMES)
+def test_what_the_registry_answers_is_heard_whatever_the_name(image: str, said: str, words: str) -> None:
+    found = of_event("ErrImagePull", f'failed to resolve reference "{image}": {said}', image)
+    assert found is not None
+    assert words in found.message
 
 
 def test_every_reason_is_met() -> None:

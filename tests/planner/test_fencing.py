@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
 from slipway.api.places import HEAD
 from slipway.planner.actions import CreatePods, DeletePods, ForceDeletePod, Refresh
+from slipway.planner.container_states import ContainerState, ContainerStatus, Running
 from slipway.planner.objects import Pod, PodLabels, PodMetadata
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import KubeletLease, LostNode, OwnDeletions
@@ -39,6 +41,39 @@ def lease(world: World, *, renewed: float | None, same_for: float = 0) -> None:
 def forced(world: World) -> bool:
     world.answers = False
     return bool(actions_of(world.step(), ForceDeletePod))
+
+
+def sidecar_runs(pod: PodHandle, *, native: bool = True) -> None:
+    """The worker has terminated, and a sidecar runs; the kubelet stops one that is an init container."""
+    sidecar = ContainerStatus("gcsfuse", ContainerState(running=Running(pod.world.now)))
+    if native:
+        pod._status(phase="Running", init_container_statuses=(sidecar,))
+    else:
+        pod._status(phase="Running", container_statuses=(*pod.now.status.container_statuses, sidecar))
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_pod_whose_sidecar_the_kubelet_stops_is_kept_for_its_log(code: int) -> None:
+    world = World(slices=1, hosts=1 if code == 0 else 2, terminationGracePeriodSeconds=20).run()
+    world.pod(0, 0).exits(code)
+    sidecar_runs(world.pod(0, 0))
+    world.step()
+    assert world.pod(0, 0).now.terminating is False
+    if code:
+        assert world.pod(0, 1).now.terminating
+    patience = 20 if code == 0 else 5
+    world.step(seconds=patience - 1)
+    assert not world.pod(0, 0).now.terminating
+    world.step(seconds=2)
+    assert world.pod(0, 0).now.terminating, "a sidecar that does not stop holds up nothing for longer"
+
+
+def test_a_pod_with_a_sidecar_that_nobody_stops_is_deleted() -> None:
+    world = World(slices=1, hosts=1).run()
+    world.pod(0, 0).exits(1)
+    sidecar_runs(world.pod(0, 0), native=False)
+    world.step()
+    assert world.pod(0, 0).now.terminating
 
 
 def test_a_node_that_had_stopped_posting_its_status_before_it_went_is_dead() -> None:
@@ -122,24 +157,52 @@ def collected(pod: PodHandle) -> PodHandle:
     return pod.ends_as("Failed").has("DisruptionTarget", "DeletionByPodGC")
 
 
+def forced_while_terminating(pod: PodHandle) -> PodHandle:
+    """Its peer fails, Slipway deletes it with grace, and somebody forces it before its program has obeyed."""
+    world = pod.world
+    world.pod(1, 0).exits(1)
+    world.settle()
+    world.deleted_here = OwnDeletions(frozenset({pod.now.metadata.uid}), complete=True)
+    assert pod.now.metadata.deletion_grace_period_seconds == 5
+    return pod.vanishes(seen=True)
+
+
 GONE: dict[str, tuple[Callable[[PodHandle], PodHandle], int]] = {
     "forced while it ran": (lambda pod: pod.vanishes(seen=True), 4),
+    "forced while it was terminating": (forced_while_terminating, 4),
+    "forced while it waited for its image, and was terminating": (
+        lambda pod: forced_while_terminating(pod.waits("ImagePullBackOff")),
+        4,
+    ),
     "gone unseen while it ran": (PodHandle.vanishes, 22),
     "collected while it ran": (lambda pod: collected(pod).vanishes(seen=True), 4),
     "said to have failed by the collector, which has yet to remove it": (collected, 22),
     "collected after it was asked to terminate": (lambda pod: collected(pod.is_deleted()).vanishes(seen=True), 4),
     "terminated, and then removed by its kubelet": (lambda pod: pod.is_deleted().exits(143).vanishes(seen=True), 0),
-    "terminated, which the watch did not show": (lambda pod: pod.is_deleted().vanishes(), 0),
+    "terminated or forced, which the watch did not show": (lambda pod: pod.is_deleted().vanishes(), 4),
+    "terminated before its container had started": (
+        lambda pod: pod.waits("PodInitializing").is_deleted().ends_as("Failed").vanishes(seen=True),
+        0,
+    ),
     "exited, and then collected": (lambda pod: collected(pod.exits(1)).vanishes(seen=True), 0),
     "refused by its kubelet": (lambda pod: pod.fails("UnexpectedAdmissionError").vanishes(), 0),
 }
 
 
+GRACE: dict[str, dict[str, Any]] = {
+    "grace of the spec": {"terminationGracePeriodSeconds": 20},
+    "grace of the template": {
+        "terminationGracePeriodSeconds": 5, "podTemplate": {"spec": {"terminationGracePeriodSeconds": 20}}
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("grace", GRACE.values(), ids=GRACE)
 @pytest.mark.parametrize(("goes", "seconds"), GONE.values(), ids=GONE)
 def test_a_kubelet_has_its_time_to_terminate_what_was_removed_before_it_reported_an_end(
-    goes: Callable[[PodHandle], PodHandle], seconds: int
+    goes: Callable[[PodHandle], PodHandle], seconds: int, grace: dict[str, Any]
 ) -> None:
-    world = World(slices=2, hosts=1, terminationGracePeriodSeconds=20, retries={"backoff": {"initialSeconds": 1}}).run()
+    world = World(slices=2, hosts=1, **grace, retries={"backoff": {"initialSeconds": 1}}).run()
     gone_at = world.now
     goes(world.pod(0, 0))
     world.until_restarted()
@@ -149,6 +212,26 @@ def test_a_kubelet_has_its_time_to_terminate_what_was_removed_before_it_reported
         assert "reported an end" in waiting.message or world.now - gone_at >= timedelta(seconds=seconds)
         world.step(seconds=1)
     assert timedelta(seconds=seconds) <= world.now - gone_at <= timedelta(seconds=seconds + 10)
+
+
+@pytest.mark.parametrize("grace", [1, 600])
+@pytest.mark.parametrize(("seen", "seconds"), [(True, 4), (False, 22)], ids=["watched", "missed by the watch"])
+def test_a_kubelet_has_its_time_to_terminate_what_was_removed_of_an_earlier_job_of_the_name(
+    seen: bool, seconds: int, grace: int
+) -> None:
+    before = World(slices=1, hosts=1, terminationGracePeriodSeconds=20).run()
+    before.pod(0, 0).vanishes(seen=seen)
+    world = World(slices=1, hosts=1, terminationGracePeriodSeconds=grace)
+    world.now, world.vanished_foreign = before.now, tuple(before.vanished)
+    world.settle()
+    assert (world.status.attempt, world.pods) == (None, {})
+    waiting = world.condition("Reconciling")
+    assert waiting is not None
+    assert "1 pod(s) were removed before their kubelets reported an end" in waiting.message
+    world.step(seconds=seconds - 1)
+    assert world.status.attempt is None
+    world.step(seconds=1)
+    assert world.status.attempt == 0
 
 
 def test_nobody_terminates_containers_on_a_machine_that_is_gone() -> None:

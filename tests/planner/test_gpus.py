@@ -219,6 +219,22 @@ TWICE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         template(containers=[{"name": "log", "image": "a", **on("nvidia.com/gpu", 1)}]),
         "",
     ),
+    "cards of NVIDIA for the network": (
+        gpu(**NVIDIA),
+        {"resources": {"limits": {"nvidia.com/mlnxnics": 1, "nvidia.com/hostdev": 1}}},
+        "",
+    ),
+    "cards of AMD for the network": (gpu(**NVIDIA), on("amd.com/nic", 1), ""),
+    "a shared GPU": (
+        gpu(**NVIDIA),
+        on("nvidia.com/gpu.shared", 2),
+        "the hosts of spec.accelerator.gpu have nvidia.com/gpu",
+    ),
+    "a part of a GPU of AMD": (
+        gpu(**NVIDIA),
+        on("amd.com/cpx_nps4", 2),
+        "the hosts of spec.accelerator.gpu have nvidia.com/gpu",
+    ),
     "CPU and memory": (gpu(**NVIDIA), {"resources": {"limits": {"cpu": 8, "memory": "8Gi"}}}, ""),
     "another limit": (gpu(**NVIDIA), on("nvidia.com/gpu", 3), f"{LIMIT} '3': {AGAIN}"),
     "no GPUs by the limit": (gpu(**NVIDIA), on("nvidia.com/gpu", 0), f"{LIMIT} '0': {AGAIN}"),

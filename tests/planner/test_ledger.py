@@ -306,6 +306,35 @@ def test_the_ledger_is_never_written_for_itself_alone() -> None:
     assert world.status == written
 
 
+@pytest.mark.parametrize(
+    ("runs", "exits"),
+    [
+        pytest.param(2, -1, id="it fails before all run"),
+        pytest.param(8, 4, id="its attempt ends before all run, and before it fails"),
+    ],
+)
+def test_no_time_is_lost_to_a_cause_before_it_is_known_by_the_clocks_of_kubelets(runs: int, exits: int) -> None:
+    """A host runs and another exits at these seconds by their kubelets' clocks; it is 0 and 3 in truth."""
+    world = World(slices=1, hosts=2).begin()
+    began = world.now
+    world.pod(0, 0).runs()
+    world.pod(0, 1).runs(since=began + timedelta(seconds=runs))
+    world.step()
+    world.now = began + timedelta(seconds=3)
+    world.pod(0, 0).exits(1, at=began + timedelta(seconds=exits))
+    world.answers = False
+    world.step()
+    world.step(seconds=40)
+    assert world.condition("CleanupPending") is not None
+    ended = world.attempt
+    assert ended.root is not None
+    assert ended.root.time is not None
+    assert ended.running_time is not None
+    assert (ended.cause, ended.root.time < ended.running_time) == (None, True)
+    assert world.status.ledger is not None
+    assert not [state for state in sums(world.status.ledger.seconds) if state[0].startswith("lost")]
+
+
 NO_DATE = ContainerState(terminated=Terminated(137, "ContainerStatusUnknown", "", None))
 ENDS: dict[str, tuple[Callable[[PodHandle], Any], int]] = {
     "a kubelet says when": (lambda pod: pod.is_deleted(30).exits(1, at=START + timedelta(seconds=20)), 20),

@@ -9,7 +9,7 @@ import pytest
 
 from docs.generate import CHANGES
 from slipway.api.places import worker
-from slipway.api.status import FINAL_PHASES, Phase
+from slipway.api.status import Phase, PhaseKind
 from slipway.planner.capacity import GATED
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.observation import UNSCHEDULABLE
@@ -100,4 +100,22 @@ def test_one_condition_becomes_true_however_a_job_ends() -> None:
         if phase is not None and finished is not None:
             assert (finished.status, finished.reason) == (("True", phase) if phase.final else ("False", "NotFinished"))
             ends |= {phase} if phase.final else set()
-    assert ends == FINAL_PHASES
+    assert ends == {phase for phase in Phase if phase.final}
+
+
+KINDS = {
+    PhaseKind.WAITS: {Phase.PENDING, Phase.RESTARTING},
+    PhaseKind.LACKS_NODES: {Phase.QUEUED, Phase.WAITING_FOR_CAPACITY},
+    PhaseKind.STARTS: {Phase.STARTING},
+    PhaseKind.RUNS: {Phase.RUNNING},
+    PhaseKind.RESTS: {Phase.SUSPENDED},
+    PhaseKind.REFUSED: {Phase.INVALID},
+    PhaseKind.SUCCEEDED: {Phase.SUCCEEDED},
+    PhaseKind.FAILED: {Phase.FAILED, Phase.PREEMPTED},
+    PhaseKind.STOPPED: {Phase.CANCELLED},
+}
+
+
+def test_every_phase_has_the_kind_that_says_what_follows_from_it() -> None:
+    assert {kind: {phase for phase in Phase if phase.kind is kind} for kind in PhaseKind} == KINDS
+    assert set().union(*KINDS.values()) == set(Phase)

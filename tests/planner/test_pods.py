@@ -8,6 +8,7 @@ from slipway.api import names
 from slipway.api.places import FIRST, Place, worker
 from slipway.planner import pods
 from slipway.planner.acceptance import InvalidSpec, resolve
+from slipway.planner.actions import Action, CreatePods, DeleteHostLists
 from slipway.planner.pods import PodFactory
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
@@ -79,6 +80,24 @@ def test_a_user_may_set_tpu_name_and_zone() -> None:  # E2-34
     given = [{"name": "TPU_NAME", "value": "mine"}, {"name": "A", "value": "a"}]
     found = environment(make(env=given, **TPU))
     assert (found["TPU_NAME"], found["A"]) == ("mine", "a")
+
+
+def test_when_an_attempt_has_its_pods_the_host_lists_of_the_one_before_go() -> None:
+    seen: list[Action] = []
+
+    class Watched(World):
+        def _carry_out(self, action: Action) -> None:
+            seen.append(action)
+            super()._carry_out(action)
+
+    world = Watched(slices=2, hosts=40, accelerator=None)
+    world.run()
+    assert [one for one in seen if isinstance(one, DeleteHostLists)] == []
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    [gone] = [one for one in seen if isinstance(one, DeleteHostLists)]
+    assert gone.names == ("train-0-0", "train-0-1")
+    assert seen.index(gone) > max(place for place, one in enumerate(seen) if isinstance(one, CreatePods))
 
 
 def test_long_host_lists_stand_in_one_config_map_for_each_slice() -> None:
@@ -299,7 +318,12 @@ REFUSED = [
     (
         "no grace at all in the template",
         {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 0}}},
-        "terminationGracePeriodSeconds 0",
+        "spec.podTemplate.spec.terminationGracePeriodSeconds 0 would take pods out of the API",
+    ),
+    (
+        "more grace in the template than in the spec",
+        {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 86401}}},
+        "spec.podTemplate.spec.terminationGracePeriodSeconds 86401: at most 86400 is allowed",
     ),
     ("own labels in the template", {"podTemplate": {"metadata": {"labels": {"slipway.dev/slice": "0"}}}}, "slice"),
 ]

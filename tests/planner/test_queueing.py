@@ -15,18 +15,26 @@ from hypothesis import strategies as st
 
 from slipway.api.base import rfc3339
 from slipway.api.places import worker
+from slipway.api.profile import ProfileSpec
 from slipway.api.progress import ProgressState
+from slipway.api.status import Phase
 from slipway.planner.actions import CreatePods, CreateWorkload, DeleteWorkload, PatchWorkload, Plan, Refresh
 from slipway.planner.kueue_objects import Kueue, Workload
 from slipway.planner.kueue_queues import ResourceFlavor
 from slipway.planner.ledger import Sums, account_at, sums
+from slipway.planner.node_pools import NodePools
+from slipway.planner.nodes import Node, NodeMetadata, NodeStatus
+from slipway.planner.objects import Pod, PodAnnotations, PodCondition, PodSpec
+from slipway.planner.parts import Named
 from slipway.planner.plan import plan
 from slipway.planner.pods import PodFactory
+from slipway.planner.queue_topology import GATE
 from slipway.planner.queue_words import preemptor_of
 from slipway.planner.queueing import of_no_job
+from slipway.planner.site import NO_CHART, Choice, Profile, site_of
 from slipway.planner.snapshot import WEBHOOK_UNAVAILABLE, WORKLOAD_REJECTED, Printed, Rejection, Settings, Snapshot
 
-from .build import START, UID, World, actions_of, spec
+from .build import START, UID, UNLIMITED, PodHandle, World, actions_of, spec
 
 V2, V1 = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
@@ -63,9 +71,10 @@ class Queue(World):
         self.priority = ""
         self.unseen = False
         self.topologies: frozenset[str] | None = frozenset()
-        self.preemptor = ""
+        self.preemptor, self.preempted = "", tuple[str, ...]()
         self.unused: dict[tuple[str, str], Decimal] = {}
         self.boosts = False
+        self.pools = NodePools()
         self.requests: list[str] = []
 
     @property
@@ -85,6 +94,7 @@ class Queue(World):
         known = self.workload if self.version else None
         return replace(
             super().snapshot,
+            pools=self.pools,
             kueue=Kueue(
                 version=self.version,
                 problem=self.problem,
@@ -94,6 +104,7 @@ class Queue(World):
                 priorities=self.classes,
                 topologies=self.topologies,
                 preemptor=self.preemptor,
+                preempted=self.preempted,
                 unused=self.unused,
                 boosts=self.boosts,
             ),
@@ -434,8 +445,34 @@ def test_3_an_admission_that_contradicts_the_job_makes_no_pods(fields: dict[str,
 TOPOLOGY = [ADMISSION["podSetAssignments"][0] | {"topologyAssignment": {"levels": ["kubernetes.io/hostname"]}}]
 
 
+def two_free_node_pools(world: Queue) -> None:
+    """Give a world a node pool for each slice."""
+    labels = {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
+        "cloud.google.com/gke-tpu-topology": "4x4",
+        "cloud.google.com/gke-accelerator-count": "4",
+        "cloud.google.com/gke-spot": "true",
+    }
+    pools = {pool: [f"{pool}-{host}" for host in range(4)] for pool in ("a", "b")}
+    for pool, nodes in pools.items():
+        for name in nodes:
+            metadata = NodeMetadata(name, labels=labels | {"cloud.google.com/gke-nodepool": pool})
+            world.nodes[name] = Node(metadata, status=NodeStatus((PodCondition("Ready", "True"),)))
+    world.pools = NodePools(pools, tuple(pools))
+
+
+def test_3_slices_are_pinned_to_node_pools_where_kueue_does_not_choose_the_nodes() -> None:
+    world = Queue(**TPU)
+    two_free_node_pools(world)
+    world.settle()
+    world.admits()
+    [pods] = actions_of(world.step(), CreatePods)
+    assert pods.pools == {0: "a", 1: "b"}
+
+
 def test_3_where_the_queue_has_a_topology_kueue_chooses_the_nodes() -> None:
     world = Queue(**TPU)
+    two_free_node_pools(world)
     world.topologies = frozenset({"google.com/tpu", "nvidia.com/gpu"})
     world.settle()
     assert world.stored is not None
@@ -458,6 +495,7 @@ def test_3_where_the_queue_has_a_topology_kueue_chooses_the_nodes() -> None:
         "kueue.x-k8s.io/podset-slice-required-topology": "cloud.google.com/gke-nodepool",
         "kueue.x-k8s.io/podset-slice-size": "4",
     }.items() <= pod["metadata"]["annotations"].items()
+    assert msgspec.convert(pod, Pod).metadata.annotations.workload == "slicejob-train"
     assert {
         "kueue.x-k8s.io/podset": "slice",
         "slipway.dev/slice": "1",
@@ -624,6 +662,24 @@ def test_6_who_preempted_the_job_is_named() -> None:
     assert preemptor_of(world.workload) == "2c3d"
 
 
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        pytest.param((), "it begins when the jobs that it preempts have stopped", id="none of Slipway's"),
+        pytest.param(("ml/a", "ml/b"), "; it preempts SliceJob ml/a, ml/b", id="two"),
+        pytest.param(("ml/a", "ml/b", "ml/c", "ml/d", "ml/e"), "ml/a, ml/b, ml/c and 2 more", id="many"),
+    ],
+)
+def test_whom_the_job_preempts_is_named_while_they_stop(jobs: tuple[str, ...], said: str) -> None:
+    world = Queue(**TPU)
+    world.preempted = jobs
+    world.settle()
+    world.says("QuotaReserved", False, "Pending", "16 more needed. Pending the preemption of 1 workload(s)")
+    world.step(10)
+    _, reason, message = world.story()
+    assert (reason, message.endswith(said)) == ("WaitingForPreemptedWorkloads", True)
+
+
 def test_6_an_eviction_is_obeyed_although_another_kind_of_kueue_cannot_be_read() -> None:
     world = Queue(**TPU).running()
     world.problem = "clusterqueues is forbidden"
@@ -673,12 +729,87 @@ def test_6_a_new_leader_whose_watch_is_behind_ends_no_attempt_before_it_has_read
     assert (world.status.phase, live(world), world.requests) == ("Running", 8, told)
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["begins no attempt", "creates no pod that is missing"])
+def test_6_a_new_leader_whose_watch_still_shows_the_admission(begun: bool) -> None:
+    """The leader before it has given the quota back meanwhile."""
+    world = Queue(**TPU)
+    world.settle()
+    world.admits()
+    admitted = deepcopy(world.stored)
+    if begun:
+        world.settle()
+        world.pods.clear()
+    world.now += timedelta(seconds=60)
+    world.leading_since, world.begun_by_this_process, world.answers = world.now, None, False
+    decision = world.step()
+    assert Refresh(workload=True) in decision.actions
+    assert not actions_of(decision, CreatePods)
+    assert not live(world)
+    world.stored, world.workload_as_of, world.pods_as_of = admitted, world.now, world.now
+    world.settle()
+    assert live(world) == 8
+
+
+def test_6_a_job_that_came_after_the_leader_needs_no_read_of_its_workload() -> None:
+    world = Queue(**TPU)
+    world.leading_since -= timedelta(minutes=1)
+    world.settle()
+    world.admits()
+    while not live(world):
+        decision = world.step()
+        assert Refresh(workload=True) not in decision.actions
+    assert live(world) == 8
+
+
 def test_6_a_new_leader_that_has_read_that_the_workload_was_evicted_ends_the_attempt() -> None:
     world = Queue(**TPU).running()
     world.leading_since, world.begun_by_this_process = world.now, None
     world.evicts("Preempted")
     world.settle()
     assert (world.attempt.reason, world.status.preemptions) == ("PreemptedByQueue", 1)
+
+
+QUOTA_LOST: dict[str, Callable[[Queue], object]] = {
+    "preempted": lambda world: world.evicts("Preempted"),
+    "its queue was stopped": lambda world: world.evicts("ClusterQueueStopped"),
+    "its Workload was deleted": Queue.deleted,
+    "its Workload was finished": lambda world: world.says("Finished", True, "Succeeded"),
+    "its Workload is gone": no_workload,
+}
+
+
+@pytest.mark.parametrize("ahead", [30, 300, 10**9], ids=["30 s", "5 min", "decades"])
+def test_6_an_eviction_is_obeyed_at_once_by_whatever_clock_it_is_dated(ahead: int) -> None:
+    world = Queue(**TPU).running()
+    world.evicts("Preempted")
+    assert world.stored is not None
+    for one in world.stored["status"]["conditions"]:
+        one["lastTransitionTime"] = rfc3339(world.now + timedelta(seconds=ahead))
+    world.settle()
+    assert (world.attempt.reason, world.status.preemptions) == ("PreemptedByQueue", 1)
+
+
+@pytest.mark.parametrize(("code", "phase", "failures"), [(0, "Succeeded", 0), (1, "Queued", 1)])
+@pytest.mark.parametrize("lost", QUOTA_LOST.values(), ids=QUOTA_LOST)
+def test_6_an_attempt_whose_hosts_had_ended_is_not_taken_for_one_that_its_queue_ended(
+    lost: Callable[[Queue], object], code: int, phase: str, failures: int
+) -> None:
+    """The watch of the pods lags behind that of the Workloads."""
+    world = Queue(**TPU).running()
+    world.pods_as_of, world.answers = world.now, False
+    world.now += timedelta(seconds=11)
+    lost(world)
+    decision = world.step(seconds=1)
+    assert actions_of(decision, Refresh) == [Refresh(pods=True)]
+    assert world.status.phase == "Running"
+    for pod in world.all_pods():
+        pod.exits(code)
+    world.pods_as_of, world.answers = world.now, True
+    world.step()
+    assert (world.status.phase, world.status.preemptions) == (phase, 0)
+    world.obey()
+    world.settle()
+    assert world.status.failures == failures
 
 
 def test_7_quota_goes_with_one_write_that_takes_the_admission_along() -> None:
@@ -1014,6 +1145,8 @@ def test_a_job_that_gets_the_label_while_it_runs_waits_for_its_turn() -> None:
     world.obey()
     world.settle()
     assert (world.attempt.reason, world.status.uncharged, world.status.phase) == ("StoppedByQueue", 1, "Queued")
+    assert "it was put in that queue while the attempt went on" in (world.attempt.message or "")
+    assert world.story()[2].startswith("waits in LocalQueue tpu")
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -1049,6 +1182,141 @@ def test_a_job_that_runs_goes_on_when_kueue_is_removed() -> None:
     world.pod(0, 0).exits(1)
     world.until_restarted()
     assert world.story()[:2] == ("Queued", "KueueNotInstalled")
+
+
+def test_an_attempt_whose_workload_somebody_removed_says_so() -> None:
+    world = Queue(**TPU).running()
+    world.stored = None
+    world.settle()
+    assert (world.attempt.reason, world.attempt.message) == ("StoppedByQueue", "its Workload in LocalQueue tpu is gone")
+
+
+def gated(workload: str = "slicejob-train") -> Queue:
+    """The pods wait until Kueue tells them their nodes."""
+    world = Queue(**TPU)
+    world.topologies = frozenset({"google.com/tpu"})
+    world.settle()
+    world.admits(podSetAssignments=[ADMISSION["podSetAssignments"][0] | {"topologyAssignment": {"levels": ["h"]}}])
+    world.settle()
+    for key, pod in world.pods.items():
+        about = msgspec.structs.replace(pod.metadata, annotations=PodAnnotations(workload))
+        gates = (Named(name=GATE),)
+        world.pods[key] = msgspec.structs.replace(pod, metadata=about, spec=PodSpec(scheduling_gates=gates))
+        PodHandle(world, key).has("PodScheduled", "SchedulingGated", status="False")
+    world.settle()
+    assert (world.status.phase, live(world)) == ("Starting", 8)
+    return world
+
+
+def test_pods_that_wait_for_a_topology_are_made_anew_when_the_job_leaves_its_queue() -> None:
+    world = gated()
+    world.queue = None
+    world.settle()
+    assert (world.attempt.reason, world.status.uncharged, live(world)) == ("StoppedByQueue", 1, 0)
+    assert world.attempt.message == "8 pod(s) wait for a node from Kueue, and the job is in no queue any more"
+    creates = actions_of(world.step(10), CreatePods)
+    assert (world.status.attempt, [one.workers.gates for one in creates]) == (1, [()])
+
+
+def test_pods_that_wait_for_a_topology_are_deleted_when_kueue_is_removed() -> None:
+    world = gated()
+    world.version = ""
+    world.settle()
+    assert (world.attempt.reason, world.status.uncharged, live(world)) == ("StoppedByQueue", 1, 0)
+    assert world.story()[:2] == ("Queued", "KueueNotInstalled")
+
+
+def test_pods_that_kueue_has_gated_itself_are_left_alone() -> None:
+    world = gated(workload="pod-train-0-0-0")
+    world.queue = None
+    world.settle()
+    assert (world.status.phase, live(world)) == ("Starting", 8)
+
+
+def test_pods_that_have_their_nodes_go_on_when_the_job_leaves_its_queue() -> None:
+    world = gated()
+    for handle in world.all_pods():
+        handle.runs()
+    world.queue = None
+    world.settle()
+    assert (world.status.phase, world.status.attempt, world.stored) == ("Running", 0, None)
+
+
+def no_profile(world: Queue) -> None:
+    missing = replace(UNLIMITED, choice=Choice(problem=("ProfileNotFound", "there is none")))
+    world.sited = lambda given, _: (given, missing)
+
+
+def no_class(world: Queue) -> None:
+    world.priority = "hgih"
+
+
+def other_env(world: Queue) -> None:
+    world.fields["env"] = [{"name": "A", "value": "changed"}]
+
+
+def unreadable(world: Queue) -> None:
+    world.read = None, "spec.newer is not a known field of this version of Slipway"
+
+
+CANNOT_GO_ON: dict[str, tuple[Callable[[Queue], None], str]] = {
+    "its profile is gone": (no_profile, "ProfileNotFound"),
+    "its priority names no class": (no_class, "PriorityClassNotFound"),
+    "its spec was changed": (other_env, "SpecChanged"),
+}
+
+
+@pytest.mark.parametrize(("breaks", "reason"), CANNOT_GO_ON.values(), ids=CANNOT_GO_ON.keys())
+def test_a_job_that_cannot_go_on_between_attempts_gives_its_quota_back_until_it_can(
+    breaks: Callable[[Queue], None], reason: str
+) -> None:
+    world = Queue(**TPU).running()
+    before = world.fields | {}, world.sited
+    breaks(world)
+    world.settle()
+    assert (world.status.phase, world.conditions()["Admitted"]) == ("Running", "True")
+    world.pod(0, 0).exits(1)
+    world.settle()
+    assert world.conditions()["Admitted"] == "True", "pods may still run"
+    world.obey()
+    world.settle()
+    world.step(seconds=60)
+    world.settle()
+    assert (world.stored, world.story()[1], world.status.failures) == (None, reason, 1)
+    (world.fields, world.sited), world.priority = before, ""
+    world.settle()
+    assert (world.status.phase, world.requests.count("create")) == ("Queued", 2)
+    world.admits()
+    world.step(600)
+    world.settle()
+    assert sum(pod.attempt == world.status.attempt == 1 for pod in world.pods.values()) == 8
+
+
+def test_a_profile_that_is_away_while_it_is_replaced_costs_no_quota() -> None:
+    world = Queue(**TPU).running()
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    before = world.sited
+    world.requests.clear()
+    no_profile(world)
+    world.settle()
+    world.step(seconds=30)
+    world.sited = before
+    world.settle()
+    assert (world.conditions()["Admitted"], world.requests) == ("True", [])
+
+
+def test_a_job_whose_spec_cannot_be_read_keeps_its_quota_while_its_attempt_goes_on() -> None:
+    world = Queue(**TPU, retries={"backoff": {"initialSeconds": 600}}).running()
+    unreadable(world)
+    world.settle()
+    assert world.conditions()["Admitted"] == "True"
+    world.read = None
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    unreadable(world)
+    world.settle()
+    assert (world.status.phase, world.stored) == ("Restarting", None)
 
 
 SIZES: dict[str, Any] = TPU | {"slices": 1, "acceptableSlices": [1, 2, 4]}
@@ -1229,6 +1497,22 @@ def test_a_job_that_gave_its_quota_back_takes_as_much_as_before_at_once_and_keep
     assert restarted(world) == ["delete", "patch", "create"]
 
 
+@pytest.mark.parametrize("reason", ["Preempted", "ClusterQueueStopped"])
+def test_an_evicted_job_that_gave_its_next_quota_back_takes_as_much_as_before_at_once(reason: str) -> None:
+    world = shrunk()
+    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    world.evicts(reason)
+    world.settle()
+    world.obey()
+    # Kueue admits the Workload before it is asked for more.
+    world.step(0)
+    world.requests.clear()
+    grants(world).settle()
+    assert (world.requests, asked(world)) == (["delete", "patch", "create"], 4)
+    lacks(world, 32).settle()
+    assert asked(world) == 2
+
+
 def test_a_job_that_gave_its_quota_back_waits_before_it_takes_less_than_before() -> None:
     world = shrunk()
     world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
@@ -1239,8 +1523,16 @@ def test_a_job_that_gave_its_quota_back_waits_before_it_takes_less_than_before()
     assert asked(world) == 1
 
 
-def no_class(world: Queue) -> None:
-    world.priority = "nobody"
+def test_a_job_that_was_evicted_from_the_more_it_got_waits_as_any() -> None:
+    world = shrunk()
+    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    restarted(world)
+    grants(world).evicts("Preempted")
+    world.settle()
+    lacks(world, 32).settle()
+    assert asked(world) == 4
+    world.step(60)
+    assert asked(world) == 2
 
 
 def placed_by_kueue(world: Queue) -> None:
@@ -1253,7 +1545,7 @@ def checked(world: Queue) -> None:
     world.stored["status"]["admissionChecks"] = [{"name": "nodes", "state": "Ready"}]
 
 
-@pytest.mark.parametrize("trouble", [no_class, placed_by_kueue, checked], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("trouble", [placed_by_kueue, checked], ids=lambda one: one.__name__)
 def test_a_job_with_fewer_slices_keeps_its_quota_where_it_may_get_none_again(trouble: Callable[[Queue], None]) -> None:
     world = shrunk()
     world.topologies = None
@@ -1642,3 +1934,81 @@ def test_a_workload_that_somebody_calls_finished_ends_the_attempt() -> None:
     world.says("Finished", True, "Succeeded", "by hand")
     world.settle()
     assert (world.attempt.reason, live(world)) == ("StoppedByQueue", 0)
+
+
+def by_profile(world: Queue, number: int, **defaults: Any) -> None:
+    """The SliceJobProfile of the namespace has these defaults, as its version of that number."""
+    profile = Profile("default", number, ProfileSpec.model_validate({"defaults": defaults}))
+    world.sited = lambda given, _: site_of(given, NO_CHART, Choice(profile))
+
+
+def asked_of_queue(world: Queue) -> tuple[int, Any]:
+    """How many pods the Workload asks for, and what each requests."""
+    assert world.stored is not None
+    [pods] = world.stored["spec"]["podSets"]
+    [container] = pods["template"]["spec"]["containers"]
+    return pods["count"], container.get("resources", {}).get("requests")
+
+
+CPU4, CPU64 = ({"resources": {"requests": {"cpu": cpu}}} for cpu in ("4", "64"))
+
+
+def test_a_job_that_waits_asks_for_other_pods_in_place_when_its_defaults_change() -> None:
+    world = Queue(hosts=4)
+    by_profile(world, 1, **CPU4)
+    world.settle()
+    by_profile(world, 2, **CPU64)
+    world.settle()
+    assert asked_of_queue(world) == (4, {"cpu": "64"})
+    assert world.requests == ["create", "patch"]
+
+
+@pytest.mark.parametrize(("before", "after"), [("v5litepod-16", "v5litepod-32"), ("v5litepod-32", "v5litepod-16")])
+def test_defaults_with_other_slices_change_the_pods_and_not_the_number_of_slices(before: str, after: str) -> None:
+    world = Queue(slices=2, hosts=None)
+    world.flavors = {"any": {}}
+    by_profile(world, 1, accelerator={"type": before})
+    world.settle()
+    by_profile(world, 2, accelerator={"type": after})
+    world.settle()
+    count, _ = asked_of_queue(world)
+    given = [{"name": "slice", "flavors": {"google.com/tpu": "any"}, "count": count}]
+    world.admits(podSetAssignments=given)
+    world.settle()
+    world.run()
+    assert world.status.slices is not None
+    assert (world.status.slices.granted, len(world.pods)) == (2, count)
+
+
+def test_a_job_that_runs_keeps_its_quota_until_an_attempt_with_other_defaults_is_due() -> None:
+    world = Queue(hosts=4)
+    by_profile(world, 1, **CPU4)
+    world.settle()
+    given = {"podSetAssignments": [{"name": "slice", "flavors": {}, "count": 4}]}
+    world.admits(**given)
+    world.settle()
+    world.run()
+    by_profile(world, 2, **CPU64)
+    world.settle()
+    assert "delete" not in world.requests
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    world.settle()
+    assert (world.status.phase, asked_of_queue(world)) == (Phase.QUEUED, (4, {"cpu": "64"}))
+    world.admits(**given)
+    world.settle()
+    assert (world.status.phase, world.status.attempt) == (Phase.STARTING, 1)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"registryMirrors": {"docker.io": "mirror.example.com"}}, {"env": [{"name": "A", "value": "1"}]}],
+    ids=["the image", "variables"],
+)
+def test_defaults_that_take_no_more_of_a_quota_cost_no_request(changed: dict[str, Any]) -> None:
+    world = Queue(hosts=4)
+    by_profile(world, 1, **CPU4)
+    world.settle()
+    by_profile(world, 2, **CPU4, **changed)
+    world.settle()
+    assert world.requests == ["create"]

@@ -2,14 +2,14 @@
 
 import json
 import shlex
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from slipway.api.places import HEAD, Place, worker
 from slipway.api.status import Cause, Condition
-from slipway.planner import ray
+from slipway.planner import ray_objects
 from slipway.planner.acceptance import InvalidSpec, resolve
 from slipway.planner.actions import (
     Check,
@@ -19,7 +19,7 @@ from slipway.planner.actions import (
     CreateToken,
     DeletePods,
 )
-from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated
+from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated, Waiting
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 
@@ -77,9 +77,9 @@ class Head:
         self.starts()
         self.handle.has("Ready", "")
 
-    def driver_exits(self, code: int, message: str = "") -> None:
+    def driver_exits(self, code: int, message: str = "", reason: str = "") -> None:
         """The kubelet is still stopping Ray."""
-        ended = Terminated(code, "Completed" if code == 0 else "Error", message, self.world.now)
+        ended = Terminated(code, reason or ("Completed" if code == 0 else "Error"), message, self.world.now)
         self.is_in(ContainerState(terminated=ended), self.up)
 
     def ray_stops(self) -> None:
@@ -88,11 +88,11 @@ class Head:
         assert driver.terminated is not None
         self.is_in(driver, ray, "Failed" if driver.terminated.exit_code else "Succeeded")
 
-    def ray_crashes(self, code: int, reason: str = "Error") -> None:
+    def ray_crashes(self, code: int, reason: str = "Error", *, since: datetime | None = None) -> None:
         """The kubelet has started it anew by the time anybody looks."""
-        crash = ContainerState(terminated=Terminated(code, reason, "GCS: no space", self.world.now))
+        crash = ContainerState(terminated=Terminated(code, reason, "GCS: no space", self.world.now, since))
         again = ContainerStatus("ray-head", ContainerState(running=Running(self.world.now)), crash)
-        self.is_in(ContainerState(running=Running(self.world.now)), again)
+        self.is_in(self.handle.now.status.container_statuses[0].state, again)
 
 
 def running(**fields: Any) -> World:
@@ -185,6 +185,21 @@ def test_the_head_stays_off_tpu_nodes() -> None:  # E2-77
     assert [one["containerPort"] for one in container(pod, "ray-head")["ports"]] == [6379, 8265, 10001]
 
 
+DRIVER = {"cpu": "50m", "memory": "64Mi"}
+LIMITED_HEADS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "no limits": ({"requests": {"cpu": 2}}, {}),
+    "both": ({"limits": {"cpu": 2, "memory": "8Gi"}}, {"limits": {"cpu": "1", "memory": "1Gi"}}),
+    "memory alone": ({"limits": {"memory": "8Gi"}}, {"limits": {"memory": "1Gi"}}),
+    "a GPU alone": ({"limits": {"nvidia.com/gpu": 1}}, {}),
+}
+
+
+@pytest.mark.parametrize(("resources", "limits"), LIMITED_HEADS.values(), ids=LIMITED_HEADS)
+def test_the_driver_has_limits_where_ray_has(resources: dict[str, Any], limits: dict[str, Any]) -> None:
+    pod = make(HEAD, ray=RUN["ray"] | {"head": {"resources": resources}})
+    assert container(pod, "driver")["resources"] == {"requests": DRIVER} | limits
+
+
 def test_the_head_is_never_privileged() -> None:
     asked = {"privileged": True, "runAsUser": 1000}
     assert container(make(worker(0, 0), securityContext=asked), "worker")["securityContext"] == asked
@@ -241,6 +256,8 @@ def test_what_the_job_says_of_its_program_holds_for_the_head_too() -> None:
             "spec": {
                 "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["x"]}],
                 "nodeSelector": {"a": "b"},
+                "resources": {"requests": {"memory": "400Gi"}},
+                "resourceClaims": [{"name": "tpus", "resourceClaimTemplateName": "tpus"}],
                 "containers": [{"name": "worker", "tty": True}, {"name": "sidecar", "image": "x:1"}],
             },
         },
@@ -252,7 +269,7 @@ def test_what_the_job_says_of_its_program_holds_for_the_head_too() -> None:
     assert pod["metadata"]["labels"]["team"] == "vision"
     assert pod["spec"]["serviceAccountName"] == "trainer"
     assert pod["spec"]["hostAliases"]
-    assert "nodeSelector" not in pod["spec"]
+    assert not pod["spec"].keys() & {"nodeSelector", "resources", "resourceClaims"}
     assert [one["name"] for one in pod["spec"]["containers"]] == ["driver"]
 
 
@@ -265,7 +282,7 @@ def test_no_label_makes_other_rays_webhooks_change_the_pods() -> None:
 
 
 def test_only_the_jobs_pods_and_its_clients_may_connect() -> None:
-    policy = ray.network_policy(World(**RUN).job)["spec"]
+    policy = ray_objects.network_policy(World(**RUN).job)["spec"]
     assert policy["podSelector"] == {"matchLabels": {"slipway.dev/job-uid": UID}}
     inside, clients = policy["ingress"]
     assert inside == {"from": [{"podSelector": policy["podSelector"]}]}
@@ -274,7 +291,7 @@ def test_only_the_jobs_pods_and_its_clients_may_connect() -> None:
 
 
 def test_the_planner_knows_no_token() -> None:
-    secret = ray.token_secret(World(**RUN).job)
+    secret = ray_objects.token_secret(World(**RUN).job)
     assert secret["immutable"] is True
     assert {"data", "stringData"}.isdisjoint(secret)
     assert secret["metadata"]["name"] == f"train-ray-{UID[:8]}"
@@ -343,6 +360,17 @@ def test_a_job_runs_when_all_workers_have_joined() -> None:
     assert world.condition("Ready") is None
 
 
+def test_a_ready_head_whose_driver_is_said_to_wait_dates_no_run() -> None:
+    world = World(**({"slices": 1, "hosts": 2} | RUN)).begin()
+    world.now += timedelta(seconds=2)
+    for host in range(2):
+        world.pod(0, host).runs()
+    Head(world).is_in(ContainerState(waiting=Waiting("ContainerCreating")), Head(world).up).has("Ready", "")
+    world.settle()
+    world.step(seconds=30)
+    assert world.status.attempts[-1].running_time == world.now - timedelta(seconds=30)
+
+
 def test_success_is_the_entrypoints() -> None:
     world = running()
     Head(world).driver_exits(0)
@@ -387,6 +415,17 @@ def ray_crashes(world: World) -> None:
 
 def ray_out_of_memory(world: World) -> None:
     Head(world).ray_crashes(137, "OOMKilled")
+
+
+def ray_crashes_twice(world: World) -> None:
+    """The second time before anybody looks: of its runs only the last is known."""
+    since = world.now
+    world.now += timedelta(seconds=40)
+    Head(world).ray_crashes(1, since=since)
+
+
+def ray_leaves(world: World) -> None:
+    Head(world).ray_crashes(0, "Completed")
 
 
 def ray_crashes_and_the_entrypoint_after_it(world: World) -> None:
@@ -449,6 +488,8 @@ LOSSES: dict[str, tuple[Any, str, Cause]] = {
         Cause.FAILURE,
     ),
     "B-65 the head runs out of memory": (ray_out_of_memory, "OOMKilled", Cause.FAILURE),
+    "B-65 Ray crashes on the head for the second time": (ray_crashes_twice, "ExitCode", Cause.FAILURE),
+    "B-65 Ray leaves the head": (ray_leaves, "UnexpectedOutcome", Cause.FAILURE),
     "E2-80 the head's node dies": (head_node_dies, "NodeLost", Cause.PREEMPTION),
     "E2-80 the head is deleted": (head_is_deleted, "PodDeleted", Cause.PREEMPTION),
     "E2-80 the head vanishes": (head_vanishes, "PodDeleted", Cause.PREEMPTION),
@@ -475,12 +516,38 @@ def test_what_ends_an_attempt(happens: Any, reason: str, cause: Cause) -> None:
     assert world.status.attempt == 1
 
 
-def test_exit_codes_with_a_meaning_are_the_entrypoints_only() -> None:
-    world = running(retries={"onExitCodes": {"fail": [42]}})
-    world.pod(0, 1).exits(42)
-    world.until_restarted()
-    assert ended(world) == ("ExitCode", Cause.FAILURE)
-    assert world.status.phase != "Failed"
+LISTED: dict[str, tuple[Any, str]] = {
+    "a worker's": (lambda world: world.pod(0, 1).exits(42), "ExitCode"),
+    "Ray's on the head": (lambda world: Head(world).ray_crashes(42), "ExitCode"),
+    "the entrypoint's": (lambda world: Head(world).driver_exits(42), ""),
+}
+
+
+@pytest.mark.parametrize("listed", ["FinalExitCode", "PreemptionExitCode", "IgnoredExitCode"])
+@pytest.mark.parametrize(("happens", "reason"), LISTED.values(), ids=LISTED)
+def test_exit_codes_with_a_meaning_are_the_entrypoints_only(happens: Any, reason: str, listed: str) -> None:
+    kind = {"FinalExitCode": "fail", "PreemptionExitCode": "preemption", "IgnoredExitCode": "ignore"}[listed]
+    world = running(retries={"onExitCodes": {kind: [42]}})
+    happens(world)
+    world.settle()
+    assert ended(world)[0] == (reason or listed)
+
+
+MEMORY: dict[str, tuple[Any, str]] = {
+    "Ray's": (ray_out_of_memory, "ran out of memory (limit 8Gi)"),
+    "the driver's": (
+        lambda world: Head(world).driver_exits(137, reason="OOMKilled"),
+        "ran out of memory (limit 1Gi)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("happens", "said"), MEMORY.values(), ids=MEMORY)
+def test_the_memory_limit_that_is_named_is_that_of_the_container_that_ended(happens: Any, said: str) -> None:
+    world = running(ray=RUN["ray"] | {"head": {"resources": {"limits": {"memory": "8Gi"}}}})
+    happens(world)
+    world.settle()
+    assert (world.attempt.message or "").endswith(f"cpu-0) {said}")
 
 
 def test_a_kept_cluster_is_ready_while_its_head_is() -> None:
@@ -496,8 +563,18 @@ def test_a_kept_cluster_is_ready_while_its_head_is() -> None:
     assert condition(world, "Ready").status == "False"
 
 
-def test_fewer_slices_are_taken_only_when_slices_are_missing() -> None:
-    world = World(slices=1, acceptableSlices=[1, 2], **(TPU | RUN)).begin()
+@pytest.mark.parametrize(
+    ("fields", "granted"),
+    [
+        pytest.param(TPU, 2, id="of TPUs"),
+        pytest.param({"accelerator": {"gpu": {"vendor": "nvidia", "count": 1}}}, 2, id="of GPUs"),
+        pytest.param({}, 1, id="of any kind, which the head could have"),
+    ],
+)
+def test_fewer_slices_are_taken_when_only_the_head_has_no_node_if_workers_have_nodes(
+    fields: dict[str, Any], granted: int
+) -> None:
+    world = World(slices=1, acceptableSlices=[1, 2], **(fields | RUN)).begin()
     for handle in world.all_pods():
         if handle.key[1:] != HEAD_KEY:
             handle.binds()
@@ -505,4 +582,4 @@ def test_fewer_slices_are_taken_only_when_slices_are_missing() -> None:
     world.step(seconds=1)
     world.step(seconds=61)
     assert world.status.slices is not None
-    assert (world.status.attempt, world.status.slices.granted) == (0, 2)
+    assert (world.status.slices.granted, world.status.uncharged) == (granted, 2 - granted)

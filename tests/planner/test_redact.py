@@ -2,6 +2,7 @@
 
 import json
 import string
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -159,6 +160,18 @@ def test_a_message_is_one_line_whatever_other_programs_write(text: str) -> None:
 
 def test_a_forged_line_and_colours_are_seen_for_what_they_are() -> None:
     assert foreign("no\n2026-11-22 INFO all \x1b[32mwell", None) == "no\\n2026-11-22 INFO all \\x1b[32mwell"
+
+
+def test_what_a_kubelet_says_of_a_host_that_waits_is_redacted_in_the_list_of_hosts_too() -> None:
+    world = World().begin()
+    said = 'exec: "python train.py --hf-token hf_abcdefghijklmnopqrstuvwx": executable file not found in $PATH'
+    world.pod(0, 0).binds().waits("RunContainerError", said)
+    world.now += timedelta(seconds=30)
+    world.settle()
+    [host] = world.status.hosts
+    assert host.message is not None
+    assert "hf_abc" not in host.message
+    assert "--hf-token [redacted]" in host.message
 
 
 def test_what_ray_said_of_the_end_is_redacted_in_the_message_as_in_the_log() -> None:

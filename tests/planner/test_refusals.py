@@ -125,6 +125,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         V5P | worker(**devices("google.com/tpu", 1, "requests")),
         "spec.podTemplate.spec.containers[0].resources.requests[google.com/tpu] '1': a host",
     ),
+    "chips for a Ray head": (
+        V5P | {"ray": RAY["ray"] | {"head": devices("google.com/tpu", 4)}},
+        "spec.ray.head.resources.limits[google.com/tpu] '4': the Ray head never runs on TPU nodes: remove it",
+    ),
+    "chips for a Ray head by a request": (
+        {"ray": RAY["ray"] | {"head": devices("google.com/tpu", "1", "requests")}},
+        "spec.ray.head.resources.requests[google.com/tpu] '1': the Ray head never",
+    ),
+    "E2-09 headWorkers without TPUs and without a name": (
+        {"ray": RAY["ray"] | {"headWorkers": 2}},
+        "spec.ray.headWorkers 2: ray.headWorkers needs ray.headResourceName beside it in a job without TPUs",
+    ),
     "B-39 a digest": (
         {"image": DIGEST},
         f"spec.image '{DIGEST}' names no registry or repository that a node could pull it from: push the image, and",
@@ -166,6 +178,23 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         RAY | containers(env=[{"name": "RAY_AUTH_TOKEN_PATH", "value": "s3cr3t"}]),
         "spec.podTemplate.spec.containers[1].env[RAY_AUTH_TOKEN_PATH] is reserved",
     ),
+    "a worker that starts again": (
+        worker(restartPolicy="OnFailure"),
+        "spec.podTemplate.spec.containers[0].restartPolicy 'OnFailure': the containers of a host start once, and "
+        "spec.retries says how often Slipway starts all hosts anew: remove it",
+    ),
+    "a sidecar among the containers": (
+        containers(restartPolicy="Always"),
+        "spec.podTemplate.spec.containers[1].restartPolicy 'Always': the containers of a host start once",
+    ),
+    "rules by which a worker starts again": (
+        worker(restartPolicy="Never", restartPolicyRules=[{"action": "Restart"}]),
+        "spec.podTemplate.spec.containers[0].restartPolicyRules \"[{'action': 'Restart'}]\": the containers of a host",
+    ),
+    "rules of an init container for all containers": (
+        template(initContainers=[{"name": "a", "restartPolicyRules": [{"action": "RestartAllContainers"}]}]),
+        "spec.podTemplate.spec.initContainers[0].restartPolicyRules 'RestartAllContainers': the containers of a host",
+    ),
     "a queue of the pods": (
         labelled({QUEUE: "research"}),
         f"spec.podTemplate.metadata.labels[{QUEUE}] 'research': Kueue admits the SliceJob as a whole, not its pods: "
@@ -193,12 +222,22 @@ def test_what_no_schema_can_see_is_refused(fields: dict[str, Any], said: str) ->
 TAKEN: dict[str, dict[str, Any]] = {
     "GPUs without TPUs": devices("nvidia.com/gpu", 1),
     "GPUs for a Ray head": V5P | {"ray": RAY["ray"] | {"head": devices("nvidia.com/gpu", 1)}},
+    "other GPUs for a Ray head": {
+        "accelerator": {"gpu": {"vendor": "nvidia", "count": 2}},
+        "ray": RAY["ray"] | {"head": devices("nvidia.com/mig-1g.5gb", 1)},
+    },
     "the chips of a host": V5P | {"resources": {"limits": {"google.com/tpu": "4"}, "requests": {"google.com/tpu": 4}}},
     "chips in another spelling": V5P | worker(**devices("google.com/tpu", "4000m")),
     "a digest behind a repository": {"image": f"acme/train@{DIGEST}"},
     "a repository that begins like an id": {"image": "0123456789ab/train"},
     "Ray's token without Ray": {"env": [{"name": "RAY_AUTH_TOKEN", "value": "x"}]},
     "Ray's address in a sidecar": RAY | containers(env=[{"name": "RAY_ADDRESS", "value": "x"}]),
+    "a container that starts once": worker(restartPolicy="Never"),
+    "a sidecar among the init containers": template(initContainers=[{"name": "a", "restartPolicy": "Always"}]),
+    "an init container that starts again": template(
+        initContainers=[{"name": "a", "restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart"}]}]
+    ),
+    "rules that are none": template(initContainers=[{"name": "a", "restartPolicyRules": ["x"]}]),
     "a host's number in a sidecar": containers(env=[{"name": "TPU_WORKER_ID", "value": "0"}]),
 }
 

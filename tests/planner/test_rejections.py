@@ -36,6 +36,21 @@ MESSAGES = {
         "used; "
         "let other pods of the namespace end, or have the ResourceQuota raised",
     ),
+    "a quota of Secrets": (
+        'secrets "train-ray-1" is forbidden: exceeded quota: team, requested: count/secrets=1,secrets=1, used: '
+        "count/secrets=5,secrets=5, limited: count/secrets=5,secrets=5",
+        "QuotaExceeded",
+        "exceeded quota team: a Secret for Ray is needed, and 5 of 5 are used; delete what the namespace no longer "
+        "needs, or have the ResourceQuota raised",
+    ),
+    "a quota of NetworkPolicies": (
+        'networkpolicies.networking.k8s.io "train-ray" is forbidden: exceeded quota: q, requested: '
+        "count/networkpolicies.networking.k8s.io=1, used: count/networkpolicies.networking.k8s.io=2, limited: "
+        "count/networkpolicies.networking.k8s.io=2",
+        "QuotaExceeded",
+        "exceeded quota q: a NetworkPolicy is needed, and 2 of 2 are used; delete what the namespace no longer needs, "
+        "or have the ResourceQuota raised",
+    ),
     "a quota of which nothing more is said": (
         POD + "exceeded quota: tpus",
         "QuotaExceeded",
@@ -95,6 +110,12 @@ MESSAGES = {
         "the ValidatingAdmissionPolicy images denies the pod: images need a digest; change what it names, or ask those "
         "who administer the cluster",
     ),
+    "a policy on Services": (
+        "services \"train\" is forbidden: ValidatingAdmissionPolicy 'mesh' with binding 'mesh' denied request: no",
+        "PolicyDenied",
+        "the ValidatingAdmissionPolicy mesh denies the Service: no; change what it names, or ask those who administer "
+        "the cluster",
+    ),
     "a webhook that is away": (
         'Internal error occurred: failed calling webhook "images.example.com": failed to call webhook: Post '
         '"https://x": '
@@ -141,6 +162,12 @@ def test_the_rule_in_the_way_is_named(message: str, reason: str, words: str) -> 
 def test_every_row_has_a_message() -> None:
     first = {next(row for row in ROWS if row.pattern.search(message)) for message, *_ in MESSAGES.values()}
     assert first == set(ROWS)
+
+
+def test_where_the_message_names_no_object_the_caller_does() -> None:
+    found = explain_rejection('admission webhook "a.example.com" denied the request: no', "Secret for Ray")
+    assert found is not None
+    assert found.message == "the admission webhook a.example.com denies the Secret for Ray: no"
 
 
 @pytest.mark.parametrize("message", ["", "spec.containers[0].image: Required value", "etcdserver: request timed out"])

@@ -10,7 +10,7 @@ from slipway.api.places import FIRST
 from slipway.api.profile import Defaults, ProfileSpec
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
 from slipway.api.status import AppliedDefaults, DefaultValue
-from slipway.planner.acceptance import InvalidSpec, accept, changed_since, template_hash
+from slipway.planner.acceptance import InvalidSpec, accept, changed_since, resolve, template_hash
 from slipway.planner.containers import template_spec
 from slipway.planner.limits import forbidden, mirrored, pulled
 from slipway.planner.notices import notices
@@ -119,6 +119,14 @@ def test_variables_that_slipway_sets_for_ray_lose_too() -> None:
     profile = profile_spec({"env": [{"name": "RAY_ADDRESS", "value": "a"}]})
     assert sited({"ray": {"entrypoint": "a"}}, profile)[0].env == ()
     assert [one.name for one in sited({}, profile)[0].env] == ["RAY_ADDRESS"]
+
+
+@pytest.mark.parametrize("level", ["profile", "chart"])
+def test_ray_never_gets_the_network_of_the_nodes_from_a_site(level: str) -> None:
+    layers = {level: profile_spec({"hostNetwork": True, "image": "a"})}
+    found, site = sited({"ray": {"entrypoint": "a"}}, **layers)
+    assert (found.host_network, [one.field for one in site.values]) == (None, ["spec.image"])
+    assert sited({}, **layers)[0].host_network
 
 
 def test_where_the_values_come_from_is_told() -> None:  # E1-20
@@ -328,6 +336,7 @@ def container(**context: Any) -> dict[str, Any]:
 
 
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+RAY = {"entrypoint": "python train.py"}
 NODE = {"name": "node", "hostPath": {"path": "/data/sets"}}
 # Each: limits, a job that they allow, a job that they refuse, and the beginning of what is said.
 LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
@@ -351,6 +360,15 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {"volumes": [{"name": "a", "hostPath": {"path": "/data/../etc"}}]},
         "spec.volumes[0].hostPath.path /data/../etc",
     ),
+    "the very hostPath of a limit with a final slash": (
+        {"hostPaths": ["/data/"]}, {"volumes": [{"name": "a", "hostPath": {"path": "/data"}}]},
+        {"volumes": [{"name": "a", "hostPath": {"path": "/dat"}}]}, "spec.volumes[0].hostPath.path /dat",
+    ),
+    "hostPath with two dots in a name": (
+        {"hostPaths": ["/data"]}, {"volumes": [{"name": "a", "hostPath": {"path": "/data/a..b"}}]},
+        {"volumes": [{"name": "a", "hostPath": {"path": "/sets/a..b"}}]},
+        "spec.volumes[0].hostPath.path /sets/a..b",
+    ),
     "B-21 hostPath in the template": (
         {"hostPaths": []}, {}, template(volumes=[NODE]), "spec.podTemplate.spec.volumes[0].hostPath.path /data/sets",
     ),
@@ -366,6 +384,11 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {"hostNetwork": False}, {},
         template(containers=[{"name": "a", "ports": [{"containerPort": 1, "hostPort": 1}]}]),
         "spec.podTemplate.spec.containers[0].ports.hostPort 1",
+    ),
+    "a port of the node for a sidecar": (
+        {"hostNetwork": False}, {},
+        template(initContainers=[{"name": "a", "image": "a:1", "ports": [{"containerPort": 1, "hostPort": 1}]}]),
+        "spec.podTemplate.spec.initContainers[0].ports.hostPort 1",
     ),
     "hostPID": ({"hostProcesses": False}, {}, template(hostPID=True), "spec.podTemplate.spec.hostPID true"),
     "hostIPC": ({"hostProcesses": False}, {}, template(hostIPC=True), "spec.podTemplate.spec.hostIPC true"),
@@ -411,6 +434,19 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "GPUs in Kubernetes' own words": (
         {"acceleratorTypes": ["v5p-8"]}, {"resources": {"limits": {"cpu": 1}}},
         {"resources": {"limits": {"nvidia.com/gpu": 8}}}, "spec.resources.limits nvidia.com/gpu",
+    ),
+    "GPUs of a Ray head": (
+        {"acceleratorTypes": ["v5p-8"]}, {"ray": RAY | {"head": {"resources": {"limits": {"cpu": 1}}}}},
+        {"ray": RAY | {"head": {"resources": {"limits": {"nvidia.com/gpu": 8}}}}},
+        "spec.ray.head.resources.limits nvidia.com/gpu",
+    ),
+    "GPUs of a Ray head beside TPUs": (
+        {"acceleratorTypes": ["v5p-8"]}, {"accelerator": {"type": "v5p-8"}, "ray": RAY},
+        {
+            "accelerator": {"type": "v5p-8"},
+            "ray": RAY | {"head": {"resources": {"requests": {"amd.com/gpu": "1"}, "limits": {"amd.com/gpu": "1"}}}},
+        },
+        "spec.ray.head.resources.limits amd.com/gpu",
     ),
     "TPUs in Kubernetes' own words": (
         {"acceleratorTypes": ["nvidia.com/gpu"]}, {"resources": {"limits": {"nvidia.com/gpu": 8}}},
@@ -531,6 +567,41 @@ def test_limits_of_chart_and_profile_intersect(name: str, in_chart: bool, in_pro
     chart, profile = (limits if said else {} for said in (in_chart, in_profile))
     _, site = sited({}, profile_spec(limits=profile), profile_spec(limits=OPEN | chart))
     assert (refusal(refused, site) is not None) == (in_chart or in_profile)
+
+
+@pytest.mark.parametrize(
+    ("resource", "named", "refused"),
+    [
+        pytest.param("nvidia.com/a100", {}, True, id="GPUs under another name"),
+        pytest.param("example.com/a100", {"nvidia": "example.com/a100"}, True, id="GPUs that the site has named"),
+        pytest.param("example.com/a100", {}, False, id="what nobody has named"),
+        pytest.param("nvidia.com/mlnxnics", {}, False, id="network cards"),
+    ],
+)
+def test_which_resources_are_accelerators(resource: str, named: dict[str, str], refused: bool) -> None:
+    given = {"accelerator": None, "resources": {"limits": {resource: 1}}}
+    limits = {"limits": {"acceleratorTypes": ["v5p-8"]}, "gpus": {"resources": named}}
+    found, site = sited(given, ProfileSpec.model_validate(limits))
+    words = f"spec.resources.limits {resource} is not allowed"
+    assert (words in (forbidden(found, {}, site, None, 1) or "")) == refused
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "said"),
+    [
+        pytest.param({"type": "v5p-8"}, None, id="TPUs"),
+        pytest.param({"gpu": {"vendor": "amd", "count": 1}}, "headWorkers needs", id="GPUs"),
+    ],
+)
+def test_head_workers_are_an_amount_of_what_the_tpus_of_a_profile_offer(
+    accelerator: dict[str, Any], said: str | None
+) -> None:
+    found, site = sited({"ray": RAY | {"headWorkers": 4}}, profile_spec({"accelerator": accelerator}))
+    if said is None:
+        assert resolve(found, Settings(), site.gpus).type == "v5p-8"
+        return
+    with pytest.raises(InvalidSpec, match=said):
+        resolve(found, Settings(), site.gpus)
 
 
 def test_a_default_of_the_profile_is_held_to_the_limits_too() -> None:

@@ -1,13 +1,16 @@
 """What a process that has just begun to lead may decide, whose watches may have stood still until then."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from slipway.planner.actions import CreatePods, DeletePods, Refresh
 from slipway.planner.freshness import NODES, PODS, WORKLOAD, Horizon, Since, Step, is_recent
+from slipway.planner.snapshot import QUOTA_EXCEEDED, Rejection
 
 from .build import START, World, a_node, actions_of
+from .test_queueing import TPU, Queue
 
 
 def taken_over(world: World) -> World:
@@ -26,6 +29,44 @@ def test_a_pod_that_no_watch_has_shown_yet_ends_nothing_before_a_list_confirms_t
     decision = world.step()
     assert actions_of(decision, Refresh) == [Refresh(pods=True)]
     assert (world.status.phase, actions_of(decision, DeletePods)) == ("Running", [])
+
+
+def test_a_worker_that_waits_ends_nothing_before_a_list_confirms_that_it_does_not_run() -> None:
+    """The version of its pod that a watch has shown may be from before its run."""
+    world = World(slices=1, hosts=2).run()
+    world.pods_as_of = world.now
+    world.now += timedelta(seconds=5)
+    taken_over(world).pod(0, 1).waits("ContainerCreating")
+    decision = world.step()
+    assert actions_of(decision, Refresh) == [Refresh(pods=True)]
+    assert (world.status.phase, actions_of(decision, DeletePods)) == ("Running", [])
+    world.pods_as_of = world.now
+    world.step()
+    assert (world.attempt.reason, world.attempt.message.endswith("its machine restarted")) == ("NodeLost", True)
+
+
+def test_a_worker_that_waits_on_a_node_that_is_gone_ends_nothing_before_a_list_since_then() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.now += timedelta(seconds=5)
+    taken_over(world).pod(0, 1).waits("ContainerCreating")
+    world.pods_as_of = world.now
+    world.now += timedelta(seconds=5)
+    world.lose_node("node-0-1")
+    decision = world.step()
+    assert actions_of(decision, Refresh) == [Refresh(pods=True)]
+    assert (world.status.phase, actions_of(decision, DeletePods)) == ("Running", [])
+    world.pods_as_of = world.now
+    world.step()
+    assert (world.attempt.reason, world.attempt.cause) == ("NodeLost", None)
+
+
+def test_a_host_that_has_succeeded_is_written_at_once_by_a_process_that_has_just_begun_to_lead() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.now += timedelta(seconds=5)
+    taken_over(world).written = None
+    world.pod(0, 0).exits(0)
+    world.step(seconds=1)
+    assert world.status.succeeded_hosts == ("0:0",)
 
 
 def test_a_list_of_an_earlier_leadership_proves_no_absence() -> None:
@@ -124,3 +165,54 @@ def test_what_a_server_ahead_of_this_clock_has_dated_is_waited_for_and_not_asked
 
 def test_every_step_needs_something() -> None:
     assert PODS.keys() | NODES.keys() | WORKLOAD == set(Step)
+
+
+def in_its_queue() -> World:
+    world = Queue(**TPU).running()
+    world.evicts("Preempted")
+    world.until_restarted()
+    world.step(100)
+    assert world.status.phase == "Queued"
+    return world
+
+
+def in_back_off() -> World:
+    world = World(slices=1, hosts=2, retries={"backoff": {"initialSeconds": 600}}).run()
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert (running := world.condition("Running")) is not None
+    assert running.reason == "Backoff"
+    return world
+
+
+def without_an_image() -> World:
+    world = World(slices=1, hosts=2).begin()
+    for handle in world.all_pods():
+        handle.binds().waits("ImagePullBackOff", "Back-off pulling image")
+    world.settle()
+    world.step(61)
+    world.until_restarted()
+    assert world.status.phase == "Pending"
+    return world
+
+
+def without_quota() -> World:
+    world = World(slices=1, hosts=2)
+    world.settle()
+    world.pods.clear()
+    for _ in range(2):
+        world.now += timedelta(seconds=30)
+        world.rejection = Rejection("exceeded quota", world.now, QUOTA_EXCEEDED)
+        world.settle()
+    assert world.status.phase == "WaitingForCapacity"
+    world.rejection = None
+    return world
+
+
+@pytest.mark.parametrize("waiting", [in_its_queue, in_back_off, without_an_image, without_quota])
+def test_a_job_that_waits_is_not_written_anew_because_another_process_leads(waiting: Callable[[], World]) -> None:
+    world = waiting()
+    world.now += timedelta(seconds=5)
+    before = world.status
+    taken_over(world).written = None
+    assert world.step().status == before

@@ -538,7 +538,7 @@ def scheduled(job: Job, nodes: Nodes) -> bool:
         pools.setdefault(node.metadata.labels[names.NODE_POOL], []).append(name)
     pins: Mapping[int, str] = {}
     if factory.pool_hosts:
-        known = NodePools(pools, busy=nodes.held.keys())
+        known = NodePools(pools, tuple(pools), busy=nodes.held.keys())
         pins = choose(known, nodes.nodes, 0, range(slices), factory.pool_hosts, factory.suits)
     pinned = PodFactory(job, SETTINGS, pins)
     used = set(nodes.held)

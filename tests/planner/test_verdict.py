@@ -237,7 +237,7 @@ def test_a_pod_that_vanished_has_its_node_asked_for_too_when_no_watch_shows_that
     assert actions_of(decision, Refresh) == [Refresh(nodes=("node-0-1",))]
     assert decision.status.failures == 0
     world.lost["node-0-1"] = LostNode(world.now)
-    world.until_restarted()
+    world.until_orphans_terminated()
     assert world.status.attempts[1].cause is Cause.PREEMPTION
 
 
@@ -325,16 +325,22 @@ def test_a_deletion_whose_first_date_is_lost_came_before_the_end_it_brought() ->
     assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
 
 
-def test_a_deletion_in_the_second_of_the_attempts_end_does_not_explain_an_earlier_failure() -> None:
+@pytest.mark.parametrize("forced", [False, True], ids=["its kubelet reports the end", "removed at once by force"])
+def test_a_deletion_in_the_second_of_the_attempts_end_does_not_explain_an_earlier_failure(forced: bool) -> None:
     """From that second on deletions look like Slipway's own, and only the attempt's record knows of this one."""
     world = World(slices=1, hosts=2).run()
-    world.pod(0, 1).is_deleted()
+    deleted = world.pod(0, 1).is_deleted(grace=0 if forced else 30)
+    if forced:
+        deleted.vanishes(seen=True)
     world.now += timedelta(milliseconds=500)
     world.step()
     assert world.attempt.reason == "PodDeleted"
     world.pod(0, 0).exits(2, at=world.now - timedelta(seconds=1))
-    world.pod(0, 1).exits(143)
-    world.until_restarted()
+    if forced:
+        world.until_orphans_terminated()
+    else:
+        world.pod(0, 1).exits(143)
+        world.until_restarted()
     assert (world.status.attempts[1].reason, world.status.failures) == ("ExitCode", 1)
 
 
@@ -423,7 +429,9 @@ def test_a_pod_that_waits_although_it_ran_has_lost_its_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "reason"), [(30, "PodDeleted"), (120, "ExitCode")], ids=["as a kubelet does", "long after its end"]
+    ("seconds", "reason"),
+    [(30, "PodDeleted"), (40, "ExitCode"), (120, "ExitCode")],
+    ids=["as a kubelet does", "as soon as its Node's absence lets it", "long after its end"],
 )
 def test_a_pod_that_a_signal_terminated_and_that_is_removed(seconds: int, reason: str) -> None:
     """Terminated pods whose Node is gone are collected, and that does not explain how they had terminated."""

@@ -14,7 +14,8 @@ from slipway.api import accelerators, slicejob
 from slipway.api.gpus import ANY_SITE, MODEL_OF_NONE, Gpu, GpuError, Gpus, GpuSite
 from slipway.api.gpus import resolve as resolve_gpus
 from slipway.api.names import GROUP
-from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, Accelerator, SliceJobSpec
+from slipway.api.ray import HEAD_WORKERS_NEED_A_NAME
+from slipway.api.slicejob import CHANGEABLE_WHILE_SUSPENDED, LONGEST_GRACE_SECONDS, Accelerator, SliceJobSpec
 from slipway.api.status import Phase, Resolved
 from slipway.planner.actions import Body
 from slipway.planner.containers import template_spec
@@ -55,6 +56,18 @@ class InvalidSpec(Exception):
         super().__init__(reason, message)
         self.reason = reason
         self.message = message
+
+
+_SPEC_CHANGED: Final = (
+    "SpecChanged",
+    "fields that cannot change after creation were changed (podTemplate, volumes, resources, env or "
+    "securityContext): restore them, or delete the SliceJob and create it again",
+)
+_CHANGED_TOO_SOON: Final = (
+    "SpecChanged",
+    "podTemplate was changed while the phase of the job was not Suspended: set spec.suspend to true, wait for that "
+    "phase, in which the change is accepted, and set it to false; or restore podTemplate",
+)
 
 
 def accept(job: Job, settings: Settings) -> Effective:
@@ -114,6 +127,8 @@ def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) ->
     shape, gpus = _devices(spec, site)
     port = (spec.coordinator.port if spec.coordinator else None) or settings.coordinator_port
     hosts = shape.hosts if shape else spec.hosts or 1
+    if shape is None and (site.known or spec.accelerator is not None):
+        _refuse_nameless_head_workers(spec)
     _refuse_too_many_pods(hosts, spec.most_slices, settings.max_pods)
     template = template_spec(spec)
     if (fault := malformed(template)) is not None:
@@ -125,7 +140,7 @@ def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) ->
         *problems(spec, template),
     ):
         raise InvalidSpec(*refusal)
-    grace, start = spec.termination_grace_period_seconds, spec.timeouts.start_seconds
+    start = spec.timeouts.start_seconds
     resolved = Resolved(
         type=shape.type if shape else gpus.type if gpus else None,
         label=shape.label if shape else None,
@@ -138,7 +153,7 @@ def resolve(spec: SliceJobSpec, settings: Settings, site: GpuSite = ANY_SITE) ->
         coordinator_port=port,
         schedule_seconds=spec.timeouts.schedule_seconds or DEFAULT_SCHEDULE_SECONDS,
         start_seconds=DEFAULT_START_SECONDS if start is None else start,
-        grace_period_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
+        grace_period_seconds=_grace_seconds(spec, template),
         template_hash=template_hash(spec),
     )
     _refuse_other_nodes(spec, template, hardware_of(spec, resolved, site).labels())
@@ -197,6 +212,13 @@ def _refuse_too_many_pods(hosts: int, slices: int, allowed: int) -> None:
         )
 
 
+def _refuse_nameless_head_workers(spec: SliceJobSpec) -> None:
+    """Without TPUs no Ray resource is there of its own for them to be an amount of."""
+    asked = spec.ray
+    if asked is not None and asked.head_workers is not None and asked.head_resource_name is None:
+        raise InvalidSpec("InvalidSpec", f"spec.ray.headWorkers {asked.head_workers}: {HEAD_WORKERS_NEED_A_NAME}")
+
+
 def _refuse_taken_port(template: Body, port: int) -> None:
     for container in template.get("containers", ()):
         if any(declared["containerPort"] == port for declared in container.get("ports", ())):
@@ -207,18 +229,29 @@ def _refuse_taken_port(template: Body, port: int) -> None:
             )
 
 
+def _grace_seconds(spec: SliceJobSpec, template: Body) -> int:
+    """Within how many seconds the containers of a pod terminate; the template wins, as in the pod itself."""
+    given = template.get("terminationGracePeriodSeconds")
+    if not isinstance(given, int) or isinstance(given, bool):
+        given = spec.termination_grace_period_seconds
+        return DEFAULT_GRACE_SECONDS if given is None else given
+    field = f"spec.podTemplate.spec.terminationGracePeriodSeconds {given}"
+    if given < 1:
+        raise InvalidSpec(
+            "UnsafeGrace",
+            f"{field} would take pods out of the API while their containers still run: use 1 or more",
+        )
+    if given > LONGEST_GRACE_SECONDS:
+        raise InvalidSpec("InvalidPodTemplate", f"{field}: at most {LONGEST_GRACE_SECONDS} is allowed")
+    return given
+
+
 def _refuse_what_is_slipways(spec: SliceJobSpec, template: Body) -> None:
     for field in _SLIPWAYS:
         if field in template:
             raise InvalidSpec(
                 "ReservedField", f"spec.podTemplate.spec.{field} is set by Slipway for every pod: remove it"
             )
-    if template.get("terminationGracePeriodSeconds") == 0:
-        raise InvalidSpec(
-            "UnsafeGrace",
-            "spec.podTemplate.spec.terminationGracePeriodSeconds 0 would take pods out of the API while their "
-            "containers still run: use 1 or more",
-        )
     metadata = spec.pod_template.metadata if spec.pod_template else None
     for label in metadata.labels if metadata else ():
         if label.startswith(f"{GROUP}/"):
@@ -257,15 +290,17 @@ def _digest(spec: SliceJobSpec, fields: set[str]) -> str:
     return hashlib.sha256(json.dumps(without_nulls(content), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def changed_since(job: Job, resolved: Resolved) -> bool:
-    """Whether the spec differs from the one the job was accepted with, in what may not change now.
+def changed_since(job: Job, resolved: Resolved) -> InvalidSpec | None:
+    """What is wrong with a spec that differs from the one the job was accepted with, in what may not change now.
 
     The hash of another version of Slipway says nothing.
     """
     accepted = job.status.resolved
     if accepted is None or not accepted.template_hash.startswith(HASH_VERSION):
-        return False
+        return None
     if accepted.template_hash == resolved.template_hash:
-        return False
+        return None
     core, _, _ = accepted.template_hash.partition("-")
-    return job.status.phase is not Phase.SUSPENDED or not resolved.template_hash.startswith(f"{core}-")
+    if not resolved.template_hash.startswith(f"{core}-"):
+        return InvalidSpec(*_SPEC_CHANGED)
+    return None if job.status.phase is Phase.SUSPENDED else InvalidSpec(*_CHANGED_TOO_SOON)

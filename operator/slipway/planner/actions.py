@@ -39,6 +39,13 @@ class CreateServices:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteHostLists:
+    """Delete the ConfigMaps with the host lists of an attempt whose pods cannot run any more."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateToken:
     """Create a Secret with a new random token. An existing one is kept."""
 
@@ -205,6 +212,7 @@ Action = (
     Check
     | CreateObjects
     | CreateServices
+    | DeleteHostLists
     | CreateToken
     | CreatePods
     | DeletePods

@@ -5,39 +5,33 @@ So evidence that arrives late still counts. The charge and the beginning of the 
 is charged exactly once, because only an attempt with an end and without a cause can be charged.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from slipway.api.base import rfc3339
-from slipway.api.places import Place, pod_name
+from slipway.api.places import pod_name
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts
-from slipway.planner import budgets, environment, fencing
+from slipway.planner import budgets, environment, fencing, late_start
 from slipway.planner.actions import KeepHistory
 from slipway.planner.causes import Evidence
-from slipway.planner.draft import Draft
+from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import (
     CAPACITY_RELEASED,
-    PREEMPTED_BY_QUEUE,
-    START_TIMEOUT,
-    STOPPED_BY_QUEUE,
+    POD_DELETED,
     UNWITNESSED,
     Ending,
     ending_of,
     tries,
 )
-from slipway.planner.explain import IMAGE_UNAVAILABLE, WAIT_FOR_USER
-from slipway.planner.freshness import Step
-from slipway.planner.objects import CREATING, Pod
-from slipway.planner.observation import intervals, waiting_for
+from slipway.planner.freshness import MAX_NODE_READS, Step
+from slipway.planner.objects import NEVER
+from slipway.planner.observation import intervals, seen_running
 from slipway.planner.rivals import goes_first
 from slipway.planner.snapshot import WAITING_FOR_OLD, Job
-from slipway.planner.trouble import trouble
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
 
-MAX_NODE_READS: Final = 64
-"""At most this many Nodes, the first by name, are read again before an attempt ends or is charged."""
 BACKOFF: Final = "Backoff"
 
 
@@ -73,8 +67,34 @@ def _is_sure(draft: Draft, one: Evidence) -> bool:
     if one.absent_since is not None:
         return draft.may(Step.END_BY_ABSENCE, one.absent_since)
     pod = draft.seen.live.get(one.place)
-    gone = draft.snapshot.machine_gone_since(pod) if pod is not None and not (pod.terminating or pod.ended) else None
+    if pod is None or pod.ended:
+        return True
+    ran = seen_running(draft.snapshot, draft.active, draft.now) if draft.active is not None else None
+    # The version of a pod that waits may be from before its run.
+    if pod.run_since == NEVER and ran is not None and not draft.may(Step.END_BY_RESTART, ran):
+        return False
+    gone = draft.snapshot.machine_gone_since(pod) if not pod.terminating else None
     return gone is None or draft.may(Step.END_BY_NODE, gone)
+
+
+def _end_held(draft: Draft) -> bool:
+    """End the attempt when the job may have pods no longer, and charge it for the reason.
+
+    Its hosts may have ended before that, which a watch that lags has not shown yet.
+    """
+    held = draft.held
+    if held is None or held.ending is None:
+        return False
+    read = draft.seen.begun_by_this_process or draft.may(Step.END_HELD)
+    if not (read and draft.may(Step.END_EVICTED, held.since)):
+        if not _is_starting(draft):
+            # All its pods exist. How they are, and whether the job is still held, is read first.
+            draft.held = None
+        return False
+    _end_charged(draft, held.ending, held.message, held.ending.cause)
+    if (over := budgets.verdict(draft.status, draft.spec)) is not None:
+        finish(draft, *over)
+    return True
 
 
 def _give_up_unwitnessed(draft: Draft) -> bool:
@@ -112,10 +132,14 @@ def end_as(draft: Draft, cause: Evidence) -> None:
 
 def end_uncharged(draft: Draft, ending: Ending, message: str) -> None:
     """End the active attempt, if there is one, without charging it to any budget."""
-    if draft.active is None:
-        return
-    draft.update_attempt(end_time=draft.now, reason=ending.reason, message=message, cause=Cause.UNCHARGED)
-    draft.status = budgets.charged(draft.status, Cause.UNCHARGED)
+    if draft.active is not None:
+        _end_charged(draft, ending, message, Cause.UNCHARGED)
+
+
+def _end_charged(draft: Draft, ending: Ending, message: str, cause: Cause) -> None:
+    """End the active attempt, and charge it at once: no pod of it can tell more."""
+    draft.update_attempt(end_time=draft.now, reason=ending.reason, message=message, cause=cause)
+    draft.status = budgets.charged(draft.status, cause)
     draft.look()
 
 
@@ -126,13 +150,15 @@ def finish(draft: Draft, phase: Phase, result: Result) -> None:
 
 def _record_running(draft: Draft) -> bool:
     if _is_starting(draft) and draft.seen.all_started:
-        draft.update_attempt(running_time=draft.now)
+        # A kubelet whose clock is ahead dates the run of its worker later. None has been started a second time yet.
+        runs = (pod.run_since for pod in draft.seen.live.values() if pod.started)
+        draft.update_attempt(running_time=max(draft.now, *(one for one in runs if one not in (None, NEVER))))
         draft.update(image_wait_since=None)
     return not _is_starting(draft)
 
 
 def _end_late_start(draft: Draft) -> bool:
-    if (late := _start_timeout(draft)) is not None:
+    if (late := late_start.timeout(draft)) is not None:
         end_as(draft, late)
     return late is not None
 
@@ -140,6 +166,7 @@ def _end_late_start(draft: Draft) -> bool:
 _POLICIES: Final[tuple[Callable[[Draft], bool], ...]] = (
     _succeed,
     _end_once_sure,
+    _end_held,
     _give_up_unwitnessed,
     _record_running,
     _end_late_start,
@@ -149,59 +176,6 @@ _POLICIES: Final[tuple[Callable[[Draft], bool], ...]] = (
 
 def _is_starting(draft: Draft) -> bool:
     return draft.active is not None and draft.active.running_time is None
-
-
-def _start_timeout(draft: Draft) -> Evidence | None:
-    """Evidence once timeouts.startSeconds have passed since the pods were scheduled and not all of them run."""
-    late, since = draft.seen.late, _start_clock(draft)
-    if since is None or not _in_vain(draft, late, since):
-        return None
-    place, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
-    reason, words = waiting_for(pod)
-    return Evidence(
-        ending=START_TIMEOUT,
-        time=draft.now,
-        message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; "
-        f"{place.words} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
-        f"{words}".strip(),
-        place=place,
-        pod=pod.metadata.name,
-        node=pod.spec.node_name or None,
-    )
-
-
-def _start_clock(draft: Draft) -> datetime | None:
-    """From when on timeouts.startSeconds count; None while they do not."""
-    attempt, seen = draft.active, draft.seen
-    if attempt is None or seen.unscheduled or seen.absent or not seen.late or not draft.resolved.start_seconds:
-        return None
-    # A Ray head waits for the worker that was scheduled last, as programs wait for their peers.
-    bound = max((pod.bound_at for pod in seen.live.values() if pod.bound_at), default=None)
-    found = trouble(draft)
-    if bound is None or (found is not None and found.reason in WAIT_FOR_USER):
-        return None
-    if draft.snapshot.served != attempt.number:
-        # Without the Services the pods do not find each other.
-        return None
-    since = max(bound, attempt.unheld_time or bound, draft.snapshot.served_at)
-    if found is not None and found.reason == IMAGE_UNAVAILABLE:
-        # Earlier attempts may have released their nodes because of the same image.
-        since = draft.status.image_wait_since or since
-    return since
-
-
-def _in_vain(draft: Draft, late: Iterable[tuple[Place, Pod]], since: datetime) -> bool:
-    """Whether these pods had startSeconds on ready nodes and did not start."""
-    allowed, snapshot = timedelta(seconds=draft.resolved.start_seconds), draft.snapshot
-    if not draft.reached(since + allowed):
-        return False
-    if not all(map(snapshot.machine_well, draft.seen.live.values())):
-        # The attempt ends when the control plane deletes the pods of the node that is not ready.
-        return False
-    back = max(filter(None, (snapshot.ready_since(pod) for _, pod in late)), default=since)
-    due = max(since, back) + allowed
-    nodes = sorted({pod.spec.node_name for _, pod in late})[:MAX_NODE_READS] if snapshot.nodes_watched else ()
-    return draft.reached(due) and draft.may(Step.END_START, due, nodes)
 
 
 def _doubtful_nodes(draft: Draft, attempt: Attempt) -> tuple[str, ...]:
@@ -231,6 +205,8 @@ def judge(draft: Draft) -> None:
     charge = draft.status.attempts[0].cause or Cause.FAILURE
     draft.status = budgets.charged(draft.status, charge)
     if (end := budgets.verdict(draft.status, draft.spec)) is not None:
+        # A suspension before the judgement has reset the time from which activeDeadlineSeconds count.
+        draft.update(start_time=draft.status.start_time or draft.status.attempts[0].start_time)
         finish(draft, *end)
 
 
@@ -242,21 +218,23 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
     noted = recorded(attempt)
     if noted is None:
         return first_cause(fresh.values())
-    if noted.ending is START_TIMEOUT:
-        # A start timeout is about every waiting pod. Later evidence of the pod it names is a separate cause.
+    if noted.ending.of_all_hosts:
+        # Later evidence of the pod it names is a separate cause.
         return first_cause((noted, *fresh.values()))
     place = noted.place
-    if place not in fresh and _end_reported(draft, attempt, place):
+    if place not in fresh and _is_dated(draft, attempt, noted):
         noted = replace(noted, confirmed=True)
     fresh[place] = combined(noted, fresh.get(place, noted))
     return first_cause(fresh.values())
 
 
-def _end_reported(draft: Draft, attempt: Attempt, place: Place) -> bool:
-    """Whether the kubelet has reported how the worker at that place terminated."""
-    pods = (*draft.snapshot.own_pods(), *(lost.pod for lost in draft.snapshot.vanished))
-    ends = (pod.worker for pod in pods if (pod.attempt, pod.place) == (attempt.number, place))
-    return any(end is not None and end.terminated is not None for end in ends)
+def _is_dated(draft: Draft, attempt: Attempt, noted: Evidence) -> bool:
+    """Whether the API server has dated the deletion of the worker's pod, or the kubelet how the worker terminated."""
+    pods = (*draft.snapshot.own_pods(), *draft.snapshot.vanished_of(attempt.number))
+    there = [pod for pod in pods if (pod.attempt, pod.place) == (attempt.number, noted.place)]
+    if noted.ending is POD_DELETED and any(pod.deletion_requested_at for pod in there):
+        return True
+    return any(pod.worker is not None and pod.worker.terminated is not None for pod in there)
 
 
 def begin_when_possible(draft: Draft) -> None:
@@ -264,19 +242,19 @@ def begin_when_possible(draft: Draft) -> None:
     if draft.spec.suspend:
         return
     if draft.problem is not None:
-        draft.blocked = (draft.problem.reason, draft.problem.message)
+        draft.blocked = Hold(draft.problem.reason, draft.problem.message)
         return
     if (old := _old_pods(draft)) is not None:
-        draft.blocked = (WAITING_FOR_OLD, old)
+        draft.blocked = Hold(WAITING_FOR_OLD, old)
         return
-    if draft.attempt is not None and not fencing.is_seen_whole(draft):
-        return
-    if draft.queued is not None:
-        draft.blocked = draft.queued
+    # What blocks it anyway is said at once, also by a process that has yet to list the pods.
+    seen_whole = draft.attempt is None or fencing.is_seen_whole(draft)
+    if draft.held is not None:
+        draft.blocked = draft.held
         return
     site = draft.job.site.choice
-    if draft.job.in_attempt and (site.superseded or site.problem or draft.effective.forbidden is not None):
-        # The attempt that ends just now was not touched by what its site has said since; the next one is.
+    if site.superseded or (draft.job.in_attempt and (site.problem or draft.effective.forbidden is not None)):
+        # The attempt that is charged just now was not touched by what its site has said since; the next one is.
         draft.wake(draft.now)
         return
     older = goes_first(draft) if ending_of(draft.attempt) is CAPACITY_RELEASED else None
@@ -288,14 +266,15 @@ def begin_when_possible(draft: Draft) -> None:
         draft.wake(min(not_before, again) if contested else not_before)
         draft.blocked = _pause(draft, not_before, older)
         return
+    if not (seen_whole and draft.admitted_still()):
+        return
     # After a suspension other nodes may be free, so the most slices are requested again.
     shrunk = ending_of(draft.attempt).keeps_slices and draft.status.phase is not Phase.SUSPENDED
     _begin(draft, min(draft.granted, draft.most_slices) if shrunk else draft.most_slices)
 
 
 def _next_try(draft: Draft, *, contested: bool) -> datetime | None:
-    if draft.job.queue is not None and ending_of(draft.attempt) in (PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE):
-        # The queue has had the job wait, and has admitted it again: its quota is not to lie idle.
+    if draft.at_once:
         return None
     due = budgets.next_try(draft.status, draft.spec, contested=contested)
     if not contested or due is None or draft.status.waiting_since is None:
@@ -315,12 +294,14 @@ def _old_pods(draft: Draft) -> str | None:
     return None
 
 
-def _pause(draft: Draft, until: datetime, older: Job | None) -> tuple[str, str]:
-    """Reason and message of a job whose next attempt is not due."""
+def _pause(draft: Draft, until: datetime, older: Job | None) -> Hold:
+    """What a job shows whose next attempt is not due."""
     ending, due = ending_of(draft.attempt), f"the next attempt begins at {rfc3339(until)}"
     if older is not None:
         due = f"the older job {older.namespace}/{older.name} goes first; {due}"
-    return (ending.reason if ending.held or ending is CAPACITY_RELEASED else BACKOFF), due
+    if ending is CAPACITY_RELEASED:
+        return Hold(ending.reason, due, Phase.WAITING_FOR_CAPACITY)
+    return Hold(ending.reason if ending.held else BACKOFF, due)
 
 
 def _begin(draft: Draft, slices: int) -> None:

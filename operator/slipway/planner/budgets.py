@@ -5,8 +5,11 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final
 
+from pydantic.alias_generators import to_camel
+
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, Result, SliceJobStatus
+from slipway.planner.charges import BUDGETS, Budget, Charge, charge_of
 from slipway.planner.endings import Delay, ending_of, tries
 
 INFRASTRUCTURE_DELAYS: Final = (10, 20, 40, 80, 160, 300)
@@ -28,78 +31,64 @@ LONGEST_HELD_SECONDS: Final = 600
 LONGEST_HOLD: Final = 6
 """How often the time is doubled for which a job holds what it cannot use, and stands back, each time it is in vain."""
 
-_NAMES: Final = {
-    Cause.FAILURE: "failed",
-    Cause.PREEMPTION: "preempted",
-    Cause.INFRASTRUCTURE: "lost to infrastructure",
-    Cause.UNCHARGED: "ended uncharged",
-}
-
 
 def charged(status: SliceJobStatus, cause: Cause) -> SliceJobStatus:
     """The status with one more attempt charged to the cause's budget."""
-    update = {
-        Cause.FAILURE: {"failures": status.failures + 1},
-        Cause.PREEMPTION: {"preemptions": status.preemptions + 1},
-        Cause.INFRASTRUCTURE: {
-            "preemptions": status.preemptions + 1,
-            "infrastructure_failures": status.infrastructure_failures + 1,
-        },
-        Cause.UNCHARGED: {"uncharged": status.uncharged + 1},
-    }[cause]
-    return status.model_copy(update=update)
+    return status.model_copy(update={count: getattr(status, count) + 1 for count in charge_of(cause).counts})
 
 
-def limits(spec: SliceJobSpec) -> tuple[int, int]:
-    """Charged failures and preemptions that end the job; 0 reads as 1, and no retries means 1."""
-    if not spec.retries.enabled:
-        return 1, 1
-    return max(1, spec.retries.max_failures), max(1, spec.retries.max_preemptions)
+def limit_of(budget: Budget, spec: SliceJobSpec) -> int:
+    """How many charged attempts end the job; 0 reads as 1, and no retries means 1."""
+    return max(1, getattr(spec.retries, budget.limit)) if spec.retries.enabled else 1
 
 
-def count_of(status: SliceJobStatus, cause: Cause, spec: SliceJobSpec) -> str:
-    """How much of the cause's budget is used, as `n of max`."""
-    failures, preemptions = limits(spec)
-    if cause is Cause.FAILURE:
-        return f"failure {status.failures} of {failures}"
-    if cause is Cause.UNCHARGED or not cause.known:
-        return "not charged"
-    return f"preemption {status.preemptions} of {preemptions}"
+def _used(budget: Budget, status: SliceJobStatus) -> int:
+    return int(getattr(status, budget.used))
+
+
+def count_of(status: SliceJobStatus, charge: Charge, spec: SliceJobSpec) -> str:
+    """How much of the budget is used, as `n of max`."""
+    budget = charge.budget
+    return f"{budget.noun} {_used(budget, status)} of {limit_of(budget, spec)}" if budget is not None else "not charged"
 
 
 def verdict(status: SliceJobStatus, spec: SliceJobSpec) -> tuple[Phase, Result] | None:
     """The final phase after the last charged attempt, or None when another attempt may begin."""
     last = status.attempts[0]
-    max_failures, max_preemptions = limits(spec)
-    if status.preemptions >= max_preemptions:
-        budget = _spent("maxPreemptions", max_preemptions, status, (Cause.PREEMPTION, Cause.INFRASTRUCTURE), spec)
-        return Phase.PREEMPTED, _result("PreemptionLimitExceeded", budget, last)
-    if status.failures >= max_failures:
-        budget = _spent("maxFailures", max_failures, status, (Cause.FAILURE,), spec)
-        return Phase.FAILED, _result("FailureLimitExceeded", budget, last)
+    for budget in BUDGETS:
+        if _used(budget, status) >= limit_of(budget, spec) and _counts(last, budget, spec):
+            return budget.phase, _result(budget.reason, _spent(budget, status, spec), last)
     most = spec.retries.max_start_failures
     if ending_of(last).never_started and _in_a_row(tries(status.attempts), _could_not_start) >= most:
-        budget = f"retries.maxStartFailures {most} used up by attempts in a row that could not start"
-        return Phase.FAILED, _result("StartFailureLimitExceeded", budget, last)
+        spent = f"retries.maxStartFailures {most} used up by attempts in a row that could not start"
+        return Phase.FAILED, _result("StartFailureLimitExceeded", spent, last)
     if ending_of(last).final:
         return Phase.FAILED, _result(last.reason or "", f"attempt {last.number} ended the job", last)
     return None
 
 
-def _result(reason: str, budget: str, last: Attempt) -> Result:
+def _counts(last: Attempt, budget: Budget, spec: SliceJobSpec) -> bool:
+    """Whether a budget that is used up ends the job.
+
+    Retries that were disabled when attempts had been charged forbid no attempt for these: only the last one counts.
+    """
+    return spec.retries.enabled or charge_of(last.cause).budget is budget
+
+
+def _result(reason: str, spent: str, last: Attempt) -> Result:
     code = last.root.exit_code if last.root else None
-    return Result(reason=reason, message=f"{budget}; last cause: {last.message}", exit_code=code)
+    return Result(reason=reason, message=f"{spent}; last cause: {last.message}", exit_code=code)
 
 
-def _spent(name: str, limit: int, status: SliceJobStatus, causes: tuple[Cause, ...], spec: SliceJobSpec) -> str:
-    numbers = sorted(attempt.number for attempt in status.attempts if attempt.cause in causes)
-    total = status.failures if Cause.FAILURE in causes else status.preemptions
+def _spent(budget: Budget, status: SliceJobStatus, spec: SliceJobSpec) -> str:
+    if not spec.retries.enabled:
+        return f"attempt {status.attempts[0].number} {budget.verb} and retries are disabled"
+    numbers = sorted(attempt.number for attempt in status.attempts if charge_of(attempt.cause).budget is budget)
+    total = _used(budget, status)
     named = ", ".join(str(number) for number in numbers)
     earlier = f" and {total - len(numbers)} before them" if total > len(numbers) else ""
     plural = "attempt" if total == 1 else "attempts"
-    if not spec.retries.enabled:
-        return f"{plural} {named} {_NAMES[causes[0]]} and retries are disabled"
-    return f"retries.{name} {limit} used up by {plural} {named}{earlier}"
+    return f"retries.{to_camel(budget.limit)} {limit_of(budget, spec)} used up by {plural} {named}{earlier}"
 
 
 def next_try(status: SliceJobStatus, spec: SliceJobSpec, *, contested: bool = False) -> datetime | None:
@@ -127,15 +116,15 @@ def releases(status: SliceJobStatus) -> int:
 
 
 def _delay(last: Attempt, recent: list[Attempt], spec: SliceJobSpec) -> int:
+    alike = _in_a_row(recent, lambda one: one.cause == last.cause)
     match ending_of(last).delay:
         case Delay.BACKOFF:
             backoff = spec.retries.backoff
-            in_a_row = _in_a_row(recent, lambda one: one.cause is Cause.FAILURE)
-            return min(backoff.max_seconds, backoff.initial_seconds << min(in_a_row - 1, 20))
+            return min(backoff.max_seconds, backoff.initial_seconds << min(alike - 1, 20))
         case Delay.STARTED:
-            return _nth(UNSTARTED_DELAYS, _in_a_row(recent, _preempted_before_it_ran))
+            return _nth(UNSTARTED_DELAYS, _in_a_row(recent, lambda one: _unstarted(one, last.cause)))
         case Delay.REPAIR:
-            return _nth(INFRASTRUCTURE_DELAYS, _in_a_row(recent, lambda one: one.cause is Cause.INFRASTRUCTURE))
+            return _nth(INFRASTRUCTURE_DELAYS, alike)
         case Delay.PAUSE:
             return PAUSE_SECONDS
         case Delay.HELD:
@@ -151,8 +140,8 @@ def _could_not_start(attempt: Attempt) -> bool:
     return ending_of(attempt).never_started
 
 
-def _preempted_before_it_ran(attempt: Attempt) -> bool:
-    return attempt.cause is Cause.PREEMPTION and attempt.running_time is None
+def _unstarted(attempt: Attempt, cause: Cause | None) -> bool:
+    return attempt.cause == cause and attempt.running_time is None
 
 
 def _nth(delays: tuple[int, ...], in_a_row: int) -> int:

@@ -172,12 +172,15 @@ def _placed(draft: Draft) -> int:
     """How many slices there are nodes for.
 
     Without a node pool of its own, a slice can have any node that was found. The scheduler takes pods in no order: it
-    may give some hosts of each slice a node, and all hosts of none.
+    may give some hosts of each slice a node, and all hosts of none. Workers without devices may also have the only node
+    for the Ray head.
     """
-    missing = ({pod.place for pod in draft.seen.unscheduled} | draft.seen.absent) - {HEAD}
-    if not draft.hardware.own_pool:
-        return len(draft.seen.wanted - missing - {HEAD}) // draft.resolved.hosts
-    return draft.granted - len({place.slice for place in missing})
+    missing = {pod.place for pod in draft.seen.unscheduled} | draft.seen.absent
+    if draft.hardware.own_pool:
+        return draft.granted - len({place.slice for place in missing - {HEAD}})
+    found = draft.seen.wanted - missing - {HEAD}
+    for_head = HEAD in missing and not draft.hardware.resources()
+    return (len(found) - for_head) // draft.resolved.hosts
 
 
 def _fewer(draft: Draft) -> int:

@@ -16,7 +16,7 @@ from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Cause
 from slipway.planner import ray_errors
-from slipway.planner.container_states import Terminated
+from slipway.planner.container_states import Terminated, signal_of
 from slipway.planner.endings import (
     CANNOT_START,
     DEVICE_UNHEALTHY,
@@ -64,13 +64,13 @@ def _oom(facts: Facts) -> str | None:
     end = facts.end
     if end is None or end.reason != "OOMKilled":
         return None
-    limit = facts.asked.runtime.resources_of(facts.pod, facts.asked.spec).limits.get("memory")
+    limit = facts.asked.runtime.memory_limit(facts.pod, facts.asked.spec)
     return f"ran out of memory (limit {limit})" if limit else "ran out of memory"
 
 
 def _disrupted(facts: Facts) -> str | None:
     found = facts.disruption
-    if found is None or (found.reason != "DeletionByPodGC" and facts.after_attempt_end(found.last_transition_time)):
+    if found is None or (found.reason != "DeletionByPodGC" and facts.after_attempt_end(facts.disrupted_at)):
         return None
     return f"was disrupted: {found.reason}"
 
@@ -131,7 +131,7 @@ def _failed_exit(facts: Facts) -> Terminated | None:
     end = facts.end
     if end is None or end.exit_code == 0:
         return None
-    if facts.deleted_by_us and not facts.ended_before(facts.pod.deletion_requested_at):
+    if facts.deleted_by_us and not facts.ended_by_itself_before(facts.pod.deletion_requested_at):
         return None
     # A disruption after the end of the attempt is no cause of it, and no more is the exit code it brought about.
     return end if facts.disruption is None else None
@@ -173,7 +173,7 @@ def _exit_in(listed: str) -> Callable[[Facts], str | None]:
     def test(facts: Facts) -> str | None:
         end = _failed_exit(facts)
         codes = getattr(facts.asked.spec.retries.on_exit_codes, listed)
-        # The listed codes are exit codes of the user's program, which no Ray worker runs.
+        # The listed codes are exit codes of the user's program; Ray has its own, in workers and in the head.
         if end is None or not facts.ran_program or end.exit_code not in codes:
             return None
         return f"exited with code {end.exit_code}, listed in retries.onExitCodes.{listed}"
@@ -185,7 +185,8 @@ def _exit_code(facts: Facts) -> str | None:
     end = _failed_exit(facts)
     if end is None:
         return None
-    return f"exited with code {end.exit_code}" + (f" (signal {end.exit_code - 128})" if end.exit_code > 128 else "")
+    signal = signal_of(end.exit_code)
+    return f"exited with code {end.exit_code}" + (f" (signal {signal})" if signal is not None else "")
 
 
 def _refused_directory(code: int) -> Callable[[Facts], str | None]:
@@ -214,7 +215,7 @@ def _unexplained(facts: Facts) -> str | None:
     return f"failed: {pod.status.reason or 'no reason given'} {pod.status.message}".strip()
 
 
-RULES: Final = (
+RULES: Final[tuple[Rule, ...]] = (
     Rule(OOM_KILLED, _oom),
     Rule(DISRUPTED, _disrupted),
     Rule(PREEMPTED_BY_QUEUE, _preempted_by_queue),
@@ -238,7 +239,7 @@ RULES: Final = (
 )
 """The rows for one pod; the first match decides. `Facts.deleted_by_us` excludes what Slipway's own deletions did."""
 _SECOND_RUN: Final = Rule(NODE_LOST, _node_lost)
-"""The row of a worker that succeeded when it ran for the second time: its first run was lost with its node."""
+"""The row of a worker that succeeded, and ran for the second time: its first run was lost with its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +262,15 @@ class Evidence:
     """Whether it is the evidence in the record of the attempt."""
 
 
-def judge(facts: Facts) -> Evidence | None:
-    """The evidence of one pod, or None when no row matches."""
-    for rule in (_SECOND_RUN,) if facts.succeeded and facts.ran_twice else () if facts.succeeded else RULES:
+def judge(facts: Facts, *, done: bool = False) -> Evidence | None:
+    """The evidence of one pod, or None when no row matches.
+
+    Of a host that is `done`, according to the status, nothing counts but that its worker was started again.
+    """
+    rules = RULES
+    if done or facts.succeeded:
+        rules = (_SECOND_RUN,) if facts.ran_twice else ()
+    for rule in rules:
         seen = rule.test(facts)
         if seen is not None:
             return _evidence(rule.ending, seen, facts)
@@ -310,11 +317,12 @@ def _confirmed(ending: Ending, facts: Facts) -> bool:
 
 
 def _time(ending: Ending, facts: Facts) -> datetime:
-    condition = {DISRUPTED: facts.disruption, PREEMPTED_BY_QUEUE: facts.queue_eviction}.get(ending)
+    queued = facts.queue_eviction if ending is PREEMPTED_BY_QUEUE else None
     ready = facts.node.ready if facts.node is not None else None
     candidates = (
         _refusal_time(facts) if ending is REFUSED_BY_NODE else None,
-        condition.last_transition_time if condition else None,
+        facts.disrupted_at if ending is DISRUPTED else None,
+        queued.last_transition_time if queued else None,
         _deletion_time(facts) if ending is POD_DELETED else None,
         facts.end.finished_at if facts.end else None,
         facts.pod.deletion_requested_at if not facts.deleted_by_us else None,

@@ -2,11 +2,19 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Final
 
 from msgspec import field
 from msgspec.structs import force_setattr
 
 from slipway.planner.parts import Part
+
+_LAST_SIGNAL: Final = 64
+
+
+def signal_of(exit_code: int) -> int | None:
+    """The signal that ended a program, by its exit code; None where it is an exit code of the program's own."""
+    return exit_code - 128 if 128 < exit_code <= 128 + _LAST_SIGNAL else None
 
 
 class Terminated(Part, frozen=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from slipway.api import names
 from slipway.api.slicejob import SliceJobSpec
@@ -18,12 +19,29 @@ class Container:
     fields: Body
     is_worker: bool
     """Whether the user's program, or Ray, runs in it."""
+    on_host: bool = True
+    """Whether it is on a host of a slice, which the Ray head is not."""
 
 
 def part(whole: Body, name: str) -> Body:
     """The object of that name below another; empty where there is none: the API server stores parts of pods unread."""
     found = whole.get(name)
     return found if isinstance(found, dict) else {}
+
+
+def objects(whole: Body, name: str) -> list[Body]:
+    """The objects in the list of that name below another object, which may be no list, and may hold anything else."""
+    return [one for one in _items(whole, name) if isinstance(one, dict)]
+
+
+def texts(whole: Body, name: str) -> list[str]:
+    """The texts in such a list."""
+    return [one for one in _items(whole, name) if isinstance(one, str)]
+
+
+def _items(whole: Body, name: str) -> list[Any]:
+    found = whole.get(name)
+    return found if isinstance(found, list) else []
 
 
 def volumes(spec: SliceJobSpec, template: Body) -> Iterator[tuple[str, Body]]:
@@ -41,6 +59,15 @@ def template_spec(spec: SliceJobSpec) -> Body:
     return content
 
 
+def memory_limit(spec: SliceJobSpec) -> str | int | None:
+    """The most memory that the worker may use; the template wins, as in the pod itself."""
+    given: object = spec.resources.limits.get("memory")
+    for container in objects(template_spec(spec), "containers"):
+        if container.get("name") == names.WORKER_CONTAINER:
+            given = part(part(container, "resources"), "limits").get("memory", given)
+    return given if isinstance(given, str | int) else None
+
+
 def containers(spec: SliceJobSpec, template: Body) -> Iterator[Container]:
     """The worker and the Ray head as the spec has them, then the containers of the template.
 
@@ -49,8 +76,8 @@ def containers(spec: SliceJobSpec, template: Body) -> Iterator[Container]:
     own = spec.model_dump(by_alias=True, exclude_none=True, include={"image", "env", "resources", "security_context"})
     yield Container("spec", own, is_worker=True)
     if spec.ray is not None:
-        head = spec.ray.head.model_dump(by_alias=True, exclude_none=True, include={"env"})
-        yield Container("spec.ray.head", head, is_worker=True)
+        head = spec.ray.head.model_dump(by_alias=True, exclude_none=True, include={"env", "resources"})
+        yield Container("spec.ray.head", head, is_worker=True, on_host=False)
     for kind in ("containers", "initContainers"):
         for index, fields in enumerate(template.get(kind, ())):
             is_worker = kind == "containers" and fields["name"] == names.WORKER_CONTAINER

@@ -4,15 +4,16 @@ from datetime import timedelta
 from typing import Final
 
 from slipway.api.status import Attempt
-from slipway.planner.actions import Action, CreatePods, CreateServices
+from slipway.planner.actions import Action, CreatePods, CreateServices, DeleteHostLists
 from slipway.planner.attempts import end_uncharged
-from slipway.planner.draft import Draft
+from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import DEFAULTS_CHANGED, ending_of
+from slipway.planner.environment import config_map_name
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import Step
 from slipway.planner.node_pools import choose
 from slipway.planner.nodes import Node
-from slipway.planner.pods import PodFactory, config_maps
+from slipway.planner.pods import PodFactory, config_maps, has_host_lists
 from slipway.planner.snapshot import WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE, Rejection
 
 MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
@@ -36,9 +37,20 @@ def create(draft: Draft) -> None:
     if draft.snapshot.served != attempt.number and (refused is not None or not pods):
         # After a rejection the Services come first: if the name of one is taken, no pod must be created.
         draft.act(
-            CreateServices(attempt.number, draft.runtime.services(draft.job, draft.granted, draft.resolved.hosts))
+            CreateServices(attempt.number, draft.runtime.services(draft.job, draft.granted, draft.resolved.hosts)),
+            *_old_host_lists(draft, attempt),
         )
     draft.act(*pods)
+
+
+def _old_host_lists(draft: Draft, attempt: Attempt) -> tuple[DeleteHostLists, ...]:
+    """Pods of this attempt exist, so those of the one before it cannot run any more, and read their lists no more."""
+    before = attempt.number - 1
+    if before < 0 or not has_host_lists(draft.resolved):
+        return ()
+    return (
+        DeleteHostLists(tuple(config_map_name(draft.job, before, index) for index in range(draft.spec.most_slices))),
+    )
 
 
 def _pause(draft: Draft, refused: Rejection) -> timedelta:
@@ -56,16 +68,18 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if attempt.running_time is not None or not seen.absent or seen.unwitnessed:
         return ()
     if draft.problem is not None:
-        draft.blocked = (draft.problem.reason, draft.problem.message)
+        draft.blocked = Hold(draft.problem.reason, draft.problem.message)
         return ()
-    if draft.queued is not None:
-        draft.blocked = draft.queued
+    if draft.held is not None:
+        draft.blocked = draft.held
         return ()
     if attempt.defaults != draft.job.site.applied:
         end_uncharged(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")
         draft.wake(draft.now)
         return ()
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):
+        return ()
+    if not (seen.begun_by_this_process or draft.admitted_still()):
         return ()
     if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
         # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.

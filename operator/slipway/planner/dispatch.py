@@ -24,14 +24,18 @@ def follow(draft: Draft) -> None:
     """Keep the job in its queue until it has ended in the other cluster.
 
     Raises:
-        InvalidSpec: when the job can be in no queue and is dispatched nowhere.
+        InvalidSpec: when the job can be in no queue, is dispatched nowhere and is not cancelled.
     """
-    if draft.job.queue is None:
+    if draft.job.queue is None and not (draft.spec.cancel or draft.status.final):
         raise _NO_QUEUE
     # The other cluster may have other defaults, and accepts the spec by them.
     draft.problem = None
+    stopped = draft.spec.cancel or draft.spec.suspend or draft.status.final
     known = draft.snapshot.kueue.workload
     mine = known if known is not None and queueing.is_ours(draft, known) else None
+    if mine is None and draft.snapshot.kueue.unseen and draft.status.attempt is not None and not stopped:
+        # The copy may run: whether the queue admits the job is known once the Workloads are listed.
+        return
     ended = mine is not None and mine.holds(FINISHED)
     if ended and not (draft.status.final or draft.spec.cancel):
         # MultiKueue has written the last status before; the watch of jobs has yet to show it.

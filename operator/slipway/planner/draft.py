@@ -6,18 +6,34 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import Attempt, Resolved, SliceJobStatus
+from slipway.api.status import Attempt, Phase, Resolved, SliceJobStatus
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.actions import NO_ADDITIONS, Action, PodAdditions, Refresh
 from slipway.planner.effective import Effective
+from slipway.planner.endings import Ending
 from slipway.planner.freshness import EVER, NODES, PODS, WORKLOAD, Step, is_recent, needed_since
 from slipway.planner.hardware import Hardware
 from slipway.planner.observation import Observation, observe, parse_intervals
 from slipway.planner.runtime import Runtime
-from slipway.planner.snapshot import Job, Snapshot
+from slipway.planner.snapshot import SKEW, Job, Snapshot
 
 READ_AGAIN: Final = timedelta(seconds=10)
 """How long to wait before a Node is read again whose last answer settled nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps a job from beginning an attempt, or from creating the pods of one."""
+
+    reason: str
+    """One CamelCase word."""
+    message: str
+    phase: Phase | None = None
+    """The phase that the job is in meanwhile; None where that depends on the attempt."""
+    ending: Ending | None = None
+    """How it ends an attempt that is under way; None when the attempt goes on."""
+    since: datetime = EVER
+    """When what holds the job came about, as far as it is dated."""
 
 
 @dataclass(slots=True)
@@ -41,14 +57,16 @@ class Draft:
     refresh_visitors: tuple[str, ...] = ()
     refresh_events: set[str] = field(default_factory=set)
     refresh_workload: bool = False
-    blocked: tuple[str, str] | None = None
-    """Reason and message of what blocks the next attempt, or the creation of its pods."""
-    queued: tuple[str, str] | None = None
-    """Reason and message of the job's queue, while that does not let it have pods."""
+    blocked: Hold | None = None
+    """What blocks the next attempt, or the creation of its pods."""
+    held: Hold | None = None
+    """What does not let the job have pods although it could run: its queue."""
+    at_once: bool = False
+    """Whether the next attempt begins without the delay of the last end: the job has waited for another reason."""
     offered: int | None = None
-    """Number of slices that the queue has admitted; None without a queue."""
+    """Largest number of slices that the job may have; None for what its spec says."""
     additions: tuple[PodAdditions, PodAdditions] = (NO_ADDITIONS, NO_ADDITIONS)
-    """What the queue adds to the workers and to the Ray head."""
+    """What is added to the workers and to the Ray head."""
 
     def __post_init__(self) -> None:
         self.look()
@@ -102,9 +120,8 @@ class Draft:
     @property
     def unjudged(self) -> Attempt | None:
         """The newest attempt when it has ended without success and nothing has been charged for it yet."""
-        attempt = self.attempt
-        waiting = attempt is not None and attempt.end_time is not None and attempt.cause is None
-        return attempt if waiting and not self.status.final else None
+        attempt = self.status.unsettled
+        return attempt if attempt is not None and attempt.end_time is not None else None
 
     def look(self) -> None:
         """Sort the pods again, by the newest attempt."""
@@ -154,6 +171,11 @@ class Draft:
         self.refresh_nodes |= stale
         self.refresh_workload |= unread
         return listed and not stale and not unread
+
+    def admitted_still(self) -> bool:
+        """Whether the queue admits the job as far as this leader knows; the one before it may have given quota back."""
+        made_since = self.job.created >= self.snapshot.known.leading_since + SKEW
+        return self.job.queue is None or made_since or self.may(Step.CREATE_ADMITTED)
 
     def look_for(self, nodes: Iterable[str]) -> None:
         """Request reads of Nodes whose existence no watch has shown."""

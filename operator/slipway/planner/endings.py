@@ -51,6 +51,8 @@ class Ending:
     """Whether the pods had nodes and could not start, so that the next attempt waits for nodes anew."""
     never_started: bool = False
     """Whether the program could not start, so that it counts for `retries.maxStartFailures`."""
+    of_all_hosts: bool = False
+    """Whether its evidence is about every host that waits and names one of them. It is the first in its second."""
     pods_own_grace: bool = False
     """Whether each pod keeps its own grace period: a program that is stopped on request can still make progress."""
 
@@ -133,7 +135,11 @@ SCHEDULE_TIMEOUT: Final = Ending(
     pods_own_grace=True,
 )
 START_TIMEOUT: Final = Ending(
-    "StartTimeout", "not running `timeouts.startSeconds` after being scheduled", Cause.FAILURE, Delay.BACKOFF
+    "StartTimeout",
+    "not running `timeouts.startSeconds` after being scheduled",
+    Cause.FAILURE,
+    Delay.BACKOFF,
+    of_all_hosts=True,
 )
 
 CANNOT_START: Final = Ending(
@@ -161,8 +167,9 @@ PREEMPTED_BY_QUEUE: Final = Ending(
 )
 STOPPED_BY_QUEUE: Final = Ending(
     "StoppedByQueue",
-    "the [Workload](kueue.md) of the job was evicted for any other reason or deleted; or a pod has the condition "
-    "`TerminationTarget` with any other reason",
+    "the [Workload](kueue.md) of the job was evicted for any other reason or deleted, or the job left its queue while "
+    "pods waited for a node from a topology of Kueue; or a pod has the condition `TerminationTarget` with any other "
+    "reason",
     Cause.UNCHARGED,
     Delay.PAUSE,
 )
@@ -258,15 +265,10 @@ UNEXPECTED_OUTCOME: Final = Ending(
     "UnexpectedOutcome", "the pod failed without a reason or an exit code", Cause.FAILURE, Delay.BACKOFF, outranked=True
 )
 
-_ALL: Final = (
-    START_TIMEOUT, OOM_KILLED, DISRUPTED, PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ENDED_BY_NODE, EVICTED_FOR_OWN_USAGE,
-    REFUSED_BY_NODE, NODE_LOST, POD_DELETED, CANNOT_START, DEVICE_UNHEALTHY, TPU_UNAVAILABLE, RAY_NODE_LOST,
-    FINAL_EXIT_CODE, PREEMPTION_EXIT_CODE, IGNORED_EXIT_CODE, EXIT_CODE, WORKSPACE_SYMLINK, WORKSPACE_UNUSABLE,
-    UNEXPECTED_OUTCOME, CAPACITY_RELEASED, POOL_TAKEN, FEWER_SLICES, IMAGE_UNAVAILABLE,
-    MISSING_OBJECTS, UNWITNESSED, DEFAULTS_CHANGED, SUSPENDED, CANCELLED, DEADLINE_EXCEEDED, SCHEDULE_TIMEOUT,
-)  # fmt: skip
-ENDINGS: Final = {ending.reason: ending for ending in _ALL}
-"""Every ending by its reason."""
+ENDINGS: Final = {one.reason: one for one in tuple(vars().values()) if isinstance(one, Ending)}
+"""Every ending above, by its reason."""
+OF_ALL_HOSTS: Final = tuple(ending for ending in ENDINGS.values() if ending.of_all_hosts)
+"""The endings that have evidence without a rule for one pod."""
 _UNKNOWN: Final = Ending("", "", Cause.UNCHARGED, Delay.NONE)
 
 

@@ -5,7 +5,7 @@ runtimes and registries, so a table of patterns tells apart what a person would 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -190,6 +190,9 @@ REASONS: Final = frozenset(row.reason for row in TROUBLES)
 _WORDY: Final = _PULL | _CONFIG | _START | _MOUNT | {"FailedCreatePodSandBox"}
 _NEVER_HEAL: Final = frozenset({"InvalidImageName", "ImageRunsAsRoot"})
 _IMAGE: Final = re.compile(r'image(?: name)?:? \\?"(?P<image>[^"\\]+)\\?"')
+_REFERENCE: Final = re.compile(r'\b(?:image|reference)(?: name)?:? \\?"([^"\\]+)\\?"')
+_ADDRESS: Final = re.compile(r'https?://[^\s"\\]+|/v2/[^\s"\\]+|\bmanifest \S+ in \S+')
+"""Where a registry was asked, as containerd and CRI-O say it."""
 _KINDS: Final = {
     "secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim",
     "config": "ConfigMap",
@@ -237,10 +240,31 @@ def cannot_start(message: str, image: str) -> str:
     return f"{found.message}; {found.next_step}" if found is not None else ""
 
 
+def _nameless(message: str, image: str) -> str:
+    """What a registry answered, without the names in it: a tag may be 429, and a repository `forbidden`."""
+    words = {word for name in (image, *_REFERENCE.findall(message)) for word in _parts(name)}
+    message = _ADDRESS.sub("", message)
+    for word in sorted(words, key=len, reverse=True):
+        message = message.replace(word, "")
+    return message
+
+
+def _parts(reference: str) -> Iterator[str]:
+    """The forms in which messages have a reference; no bare word, which may stand in the answer itself."""
+    yield f'"{reference}"'
+    name, _, _ = reference.partition("@")
+    repository, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = name, ""
+    yield from (f'"{tag}"', f'\\"{tag}\\"') if tag else ()
+    yield from (one for one in (reference, name, repository, repository.partition("/")[2]) if set(one) & {"/", ":"})
+
+
 def of_event(reason: str, message: str, image: str) -> Explanation | None:
     """What a kubelet says by that reason and message: in the status of a container, or in an Event of a pod."""
+    said_of_it = _nameless(message, image) if reason in _PULL else message
     for row in TROUBLES:
-        found = row.pattern.search(message) if reason in row.kubelet else None
+        found = row.pattern.search(said_of_it) if reason in row.kubelet else None
         if found is None:
             continue
         named = _IMAGE.search(message)

@@ -14,13 +14,22 @@ from slipway.planner.snapshot import SKEW
 NEAR: Final = timedelta(seconds=120)
 """A failure of the node explains the end of a container this close to it."""
 
-REMOVAL: Final = timedelta(seconds=60)
-"""How long after the end of its containers a kubelet may remove a pod that it was asked to terminate."""
+REMOVAL: Final = timedelta(seconds=35)
+"""How long after the end of its containers a kubelet may remove a pod that it was asked to terminate.
+
+The pod garbage collector removes a pod at the earliest 40 s after its Node has gone, and dates have whole seconds.
+"""
 
 _AFTER_A_MACHINE: Final = ("DeletionByTaintManager", "DeletionByPodGC", "NodeFailures")
 """Suffixes of the reasons of disruptions that follow the failure of a node, often much later."""
 
+_BY_KUBELET: Final = "TerminationByKubelet"
+"""Reason of the disruption of a pod that its kubelet evicts, which it sets when the containers have terminated."""
+
 _ADMISSION_REASONS: Final = ("UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
+
+_STOPPED: Final = (0, 137, 143)
+"""Exit codes of programs that were asked to terminate, or killed."""
 
 _RESTARTED: Final = (255, "Unknown")
 """Exit code and reason that containerd reports for containers that ended with a reboot of the node."""
@@ -64,16 +73,18 @@ class Facts:
     """When its kubelet removed the pod from the API after the containers had terminated."""
     all_ran_at: datetime | None = None
     """When every host of the attempt was seen running."""
+    is_root: bool = False
+    """Whether it was the end of this pod that ended the attempt."""
 
     @property
     def end(self) -> Terminated | None:
-        """The terminated state of the worker container, or of the driver of a Ray head."""
+        """The terminated state of the worker container; in a Ray head of its driver, or of Ray if that was first."""
         state = self.pod.worker
         return state.terminated if state else None
 
     @property
     def ran_program(self) -> bool:
-        """Whether the user's program ran in it. The worker of a Ray job runs Ray."""
+        """Whether the user's program ran in it and ended it. The workers of a Ray job run Ray, and a head has both."""
         return self.asked.runtime.runs_program(self.pod)
 
     @property
@@ -126,7 +137,19 @@ class Facts:
     @property
     def disruption(self) -> PodCondition | None:
         """The DisruptionTarget condition, if it was set before the container terminated by itself."""
-        return self._before_end(self.pod.condition("DisruptionTarget"))
+        found = self.pod.condition("DisruptionTarget")
+        return found if found is not None and found.reason == _BY_KUBELET else self._before_end(found)
+
+    @property
+    def disrupted_at(self) -> datetime | None:
+        """When the disruption began, as far as dates tell."""
+        found, end = self.disruption, self.end
+        since = found.last_transition_time if found is not None else None
+        if found is None or found.reason != _BY_KUBELET or end is None:
+            return since
+        # By the clock of a kubelet that is ahead, what ended the attempt seems to come after that.
+        ended = self.we_deleted_since if self.is_root else None
+        return min(filter(None, (since, end.finished_at, ended)), default=None)
 
     @property
     def queue_eviction(self) -> PodCondition | None:
@@ -145,7 +168,7 @@ class Facts:
         if self.deleted_by_us:
             return None
         since = self.deletion_known_at or self.gone_at
-        if since is None or (self.ended_before(since) and not self._stopped_and_gone):
+        if since is None or (self.ended_by_itself_before(since) and not self._stopped_and_gone):
             return None
         return since
 
@@ -232,8 +255,20 @@ class Facts:
         end = self.end
         return bool(end and end.finished_at and moment and end.finished_at < moment)
 
+    def ended_by_itself_before(self, moment: datetime | None) -> bool:
+        """Whether the container terminated before somebody ended the pod at that moment, and so by itself.
+
+        By the clock of a kubelet that is behind, what SIGTERM or SIGKILL ended may have ended before that. By one that
+        is ahead, a container may seem to end after that, though its end was seen first.
+        """
+        if self.end is None or moment is None:
+            return False
+        if self.pod.ended_unasked:
+            return not self.pod.termination_unobserved
+        return self.ended_before(moment - SKEW if self.end.exit_code in _STOPPED else moment)
+
     def _before_end(self, condition: PodCondition | None) -> PodCondition | None:
-        if condition is None or self.ended_before(condition.last_transition_time):
+        if condition is None or self.ended_by_itself_before(condition.last_transition_time):
             return None
         return condition
 
@@ -241,7 +276,7 @@ class Facts:
     def succeeded(self) -> bool:
         """Whether the worker exited 0 by itself. An exit 0 after SIGTERM is an interruption, not a success.
 
-        A Ray worker runs until it is terminated, so its end is never a success.
+        Ray runs until it is terminated, so its end is never a success, in a worker or in the head.
         """
         end = self.end
         if not self.ran_program:

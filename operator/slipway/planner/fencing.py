@@ -15,7 +15,7 @@ from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.draft import Draft
 from slipway.planner.endings import ending_of
 from slipway.planner.freshness import EVER, Step
-from slipway.planner.objects import Pod, PodCondition
+from slipway.planner.objects import Pod
 
 RENEWALS: Final = 4
 """How often a kubelet renews its Lease in the time for which it holds."""
@@ -46,7 +46,7 @@ def is_seen_whole(draft: Draft) -> bool:
 
 
 def orphaned(draft: Draft) -> int:
-    """How many hosts of the ended attempt may have containers that no pod stands for any more.
+    """How many hosts of the ended attempt, or of an earlier job, may have containers that no pod stands for any more.
 
     The pod garbage collector removes the pods of a Node object that somebody deleted, and `kubectl delete --force` any
     pod. The kubelet is told, and terminates the containers, but cannot report that it has.
@@ -61,10 +61,15 @@ def _orphans(draft: Draft) -> Iterator[datetime]:
     """By when the containers of each pod that was removed before its kubelet reported an end have terminated."""
     grace = timedelta(seconds=draft.resolved.grace_period_seconds) + LATE
     snapshot, seen, attempt = draft.snapshot, draft.seen, draft.attempt
-    for lost in snapshot.vanished:
-        # What the watch did not show may have been missed by the kubelet's as well: it gives the pod's own period then.
-        due = lost.at + (grace if lost.removed_at is None else FORCED + LATE)
-        if draft.now < due and _is_orphan(draft, lost.pod):
+    for lost in (*snapshot.vanished, *snapshot.vanished_foreign):
+        pod = lost.pod
+        own = timedelta(seconds=pod.spec.termination_grace_period_seconds) + LATE
+        asked = pod.terminating and bool(pod.metadata.deletion_grace_period_seconds)
+        # What the watch did not show may have been missed by the kubelet's as well: it gives the pod's own period then,
+        # unless it had been asked to terminate before. How it ended comes with the watch, if at all.
+        heard = lost.removed_at is not None or asked or snapshot.deleted_here.has(pod.metadata.uid)
+        due = lost.at + (FORCED + LATE if heard else own)
+        if draft.now < due and _is_orphan(draft, pod):
             yield due
     yield from _being_collected(draft, max(grace, FORCED + LATE))
     if not snapshot.deleted_here.complete or seen.begun_by_this_process or attempt is None or attempt.end_time is None:
@@ -80,27 +85,34 @@ def _being_collected(draft: Draft, grace: timedelta) -> Iterator[datetime]:
     It sets the phase to Failed a moment before it does, whatever the containers do, and the kubelet learns it then.
     """
     for pod in draft.snapshot.own_pods():
-        word = _collected(pod)
-        since = word.last_transition_time if word is not None else None
+        since = _collected_since(pod)
         if since is not None and draft.now < since + grace and _is_orphan(draft, pod):
             yield since + grace
 
 
-def _collected(pod: Pod) -> PodCondition | None:
-    """The condition that the pod garbage collector sets together with the phase."""
+def _collected_since(pod: Pod) -> datetime | None:
+    """When the pod garbage collector set the phase; None where it has not."""
     found = pod.condition("DisruptionTarget")
-    return found if found is not None and found.reason == POD_GC else None
+    return found.last_transition_time if found is not None and found.reason == POD_GC else None
+
+
+def end_unreported(pod: Pod) -> bool:
+    """Whether its containers may run on when the pod is gone.
+
+    A kubelet removes no pod whose phase is not final, so somebody forced such a pod, or collected it.
+    """
+    reported = pod.worker is not None and pod.worker.terminated is not None
+    if not pod.spec.node_name or reported:
+        return False
+    return not pod.ended or _collected_since(pod) is not None
 
 
 def _is_orphan(draft: Draft, pod: Pod) -> bool:
-    collected = _collected(pod) is not None
-    reported = pod.worker is not None and pod.worker.terminated is not None
-    if not pod.spec.node_name or reported or (pod.ended and not collected):
-        return False
-    asked = pod.terminating and bool(pod.metadata.deletion_grace_period_seconds)
-    # What was asked to terminate with grace has left the API by its kubelet's word.
-    by_kubelet = asked or draft.snapshot.deleted_here.has(pod.metadata.uid)
-    return (collected or not by_kubelet) and not _machine_gone(draft, pod) and not _given_up(draft, pod)
+    """Whether its containers may run on.
+
+    A list may have shown that it is gone, and the version that was removed comes with the watch.
+    """
+    return end_unreported(pod) and not _machine_gone(draft, pod) and not _given_up(draft, pod)
 
 
 def unknown_nodes(draft: Draft) -> tuple[str, ...]:
@@ -126,7 +138,7 @@ def delete_stale_pods(draft: Draft) -> None:
         if not pod.terminating and pod.metadata.uid not in asked and not _ends_by_itself(draft, pod)
     ]
     stopped = {pod.metadata.uid for pod in waiting}
-    ending = [pod for pod in unwanted if pod.ending and pod.metadata.uid not in stopped]
+    ending = [pod for pod in unwanted if _programs_ended(pod) and pod.metadata.uid not in stopped]
     draft.act(*deletions(waiting, _grace(draft), ended_too=False, ending=ending))
     draft.act(*deletions(_outdated(draft), None, ended_too=True))
     draft.look_for(unknown_nodes(draft))
@@ -135,13 +147,31 @@ def delete_stale_pods(draft: Draft) -> None:
 def _ends_by_itself(draft: Draft, pod: Pod) -> bool:
     """Whether the kubelet is about to set the final phase, because the program or the driver has terminated.
 
-    Such a pod is not deleted, so that its log stays readable. In a head pod the kubelet first terminates Ray.
+    Such a pod is not deleted, so that its log stays readable. The kubelet first terminates Ray in a head pod, and the
+    init containers that are sidecars.
     """
-    end = pod.worker.terminated if pod.worker is not None and (pod.is_head or pod.ending) else None
+    end = pod.worker.terminated if pod.worker is not None and (pod.is_head or _programs_ended(pod)) else None
     if end is None or end.finished_at is None or pod.ray_crashed or draft.snapshot.machine_gone(pod):
         return False
-    due = end.finished_at + timedelta(seconds=0 if pod.ending else draft.resolved.grace_period_seconds) + OVERDUE
-    return not draft.passed(due)
+    return not draft.passed(end.finished_at + _patience(draft, pod))
+
+
+def _programs_ended(pod: Pod) -> bool:
+    """Whether all containers have terminated; the kubelet is yet to set the phase, or to stop sidecars before that."""
+    containers = pod.status.container_statuses
+    sidecars = any(one.state.running for one in pod.status.init_container_statuses)
+    return pod.ending or (sidecars and bool(containers) and all(one.state.terminated for one in containers))
+
+
+def _patience(draft: Draft, pod: Pod) -> timedelta:
+    """How long a kubelet may take until the pod has terminated, once its program has."""
+    if pod.ending:
+        return OVERDUE
+    own = timedelta(seconds=draft.resolved.grace_period_seconds)
+    if pod.is_head:
+        return own + OVERDUE
+    grace = _grace(draft)
+    return own if grace is None else timedelta(seconds=grace)
 
 
 def _outdated(draft: Draft) -> list[Pod]:
@@ -254,5 +284,6 @@ def overdue(draft: Draft) -> str:
     more = f" and {len(late) - 5} more" if len(late) > 5 else ""
     return (
         f"{len(late)} pod(s) do not go: {listed}{more}. Their containers may still run, so nothing new is started; "
-        "if their machine is really off, delete the Node or taint it node.kubernetes.io/out-of-service"
+        "once their machine is known to be off: "
+        f"kubectl taint nodes NODE {names.TAINT_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     )

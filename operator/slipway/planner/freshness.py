@@ -13,6 +13,8 @@ from typing import Final
 
 FRESH: Final = timedelta(seconds=10)
 """Maximum age of the list of pods for a step that follows from time alone."""
+MAX_NODE_READS: Final = 64
+"""At most this many Nodes, the first by name, are read again before an attempt ends or is charged."""
 EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -41,10 +43,13 @@ class Step(Enum):
     END_START = "end an attempt because pods do not start on nodes that look ready"
     END_BY_NODE = "end an attempt because a node is gone"
     END_BY_ABSENCE = "end an attempt because a pod is not there"
+    END_BY_RESTART = "end an attempt because a worker that ran waits for another run"
     CHARGE = "charge an attempt although no kubelet saw how some of its pods ended"
     FOLLOW_ON = "judge or follow an attempt although pods of it may exist that were not seen"
-    END_BY_QUEUE = "end an attempt of another process because the queue does not admit the job"
+    END_EVICTED = "end an attempt because the queue does not admit the job any more"
+    END_HELD = "end an attempt of another process because the queue does not admit the job"
     CREATE_BESIDE = "create pods beside those that another process has pinned to node pools"
+    CREATE_ADMITTED = "create pods because the queue has admitted the job, perhaps before another process led"
 
 
 class Since(Enum):
@@ -60,13 +65,15 @@ PODS: Final = {
     Step.END_START: Since.LATELY,
     Step.END_BY_NODE: Since.EVENT,
     Step.END_BY_ABSENCE: Since.EVENT,
+    Step.END_BY_RESTART: Since.EVENT,
+    Step.END_EVICTED: Since.LATELY,
     Step.FOLLOW_ON: Since.EVENT,
     Step.CREATE_BESIDE: Since.LEADING,
 }
 """Steps that need a list of the job's pods."""
 NODES: Final = {Step.CHARGE: Since.EVENT, Step.END_START: Since.EVENT}
 """Steps that need GETs of certain Nodes."""
-WORKLOAD: Final = frozenset({Step.END_BY_QUEUE})
+WORKLOAD: Final = frozenset({Step.END_HELD, Step.CREATE_ADMITTED})
 """Steps that need a GET of the job's Workload by this leader: whether it is admitted changes both ways."""
 
 

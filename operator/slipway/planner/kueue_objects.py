@@ -35,6 +35,7 @@ class WorkloadLabels(
         "job_uid": names.LABEL_JOB_UID,
         "operator_id": names.LABEL_OPERATOR_ID,
         "attempt": names.LABEL_ATTEMPT,
+        "pod_sets": names.LABEL_POD_SETS,
         "origin": names.ORIGIN_LABEL,
     },
 ):
@@ -44,6 +45,8 @@ class WorkloadLabels(
     job_uid: str = ""
     operator_id: str = ""
     attempt: str = ""
+    pod_sets: str = ""
+    """Empty on those that an earlier version, or MultiKueue, has made."""
     origin: str = ""
     """Not empty where MultiKueue has copied it from another cluster."""
 
@@ -188,6 +191,14 @@ class Workload(Part, frozen=True):
         """Whether a condition is True. Kueue leaves those that no longer hold in place, so presence means nothing."""
         return self.condition(kind).get("status") == "True"
 
+    def since(self, kind: str) -> datetime | None:
+        """Since when a condition is True; None while it is not, or where no moment is written."""
+        try:
+            since = datetime.fromisoformat(self.condition(kind)["lastTransitionTime"]) if self.holds(kind) else None
+        except (KeyError, TypeError, ValueError):
+            return None
+        return since if since is not None and since.tzinfo is not None else None
+
     def is_current(self, kind: str) -> bool:
         """Whether a condition says something of the spec as it is now."""
         return bool(
@@ -238,6 +249,8 @@ class Kueue:
     Only known for admitted jobs that can run on several numbers of slices."""
     preemptor: str = ""
     """Namespace and name of the job for which Kueue has preempted this one, where it is one of Slipway's."""
+    preempted: tuple[str, ...] = ()
+    """Namespace and name of the jobs of Slipway that have yet to stop because Kueue preempts them for this one."""
     boosts: bool = False
     """Whether Kueue adds the annotation of a Workload to its priority."""
 

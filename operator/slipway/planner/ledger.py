@@ -13,7 +13,8 @@ from typing import Final
 
 from slipway.api.ledger import Account, Ledger
 from slipway.api.places import Place
-from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
+from slipway.api.status import Attempt, Phase, SliceJobStatus
+from slipway.planner.charges import CHARGED
 from slipway.planner.objects import Pod
 from slipway.planner.observation import parse_intervals
 from slipway.planner.progress import saved_until
@@ -48,7 +49,8 @@ def accounted(snapshot: Snapshot, status: SliceJobStatus, now: datetime) -> Slic
     resumed = suspended_since(before) is not None and suspended_since(status) is None
     # Only the status of before tells since when a job was suspended that is resumed now.
     told, certain = (before, now) if resumed else (status, _certain(status) or created)
-    until = whole(max(certain, known.until))
+    # A kubelet's clock that is ahead may have dated the beginning of the runs: by this one they begin later.
+    until = whole(max(certain, known.until)) if certain <= now else known.until
     if until == known.until and status.ledger is not None:
         return status
     passed = spells(created, told, until)
@@ -100,8 +102,10 @@ def _certain(status: SliceJobStatus) -> datetime | None:
         return None
     newest = status.attempts[0]
     if newest.end_time is None or newest.cause is None:
-        # Why it ended, and since when it was broken, is judged when its last pod has terminated.
-        return newest.running_time or newest.start_time
+        # Why it ended, and since when it was broken, is judged when its last pod has terminated. By the clocks of
+        # kubelets, it may seem to have been broken, and to have ended, before every host ran.
+        broken = newest.root.time if newest.root is not None else None
+        return min(filter(None, (newest.running_time or newest.start_time, broken, newest.end_time)))
     return newest.charged_time or newest.end_time
 
 
@@ -120,7 +124,7 @@ def _dated(snapshot: Snapshot, status: SliceJobStatus, now: datetime) -> SliceJo
         dates["admitted_time"] = min(filter(None, (now, dates.get("scheduled_time"), attempt.end_time)))
     if attempt.end_time is not None and old.cause is None and (saved := saved_until(snapshot, attempt)) is not None:
         dates["checkpoint_time"] = saved
-    if old.cause is None and attempt.cause is not None and attempt.cause is not Cause.UNCHARGED:
+    if old.cause is None and attempt.cause in CHARGED:
         dates["charged_time"] = now
     dated = attempt.model_copy(update=dates)
     return status.model_copy(update={"attempts": tuple(dated if one is attempt else one for one in status.attempts)})

@@ -1,13 +1,16 @@
 """Requests of the spec that end an attempt or the job: cancel, suspend, deadline, time to live."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
-from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase, Result, SliceJobStatus
 from slipway.planner.actions import DeleteJob
 from slipway.planner.attempts import end_uncharged, finish, judge
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANCELLED, DEADLINE_EXCEEDED, SUSPENDED, Ending
+from slipway.planner.snapshot import Job
+
+_TIME_TO_LIVE: Final = "spec.ttlSecondsAfterFinished"
 
 
 def stop_on_request(draft: Draft) -> None:
@@ -47,12 +50,25 @@ def expire(draft: Draft) -> None:
     MultiKueue deletes the copies that it has made, after it has read how they ended; it would make a new one of what is
     gone before.
     """
-    due = expiry(draft.spec, draft.status)
+    due = expiry(draft.job, draft.status)
     if due is not None and not (draft.job.deleting or draft.job.origin) and draft.passed(due):
         draft.act(DeleteJob())
 
 
-def expiry(spec: SliceJobSpec, status: SliceJobStatus) -> datetime | None:
+def expiry(job: Job, status: SliceJobStatus) -> datetime | None:
     """When a finished job is to be deleted."""
-    ttl, ended = spec.ttl_seconds_after_finished, status.completion_time
+    ttl, ended = _time_to_live(job, status), status.completion_time
     return None if ttl is None or ended is None else ended + timedelta(seconds=ttl)
+
+
+def _time_to_live(job: Job, status: SliceJobStatus) -> int | None:
+    """The job's own; else what the site said when the job ended: a later default is not about jobs that are over."""
+    if job.spec is None or job.written is None:
+        return None
+    if (own := job.written.ttl_seconds_after_finished) is not None:
+        return own
+    if status.resolved is None:
+        # It was cancelled before it was accepted, and nothing was recorded.
+        return job.spec.ttl_seconds_after_finished
+    said = (one.value or "" for one in status.resolved.defaults or () if one.field == _TIME_TO_LIVE)
+    return next((int(value) for value in said if value.isdecimal()), None)

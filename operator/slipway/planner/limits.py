@@ -13,7 +13,7 @@ from slipway.api.profile import Limits
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.workspace import WorkspaceVolume
 from slipway.planner.actions import Body
-from slipway.planner.containers import Container, containers, part, volumes
+from slipway.planner.containers import Container, containers, objects, part, texts, volumes
 from slipway.planner.redact import printable
 from slipway.planner.refusals import engine_place
 from slipway.planner.site import CHART, LimitsOf, Site
@@ -81,9 +81,14 @@ def _excesses(
 ) -> Iterator[Excess]:
     limits, given = by.limits, tuple(containers(spec, template))
     yield from _size(spec, limits, accelerator, hosts)
-    if limits.accelerator_types is not None and accelerator is None:
-        yield from _devices(template, given, limits.accelerator_types)
-    yield from _of_the_node(spec, template, limits, site)
+    if limits.accelerator_types is not None:
+        # What a host of a known accelerator may have is checked with the accelerator.
+        unknown = given if accelerator is None else tuple(one for one in given if not one.on_host)
+        yield from _devices(unknown, limits.accelerator_types, frozenset(site.gpus.resources.values()))
+        if accelerator is None and template.get("resourceClaims"):
+            allowed = _of(limits.accelerator_types)
+            yield Excess("spec.podTemplate.spec.resourceClaims", "of devices", "acceleratorTypes", allowed)
+    yield from _of_the_node(spec, template, given, limits, site)
     if limits.privileged is False:
         yield from _beyond_baseline(spec, template, given)
     yield from _names(spec, template, limits, of_chart=by.source == CHART)
@@ -102,20 +107,20 @@ def _size(spec: SliceJobSpec, limits: Limits, accelerator: str | None, hosts: in
         yield Excess("spec.slices", f"{slices} x {hosts} hosts", "maxHosts", f"at most {limits.max_hosts} hosts")
 
 
-def _devices(template: Body, given: tuple[Container, ...], allowed: tuple[str, ...]) -> Iterator[Excess]:
-    """Accelerators that a job asks for in Kubernetes' own words."""
+def _devices(given: tuple[Container, ...], allowed: tuple[str, ...], own: frozenset[str]) -> Iterator[Excess]:
+    """Accelerators that a job asks for in Kubernetes' own words; `own` are those that the site has named."""
     for one in given:
         for kind in ("limits", "requests"):
             for name in part(part(one.fields, "resources"), kind):
-                if (name == TPU_RESOURCE or is_gpu(name)) and not _listed(name, allowed):
+                if (name == TPU_RESOURCE or name in own or is_gpu(name)) and not _listed(name, allowed):
                     yield Excess(f"{one.path}.resources.{kind}", name, "acceleratorTypes", _of(allowed))
-    if template.get("resourceClaims"):
-        yield Excess("spec.podTemplate.spec.resourceClaims", "of devices", "acceleratorTypes", _of(allowed))
 
 
-def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits, site: Site) -> Iterator[Excess]:
+def _of_the_node(
+    spec: SliceJobSpec, template: Body, given: tuple[Container, ...], limits: Limits, site: Site
+) -> Iterator[Excess]:
     if limits.host_network is False:
-        yield from _network(spec, template)
+        yield from _network(spec, template, given)
     if limits.host_processes is False:
         for word in ("hostPID", "hostIPC"):
             if template.get(word):
@@ -125,16 +130,15 @@ def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits, site: Site)
             yield from _host_path(field, folder, limits.host_paths)
 
 
-def _network(spec: SliceJobSpec, template: Body) -> Iterator[Excess]:
+def _network(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]) -> Iterator[Excess]:
     """What of the network of the node the pods use: all of it, or single ports."""
     for field, value in ("spec", spec.host_network), ("spec.podTemplate.spec", template.get("hostNetwork")):
         if value:
             yield Excess(f"{field}.hostNetwork", "true", "hostNetwork", "remove it")
-    for index, container in enumerate(template.get("containers", ())):
-        for port in container.get("ports", ()):
+    for one in given:
+        for port in objects(one.fields, "ports"):
             if port.get("hostPort"):
-                where = f"spec.podTemplate.spec.containers[{index}].ports.hostPort"
-                yield Excess(where, port["hostPort"], "hostNetwork", "remove it")
+                yield Excess(f"{one.path}.ports.hostPort", port["hostPort"], "hostNetwork", "remove it")
 
 
 def _folders(spec: SliceJobSpec, template: Body, site: Site) -> Iterator[tuple[str, Any]]:
@@ -178,11 +182,14 @@ def _beyond_baseline(spec: SliceJobSpec, template: Body, given: tuple[Container,
 
 
 def _unsafe(context: Body) -> Iterator[tuple[str, object]]:
-    """Fields of a security context beyond Pod Security's baseline, each with its value."""
+    """Fields of a security context beyond Pod Security's baseline, each with its value.
+
+    What has another form than in Kubernetes, the API server names in the dry run.
+    """
     yield from _beyond_options(context)
     if context.get("privileged"):
         yield "privileged", "true"
-    for capability in part(context, "capabilities").get("add") or ():
+    for capability in texts(part(context, "capabilities"), "add"):
         if capability not in _BASELINE_CAPABILITIES:
             yield "capabilities.add", capability
     if context.get("procMount") not in (None, "Default"):
@@ -190,9 +197,9 @@ def _unsafe(context: Body) -> Iterator[tuple[str, object]]:
     for word in ("seccompProfile", "appArmorProfile"):
         if part(context, word).get("type") == "Unconfined":
             yield f"{word}.type", "Unconfined"
-    for sysctl in context.get("sysctls") or ():
-        if not isinstance(sysctl, dict) or sysctl.get("name") not in _SAFE_SYSCTLS:
-            yield "sysctls", sysctl.get("name") if isinstance(sysctl, dict) else sysctl
+    for sysctl in objects(context, "sysctls"):
+        if isinstance(name := sysctl.get("name"), str) and name not in _SAFE_SYSCTLS:
+            yield "sysctls", name
 
 
 def _beyond_options(context: Body) -> Iterator[tuple[str, object]]:
@@ -229,8 +236,7 @@ def _names(spec: SliceJobSpec, template: Body, limits: Limits, *, of_chart: bool
 
 def _asks_for_token(spec: SliceJobSpec, template: Body) -> bool:
     given = (part(volume, "projected") for _, volume in volumes(spec, template))
-    sources = (source for one in given for source in one.get("sources") or ())
-    projected = any(isinstance(source, dict) and "serviceAccountToken" in source for source in sources)
+    projected = any("serviceAccountToken" in source for one in given for source in objects(one, "sources"))
     return projected or bool(template.get("automountServiceAccountToken"))
 
 

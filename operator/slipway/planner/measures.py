@@ -19,6 +19,7 @@ from slipway.api.status import Attempt, Cause, ConditionType, Phase, SliceJobSta
 from slipway.planner import explain, rejections, unscheduled
 from slipway.planner.attempts import BACKOFF
 from slipway.planner.capacity import GATED
+from slipway.planner.charges import CHARGED
 from slipway.planner.endings import CAPACITY_RELEASED
 from slipway.planner.ledger import account_at, by_state
 from slipway.planner.objects import Pod
@@ -30,7 +31,6 @@ SUCCESS: Final = "success"
 """Stands where a cause would for an attempt that succeeded."""
 STATES: Final = tuple(Account.model_fields)
 """What a ledger calls the states of a job."""
-CHARGED: Final = frozenset({Cause.FAILURE, Cause.PREEMPTION, Cause.INFRASTRUCTURE})
 
 
 class Step(StrEnum):
@@ -205,9 +205,6 @@ def fenced_since(status: SliceJobStatus) -> datetime | None:
     return overdue
 
 
-WAITING_PHASES: Final = frozenset(
-    {Phase.PENDING, Phase.QUEUED, Phase.WAITING_FOR_CAPACITY, Phase.STARTING, Phase.RESTARTING}
-)
 _STARTING: Final = "Starting"
 WAITING_REASONS: Final = tuple(
     sorted(
@@ -223,7 +220,7 @@ WAITING_REASONS: Final = tuple(
 
 def waiting_reason(status: SliceJobStatus) -> str | None:
     """Why a job that wants to run does not; None when it runs, has ended, or is not to run."""
-    if (status.phase or Phase.PENDING) not in WAITING_PHASES:
+    if not (status.phase or Phase.PENDING).waiting:
         return None
     if status.attempt_ended and status.attempts[0].cause is None:
         return WAITING_FOR_OLD

@@ -1,7 +1,7 @@
 """Strategic merge of a partial pod over the pod Slipway makes, with Kubernetes' own merge keys."""
 
 import json
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 MERGE_KEYS: Final = {
     "containers": "name",
@@ -30,7 +30,7 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         current = result.get(key)
         if isinstance(current, dict) and isinstance(value, dict):
             result[key] = merged(current, value)
-        elif isinstance(current, list) and isinstance(value, list) and key in MERGE_KEYS:
+        elif key in MERGE_KEYS and _have_keys(current, key) and _have_keys(value, key):
             result[key] = _merged_list(current, value, key)
         elif isinstance(current, list) and isinstance(value, list) and key in _APPENDED:
             result[key] = current + value
@@ -72,6 +72,12 @@ def _malformed_lists(part: dict[str, Any], path: str, *, in_container: bool) -> 
     return None
 
 
+def _have_keys(items: Any, field: str) -> TypeGuard[list[dict[str, Any]]]:
+    """Whether these are a list whose items can be told apart; deep in a pod a list of that name may hold anything."""
+    key = MERGE_KEYS[field]
+    return isinstance(items, list) and all(isinstance(one, dict) and _is_key(field, one.get(key)) for one in items)
+
+
 def _is_key(field: str, value: Any) -> bool:
     if field == "ports":
         return isinstance(value, int) and not isinstance(value, bool)
@@ -85,8 +91,8 @@ def _shown(value: Any) -> str:
 
 def _merged_list(base: list[Any], over: list[Any], field: str) -> list[Any]:
     key = MERGE_KEYS[field]
-    by_key = {item[key]: item for item in over if isinstance(item, dict) and key in item}
+    by_key = {item[key]: item for item in over}
     # A variable with the value of one and the valueFrom of the other would be refused.
     laid = (lambda _, item: item) if field == "env" else merged
-    kept = [laid(item, by_key.pop(item[key])) if item.get(key) in by_key else item for item in base]
-    return kept + [item for item in over if not isinstance(item, dict) or item.get(key) in by_key or key not in item]
+    kept = [laid(item, by_key.pop(item[key])) if item[key] in by_key else item for item in base]
+    return kept + [item for item in over if item[key] in by_key]

@@ -4,17 +4,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import BAD_PHASES, Attempt, Cause, ConditionType, Phase, SliceJobStatus
+from slipway.api.status import Attempt, ConditionType, Phase, PhaseKind, SliceJobStatus
 from slipway.planner import budgets, explain, unscheduled
 from slipway.planner.actions import EventRecord
+from slipway.planner.charges import FAILURES, Charge, charge_of
 from slipway.planner.notices import notices
 from slipway.planner.site import NO_SITE, Site
 
-_JUDGED: Final = {
-    Cause.FAILURE: "AttemptFailed",
-    Cause.PREEMPTION: "AttemptPreempted",
-    Cause.INFRASTRUCTURE: "AttemptLostToInfrastructure",
-}
 _TROUBLES: Final = explain.REASONS | unscheduled.REASONS.keys()
 
 
@@ -52,7 +48,7 @@ def news(
         found += notices(spec, site)
     if spec is not None:
         found += [
-            _judged(attempt, attempt.cause, status, spec)
+            _judged(attempt, charge_of(attempt.cause), status, spec)
             for attempt in reversed(status.attempts)
             if attempt.cause is not None and attempt.number > told.judged
         ]
@@ -63,13 +59,13 @@ def news(
     if status.phase is not None and status.phase is not told.phase:
         # What a pending job waits for says more than that it is pending.
         waits = trouble if status.phase is Phase.PENDING else None
-        warning = status.phase in BAD_PHASES or waits is not None
+        warning = status.phase.kind in (PhaseKind.FAILED, PhaseKind.REFUSED) or waits is not None
         found.append(EventRecord(waits or status.phase.value, words, warning=warning, attempt=newest))
     elif trouble is not None and trouble != told.trouble:
         found.append(EventRecord(trouble, words, warning=True, attempt=newest))
     return tuple(found)
 
 
-def _judged(attempt: Attempt, cause: Cause, status: SliceJobStatus, spec: SliceJobSpec) -> EventRecord:
-    words = f"attempt {attempt.number} ({budgets.count_of(status, cause, spec)}): {attempt.message}"
-    return EventRecord(_JUDGED.get(cause, "AttemptEnded"), words, warning=cause is Cause.FAILURE, attempt=attempt)
+def _judged(attempt: Attempt, charge: Charge, status: SliceJobStatus, spec: SliceJobSpec) -> EventRecord:
+    words = f"attempt {attempt.number} ({budgets.count_of(status, charge, spec)}): {attempt.message}"
+    return EventRecord(charge.event, words, warning=charge.budget is FAILURES, attempt=attempt)

@@ -30,12 +30,12 @@ class NodePools:
 
     nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Names of the nodes of each pool."""
+    open: Collection[str] = ()
+    """Pools that no pod is pinned to and that are promised to no slice, in the order in which they are chosen."""
     pinned: Collection[str] = ()
     """Pools that a pod which has not ended is pinned to."""
     busy: Collection[str] = ()
     """Nodes that a pod which has not ended is bound to."""
-    claimed: Collection[str] = ()
-    """Pools that are promised to a slice of any job."""
     doubted: Collection[str] = ()
     """Pools to choose last."""
     tenants: Tenants = NOBODY
@@ -66,8 +66,10 @@ def choose(
         return {}
     own: Mapping[int, str] = known.claim.pools if known.claim is not None else {}
     kept = own if known.claim is not None and known.claim.attempt == attempt else {}
-    # What an earlier attempt of the job has claimed is the job's to choose again.
-    given_up = frozenset(own.values()) if not kept else frozenset()
+    # What an earlier attempt of the job has claimed is the job's to choose again, after all others: whether its end
+    # casts doubt on these pools is not noted yet.
+    claimed = () if kept else dict.fromkeys(filter(None, own.values()))
+    given_up = tuple(filterfalse(known.pinned.__contains__, claimed))
     free = _free(known, given_up, nodes, hosts, suits)
     return {index: kept[index] if index in kept else next(free, "") for index in slices}
 
@@ -75,11 +77,9 @@ def choose(
 def _free(
     known: NodePools, given_up: Collection[str], nodes: Mapping[str, Node], hosts: int, suits: Callable[[Node], bool]
 ) -> Iterator[str]:
-    trusted = filterfalse(known.doubted.__contains__, known.nodes)
-    # What costs least is asked first: of the pools of a large cluster most are taken.
-    for pool in filterfalse(known.pinned.__contains__, chain(trusted, known.doubted)):
-        if pool in known.claimed and pool not in given_up:
-            continue
+    trusted = filterfalse(known.doubted.__contains__, chain(known.open, given_up))
+    doubted = (pool for pool in known.doubted if pool in known.open or pool in given_up)
+    for pool in chain(trusted, doubted):
         members = known.nodes.get(pool, ())
         if len(members) == hosts and all(name not in known.busy and suits(nodes[name]) for name in members):
             yield pool

@@ -83,7 +83,7 @@ def _is_secret(name: str, value: Any) -> bool:
 def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[EventRecord]:
     """What is in /dev/shm counts as the container's memory: the kernel kills a container that fills it."""
     size = amount(spec.shm_size)
-    resources = [(one.path, part(one.fields, "resources")) for one in given if one.is_worker]
+    resources = [(one.path, part(one.fields, "resources")) for one in given if one.is_worker and one.on_host]
     limits = [(path, part(asked, "limits").get("memory")) for path, asked in resources]
     path, limit = next(((path, limit) for path, limit in reversed(limits) if limit is not None), ("", None))
     most = amount(limit)

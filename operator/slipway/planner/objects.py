@@ -42,6 +42,12 @@ class PodLabels(
     node_pool: str = ""
 
 
+class PodAnnotations(msgspec.Struct, frozen=True, gc=False, rename={"workload": names.QUEUE_WORKLOAD}):
+    """The annotation that names the Workload by whose topology the node of a pod is chosen."""
+
+    workload: str = ""
+
+
 class OwnerReference(Part, frozen=True):
     """The owner of an object."""
 
@@ -59,14 +65,16 @@ class PodMetadata(Part, frozen=True):
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
     labels: PodLabels = PodLabels()
+    annotations: PodAnnotations = PodAnnotations()
     owner_references: tuple[OwnerReference, ...] = ()
 
 
 class PodSpec(Part, frozen=True):
-    """The node that a pod is bound to, and what the API server has made of its PriorityClass."""
+    """The node that a pod is bound to, and what the API server has made of what it was asked for."""
 
     node_name: str = ""
     priority: int = 0
+    termination_grace_period_seconds: int = 30
     scheduling_gates: tuple[Named, ...] = ()
 
 
@@ -113,6 +121,8 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     status: PodStatus = PodStatus()
     restarted: bool = False
     """Whether an earlier version of this pod showed an earlier run of its worker; not a field of the API."""
+    ended_first: bool = False
+    """Whether an earlier version was `ended_unasked`; not a field of the API."""
 
     @cached_property
     def _named(self) -> tuple[int, Place] | None:
@@ -187,21 +197,28 @@ class Pod(Part, frozen=True, gc=True, dict=True):
 
     @cached_property
     def worker(self) -> ContainerState | None:
-        """State of the worker container, or of the driver in a head pod; None before the kubelet reports it."""
-        name = names.DRIVER_CONTAINER if self.is_head else names.WORKER_CONTAINER
-        for status in self.status.container_statuses:
-            if status.name == name:
-                return self._unless_ray_ended_first(status.state) if self.is_head else status.state
-        return None
+        """How the host is: its program, or in a head pod Ray where that ended first.
 
-    def _unless_ray_ended_first(self, driver: ContainerState) -> ContainerState:
-        """The end of the Ray container is the end of the head: a restarted one has no workers."""
-        crash = self._ray_end
-        if crash is not None and (
-            driver.terminated is None or _before(crash.finished_at, driver.terminated.finished_at)
-        ):
-            return ContainerState(terminated=crash)
-        return driver
+        None before the kubelet reports it.
+        """
+        return ContainerState(terminated=self._ray_end) if self.ray_ended_first else self.program
+
+    @property
+    def program(self) -> ContainerState | None:
+        """State of the container that the pod is there for: the worker, or the driver in a head pod."""
+        name = names.DRIVER_CONTAINER if self.is_head else names.WORKER_CONTAINER
+        return next((one.state for one in self.status.container_statuses if one.name == name), None)
+
+    @cached_property
+    def ray_ended_first(self) -> bool:
+        """Whether it is a head pod whose Ray has ended before its driver.
+
+        That is the end of the head: a Ray that the kubelet starts again has no workers.
+        """
+        driver, ray = self.program, self._ray_end
+        if not self.is_head or driver is None or ray is None:
+            return False
+        return driver.terminated is None or _before(ray.finished_at, driver.terminated.finished_at)
 
     @cached_property
     def _ray_end(self) -> Terminated | None:
@@ -229,6 +246,12 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         end = self.worker.terminated if self.worker is not None else None
         return end is not None and end.reason == "ContainerStatusUnknown"
 
+    @property
+    def ended_unasked(self) -> bool:
+        """Whether its worker had terminated before anybody wanted the pod gone, as far as its versions show."""
+        ended = self.worker is not None and self.worker.terminated is not None
+        return self.ended_first or (ended and not self.terminating and not self.announced)
+
     @cached_property
     def ray_crashed(self) -> bool:
         """Whether it is a head pod whose Ray container has terminated while its driver has not."""
@@ -248,11 +271,9 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     @cached_property
     def held_up(self) -> bool:
         """Whether a container waits for something else than its creation; those of nearly every pod do not."""
-        status = self.status
-        return any(
-            one.state.waiting is not None and one.state.waiting.reason not in BEING_CREATED
-            for one in (*status.container_statuses, *status.init_container_statuses)
-        )
+        containers = (*self.status.container_statuses, *self.status.init_container_statuses)
+        waiting = (one.state.waiting for one in containers)
+        return any(one is not None and one.reason not in BEING_CREATED for one in waiting)
 
     @property
     def unhindered(self) -> bool:
@@ -261,8 +282,11 @@ class Pod(Part, frozen=True, gc=True, dict=True):
 
     @cached_property
     def run_since(self) -> datetime | None:
-        """Since when the worker has had its present run; the end of time while it waits for one, None if not known."""
-        state = self.worker
+        """Since when the program has had its present run; the end of time while it waits for one, None if not known.
+
+        A Ray that the kubelet starts again tells nothing: only a machine that lost its state starts the driver anew.
+        """
+        state = self.program
         run = state.running or state.terminated if state is not None else None
         if state is None or run is None:
             return NEVER if state is not None and state.waiting is not None else None
@@ -299,7 +323,12 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         worker = self.worker
         if worker is not None and worker.terminated is not None:
             return False
-        return not any(self.condition(kind) for kind in ("DisruptionTarget", "TerminationTarget"))
+        return not self.announced
+
+    @property
+    def announced(self) -> bool:
+        """Whether a condition announces that somebody is about to end it."""
+        return any(self.condition(kind) for kind in ("DisruptionTarget", "TerminationTarget"))
 
     def condition(self, kind: str, status: str = "True") -> PodCondition | None:
         """The condition of that type when it has that status."""

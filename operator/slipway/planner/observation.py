@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Final
 
 from slipway.api.places import HEAD, Place, pod_name, worker
-from slipway.api.status import Attempt, HostState
+from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Attempt, ConditionType, HostState
 from slipway.planner.causes import Evidence, judge
 from slipway.planner.effective import Effective
 from slipway.planner.endings import POD_DELETED
 from slipway.planner.facts import Facts, ours_from, runs_until
 from slipway.planner.objects import BEING_CREATED, CREATING, Pod
+from slipway.planner.redact import foreign
 from slipway.planner.snapshot import Snapshot, Vanished
 
 MAX_MESSAGE: Final = 512
@@ -149,12 +151,15 @@ class _Judging:
     all_ran_at: datetime | None = field(init=False)
     runs_until: datetime | None = field(init=False)
     """When every worker had begun the run that it has to have."""
+    root: str | None = field(init=False)
+    """The pod whose end ended the attempt."""
     ours_from: datetime | None = field(init=False)
     """From when on deletions are Slipway's own."""
 
     def __post_init__(self) -> None:
         self.ended = self.attempt.end_time if self.attempt else None
         self.all_ran_at = self.attempt.running_time if self.attempt else None
+        self.root = self.attempt.root.pod if self.attempt and self.attempt.root else None
         self.ours_from = ours_from(self.ended) if self.ended else None
         self.runs_until = runs_until(self.all_ran_at)
 
@@ -177,8 +182,8 @@ class _Judging:
         return self.ours_from is not None and since is not None and since >= self.ours_from
 
     def examine(self, pod: Pod, place: Place, gone_at: datetime | None, removed_at: datetime | None = None) -> None:
-        node = self.snapshot.nodes.get(pod.spec.node_name)
-        if place in self.succeeded and not (pod.restarted or self.snapshot.machine_gone(pod)):
+        node, done = self.snapshot.nodes.get(pod.spec.node_name), place in self.succeeded
+        if done and not (pod.restarted or self.snapshot.machine_gone(pod)):
             return
         if not pod.spec.node_name and not pod.ended:
             # It was not bound to a node as far as is known, so it is created again.
@@ -195,10 +200,11 @@ class _Judging:
             deleted_here=self.snapshot.deleted_here.has(pod.metadata.uid),
             removed_at=removed_at if pod.ended else None,
             all_ran_at=self.all_ran_at,
+            is_root=self.root == pod.metadata.name,
         )
         if facts.succeeded:
             self.succeeded.add(place)
-        if found := judge(facts):
+        if found := judge(facts, done=done):
             self.evidence.append(found)
 
     def _machine_gone(self, pod: Pod, removed_at: datetime | None) -> bool:
@@ -225,8 +231,15 @@ def _untraced(snapshot: Snapshot, attempt: Attempt, place: Place, now: datetime,
         place=place,
         pod=name,
         confirmed=False,
-        absent_since=attempt.running_time if unseen else None,
+        absent_since=seen_running(snapshot, attempt, now) if unseen else None,
     )
+
+
+def seen_running(snapshot: Snapshot, attempt: Attempt, now: datetime) -> datetime | None:
+    """When every host was seen running. The attempt may have the date of a kubelet whose clock is ahead."""
+    running = snapshot.job.status.condition(ConditionType.RUNNING)
+    ahead = attempt.running_time is not None and attempt.running_time > now
+    return running.last_transition_time if ahead and running is not None else attempt.running_time
 
 
 def _counts(lost: Vanished, live: dict[Place, Pod], attempt: Attempt | None) -> bool:
@@ -236,12 +249,12 @@ def _counts(lost: Vanished, live: dict[Place, Pod], attempt: Attempt | None) -> 
     return not again or (attempt is not None and attempt.end_time is not None)
 
 
-def blocked_hosts(observation: Observation, limit: int) -> tuple[HostState, ...]:
+def blocked_hosts(observation: Observation, spec: SliceJobSpec, limit: int) -> tuple[HostState, ...]:
     """The first `limit` hosts that do not run yet, with the message of the scheduler or the kubelet."""
-    return tuple(_host_state(place, pod) for place, pod in observation.late[:limit])
+    return tuple(_host_state(place, pod, spec) for place, pod in observation.late[:limit])
 
 
-def _host_state(place: Place, pod: Pod) -> HostState:
+def _host_state(place: Place, pod: Pod, spec: SliceJobSpec) -> HostState:
     reason, message = waiting_for(pod)
     return HostState(
         slice=None if place.is_head else place.slice,
@@ -249,7 +262,7 @@ def _host_state(place: Place, pod: Pod) -> HostState:
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
         reason=reason,
-        message=message[:MAX_MESSAGE] or None,
+        message=foreign(message, spec)[:MAX_MESSAGE] or None,
     )
 
 

@@ -9,6 +9,8 @@ from slipway.api import names
 from slipway.api.gpus import is_gpu
 from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
+from slipway.planner.actions import Body
+from slipway.planner.containers import part
 from slipway.planner.hardware import Hardware
 from slipway.planner.nodes import Node, Taint
 from slipway.planner.snapshot import Job, Settings
@@ -48,10 +50,10 @@ class Needs:
     """Requests of all its containers, by resource."""
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> "Needs":
+    def of(cls, spec: Body) -> "Needs":
         """Those of a PodSpec."""
         inits = [(one.get("restartPolicy") == "Always", _asked(one)) for one in spec.get("initContainers", ())]
-        sizes = requested((_asked(one) for one in spec.get("containers", ())), inits, spec.get("overhead") or {})
+        sizes = requested((_asked(one) for one in spec.get("containers", ())), inits, part(spec, "overhead"))
         return cls(spec.get("nodeSelector", {}), spec.get("tolerations", ()), sizes)
 
     @property
@@ -107,11 +109,10 @@ def _add(sizes: dict[str, Decimal], more: Mapping[str, object]) -> None:
         sizes[name] = sizes.get(name, Decimal(0)) + (amount(quantity) or Decimal(0))
 
 
-def _asked(container: Mapping[str, Any]) -> Mapping[str, object]:
+def _asked(container: Body) -> Mapping[str, object]:
     """A limit without a request is the request."""
-    resources = container.get("resources") or {}
-    asked: dict[str, object] = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return asked
+    resources = part(container, "resources")
+    return part(resources, "limits") | part(resources, "requests")
 
 
 def suits(node: Node, needs: Needs) -> bool:

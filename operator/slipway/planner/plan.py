@@ -17,6 +17,7 @@ from slipway.planner import (
     creation,
     dispatch,
     fencing,
+    held_back,
     holdups,
     ledger,
     lifecycle,
@@ -38,12 +39,6 @@ CHECK_AGAIN: Final = timedelta(seconds=60)
 CHECK_SOON: Final = timedelta(seconds=1)
 """How long it stands at least."""
 
-_SPEC_CHANGED: Final = InvalidSpec(
-    "SpecChanged",
-    "fields that cannot change after creation were changed (podTemplate, volumes, resources, env or "
-    "securityContext): restore them, or delete the SliceJob and create it again",
-)
-
 
 def plan(snapshot: Snapshot, now: datetime) -> Plan:
     """Decide what becomes of a job.
@@ -59,7 +54,10 @@ def plan(snapshot: Snapshot, now: datetime) -> Plan:
     if job.deleting:
         return Plan(job.status, () if job.orphaning else (*_remove_pods(snapshot), *queueing.of_stopped_job(snapshot)))
     if job.status_problem:
-        return Plan(summary.unreadable(job.status, job.generation, job.status_problem, now))
+        return Plan(summary.unreadable(job, "StatusUnreadable", job.status_problem, now))
+    if job.spec is None and job.status.attempt is not None and not job.status.final:
+        kept = () if job.in_attempt else queueing.of_stopped_job(snapshot)
+        return Plan(summary.unreadable(job, "InvalidSpec", job.problem, now), kept)
     try:
         if job.spec is None:
             raise InvalidSpec("InvalidSpec", job.problem)
@@ -95,7 +93,7 @@ def _draft(snapshot: Snapshot, spec: SliceJobSpec, now: datetime) -> Draft:
     job = snapshot.job
     try:
         asked = accept(job, snapshot.settings)
-        problem = _SPEC_CHANGED if changed_since(job, asked.resolved) else None
+        problem = changed_since(job, asked.resolved)
     except InvalidSpec as error:
         if job.status.attempt is None or job.status.resolved is None:
             raise
@@ -134,12 +132,12 @@ def _checked(draft: Draft) -> tuple[Body, ...]:
 def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
     job = snapshot.job
     if job.status.final:
-        due = lifecycle.expiry(job.spec, job.status) if job.spec is not None and not job.origin else None
+        due = lifecycle.expiry(job, job.status) if not job.origin else None
         over = due is not None and now >= due
         ends = (DeleteJob(),) if over else queueing.of_stopped_job(snapshot)
         return Plan(job.status, ends, wake_at=None if over else due)
     status = summary.refuse(job, problem.reason, problem.message, now)
-    if summary.only_progress(job.status, status) and summary.words_of(job.status) == summary.words_of(status):
+    if held_back.only_progress(job.status, status) and held_back.words_of(job.status) == held_back.words_of(status):
         status = job.status
     if status != job.status:
         status = ledger.accounted(snapshot, status, now)
@@ -178,12 +176,15 @@ def _settled(draft: Draft) -> Plan:
     """The plan of a draft; a status that only shows progress is held back until it is worth a write."""
     before, status = draft.job.status, draft.status
     written = draft.snapshot.status_written
-    minor = before != status and summary.only_progress(before, status)
+    if written is None and before.succeeded_hosts == status.succeeded_hosts:
+        # A process that has just begun to lead does not know yet what all the words of the last one came from.
+        written = draft.snapshot.known.leading_since
+    minor = before != status and held_back.only_progress(before, status)
     if minor and (draft.refresh_events or draft.refresh_visitors):
         # The answers are there in a moment, and complete the words.
         status = before
     elif minor and written is not None:
-        due = written + summary.progress_interval(before, status, len(draft.seen.wanted))
+        due = written + held_back.progress_interval(before, status, len(draft.seen.wanted))
         status = status if draft.passed(due) else before
     if status != before:
         status = ledger.accounted(draft.snapshot, status, draft.now)

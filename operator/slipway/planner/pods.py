@@ -28,14 +28,28 @@ _SHM_VOLUME = "slipway-shm"
 _LAST_WORDS: Final = "FallbackToLogsOnError"
 """The terminationMessagePolicy with which the status of a pod has the end of the log of what failed."""
 _WORKERS_ONLY = frozenset(
-    {"containers", "initContainers", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"}
+    {
+        "affinity",
+        "containers",
+        "initContainers",
+        "nodeSelector",
+        "resourceClaims",
+        "resources",
+        "tolerations",
+        "topologySpreadConstraints",
+    }
 )
 """Fields of podTemplate.spec that apply to the workers and not to a Ray head."""
 
 
+def has_host_lists(resolved: Resolved) -> bool:
+    """Whether the host lists are too long for variables, so that each slice has a ConfigMap with its own."""
+    return resolved.hosts > environment.LONGEST_INLINE_LIST
+
+
 def config_maps(job: Job, attempt: int, slices: int, resolved: Resolved) -> tuple[Body, ...]:
     """One immutable host list for each slice, when the lists are long."""
-    if resolved.hosts <= environment.LONGEST_INLINE_LIST:
+    if not has_host_lists(resolved):
         return ()
     return tuple(
         {
@@ -298,8 +312,9 @@ def _from_mirror(part: Body, mirrors: Mapping[str, str]) -> Body:
     image = part.get("image")
     if isinstance(image, str):
         return part | {"image": mirrored(image, mirrors)}
-    reference = image.get("reference") if isinstance(image, dict) else None
-    return part | {"image": {**image, "reference": mirrored(reference, mirrors)}} if reference and image else part
+    if isinstance(image, dict) and isinstance(reference := image.get("reference"), str) and reference:
+        return part | {"image": {**image, "reference": mirrored(reference, mirrors)}}
+    return part
 
 
 def _without_empty(body: Body) -> Body:

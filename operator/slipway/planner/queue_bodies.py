@@ -1,7 +1,9 @@
 """What is sent to Kueue of a job, and what its answer adds to the pods."""
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, Final
 
 from slipway.api import names
@@ -9,6 +11,7 @@ from slipway.api.base import rfc3339
 from slipway.api.places import FIRST, HEAD
 from slipway.planner import queue_topology
 from slipway.planner.actions import NO_ADDITIONS, Body, PodAdditions
+from slipway.planner.containers import part
 from slipway.planner.draft import Draft
 from slipway.planner.kueue_objects import (
     ADMITTED,
@@ -56,9 +59,30 @@ def workload(draft: Draft) -> Body:
 
 
 def labels_of(draft: Draft) -> dict[str, str]:
-    """Labels that tell for which attempt the number of slices is chosen, where a job has a choice."""
+    """Labels that tell what pods are asked for, and for which attempt their number was chosen, where there is a choice.
+
+    Kueue completes what it is sent, so the podSets themselves do not tell whether they are what was asked for.
+    """
     number = 0 if draft.attempt is None else draft.attempt.number + 1
-    return {names.LABEL_ATTEMPT: str(number)} if draft.spec.acceptable_slices else {}
+    chosen = {names.LABEL_ATTEMPT: str(number)} if draft.spec.acceptable_slices else {}
+    return chosen | {names.LABEL_POD_SETS: _digest(draft)}
+
+
+def is_outdated(draft: Draft, known: Workload) -> bool:
+    """Whether the next attempt has other pods than the Workload asks for, because the defaults of the site changed."""
+    asked = known.metadata.labels.pod_sets
+    return draft.active is None and draft.problem is None and asked not in ("", _digest(draft))
+
+
+def _digest(draft: Draft) -> str:
+    """What a slice takes of the quota: neither the number of slices, nor the image, nor where Kueue places it."""
+    taken = [(one["name"], one["count"], _without_images(one["template"]["spec"])) for one in pod_sets(draft, 1)]
+    return sha256(json.dumps(taken, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _without_images(spec: Body) -> Body:
+    kinds = [kind for kind in ("containers", "initContainers") if kind in spec]
+    return spec | {kind: [{**one, "image": ""} for one in spec[kind]] for kind in kinds}
 
 
 def wanted(draft: Draft) -> Body:
@@ -105,8 +129,8 @@ def _requests(template: Body) -> set[str]:
     """The resources that a pod requests; those with a limit alone are requested as well."""
     spec = template["spec"]
     containers = (*spec["containers"], *spec.get("initContainers", ()))
-    asked = [one.get("resources") or {} for one in (spec, *containers)]
-    return {name for one in asked for field in ("requests", "limits") for name in one.get(field) or ()}
+    asked = [part(one, "resources") for one in (spec, *containers)]
+    return {name for one in asked for field in ("requests", "limits") for name in part(one, field)}
 
 
 def _template(pod: Body) -> Body:
@@ -116,7 +140,7 @@ def _template(pod: Body) -> Body:
     for kind in ("containers", "initContainers"):
         if given.get(kind):
             spec[kind] = [{field: one[field] for field in _CONTAINER_FIELDS if field in one} for one in given[kind]]
-    if nodes := (given.get("affinity") or {}).get("nodeAffinity"):
+    if nodes := part(given, "affinity").get("nodeAffinity"):
         spec["affinity"] = {"nodeAffinity": nodes}
     return {"metadata": {}, "spec": spec}
 

@@ -1,9 +1,17 @@
 """Why a job can be in no queue, whatever Kueue says of it."""
 
+from datetime import timedelta
+from typing import Final
+
 from slipway.api import names
+from slipway.api.status import ConditionType
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.draft import Draft
+from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
 from slipway.planner.redact import printable
+
+PATIENCE: Final = timedelta(seconds=60)
+"""How long a job keeps quota that it cannot use."""
 
 
 def refusal(draft: Draft) -> InvalidSpec | None:
@@ -29,3 +37,25 @@ def refusal(draft: Draft) -> InvalidSpec | None:
             f"WorkloadPriorityClass; there are: {there}",
         )
     return None
+
+
+def leaves_for_now(draft: Draft, known: Workload) -> bool:
+    """Whether the job wants no quota now. It enters the queue again when it does."""
+    return draft.spec.suspend or _cannot_go_on(draft, known)
+
+
+def _cannot_go_on(draft: Draft, known: Workload) -> bool:
+    """Whether quota would lie idle until somebody changes the job, or what it names: no attempt can begin before."""
+    if draft.job.elsewhere or draft.job.origin or draft.active is not None or draft.unjudged is not None:
+        return False
+    if draft.snapshot.kueue.problem or not known.holds(QUOTA_RESERVED):
+        return False
+    return refusal(draft) is not None or (draft.problem is not None and _has_lasted(draft))
+
+
+def _has_lasted(draft: Draft) -> bool:
+    """Whether what is wrong with the job has been so for a while: a profile is away while it is replaced."""
+    accepted = draft.job.status.condition(ConditionType.ACCEPTED)
+    if accepted is None or accepted.status != "False" or accepted.last_transition_time is None:
+        return False
+    return draft.passed(accepted.last_transition_time + PATIENCE)

@@ -1,4 +1,4 @@
-"""How many slices a job asks its queue for, where it can run on several numbers of them.
+"""What pods a job asks its queue for, and how many slices where it can run on several numbers of them.
 
 Kueue admits all pods of a Workload or none, so the number is in the Workload, and a label says for which attempt it was
 chosen. While the Workload has no quota, the number is changed in its place; with quota a new Workload asks for more.
@@ -12,13 +12,11 @@ from slipway.api.resources import amount
 from slipway.planner import queue_bodies, queue_words
 from slipway.planner.actions import Body
 from slipway.planner.draft import Draft
-from slipway.planner.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, SUSPENDED, ending_of
-from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
+from slipway.planner.endings import SUSPENDED, ending_of
+from slipway.planner.kueue_objects import EVICTED, QUOTA_RESERVED, Workload
 
 PAUSE: Final = timedelta(hours=1)
 """Time that a job keeps quota at least that it got when it asked for more slices."""
-_LEFT_THE_QUEUE: Final = frozenset({PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, SUSPENDED})
-"""Ends of attempts after which a job enters its queue anew for other reasons."""
 _WAIT_FOR_QUOTA: Final = frozenset({queue_words.NO_QUOTA, queue_words.NEVER_FITS})
 
 
@@ -28,19 +26,27 @@ def asked(draft: Draft, known: Workload) -> int:
 
 
 def is_replaced(draft: Draft, known: Workload) -> bool:
-    """Whether the next attempt needs another admission, because it is to have more slices than this one is for.
+    """Whether the next attempt needs another admission: for more slices, or for pods of another kind.
 
     The job keeps its quota unless there is more for it that nobody waits for. An admission is also for fewer pods than
-    the Workload asks for when it was decided before the number was raised.
+    the Workload asks for when it was decided before the number was raised. In another cluster the site of that cluster
+    decides what the pods are, and its attempts come and go beside the same admission.
     """
-    if draft.active is not None:
+    if draft.active is not None or draft.job.elsewhere:
         return False
+    if is_outdated(draft, known):
+        return True
     given = known.assignment(queue_bodies.WORKERS)
     if given is not None and given.count is not None and given.count < known.pods_of(queue_bodies.WORKERS):
         return True
     if not _was_chosen_before(draft, known) or _is_worth_keeping(draft, known):
         return False
     return any(_is_unused(draft, known, one) for one in draft.spec.acceptable_slices)
+
+
+def is_outdated(draft: Draft, known: Workload) -> bool:
+    """Whether the Workload asks for other pods than the next attempt has: the defaults of the site have changed."""
+    return not draft.job.origin and queue_bodies.is_outdated(draft, known)
 
 
 def _was_chosen_before(draft: Draft, known: Workload) -> bool:
@@ -73,12 +79,18 @@ def _is_unused(draft: Draft, known: Workload, slices: int) -> bool:
 
 
 def change(draft: Draft, known: Workload) -> Body | None:
-    """The patch by which a Workload without quota asks for another number of slices; None when it need not."""
-    if known.holds(QUOTA_RESERVED) or not draft.spec.acceptable_slices or draft.problem is not None:
+    """The patch by which a Workload without quota asks for other pods, or another number; None when it need not."""
+    if known.holds(QUOTA_RESERVED) or draft.problem is not None:
+        return None
+    if is_outdated(draft, known):
+        return _pods(draft, draft.spec.most_slices)
+    if not draft.spec.acceptable_slices:
         return None
     slices = draft.spec.most_slices if _was_chosen_before(draft, known) else _fewer(draft, known)
-    if slices == asked(draft, known):
-        return None
+    return None if slices == asked(draft, known) else _pods(draft, slices)
+
+
+def _pods(draft: Draft, slices: int) -> Body:
     labels = queue_bodies.labels_of(draft)
     return {"metadata": {"labels": labels}, "spec": {"podSets": queue_bodies.pod_sets(draft, slices)}}
 
@@ -105,7 +117,10 @@ def _fewer(draft: Draft, known: Workload) -> int:
 def _gave_back(draft: Draft, known: Workload) -> bool:
     """Whether the Workload took the place of one with quota for fewer slices."""
     attempt, created = draft.attempt, known.metadata.creation_timestamp
-    if attempt is None or attempt.end_time is None or created is None or ending_of(attempt) in _LEFT_THE_QUEUE:
+    if attempt is None or attempt.end_time is None or created is None or ending_of(attempt) == SUSPENDED:
+        return False
+    if known.condition(EVICTED):
+        # It has had quota for more, and lost it before an attempt began.
         return False
     return created >= attempt.end_time.replace(microsecond=0) and draft.granted < draft.spec.most_slices
 

@@ -8,15 +8,17 @@ from typing import Final
 
 from slipway.api import names
 from slipway.planner.actions import Body, PodAdditions
+from slipway.planner.attempts import end_uncharged
 from slipway.planner.draft import Draft
-from slipway.planner.kueue_objects import Workload
+from slipway.planner.endings import STOPPED_BY_QUEUE
+from slipway.planner.kueue_objects import Workload, workload_name
+from slipway.planner.objects import Pod
 
 GATE: Final = "kueue.x-k8s.io/topology"
 _SLICE_LEVEL: Final = "kueue.x-k8s.io/podset-slice-required-topology"
 _SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
 _ANYWHERE: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
 _POD_SET: Final = "kueue.x-k8s.io/podset"
-_WORKLOAD: Final = "kueue.x-k8s.io/workload"
 
 
 def request(draft: Draft, slices: int, *, head: bool = False) -> Body:
@@ -39,5 +41,20 @@ def placed(draft: Draft, known: Workload, added: PodAdditions, pod_set: str, *, 
     if "podSetSliceSize" in asked:
         level, size = asked["podSetSliceRequiredTopology"], asked["podSetSliceSize"]
         words = {_SLICE_LEVEL: str(level), _SLICE_SIZE: str(size)}
-    annotations = {**added.annotations, _WORKLOAD: known.metadata.name, **words}
+    annotations = {**added.annotations, names.QUEUE_WORKLOAD: known.metadata.name, **words}
     return replace(added, labels={**added.labels, _POD_SET: pod_set}, annotations=annotations, gates=(GATE,))
+
+
+def leave(draft: Draft) -> None:
+    """End the attempt of a job that has left its queue and whose pods wait for Kueue to tell them their nodes."""
+    gated = sum(_is_gated(draft, pod) for pod in draft.seen.live.values())
+    if gated and not (draft.seen.evidence or draft.spec.suspend or draft.spec.cancel):
+        why = "the job is in no queue any more" if draft.job.queue is None else "Kueue is not installed any more"
+        message = f"{gated} pod(s) wait for a node from Kueue, and {why}"
+        end_uncharged(draft, STOPPED_BY_QUEUE, message)
+
+
+def _is_gated(draft: Draft, pod: Pod) -> bool:
+    """Whether Slipway has gated a pod, and not Kueue, which may take the pod for a job of its own."""
+    ours = pod.metadata.annotations.workload == workload_name(draft.job.name)
+    return ours and any(gate.name == GATE for gate in pod.spec.scheduling_gates)

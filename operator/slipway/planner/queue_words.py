@@ -13,6 +13,8 @@ from slipway.planner.objects import Pod
 QUEUED: Final = "Queued"
 NO_QUOTA: Final = "WaitingForQuota"
 NEVER_FITS: Final = "ExceedsMaxQuota"
+PREEMPTS: Final = "WaitingForPreemptedWorkloads"
+_MOST_NAMES: Final = 3
 _MISSING: Final = re.compile(
     r"insufficient unused quota for (?P<what>\S+) in flavor (?P<flavor>[^,]+), (?P<more>\S+) more needed"
 )
@@ -50,7 +52,7 @@ def _row(pattern: str, reason: str, text: str) -> Row:
 ROWS: Final = (
     _row(
         r"Pending the preemption of",
-        "WaitingForPreemptedWorkloads",
+        PREEMPTS,
         "it begins when the jobs that it preempts have stopped",
     ),
     Row(
@@ -163,6 +165,19 @@ def preemptor_of(known: Workload) -> str:
     """UID of the job for which a Workload was preempted, as Kueue tells it; empty where it does not."""
     found = _PREEMPTOR.search(str(known.condition(EVICTED).get("message") or ""))
     return found["uid"] if found is not None else ""
+
+
+def stops_for(known: Workload) -> str:
+    """UID of the job for which a Workload is preempted that has its quota still; empty where there is none."""
+    return preemptor_of(known) if known.holds(EVICTED) and known.holds(QUOTA_RESERVED) else ""
+
+
+def with_preempted(message: str, jobs: tuple[str, ...]) -> str:
+    """Kueue's words with the names of jobs that it preempts for this one."""
+    if not jobs:
+        return message
+    more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
+    return f"{message}; it preempts SliceJob {', '.join(jobs[:_MOST_NAMES])}{more}"
 
 
 def with_name(message: str, preemptor: str) -> str:

@@ -1,19 +1,18 @@
 """A job in a queue of Kueue: it has pods only while its Workload is admitted, and keeps its quota over restarts.
 
-    gate(draft)      before the attempts: whether the job may have pods, and why not; ends what the queue evicts
+    gate(draft)      before the attempts: whether the job may have pods, and why not
     settle(draft)    after them: what Kueue is told, so that quota is held exactly as long as pods may run
 
 Kueue is told nothing when an attempt fails and the next one begins: one Workload stands for both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from slipway.api.places import FIRST, HEAD
+from slipway.api.status import Phase
 from slipway.planner import (
-    attempts,
-    budgets,
     fencing,
     queue_bodies,
     queue_boost,
@@ -23,14 +22,14 @@ from slipway.planner import (
     queue_words,
 )
 from slipway.planner.actions import Action, Body, CreateWorkload, DeleteWorkload, PatchWorkload
-from slipway.planner.draft import Draft
-from slipway.planner.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, Ending
-from slipway.planner.freshness import Step
+from slipway.planner.draft import Draft, Hold
+from slipway.planner.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ending_of
+from slipway.planner.freshness import EVER
 from slipway.planner.kueue_objects import EVICTED, FINALIZER, FINISHED, QUOTA_RESERVED, Workload
 from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.queue_bodies import Contradiction
-from slipway.planner.queue_refusals import refusal
+from slipway.planner.queue_refusals import leaves_for_now, refusal
 from slipway.planner.snapshot import WAITING_FOR_OLD, Snapshot
 
 FIRST_RETRY: Final = timedelta(seconds=2)
@@ -39,35 +38,32 @@ LONGEST_RETRY: Final = timedelta(seconds=60)
 
 
 def gate(draft: Draft) -> None:
-    """Hold the job while its queue does not admit it, and end an attempt that the queue evicts.
+    """Hold the job while its queue does not admit it.
 
     Raises:
         InvalidSpec: when the job can be in no queue and has made no attempt.
     """
-    if draft.job.queue is None or (draft.active is not None and draft.seen.done):
+    kueue = draft.snapshot.kueue
+    if draft.job.queue is None or not (kueue.version or kueue.problem):
+        queue_topology.leave(draft)
+    if draft.job.queue is None:
         return
-    known = draft.snapshot.kueue.workload
+    known = kueue.workload
     if (refused := refusal(draft)) is not None:
-        if draft.attempt is None and (known is None or not draft.snapshot.kueue.problem):
+        if draft.attempt is None and (known is None or not kueue.problem):
             raise refused
-        draft.queued = (refused.reason, refused.message)
         if draft.active is None or not _has_to_go(draft, known):
+            draft.held = Hold(refused.reason, refused.message, Phase.QUEUED)
             return
     if draft.spec.suspend:
         return
     if known is not None and is_ours(draft, known) and known.admitted and not queue_sizes.is_replaced(draft, known):
-        draft.offered = queue_sizes.asked(draft, known)
+        draft.offered = queue_sizes.asked(draft, known) if draft.spec.acceptable_slices else None
+        # The queue has had the job wait, and has admitted it again: its quota is not to lie idle.
+        draft.at_once = ending_of(draft.attempt) in (PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE)
         _add_to_pods(draft)
         return
-    draft.queued = _held(draft, known)
-    if draft.active is None or draft.seen.evidence:
-        # What has ended a pod already says more of the attempt than the queue.
-        return
-    if draft.seen.begun_by_this_process or draft.may(Step.END_BY_QUEUE):
-        _end(draft, known)
-    elif draft.active.running_time is not None:
-        # All its pods exist. What the queue says is read first.
-        draft.queued = None
+    draft.held = _hold(draft, known)
 
 
 def stand(draft: Draft) -> None:
@@ -78,15 +74,20 @@ def stand(draft: Draft) -> None:
     """
     if (refused := refusal(draft)) is not None:
         raise refused
-    draft.blocked = draft.queued = _held(draft, draft.snapshot.kueue.workload)
+    draft.blocked = draft.held = _hold(draft, draft.snapshot.kueue.workload)
 
 
 def _has_to_go(draft: Draft, known: Workload | None) -> bool:
     """Whether the queue evicts the job, which is obeyed although others of Kueue's objects cannot be read."""
     kueue = draft.snapshot.kueue
-    if known is None or not kueue.version or kueue.unseen:
-        return False
-    return is_ours(draft, known) and known.holds(EVICTED)
+    return bool(kueue.version) and not kueue.unseen and _eviction(draft, known) is not None
+
+
+def _eviction(draft: Draft, known: Workload | None) -> Mapping[str, Any] | None:
+    """The condition that says why the queue evicts the job; None while it does not."""
+    if known is None or not is_ours(draft, known) or not known.holds(EVICTED):
+        return None
+    return known.condition(EVICTED)
 
 
 def is_ours(draft: Draft, known: Workload) -> bool:
@@ -96,7 +97,17 @@ def is_ours(draft: Draft, known: Workload) -> bool:
     return labels.job_uid == job.uid or (job.origin != "" and labels.origin == job.origin)
 
 
-def _held(draft: Draft, known: Workload | None) -> tuple[str, str]:
+def _hold(draft: Draft, known: Workload | None) -> Hold:
+    """What a job shows that may have no pods, and how an attempt ends that has some."""
+    preempted = (_eviction(draft, known) or {}).get("reason") in queue_bodies.REQUEUED_AT_ONCE
+    ending = PREEMPTED_BY_QUEUE if preempted else STOPPED_BY_QUEUE
+    ends = (known.since(EVICTED), known.since(FINISHED), known.metadata.deletion_timestamp) if known is not None else ()
+    # By a clock that is ahead it has yet to happen, and is obeyed all the same.
+    since = max((one for one in ends if one is not None and one <= draft.now), default=EVER)
+    return Hold(*_words(draft, known), Phase.QUEUED, ending, since)
+
+
+def _words(draft: Draft, known: Workload | None) -> tuple[str, str]:
     """Reason and message of a job that may have no pods."""
     if known is None:
         if draft.job.origin:
@@ -104,7 +115,7 @@ def _held(draft: Draft, known: Workload | None) -> tuple[str, str]:
         refused = draft.snapshot.rejection
         if refused is not None:
             return refused.reason, refused.message
-        return "EnteringQueue", f"its Workload in LocalQueue {draft.job.queue} is being created"
+        return "EnteringQueue", _without_workload(draft)
     name = f"Workload {known.metadata.name}"
     if not is_ours(draft, known):
         return WAITING_FOR_OLD, f"{name} of an earlier job of this name must go first"
@@ -113,27 +124,28 @@ def _held(draft: Draft, known: Workload | None) -> tuple[str, str]:
     if known.holds(FINISHED):
         said = known.condition(FINISHED).get("message", "")
         return "WorkloadFinished", f"{name} was finished by somebody else: {said}; the job is queued again"
-    if known.admitted:
-        return "EnteringQueue", f"all {draft.spec.most_slices} slices are asked for again by a new {name}"
+    outdated = queue_sizes.is_outdated(draft, known)
+    if outdated or known.admitted:
+        what = "the defaults of its pods have changed: they" if outdated else f"all {draft.spec.most_slices} slices"
+        return "EnteringQueue", f"{what} are asked for again by a new {name}"
     reason, message = queue_words.waiting(known)
-    message = queue_words.with_name(message, draft.snapshot.kueue.preemptor)
+    kueue = draft.snapshot.kueue
+    message = queue_words.with_name(message, kueue.preemptor)
+    if reason == queue_words.PREEMPTS:
+        message = queue_words.with_preempted(message, kueue.preempted)
     if (asked := queue_sizes.asked(draft, known)) < draft.spec.most_slices:
         message = f"{message}; {asked} of {draft.spec.most_slices} slices are asked for"
     return reason, message
 
 
-def _end(draft: Draft, known: Workload | None) -> None:
-    """End the attempt by the reason of its eviction, and charge it accordingly."""
-    ending: Ending = STOPPED_BY_QUEUE
-    evicted = known is not None and is_ours(draft, known) and known.holds(EVICTED)
-    if evicted and known is not None and known.condition(EVICTED).get("reason") in queue_bodies.REQUEUED_AT_ONCE:
-        ending = PREEMPTED_BY_QUEUE
-    message = draft.queued[1] if draft.queued is not None else ""
-    draft.update_attempt(end_time=draft.now, reason=ending.reason, message=message, cause=ending.cause)
-    draft.status = budgets.charged(draft.status, ending.cause)
-    draft.look()
-    if (over := budgets.verdict(draft.status, draft.spec)) is not None:
-        attempts.finish(draft, *over)
+def _without_workload(draft: Draft) -> str:
+    """What is said of a job without a Workload; of an attempt that has pods it says why they are deleted."""
+    queue = f"LocalQueue {draft.job.queue}"
+    if draft.active is None:
+        return f"its Workload in {queue} is being created"
+    if any(one.admitted_time is not None for one in draft.status.attempts):
+        return f"its Workload in {queue} is gone"
+    return f"it has no Workload in {queue}: it was put in that queue while the attempt went on, or the Workload is gone"
 
 
 def _add_to_pods(draft: Draft) -> None:
@@ -148,7 +160,7 @@ def _add_to_pods(draft: Draft) -> None:
                 if place in draft.seen.wanted:
                     queue_bodies.refuse_contradictions(added, factory.pod(0, place))
     except Contradiction as problem:
-        draft.queued = ("AdmissionNotUsable", f"admitted by its queue, but {problem}")
+        draft.held = Hold("AdmissionNotUsable", f"admitted by its queue, but {problem}", Phase.QUEUED)
     else:
         known = kueue.workload
         if known is not None and queue_bodies.WORKERS in known.placed:
@@ -182,7 +194,7 @@ def settle(draft: Draft) -> None:
 def _is_over(draft: Draft, known: Workload) -> bool:
     """Whether the Workload is, or has to be, without quota."""
     evicted = known.holds(EVICTED) and (known.status.admission is not None or known.holds(QUOTA_RESERVED))
-    return draft.status.final or draft.spec.suspend or known.deleting or known.holds(FINISHED) or evicted
+    return draft.status.final or leaves_for_now(draft, known) or known.deleting or known.holds(FINISHED) or evicted
 
 
 def _was_let_go(draft: Draft, known: Workload) -> bool:
@@ -195,7 +207,7 @@ def _let_go(draft: Draft, known: Workload) -> None:
     """Give the quota back."""
     if draft.status.final and not known.deleting:
         _finish(draft, known)
-    elif draft.spec.suspend or known.deleting or known.holds(FINISHED):
+    elif leaves_for_now(draft, known) or known.deleting or known.holds(FINISHED):
         draft.act(*_removal(draft.snapshot.kueue.version, known))
     elif (boost := queue_boost.removal(known)) is not None:
         draft.act(_patch(draft, known, boost))
@@ -244,7 +256,8 @@ def _create(draft: Draft) -> None:
     job = draft.job
     if job.queue is None or job.origin or draft.status.final or draft.spec.suspend or draft.problem is not None:
         return
-    if draft.refresh_workload:
+    # An attempt without a Workload ends first: the quota would be for the next one.
+    if draft.refresh_workload or (draft.active is not None and not draft.job.elsewhere):
         return
     if refusal(draft) is not None:
         return
@@ -296,7 +309,11 @@ def _followed(draft: Draft, known: Workload) -> tuple[Action, ...] | None:
         # The flavors of the queue have got a topology, or have lost it; podSets are made once.
         return _removal(draft.snapshot.kueue.version, known)
     enters_again = draft.problem is None and refusal(draft) is None
-    if known.admitted and enters_again and queue_sizes.is_replaced(draft, known):
+    if known.admitted:
+        replaced = queue_sizes.is_replaced(draft, known)
+    else:
+        replaced = known.holds(QUOTA_RESERVED) and queue_sizes.is_outdated(draft, known)
+    if enters_again and replaced:
         return _removal(draft.snapshot.kueue.version, known) if _nothing_runs(draft) else ()
     if (sizes := queue_sizes.change(draft, known)) is not None:
         return (_change(draft, known, sizes),)

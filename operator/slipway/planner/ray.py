@@ -1,4 +1,4 @@
-"""The Ray runtime: what differs in the pods, and the objects that stand around them.
+"""The Ray runtime: what differs in the pods.
 
 The workers are the same pods in the same places as those of any job, with Ray in them. The head is one pod more. In
 it Ray is a sidecar of the `driver`: so the pod ends when the driver does, its logs stay, and what the kubelet does
@@ -15,13 +15,11 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.places import HEAD, Place
 from slipway.api.ray import Ray
-from slipway.api.resources import Resources
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
-from slipway.planner import subdomains
+from slipway.planner import ray_objects, subdomains
 from slipway.planner.actions import Action, Body, CreateObjects, CreateToken
 from slipway.planner.hardware import Hardware, Variable, literal
-from slipway.planner.metadata import metadata
 from slipway.planner.objects import Pod
 from slipway.planner.runtime import Runtime, workers
 from slipway.planner.snapshot import Job
@@ -42,6 +40,8 @@ _OPTION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _FOLDER_VOLUME: Final = "slipway-ray"
 _HEAD_REQUESTS: Final = {"cpu": "1", "memory": "4Gi"}
 _DRIVER_REQUESTS: Final = {"cpu": "50m", "memory": "64Mi"}
+_DRIVER_LIMITS: Final = {"cpu": "1", "memory": "1Gi"}
+"""Far more than it needs: a quota on limits asks that there be some."""
 _NODE_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_node.py").read_text()
 _DRIVER_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_driver.py").read_text()
 
@@ -49,52 +49,6 @@ _DRIVER_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_driver
 def head_address(job: Job, attempt: int) -> str:
     """Where the head of this attempt is, by a name known before any pod exists."""
     return f"{names.head_hostname(attempt)}.{names.head_service(job.name)}.{job.namespace}.svc"
-
-
-def service(job: Job) -> Body:
-    """The headless Service of the head; workers need its name before it is ready."""
-    ports = {"gcs": names.RAY_GCS_PORT, "dashboard": names.RAY_DASHBOARD_PORT, "client": names.RAY_CLIENT_PORT}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(job, names.head_service(job.name), {}),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.ROLE_HEAD},
-            "ports": [{"name": name, "port": port} for name, port in ports.items()],
-        },
-    }
-
-
-def token_secret(job: Job) -> Body:
-    """The Secret that will hold the cluster's token; the token itself is made where it is written."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": metadata(job, names.ray_token_secret(job.name, job.uid), {}),
-        "immutable": True,
-    }
-
-
-def network_policy(job: Job) -> Body:
-    """Who may connect: the job's own pods, and to the ports for clients those that say they are its clients."""
-    mine = {"podSelector": {"matchLabels": {names.LABEL_JOB_UID: job.uid}}}
-    clients = {"podSelector": {"matchLabels": {names.LABEL_RAY_CLIENT: job.name}}}
-    ports = (names.RAY_DASHBOARD_PORT, names.RAY_CLIENT_PORT)
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": metadata(job, names.ray_network_policy(job.name), {}),
-        "spec": {
-            **mine,
-            "policyTypes": ["Ingress"],
-            "ingress": [
-                {"from": [mine]},
-                {"from": [clients], "ports": [{"protocol": "TCP", "port": port} for port in ports]},
-            ],
-        },
-    }
 
 
 def mounts() -> list[Body]:
@@ -204,6 +158,12 @@ def _head_resources(ray: Ray) -> Body:
     return given | {"requests": missing | requests}
 
 
+def _driver_resources(ray: Ray) -> Body:
+    """A limit on what Ray beside it has a limit on, for a quota on limits takes no pod with a container without."""
+    limits = {name: most for name, most in _DRIVER_LIMITS.items() if name in ray.head.resources.limits}
+    return {"requests": _DRIVER_REQUESTS} | ({"limits": limits} if limits else {})
+
+
 def _folder_mount() -> Body:
     return {"name": _FOLDER_VOLUME, "mountPath": "/tmp/ray"}
 
@@ -216,7 +176,7 @@ def _driver(job: Job, ray: Ray, attempt: int, hardware: Hardware, container: Bod
         "name": names.DRIVER_CONTAINER,
         "command": _kept(["python3", "-c", _DRIVER_PROGRAM, order]),
         "env": _authentication(),
-        "resources": {"requests": _DRIVER_REQUESTS},
+        "resources": _driver_resources(ray),
         "volumeMounts": [*mounts(), _folder_mount()],
         "startupProbe": {
             "exec": {"command": list(HAS_JOINED)},
@@ -289,20 +249,27 @@ class RayCluster(Runtime):
         return _with_head(slices, hosts)
 
     def runs_program(self, pod: Pod) -> bool:
-        """Whether it is the head; workers run Ray."""
-        return pod.is_head
+        """Whether it is the head, and the driver ended it; workers run Ray."""
+        return pod.is_head and not pod.ray_ended_first
 
-    def resources_of(self, pod: Pod, spec: SliceJobSpec) -> Resources:
-        """Those of the head are its own."""
-        return self._ray.head.resources if pod.is_head else spec.resources
+    def memory_limit(self, pod: Pod, spec: SliceJobSpec) -> str | int | None:
+        """The head has its own, which is for Ray; and its driver that which it has beside Ray's."""
+        if not pod.is_head:
+            return super().memory_limit(pod, spec)
+        found: dict[str, str | int] = (
+            self._ray.head.resources.limits if pod.ray_ended_first else _driver_resources(self._ray).get("limits", {})
+        )
+        return found.get("memory")
 
     def surroundings(self, job: Job, config_maps: tuple[Body, ...]) -> tuple[Action, ...]:
         """The NetworkPolicy before the token, and that before the first pod."""
-        return CreateObjects((network_policy(job), *config_maps)), CreateToken(token_secret(job))
+        return CreateObjects((ray_objects.network_policy(job), *config_maps)), CreateToken(
+            ray_objects.token_secret(job)
+        )
 
     def services(self, job: Job, slices: int, hosts: int) -> tuple[Body, ...]:
         """The workers' Services and the head's."""
-        return *subdomains.services(job, slices, hosts), service(job)
+        return *subdomains.services(job, slices, hosts), ray_objects.service(job)
 
     def state(self, job: Job) -> RayState | None:
         """How clients reach the cluster."""

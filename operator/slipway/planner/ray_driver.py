@@ -6,16 +6,19 @@ Its text stands in the pod's command and it runs in the user's image: the standa
 
 The entrypoint is submitted to Ray's job server on the same pod and runs beside Ray; what it prints is followed in
 Ray's log folder, which both containers share. Without a submission the cluster is kept until somebody stops it.
+Where the entrypoint has no exit code, because Ray did not run it to its end, the driver's is NOT_RUN.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import os
 import signal
 import sys
 import time
+import traceback
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -23,14 +26,16 @@ from types import FrameType
 from typing import Any, BinaryIO
 
 SERVER = "http://127.0.0.1:8265"
-LOGS = Path("/tmp/ray/session_latest/logs")
+SESSION = Path("/tmp/ray/session_latest")
 JOINED = Path("/tmp/ray/slipway-joined")
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 120.0
-"""How long the server may fail to answer while the entrypoint runs."""
+"""How long the server may fail to answer while the entrypoint runs, or to take it."""
 TOLD_TO_STOP = 128 + signal.SIGTERM
-NOT_RUN = 1
-"""Exit code when the entrypoint has none."""
+NOT_RUN = 250
+"""Exit code when the entrypoint has none; few programs use it. docs/ray.md names it."""
+UNANSWERED = (OSError, ValueError, http.client.HTTPException)
+"""Errors of a server that is away, breaks off, or answers with an error."""
 
 
 def call(path: str, body: Any = None) -> Any:
@@ -56,7 +61,7 @@ def patiently(path: str, seconds: float = PATIENCE_SECONDS) -> Any:
     while True:
         try:
             return call(path)
-        except (OSError, ValueError):
+        except UNANSWERED:
             if time.monotonic() > end:
                 raise
             time.sleep(POLL_SECONDS)
@@ -78,16 +83,48 @@ def await_workers(wanted: int) -> None:
 
 
 def submit(submission: Any) -> None:
-    """Submit the entrypoint; an answer that is lost is looked for, so that it never runs twice."""
+    """Submit the entrypoint, again and again where Ray is too busy to take it or its answer is lost.
+
+    One Ray runs it once, by its name. But a Ray that the kubelet started anew knows none of the names.
+    """
+    session, end = SESSION.resolve(), time.monotonic() + PATIENCE_SECONDS
+    while not taken(submission, last=time.monotonic() > end):
+        time.sleep(POLL_SECONDS)
+        if SESSION.resolve() != session:
+            give_up("it was started anew")
+
+
+def taken(submission: Any, *, last: bool) -> bool:
+    """Submit the entrypoint once; whether Ray has it. Ends the program when it never will."""
     try:
         call("/api/jobs/", submission)
-    except urllib.error.HTTPError as error:
-        text = error.read().decode(errors="replace").strip()
-        print(f"Ray did not take the entrypoint: {text.splitlines()[-1] if text else error}", flush=True)
-        sys.exit(NOT_RUN)
-    except OSError:
-        if patiently("/api/jobs/" + submission["submission_id"]) is None:
-            raise
+    except UNANSWERED as error:
+        if is_there(submission["submission_id"]):
+            return True
+        if last or (isinstance(error, urllib.error.HTTPError) and error.code < 500):
+            give_up(words(error))
+        return False
+    return True
+
+
+def is_there(identity: str) -> bool:
+    """Whether Ray has it; not if nobody answers."""
+    try:
+        return call("/api/jobs/" + identity) is not None
+    except UNANSWERED:
+        return False
+
+
+def words(error: Exception) -> str:
+    """What the server says; the last line of a traceback."""
+    text = error.read().decode(errors="replace").strip() if isinstance(error, urllib.error.HTTPError) else ""
+    return text.splitlines()[-1] if text else str(error)
+
+
+def give_up(why: str) -> None:
+    """End without having run the entrypoint."""
+    print(f"Ray did not take the entrypoint: {why}", flush=True)
+    sys.exit(NOT_RUN)
 
 
 def show(log: BinaryIO | None, path: Path) -> BinaryIO | None:
@@ -102,7 +139,7 @@ def show(log: BinaryIO | None, path: Path) -> BinaryIO | None:
 
 def follow(identity: str) -> int:
     """Print what the entrypoint prints until it ends; returns its exit code."""
-    log, path = None, LOGS / f"job-driver-{identity}.log"
+    log, path = None, SESSION / "logs" / f"job-driver-{identity}.log"
     while True:
         job = patiently("/api/jobs/" + identity)
         log = show(log, path)
@@ -126,22 +163,29 @@ def stop(number: int, frame: FrameType | None) -> None:
     os._exit(TOLD_TO_STOP)
 
 
-def main() -> int:
-    """Run; returns the exit code."""
-    signal.signal(signal.SIGTERM, stop)
-    order = json.loads(sys.argv[1])
-    await_workers(order["workers"])
-    submission = order["submission"]
+def drive(workers: int, submission: Any) -> int:
+    """Run the entrypoint, or keep the cluster; returns the exit code."""
+    await_workers(workers)
     if submission is None:
         print("the cluster is ready", flush=True)
         while True:
             signal.pause()
+    submit(submission)
+    return follow(submission["submission_id"])
+
+
+def main() -> int:
+    """Run; returns the exit code."""
+    signal.signal(signal.SIGTERM, stop)
+    order = json.loads(sys.argv[1])
     try:
-        submit(submission)
-        return follow(submission["submission_id"])
-    except OSError as error:
+        return drive(order["workers"], order["submission"])
+    except UNANSWERED as error:
         print(f"Ray's job server does not answer: {error}", flush=True)
-        return NOT_RUN
+    except Exception:
+        # Python's own exit code would be taken for the entrypoint's.
+        traceback.print_exc()
+    return NOT_RUN
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import MAX_LOG_CHARACTERS
-from slipway.planner.containers import template_spec
+from slipway.planner.containers import objects, part, template_spec
 from slipway.planner.merge import MERGE_KEYS
 
 HIDDEN: Final = "[redacted]"
@@ -51,7 +51,7 @@ def redacted(text: str, spec: SliceJobSpec | None) -> str:
     for value in sorted(_secret_values(variables), key=len, reverse=True):
         text = text.replace(json.dumps(value)[1:-1], HIDDEN).replace(value, HIDDEN)
     text = _FORMS.sub(_kept_and_hidden, text)
-    names = [re.escape(one["name"]) for one in variables if "secretKeyRef" in (one.get("valueFrom") or ())]
+    names = [re.escape(one["name"]) for one in variables if "secretKeyRef" in part(one, "valueFrom")]
     if names:
         behind = rf"(\b(?:{'|'.join(names)})\b[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}"
         text = re.sub(behind, lambda found: found[1] + _opening(found[0][len(found[1]) :]) + HIDDEN, text)
@@ -95,7 +95,7 @@ def last_line(log: str | None) -> str:
 
 
 def _kept_and_hidden(found: re.Match[str]) -> str:
-    kept = next((part for part in found.groups() if part is not None), "")
+    kept = next((one for one in found.groups() if one is not None), "")
     return kept + _opening(found[0][len(kept) :]) + HIDDEN
 
 
@@ -110,14 +110,8 @@ def _variables(spec: SliceJobSpec) -> Iterator[dict[str, Any]]:
         yield variable.model_dump(by_alias=True, exclude_none=True)
     template = template_spec(spec)
     for kind in ("containers", "initContainers"):
-        for container in _objects(template, kind):
-            yield from (one for one in _objects(container, "env") if isinstance(one.get("name"), str))
-
-
-def _objects(part: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The objects in a list of a template, which may not have been checked yet."""
-    found = part.get(key)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        for container in objects(template, kind):
+            yield from (one for one in objects(container, "env") if isinstance(one.get("name"), str))
 
 
 def _secret_values(variables: Iterable[dict[str, Any]]) -> Iterator[str]:

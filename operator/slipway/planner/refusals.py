@@ -13,10 +13,11 @@ from slipway.api import names
 from slipway.api.accelerators import Shape
 from slipway.api.gpus import Gpus, is_gpu
 from slipway.api.progress import PatternError, compiled
+from slipway.api.ray import NO_TPUS_ON_HEAD
 from slipway.api.resources import amount
 from slipway.api.slicejob import LOCAL_IMAGE, SliceJobSpec
 from slipway.planner.actions import Body
-from slipway.planner.containers import Container, containers, part, volumes
+from slipway.planner.containers import Container, containers, objects, part, volumes
 from slipway.planner.redact import printable
 
 Refusal = tuple[str, str]
@@ -36,6 +37,7 @@ _PROCESSES: Final = "/proc"
 _RAY_AUTHENTICATION: Final = tuple(name for name in names.RESERVED_RAY_ENV if name.startswith("RAY_AUTH_"))
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _OWN_VOLUMES: Final = ("slipway-data", "slipway-ray", "slipway-shm", "slipway-workspace")
+_RESTARTS_ALL: Final = "RestartAllContainers"
 _MAX_SHOWN: Final = 80
 
 
@@ -53,15 +55,18 @@ def refusals(
     given = tuple(containers(spec, template))
     yield from _engine_sockets(spec, template)
     yield from _reserved_volumes(spec, template)
+    yield from _restarts(template)
     if not images_by_id:
         yield from _local_images(given)
     yield from _reserved_variables(spec, given)
     yield from _queue_of_pods(spec)
     yield from _unusable_pattern(spec)
+    yield from _tpus_of_head(given)
+    on_hosts = tuple(one for one in given if one.on_host)
     if shape is not None:
-        yield from _other_devices(given, shape)
+        yield from _other_devices(on_hosts, shape)
     elif spec.accelerator is not None and spec.accelerator.gpu is not None:
-        yield from _other_gpus(given, gpus)
+        yield from _other_gpus(on_hosts, gpus)
     if spec.one_host_per_node:
         yield from _lost_anti_affinity(template)
 
@@ -114,6 +119,28 @@ def _reserved_volumes(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
             )
 
 
+def _restarts(template: Body) -> Iterator[Refusal]:
+    """Containers that the kubelet would start again: a second run of a worker is the sign of a rebooted machine."""
+    for index, container in enumerate(template.get("containers", ())):
+        path = f"spec.podTemplate.spec.containers[{index}]"
+        if (policy := container.get("restartPolicy", "Never")) != "Never":
+            yield _started_once(f"{path}.restartPolicy", policy)
+        if "restartPolicyRules" in container:
+            yield _started_once(f"{path}.restartPolicyRules", container["restartPolicyRules"])
+    for index, container in enumerate(template.get("initContainers", ())):
+        if any(rule.get("action") == _RESTARTS_ALL for rule in objects(container, "restartPolicyRules")):
+            path = f"spec.podTemplate.spec.initContainers[{index}].restartPolicyRules"
+            yield _started_once(path, _RESTARTS_ALL)
+
+
+def _started_once(field: str, value: Any) -> Refusal:
+    return (
+        "ReservedField",
+        f"{field} {_shown(value)}: the containers of a host start once, and spec.retries says how often Slipway starts "
+        "all hosts anew: remove it",
+    )
+
+
 def _local_images(given: tuple[Container, ...]) -> Iterator[Refusal]:
     for one in given:
         image = one.fields.get("image")
@@ -160,6 +187,13 @@ def _unusable_pattern(spec: SliceJobSpec) -> Iterator[Refusal]:
         compiled(spec.progress.pattern)
     except PatternError as error:
         yield "InvalidSpec", f"spec.progress.pattern {_shown(spec.progress.pattern)}: {error}"
+
+
+def _tpus_of_head(given: tuple[Container, ...]) -> Iterator[Refusal]:
+    for one in given:
+        for path, resource, value in _resources(one):
+            if not one.on_host and resource == names.TPU_RESOURCE:
+                yield "InvalidSpec", f"{path}[{resource}] {_shown(value)}: {NO_TPUS_ON_HEAD}"
 
 
 def _other_devices(given: tuple[Container, ...], shape: Shape) -> Iterator[Refusal]:

@@ -1,4 +1,4 @@
-"""Why the API server does not create a pod, in words for people: which rule is in the way, and whose it is."""
+"""Why the API server does not create an object, in words for people: which rule is in the way, and whose it is."""
 
 import re
 from typing import Final
@@ -11,6 +11,17 @@ _KINDS: Final = {
     "priorityclass": "PriorityClass",
     "runtimeclass": "RuntimeClass",
 }
+_POD: Final = "pod"
+RAY_SECRET: Final = "Secret for Ray"
+"""The only Secret of a job. With "Secret:" before them the words of a server would be taken for a secret and hidden."""
+_OBJECTS: Final = {
+    "pods": _POD,
+    "configmaps": "ConfigMap",
+    "networkpolicies": "NetworkPolicy",
+    "secrets": RAY_SECRET,
+    "services": "Service",
+}
+_REFUSED: Final = re.compile(rf'\b({"|".join(_OBJECTS)})(?:\.[a-z0-9.]+)? "[^"]*" is forbidden')
 
 
 def _row(pattern: str, reason: str, message: str, next_step: str) -> Trouble:
@@ -29,6 +40,14 @@ ROWS: Final = (
         MISSING_OBJECTS,
         "{kind} {name} is missing",
         "create it; the pods are then created",
+    ),
+    _row(
+        r'(?:configmaps|networkpolicies|secrets|services)\S* "[^"]*" is forbidden: exceeded quota: (?P<name>[^,]+), '
+        r"requested: .+, used: \S+=(?P<used>\w+), limited: \S+=(?P<limit>\w+)",
+        QUOTA_EXCEEDED,
+        # Not in the server's words: `secrets=5` is no secret, but looks like one and would be hidden.
+        "exceeded quota {name}: a {object} is needed, and {used} of {limit} are used",
+        "delete what the namespace no longer needs, or have the ResourceQuota raised",
     ),
     _row(
         r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<limit>[^;]+)",
@@ -59,13 +78,13 @@ ROWS: Final = (
     _row(
         r'admission webhook "(?P<name>[^"]+)" denied the request(?:: (?P<what>.+)| without explanation)',
         "WebhookDenied",
-        "the admission webhook {name} denies the pod: {what}",
+        "the admission webhook {name} denies the {object}: {what}",
         "change what it names, or ask those who run the webhook",
     ),
     _row(
         r"ValidatingAdmissionPolicy '(?P<name>[^']+)' with binding '[^']+' denied request: (?P<what>.+)",
         "PolicyDenied",
-        "the ValidatingAdmissionPolicy {name} denies the pod: {what}",
+        "the ValidatingAdmissionPolicy {name} denies the {object}: {what}",
         "change what it names, or ask those who administer the cluster",
     ),
     _row(
@@ -91,11 +110,17 @@ ROWS: Final = (
 """The first row that fits the message decides."""
 
 
-def explain_rejection(message: str) -> Explanation | None:
-    """Which rule keeps the API server from creating a pod; None when no row fits its message."""
+def explain_rejection(message: str, what: str = _POD) -> Explanation | None:
+    """Which rule keeps the API server from creating an object; None when no row fits its message.
+
+    Args:
+        message: the API server's.
+        what: the kind of the object, for messages that do not name it.
+    """
     for row in ROWS:
         if (found := row.pattern.search(message)) is not None:
             named = {key: (words or "no reason given").strip() for key, words in found.groupdict().items()}
             named["kind"] = _KINDS.get(named.get("kind", "").lower(), "")
+            named["object"] = _OBJECTS[refused[1]] if (refused := _REFUSED.search(message)) is not None else what
             return Explanation(row.reason, row.message.format(**named), row.next_step)
     return None

@@ -3,11 +3,11 @@
 from functools import lru_cache
 
 from slipway.api.places import Place, worker
-from slipway.api.resources import Resources
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
 from slipway.planner import subdomains
 from slipway.planner.actions import Action, Body, CreateObjects
+from slipway.planner.containers import memory_limit
 from slipway.planner.hardware import Hardware, Variable
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job
@@ -30,12 +30,12 @@ class Runtime:
         return workers(slices, hosts)
 
     def runs_program(self, pod: Pod) -> bool:
-        """Whether the user's program runs in that pod."""
+        """Whether the user's program runs in that pod, and its end is that of the pod."""
         return True
 
-    def resources_of(self, pod: Pod, spec: SliceJobSpec) -> Resources:
-        """The resources of the container whose end is the end of that pod."""
-        return spec.resources
+    def memory_limit(self, pod: Pod, spec: SliceJobSpec) -> str | int | None:
+        """The most memory that the container may use whose end is the end of that pod."""
+        return memory_limit(spec)
 
     def surroundings(self, job: Job, config_maps: tuple[Body, ...]) -> tuple[Action, ...]:
         """The actions that create what must exist before the first pod of an attempt."""

@@ -196,8 +196,10 @@ def with_defaults(given: SliceJobSpec, layers: list[Profile]) -> tuple[SliceJobS
         return given, ()
     changes: dict[str, Any] = {}
     values: list[DefaultValue] = []
+    # Ray's ports would be open to the nodes' network; and variables are merged.
+    without = {"env", "host_network"} if given.ray is not None else {"env"}
     for name, info in SliceJobSpec.model_fields.items():
-        if info.alias not in DEFAULTABLE or name == "env" or _is_given(given, name):
+        if info.alias not in DEFAULTABLE or name in without or _is_given(given, name):
             continue
         layer = next((one for one in layers if _is_given(one.spec.defaults, name)), None)
         if layer is not None:

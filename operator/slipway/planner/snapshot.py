@@ -237,6 +237,8 @@ class Snapshot:
     """Every pod in the API that carries the job's name, whatever its attempt and job UID."""
     vanished: tuple[Vanished, ...] = ()
     """Pods of this job UID that were seen and that the API server no longer has."""
+    vanished_foreign: tuple[Vanished, ...] = ()
+    """Pods of earlier jobs of this name that the API server no longer has, and whose end no kubelet has reported."""
     nodes: Mapping[str, Node] = field(default_factory=dict)
     """Known nodes by name; may hold more than this job's."""
     lost_nodes: Mapping[str, LostNode] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from slipway.api.status import Attempt, Cause, ConditionType, Phase, SliceJobStatus
+from slipway.planner.charges import CHARGED
 from slipway.planner.endings import PREEMPTED_BY_QUEUE, SUSPENDED, Ending, ending_of
 
 State = tuple[str, ...]
@@ -22,11 +23,7 @@ STARTING: Final[State] = ("starting",)
 RUNNING: Final[State] = ("running",)
 CLEANING_UP: Final[State] = ("cleaning_up",)
 SUSPENSION: Final[State] = ("suspended",)
-LOST: Final[dict[Cause, State]] = {
-    Cause.FAILURE: ("lost_to_failure",),
-    Cause.PREEMPTION: ("lost_to_preemption",),
-    Cause.INFRASTRUCTURE: ("lost_to_infrastructure",),
-}
+LOST: Final[dict[Cause, State]] = {cause: (f"lost_to_{cause}",) for cause in CHARGED}
 WORK: Final[State] = ("work",)
 DETECT: Final[State] = ("detect",)
 FENCE: Final[State] = ("fence",)

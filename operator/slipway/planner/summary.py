@@ -1,7 +1,7 @@
 """The parts of the status that follow from the attempts: phase, conditions and counts."""
 
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 
 from slipway.api.base import rfc3339
 from slipway.api.places import HEAD
@@ -11,18 +11,19 @@ from slipway.api.status import (
     Condition,
     ConditionType,
     Phase,
+    PhaseKind,
     Resolved,
     Result,
     SliceCounts,
     SliceJobStatus,
 )
-from slipway.planner import budgets, capacity, fencing, progress, unscheduled
+from slipway.planner import budgets, capacity, fencing, progress
 from slipway.planner.acceptance import HASH_VERSION
-from slipway.planner.draft import Draft
-from slipway.planner.endings import CANCELLED, CAPACITY_RELEASED, SUSPENDED, ending_of
+from slipway.planner.draft import Draft, Hold
+from slipway.planner.endings import CANCELLED, SUSPENDED, ending_of
 from slipway.planner.explain import REASONS, WAIT_FOR_USER
 from slipway.planner.notices import sidecars
-from slipway.planner.observation import NOTHING_WRONG, blocked_hosts, intervals
+from slipway.planner.observation import blocked_hosts, intervals
 from slipway.planner.redact import foreign
 from slipway.planner.snapshot import Job
 from slipway.planner.trouble import trouble
@@ -35,14 +36,6 @@ _NODES_HIDDEN: Final = (
     "change that, install the chart with readNodes true"
 )
 _NOTHING_HELD: Final = "no pod runs and no capacity is held"
-REASONS_AFTER: Final = timedelta(seconds=5)
-COUNTS_AFTER: Final = timedelta(seconds=30)
-LARGE_JOBS_AFTER: Final = timedelta(seconds=60)
-"""How long progress is held back before it is written: new reasons, new counts, and the most for a large job."""
-WORDS_AFTER: Final = timedelta(seconds=120)
-"""How often a job that waits for nodes or quota writes that others have them now."""
-LOOKS_AFTER: Final = timedelta(seconds=600)
-"""How often a job that only waits for capacity writes its status."""
 
 
 def summarise(draft: Draft) -> None:
@@ -60,7 +53,10 @@ def summarise(draft: Draft) -> None:
 
 def _resolved(draft: Draft) -> Resolved:
     """The effective values. Those of the accepted spec stay until a changed spec is accepted during a suspension."""
-    accepted, suspended = draft.status.resolved, draft.snapshot.job.status.phase is Phase.SUSPENDED
+    accepted, suspended = draft.status.resolved, draft.job.status.phase is Phase.SUSPENDED
+    if accepted is not None and draft.job.status.final:
+        # What has become of the site since is nothing to a job that is over.
+        return accepted
     if accepted is None or (suspended and draft.problem is None):
         return draft.resolved
     # Where another version of Slipway made the hash, it is made anew.
@@ -76,7 +72,7 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
     if draft.spec.suspend and draft.active is None and draft.unjudged is None:
         return Phase.SUSPENDED, SUSPENDED.reason, _SUSPENDED
     if draft.blocked is not None:
-        return _blocked(draft, attempt, *draft.blocked)
+        return _blocked(draft, attempt, draft.blocked)
     if attempt is None:
         return Phase.PENDING, "Pending", "nothing has been created yet"
     if attempt.end_time is not None:
@@ -89,17 +85,15 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
     return _start(draft, attempt.number)
 
 
-def _blocked(draft: Draft, attempt: Attempt | None, reason: str, message: str) -> tuple[Phase, str, str]:
+def _blocked(draft: Draft, attempt: Attempt | None, hold: Hold) -> tuple[Phase, str, str]:
     """What a job shows whose next attempt, or the creation of whose pods, is blocked."""
-    if draft.blocked is draft.queued:
-        return Phase.QUEUED, reason, message
-    if reason == CAPACITY_RELEASED.reason:
-        return Phase.WAITING_FOR_CAPACITY, reason, message
+    if hold.phase is not None:
+        return hold.phase, hold.reason, hold.message
     if attempt is not None and ending_of(attempt).held:
         due = budgets.next_try(draft.status, draft.spec)
         again = f"; the next attempt begins at {rfc3339(due)}" if due is not None else ""
         return Phase.PENDING, attempt.reason or "", f"attempt {attempt.number}: {attempt.message}{again}"
-    return (Phase.RESTARTING if attempt else Phase.PENDING), reason, message
+    return (Phase.RESTARTING if attempt else Phase.PENDING), hold.reason, hold.message
 
 
 def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
@@ -127,14 +121,14 @@ def _count(draft: Draft) -> None:
     draft.update(
         slices=SliceCounts(requested=requested, granted=draft.granted, ready=ready),
         ready_slices=f"{ready}/{requested}",
-        hosts=blocked_hosts(draft.seen, MAX_HOSTS) if starting else (),
+        hosts=blocked_hosts(draft.seen, draft.spec, MAX_HOSTS) if starting else (),
         succeeded_hosts=intervals(draft.seen.succeeded) if draft.active else draft.status.succeeded_hosts,
     )
 
 
 def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[Condition, ...]:
-    failed = phase in (Phase.FAILED, Phase.PREEMPTED, Phase.CANCELLED)
-    settled = phase.final or phase in (Phase.RUNNING, Phase.SUSPENDED)
+    failed = phase.kind in (PhaseKind.FAILED, PhaseKind.STOPPED)
+    settled = phase.final or phase.kind in (PhaseKind.RUNS, PhaseKind.RESTS)
     fence_open = not fencing.clear_to_start(draft)
     late = fencing.overdue(draft)
     found: list[tuple[ConditionType, bool, str, str]] = [
@@ -166,7 +160,15 @@ def _finished(phase: Phase, message: str) -> tuple[ConditionType, bool, str, str
     return ConditionType.FINISHED, phase.final, phase.value if phase.final else "NotFinished", message * phase.final
 
 
+def _kept(draft: Draft, kind: ConditionType) -> tuple[ConditionType, bool, str, str] | None:
+    """A condition that stays as it was written with the end of the job; None while the job has not ended."""
+    known = draft.job.status.condition(kind) if draft.job.status.final else None
+    return (kind, known.status == "True", known.reason, known.message) if known is not None else None
+
+
 def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
+    if (kept := _kept(draft, ConditionType.ACCEPTED)) is not None:
+        return kept
     if draft.problem is not None:
         return ConditionType.ACCEPTED, False, draft.problem.reason, draft.problem.message
     message = f"the spec is valid and {draft.snapshot.settings.maker} takes its pods{sidecars(draft.spec)}"
@@ -174,11 +176,14 @@ def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
 
 
 def _capacity(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[ConditionType, bool, str, str]:
-    if phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED):
+    if phase.kind is PhaseKind.LACKS_NODES:
         return ConditionType.CAPACITY_AVAILABLE, False, reason, message
-    attempt, seen = draft.attempt, draft.seen
-    ran = attempt is not None and attempt.running_time is not None
-    placed = ran or (draft.active is not None and not (seen.unscheduled or seen.absent))
+    if (kept := _kept(draft, ConditionType.CAPACITY_AVAILABLE)) is not None:
+        return kept
+    attempt, seen = draft.active, draft.seen
+    if attempt is None:
+        return ConditionType.CAPACITY_AVAILABLE, False, "NoAttempt", "no attempt is under way"
+    placed = attempt.running_time is not None or not (seen.unscheduled or seen.absent)
     return (
         ConditionType.CAPACITY_AVAILABLE,
         placed,
@@ -258,93 +263,12 @@ def refuse(job: Job, reason: str, message: str, now: datetime) -> SliceJobStatus
     )
 
 
-def unreadable(status: SliceJobStatus, generation: int, problem: str, now: datetime) -> SliceJobStatus:
-    """The status with Accepted False, which is all that is written while the stored status cannot be read."""
+def unreadable(job: Job, reason: str, problem: str, now: datetime) -> SliceJobStatus:
+    """The status with Accepted False: all that is written while it, or the spec of a job that began, cannot be read."""
     message = (
         f"{problem}; the status and the pods stay as they are: restore the field, or run the version of Slipway that "
         "wrote it"
     )
-    accepted = _dated([(ConditionType.ACCEPTED, False, "StatusUnreadable", message)], status, now, generation)
-    others = (one for one in status.conditions if one.type != ConditionType.ACCEPTED)
-    return status.model_copy(update={"conditions": (*accepted, *others)})
-
-
-def progress_interval(before: SliceJobStatus, after: SliceJobStatus, hosts: int) -> timedelta:
-    """How long after the last write a change that is only progress is held back, for a job of so many hosts.
-
-    A large job takes longer to start, and each write sends its large status to every watch. The reasons why hosts wait,
-    and the hosts that have succeeded, are written sooner than the number of hosts that have started.
-    """
-    if (only_steps := progress.only_steps(before, after)) is not None:
-        return only_steps
-    if _uncounted(before) == _uncounted(after):
-        return WORDS_AFTER if _explained(before) != _explained(after) else LOOKS_AFTER
-    if _reason(before) != _reason(after):
-        return REASONS_AFTER
-    least = COUNTS_AFTER if _hold_up(before) == _hold_up(after) else REASONS_AFTER
-    return min(max(least, timedelta(seconds=hosts / 10)), LARGE_JOBS_AFTER)
-
-
-def _uncounted(status: SliceJobStatus) -> SliceJobStatus:
-    """Without what changes while a job waits for nodes or quota and nothing happens: counts, and words."""
-    update: dict[str, Any] = {"capacity_look_time": None, "capacity_waits": 0, "progress": None}
-    if status.phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED):
-        update["conditions"] = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
-        update["hosts"] = tuple(one.model_copy(update={"message": None}) for one in status.hosts)
-    return status.model_copy(update=update)
-
-
-def _hold_up(status: SliceJobStatus) -> tuple[object, ...]:
-    """What is written sooner than counts."""
-    reasons = frozenset(host.reason for host in status.hosts) - NOTHING_WRONG
-    placed = status.condition(ConditionType.CAPACITY_AVAILABLE)
-    return status.phase, reasons, status.succeeded_hosts, placed is not None and placed.status
-
-
-def _explained(status: SliceJobStatus) -> str:
-    """What Slipway says of node pools, and Kueue of queues. The scheduler's words change with every pod."""
-    running = status.condition(ConditionType.RUNNING)
-    told = status.phase is Phase.QUEUED or (running is not None and running.reason in unscheduled.REASONS)
-    return running.message if running is not None and told else ""
-
-
-def _reason(status: SliceJobStatus) -> str:
-    """Why the job does not run, in one word."""
-    running = status.condition(ConditionType.RUNNING)
-    return running.reason if running is not None else ""
-
-
-def words_of(status: SliceJobStatus) -> list[str]:
-    """What the conditions say to people."""
-    return [one.message for one in status.conditions]
-
-
-def only_progress(before: SliceJobStatus, after: SliceJobStatus) -> bool:
-    """Whether only progress changed: counts, hosts, reasons, messages. It need not be written at once."""
-    return _essence(before) == _essence(after)
-
-
-def _essence(status: SliceJobStatus) -> SliceJobStatus:
-    waits = status.phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED, Phase.PENDING) and status.attempt is not None
-    return status.model_copy(
-        update={
-            "phase": Phase.STARTING if waits else status.phase,
-            "slices": None,
-            "ready_slices": None,
-            "hosts": (),
-            "succeeded_hosts": (),
-            "capacity_look_time": None,
-            "capacity_waits": 0,
-            "progress": None,
-            "conditions": tuple(map(_essential, status.conditions)),
-        }
-    )
-
-
-def _essential(one: Condition) -> tuple[str, str | None, int | None]:
-    """What is essential of a condition.
-
-    That all pods have nodes is on the way to Running, which is mostly written a moment later.
-    """
-    status = None if one.type == ConditionType.CAPACITY_AVAILABLE else one.status
-    return one.type, status, one.observed_generation
+    accepted = _dated([(ConditionType.ACCEPTED, False, reason, message)], job.status, now, job.generation)
+    others = (one for one in job.status.conditions if one.type != ConditionType.ACCEPTED)
+    return job.status.model_copy(update={"conditions": (*accepted, *others)})

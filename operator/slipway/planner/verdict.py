@@ -12,10 +12,11 @@ from dataclasses import replace
 from slipway.api.places import HEAD, worker
 from slipway.api.status import Attempt, Cause, Root
 from slipway.planner.causes import RULES, Evidence
-from slipway.planner.endings import DEVICE_UNHEALTHY, ENDINGS, START_TIMEOUT
+from slipway.planner.container_states import signal_of
+from slipway.planner.endings import DEVICE_UNHEALTHY, ENDINGS, OF_ALL_HOSTS
 
-# Earlier evidence would have ended the attempt itself. So within the second of a start timeout the timeout is first.
-_ORDER = {ending.reason: place for place, ending in enumerate((START_TIMEOUT, *(rule.ending for rule in RULES)))}
+# Earlier evidence would have ended the attempt itself. So within the second of a timeout the timeout is first.
+_ORDER = {ending.reason: place for place, ending in enumerate((*OF_ALL_HOSTS, *(rule.ending for rule in RULES)))}
 
 
 def first_cause(evidence: Iterable[Evidence]) -> Evidence | None:
@@ -54,7 +55,8 @@ def recorded(attempt: Attempt) -> Evidence | None:
     dated = root.exit_code is not None or ending.cause is not Cause.PREEMPTION
     return Evidence(
         ending=ending,
-        time=root.time or attempt.end_time,
+        # By the clock of a kubelet that is ahead, what ended the attempt seems to come after that.
+        time=min(root.time or attempt.end_time, attempt.end_time),
         message=attempt.message or "",
         place=HEAD if root.slice is None or root.host is None else worker(root.slice, root.host),
         pod=root.pod or "",
@@ -76,6 +78,6 @@ def root_of(evidence: Evidence) -> Root:
         pod=evidence.pod,
         node=evidence.node,
         exit_code=code,
-        signal=code - 128 if code is not None and code > 128 else None,
+        signal=signal_of(code) if code is not None else None,
         log=evidence.log,
     )

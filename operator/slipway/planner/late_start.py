@@ -1,0 +1,67 @@
+"""Whether an attempt whose pods have nodes has had timeouts.startSeconds to start, and has not."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from slipway.api.places import Place
+from slipway.planner.causes import Evidence
+from slipway.planner.draft import Draft
+from slipway.planner.endings import START_TIMEOUT
+from slipway.planner.explain import IMAGE_UNAVAILABLE, WAIT_FOR_USER
+from slipway.planner.freshness import MAX_NODE_READS, Step
+from slipway.planner.objects import CREATING, Pod
+from slipway.planner.observation import waiting_for
+from slipway.planner.trouble import trouble
+
+
+def timeout(draft: Draft) -> Evidence | None:
+    """Evidence once timeouts.startSeconds have passed since the pods were scheduled and not all of them run."""
+    late, since = draft.seen.late, _start_clock(draft)
+    if since is None or not _in_vain(draft, late, since):
+        return None
+    place, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
+    reason, words = waiting_for(pod)
+    return Evidence(
+        ending=START_TIMEOUT,
+        time=draft.now,
+        message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; "
+        f"{place.words} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
+        f"{words}".strip(),
+        place=place,
+        pod=pod.metadata.name,
+        node=pod.spec.node_name or None,
+    )
+
+
+def _start_clock(draft: Draft) -> datetime | None:
+    """From when on timeouts.startSeconds count; None while they do not."""
+    attempt, seen = draft.active, draft.seen
+    if attempt is None or seen.unscheduled or seen.absent or not seen.late or not draft.resolved.start_seconds:
+        return None
+    # A Ray head waits for the worker that was scheduled last, as programs wait for their peers.
+    bound = max((pod.bound_at for pod in seen.live.values() if pod.bound_at), default=None)
+    found = trouble(draft)
+    if bound is None or (found is not None and found.reason in WAIT_FOR_USER):
+        return None
+    if draft.snapshot.served != attempt.number:
+        # Without the Services the pods do not find each other.
+        return None
+    since = max(bound, attempt.unheld_time or bound, draft.snapshot.served_at)
+    if found is not None and found.reason == IMAGE_UNAVAILABLE:
+        # Earlier attempts may have released their nodes because of the same image.
+        since = draft.status.image_wait_since or since
+    return since
+
+
+def _in_vain(draft: Draft, late: Iterable[tuple[Place, Pod]], since: datetime) -> bool:
+    """Whether these pods had startSeconds on ready nodes and did not start."""
+    allowed, snapshot = timedelta(seconds=draft.resolved.start_seconds), draft.snapshot
+    if not draft.reached(since + allowed):
+        return False
+    if not all(map(snapshot.machine_well, draft.seen.live.values())):
+        # The attempt ends when the control plane deletes the pods of the node that is not ready.
+        return False
+    back = max(filter(None, (snapshot.ready_since(pod) for _, pod in late)), default=since)
+    due = max(since, back) + allowed
+    nodes = sorted({pod.spec.node_name for _, pod in late})[:MAX_NODE_READS] if snapshot.nodes_watched else ()
+    return draft.reached(due) and draft.may(Step.END_START, due, nodes)
