@@ -9,6 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.serving import served
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -49,18 +51,11 @@ async def replaying() -> AsyncIterator[Replay]:
     replay = Replay()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", replay.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert site._server is not None
-    port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
-    replay.url = f"http://127.0.0.1:{port}"
-    try:
-        yield replay
-    finally:
-        replay.close()
-        await runner.cleanup()
+    async with served(app) as replay.url:
+        try:
+            yield replay
+        finally:
+            replay.close()
 
 
 def answer(body: Any, status: int = 200, **headers: str) -> Handler:

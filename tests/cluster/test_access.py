@@ -1,5 +1,6 @@
 """Credentials: read by the official client, kept fresh by us."""
 
+import os
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,20 +17,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Unauthorized
 from slipway.cluster.wire import JsonObject
 from tests.cluster.replay import Replay, answer, refusal
-
-
-def kubeconfig(folder: Path, server: str, user: dict[str, Any]) -> Path:
-    path = folder / "kubeconfig"
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path.write_text(yaml.safe_dump(content))
-    return path
+from tests.serving import kubeconfig
 
 
 def plugin(folder: Path, **status: str) -> dict[str, Any]:
@@ -101,6 +89,74 @@ async def test_a_file_that_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Pa
         access.AccessError, match=r"^cannot connect .* the kubeconfig .*file cannot be used \(.+\); name"
     ):
         await access.load_access(file)
+
+
+def part(folder: Path, name: str, current: str, **contexts: tuple[str, str]) -> Path:
+    """A kubeconfig whose contexts are pairs of a cluster and a namespace; the server of a cluster tells of the file."""
+    clusters = {cluster for cluster, _ in contexts.values()}
+    content = {
+        "current-context": current,
+        "contexts": [
+            {"name": key, "context": {"cluster": cluster, "namespace": namespace}}
+            for key, (cluster, namespace) in contexts.items()
+        ],
+        "clusters": [{"name": each, "cluster": {"server": f"http://{each}.{name}"}} for each in clusters],
+    }
+    (folder / name).write_text(yaml.safe_dump(content))
+    return folder / name
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    """A folder with kubeconfigs."""
+    part(tmp_path, "one", "a", a=("k", "of-a"))
+    part(tmp_path, "two", "b", b=("m", "of-b"), a=("m", "other-a"))
+    part(tmp_path, "elsewhere", "b", c=("k", "of-c"))
+    part(tmp_path, "none", "", c=("k", "of-c"))
+    (tmp_path / "empty").touch()
+    return tmp_path
+
+
+SEVERAL = {
+    # What `kubectl config view --minify` says of the same files.
+    "the first current-context wins": ("one:two", None, "http://k.one", "of-a"),
+    "in the other order, too": ("two:one", None, "http://m.two", "of-b"),
+    "a context of the second file is asked for": ("one:two", "b", "http://m.two", "of-b"),
+    "the first context of a name wins": ("two:one", "a", "http://m.two", "other-a"),
+    "the context is in the second file": ("elsewhere:two", None, "http://m.two", "of-b"),
+    "the first file names no context": ("none:two", None, "http://m.two", "of-b"),
+    "an empty entry": (":two:", None, "http://m.two", "of-b"),
+    "a file that is not there": ("nowhere:two", None, "http://m.two", "of-b"),
+    "an empty file before": ("empty:two", None, "http://m.two", "of-b"),
+    "an empty file behind": ("two:empty", None, "http://m.two", "of-b"),
+}
+
+
+@pytest.mark.parametrize(("files", "context", "server", "namespace"), SEVERAL.values(), ids=SEVERAL)
+async def test_several_kubeconfigs_are_read_as_kubectl_reads_them(
+    parts: Path, monkeypatch: pytest.MonkeyPatch, files: str, context: str | None, server: str, namespace: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(name and str(parts / name) for name in files.split(":")))
+    assert (await access.load_access(context=context)).server == server
+    assert access.configured_namespace(context=context) == namespace
+
+
+async def test_kubeconfigs_without_a_current_context_are_said_to_have_none(
+    parts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{parts / 'none'}:{parts / 'empty'}")
+    with pytest.raises(access.AccessError, match=r"none:.*empty cannot be used \(it has no current-context\); name"):
+        await access.load_access()
+    assert access.configured_namespace() == ""
+
+
+@pytest.mark.parametrize("named", ["", ":", "nowhere"])
+def test_where_no_kubeconfig_is_no_namespace_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", named)
+    assert access.configured_namespace() == ""
 
 
 async def test_without_any_configuration_the_error_says_where_it_looked(

@@ -12,19 +12,22 @@ from slipway.api.status import Attempt, Phase, SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.apply import MAX_CREATES, Applier
 from slipway.cluster.connection import WRITE_SECONDS
-from slipway.cluster.errors import ConnectionLost, Forbidden, NotFound, ServerError
+from slipway.cluster.errors import ApiError, Conflict, ConnectionLost, Forbidden, NotFound, ServerError
+from slipway.cluster.watch import Applied
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
     Body,
     Check,
     CreatePods,
     CreateServices,
+    DeleteHostLists,
     DeleteJob,
     DeletePods,
     ForceDeletePod,
     Plan,
     Refresh,
 )
+from slipway.planner.metadata import metadata
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import (
     NAME_TAKEN,
@@ -38,7 +41,9 @@ from slipway.planner.snapshot import (
 )
 from slipway.planner.subdomains import services
 from tests.cluster.bench import Bench, now
+from tests.cluster.things import job_json, node
 from tests.conftest import Kubectl
+from tests.waiting import PATIENCE
 
 
 def service(job: Job) -> Body:
@@ -54,6 +59,16 @@ async def test_the_status_is_written_and_known_at_once(bench: Bench) -> None:
     stored = await bench.api.get(paths.job(bench.namespace, "train"), JsonObject)
     assert stored["status"]["preemptions"] == 0
     assert bench.recorder._waiting.qsize() == 1
+
+
+async def test_the_host_lists_of_an_ended_attempt_are_deleted_and_nobody_else_s(bench: Bench) -> None:
+    job = await bench.job()
+    collection, body = paths.config_maps(bench.namespace), {"apiVersion": "v1", "kind": "ConfigMap"}
+    for made in (metadata(job, "train-0-0", {}), {"name": "train-0-1"}):
+        await bench.api.create(collection, body | {"metadata": made}, JsonObject)
+    await bench.act(job, DeleteHostLists(("train-0-0", "train-0-1", "train-0-2")))
+    left = [one["metadata"]["name"] for one in (await bench.api.list(collection, JsonObject)).items]
+    assert [name for name in left if name.startswith("train")] == ["train-0-1"]
 
 
 async def test_a_status_that_stands_already_is_not_written_again(bench: Bench) -> None:
@@ -87,6 +102,30 @@ async def test_when_the_job_is_gone_nothing_is_done_and_it_is_forgotten(bench: B
     assert bench.cache.snapshot((bench.namespace, "train")) is None
 
 
+LATE_404S: dict[str, list[tuple[str, type[ApiError]]]] = {
+    "the status is refused": [("patch_status", NotFound)],
+    "the status is refused, and then the job not found": [("patch_status", Conflict), ("get", NotFound)],
+}
+
+
+@pytest.mark.parametrize("answers", LATE_404S.values(), ids=LATE_404S.keys())
+async def test_a_job_made_anew_under_the_name_is_not_forgotten_for_one_that_is_gone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, answers: list[tuple[str, type[ApiError]]]
+) -> None:
+    job = await bench.job(hosts=1)
+    anew = job_json(int(job.resource_version) + 1, uid="another")
+    anew["metadata"]["namespace"] = bench.namespace
+    for method, error in answers:
+
+        async def refuse(*_: Any, error: type[ApiError] = error) -> None:
+            bench.cache.jobs.upsert(anew)
+            raise error(404, "", "")
+
+        monkeypatch.setattr(bench.api, method, refuse)
+    assert await bench.applier.apply(Plan(SliceJobStatus(phase=Phase.PENDING)), job) == 0
+    assert bench.now().job.uid == "another"
+
+
 async def test_pods_are_made_once_and_known_at_once(bench: Bench) -> None:
     job = await bench.job(hosts=3, slices=2)
     slots = tuple(worker(s, h) for s in range(2) for h in range(3))
@@ -109,6 +148,27 @@ async def test_a_create_without_an_answer_may_still_be_carried_out_for_a_while(
         patch.setattr(bench.api, "create", lose)
         with pytest.raises(ConnectionLost):
             await bench.act(job, CreatePods(0, (worker(0, 0),)))
+    assert bench.now().known.creates_end >= asked + timedelta(seconds=WRITE_SECONDS)
+
+
+async def test_a_create_that_was_lost_may_still_be_carried_out_when_the_next_try_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, asked, send = await bench.job(hosts=1), now(), bench.api._once
+    tries: list[str] = []
+
+    async def lose_then_refuse(request: Any) -> bytes:
+        if request.method != "POST":
+            return await send(request)
+        tries.append(request.url)
+        if len(tries) == 1:
+            raise ConnectionLost("no answer")
+        raise Forbidden(403, "Forbidden", "exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9")
+
+    monkeypatch.setattr(bench.api, "_once", lose_then_refuse)
+    await bench.act(job, CreatePods(0, (worker(0, 0),)))
+    assert len(tries) == 2
+    assert bench.now().rejection is not None
     assert bench.now().known.creates_end >= asked + timedelta(seconds=WRITE_SECONDS)
 
 
@@ -385,7 +445,7 @@ async def test_the_first_pod_is_told_before_many_are_looked_for(
     job = await bench.job(hosts=hosts)
     await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(hosts))))
     # Until the scheduler has looked at all of them they change.
-    kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", "--timeout=30s")
+    kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", f"--timeout={PATIENCE}s")
     await bench.act(job, Refresh(pods=True))
     there: list[set[str]] = []
     delete_collection = bench.api.delete_collection
@@ -443,6 +503,21 @@ async def test_unknown_nodes_are_known_or_lost_after_a_look(bench: Bench) -> Non
     snapshot = bench.now()
     assert (set(snapshot.nodes), set(snapshot.lost_nodes)) == ({name}, {"no-such-node"})
     assert snapshot.known.nodes_as_of.keys() == {name, "no-such-node"}
+
+
+async def test_a_look_that_found_no_node_says_nothing_of_one_that_has_come_back_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.job()
+
+    async def late(*_: Any) -> None:
+        bench.cache.nodes.observe(Applied(node("n1", uid="new")))
+        raise NotFound(404, "NotFound", "")
+
+    monkeypatch.setattr(bench.api, "get", late)
+    assert await bench.act(job, Refresh(nodes=("n1",))) == 0
+    snapshot = bench.now()
+    assert ("n1" in snapshot.nodes, set(snapshot.lost_nodes), set(snapshot.known.nodes_as_of)) == (True, set(), set())
 
 
 async def test_the_lease_of_a_kubelet_tells_when_it_was_renewed_and_since_when_it_is_as_it_is(bench: Bench) -> None:
@@ -512,7 +587,7 @@ async def test_a_deletion_that_was_sent_twice_may_have_been_carried_out_at_once(
     attempt = Attempt(number=0, start_time=now(), end_time=now())
     begun = job.status.model_copy(update={"attempt": 0, "attempts": (attempt,)})
     await bench.applier.apply(Plan(begun), job)
-    kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", "--timeout=30s")
+    kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", f"--timeout={PATIENCE}s")
     await bench.act(bench.now().job, Refresh(pods=True))
     once = bench.api._once
 
@@ -571,6 +646,19 @@ async def test_another_pod_of_the_same_name_is_not_removed(bench: Bench, stuck: 
     action = await stuck("no-such-node")
     await bench.act(job, ForceDeletePod(action.name, "another-uid", action.node))
     assert "stuck" in await bench.pods()
+
+
+async def test_a_job_that_was_edited_is_not_deleted_for_what_it_said_before(bench: Bench) -> None:
+    job = await bench.job(ttlSecondsAfterFinished=0)
+    path = paths.job(bench.namespace, "train")
+    await bench.api.patch(path, {"spec": {"ttlSecondsAfterFinished": 3600}}, JsonObject)
+    assert await bench.act(job, DeleteJob()) == 0.0
+    spec = bench.now().job.spec
+    assert spec is not None
+    assert spec.ttl_seconds_after_finished == 3600
+    await bench.act(bench.now().job, DeleteJob())
+    with pytest.raises(NotFound):
+        await bench.api.get(path, JsonObject)
 
 
 async def test_a_job_whose_time_is_over_is_deleted_but_not_its_namesake(bench: Bench) -> None:

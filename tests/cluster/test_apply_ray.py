@@ -1,13 +1,18 @@
 """What only Ray jobs have, made on a real API server: the head's pod, its Service, its token, its policy."""
 
 from base64 import b64decode
+from time import monotonic
 
 import pytest
 
 from slipway.api.places import HEAD, worker
 from slipway.cluster import paths
+from slipway.cluster.apply import Applier
+from slipway.cluster.cache import Cache
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.events import EventRecorder
 from slipway.cluster.wire import JsonObject
-from slipway.planner import ray
+from slipway.planner import ray_objects
 from slipway.planner.actions import (
     Check,
     CreateObjects,
@@ -15,10 +20,13 @@ from slipway.planner.actions import (
     CreateServices,
     CreateToken,
     DeletePods,
+    Plan,
 )
 from slipway.planner.pods import PodFactory
-from slipway.planner.snapshot import Settings
-from tests.cluster.bench import Bench
+from slipway.planner.snapshot import Rejection, Settings
+from tests.cluster.bench import Bench, now
+from tests.cluster.replay import Handler, Replay, refusal
+from tests.cluster.things import job_json
 
 RUN = {"entrypoint": "python3 train.py"}
 
@@ -28,17 +36,69 @@ async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:
     path = f"{paths.secrets(bench.namespace)}/train-ray-{job.uid[:8]}"
     found = []
     for _ in range(2):
-        await bench.act(job, CreateToken(ray.token_secret(job)))
+        await bench.act(job, CreateToken(ray_objects.token_secret(job)))
         found.append(await bench.api.get(path, JsonObject))
     assert found[0] == found[1]
     assert len(b64decode(found[0]["data"]["token"])) == 64
     assert found[0]["metadata"]["ownerReferences"][0]["uid"] == job.uid
 
 
+async def making_a_token(api: ApiConnection, replay: Replay, answer: Handler) -> tuple[float | None, Rejection | None]:
+    """After how long the job is looked at again, and what is known of it, when a server answers that."""
+    cache = Cache(Settings(), now, monotonic)
+    cache.jobs.upsert(job_json(spec={"image": "rayproject/ray:2", "ray": RUN}))
+    applier = Applier(api, cache, EventRecorder(api, "tests", now=now, clock=monotonic), now=now)
+    job = cache.jobs.get(("ns", "train"))
+    assert job is not None
+    replay.then(answer)
+    again = await applier.apply(Plan(job.status, (CreateToken(ray_objects.token_secret(job)),)), job)
+    snapshot = cache.snapshot(("ns", "train"))
+    assert snapshot is not None
+    return again, snapshot.rejection
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "words"),
+    [
+        (
+            'secrets "train-ray-job-1" is forbidden: exceeded quota: team, requested: secrets=1, used: secrets=5, '
+            "limited: secrets=5",
+            "QuotaExceeded",
+            "exceeded quota team: a Secret for Ray is needed, and 5 of 5 are used",
+        ),
+        (
+            'admission webhook "vault.example.com" denied the request: no Secrets here',
+            "WebhookDenied",
+            "the admission webhook vault.example.com denies the Secret for Ray: no Secrets here",
+        ),
+        (
+            'secrets is forbidden: User "slipway" cannot create resource "secrets" in API group "" in the namespace',
+            "OperatorForbidden",
+            "Slipway (slipway) may not create secrets in this namespace",
+        ),
+    ],
+    ids=["a quota", "a webhook", "a role"],
+)
+async def test_a_refused_token_is_a_rejection_that_says_so(
+    api: ApiConnection, replay: Replay, said: str, reason: str, words: str
+) -> None:
+    again, rejection = await making_a_token(api, replay, refusal(403, "Forbidden", said))
+    assert again == 0
+    assert rejection is not None
+    assert rejection.reason == reason
+    assert rejection.message.startswith(words)
+
+
+async def test_a_token_that_is_there_already_is_no_rejection(api: ApiConnection, replay: Replay) -> None:
+    assert await making_a_token(api, replay, refusal(409, "AlreadyExists")) == (None, None)
+
+
 async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:
     job = await bench.job(ray=RUN)
     for _ in range(2):
-        await bench.act(job, CreateObjects((ray.network_policy(job),)), CreateServices(0, (ray.service(job),)))
+        await bench.act(
+            job, CreateObjects((ray_objects.network_policy(job),)), CreateServices(0, (ray_objects.service(job),))
+        )
     await bench.api.get(f"{paths.services(bench.namespace)}/train-head", JsonObject)
     await bench.api.get(f"{paths.network_policies(bench.namespace)}/train-ray", JsonObject)
 

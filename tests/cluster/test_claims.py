@@ -65,12 +65,35 @@ def test_two_jobs_do_not_choose_the_same(cache: Cache) -> None:
     assert chosen(cache, 0, 1, job=OTHER, attempt=1) == ["a", "b"]
 
 
+def test_a_job_that_restarts_finds_its_pools_again_whose_nodes_have_the_image(cache: Cache) -> None:
+    assert chosen(cache, 0) == ["a"]
+    assert chosen(cache, 0, 1, job=OTHER) == ["b", "c"]
+    for job in (JOB, OTHER):
+        cache.claims.end(job, 0, doubted=False)
+    assert chosen(cache, 0, 1, 2, job=OTHER, attempt=1) == ["b", "c", "a"]
+
+
 def test_what_was_doubted_comes_last_until_it_served_well(cache: Cache) -> None:
     assert chosen(cache, 0, 1) == ["a", "b"]
     cache.claims.end(JOB, 0, doubted=True)
     assert chosen(cache, 0, 1, attempt=1) == ["c", "a"]
     cache.claims.end(JOB, 1, doubted=False)
-    assert chosen(cache, 0, 1, 2, attempt=2) == ["a", "c", "b"]
+    assert chosen(cache, 0, 1, 2, attempt=2) == ["c", "a", "b"]
+
+
+def test_a_pool_of_an_earlier_attempt_is_chosen_again_once_its_pods_have_gone(cache: Cache) -> None:
+    assert chosen(cache, 0, 1, 2) == ["a", "b", "c"]
+    cache.pods.applied(pod("train-0-0-0", pool="a"))
+    assert chosen(cache, 0, 1, 2, attempt=1) == ["b", "c", ""]
+    cache.pods.observe(Deleted(pod("train-0-0-0", 2, pool="a")))
+    assert chosen(cache, 0, attempt=2) == ["a"]
+
+
+def test_what_is_doubted_and_claimed_is_not_free(cache: Cache) -> None:
+    assert chosen(cache, 0) == ["a"]
+    cache.claims.end(JOB, 0, doubted=True)
+    assert chosen(cache, 0, 1, 2, job=OTHER) == ["b", "c", "a"]
+    assert chosen(cache, 0, attempt=1) == [""]
 
 
 def test_a_claim_of_an_attempt_that_never_began_says_nothing_of_its_pools(cache: Cache) -> None:
@@ -113,7 +136,7 @@ def test_the_pools_of_a_finished_job_are_free(phase: str, cache: Cache) -> None:
 
 def test_the_pools_of_a_job_that_is_gone_are_free(cache: Cache) -> None:
     assert chosen(cache, 0) == ["a"]
-    cache.forget(JOB)
+    cache.forget(JOB, "job-1")
     assert chosen(cache, 0, job=OTHER) == ["a"]
 
 
@@ -154,4 +177,4 @@ def test_a_pool_with_a_pod_is_free_once_that_has_ended(cache: Cache) -> None:
     assert chosen(cache, 0, 1) == ["c", ""]
     cache.pods.applied(pod("other-0-0-0", 2, job="other", node="a-1", phase="Succeeded"))
     cache.pods.observe(Deleted(pod("other-0-1-0", 2, job="other", pool="b")))
-    assert chosen(cache, 2, 3) == ["a", "b"]
+    assert chosen(cache, 2, 3) == ["b", "a"]

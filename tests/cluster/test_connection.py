@@ -1,4 +1,5 @@
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.wire import JsonObject
 from tests.cluster.replay import Replay, answer, broken, listing, refusal
+from tests.waiting import holds
 
 PATH = "/api/v1/namespaces/ns/pods"
 
@@ -181,6 +183,27 @@ async def test_a_write_whose_caller_was_cancelled_can_be_waited_for(replay: Repl
     assert done == ["POST"]
 
 
+async def test_the_failure_of_a_write_is_for_its_caller_alone(replay: Replay, api: ApiConnection) -> None:
+    """At its end kopf raises what any task has raised that it did not know of at its start."""
+    answered = asyncio.Event()
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        await answered.wait()
+        return await refusal(409, "Conflict")(request)
+
+    replay.then(refuse)
+    known = asyncio.all_tasks()
+    caller = asyncio.create_task(api.replace(PATH, {}, JsonObject))
+    await holds(lambda: bool(replay.requests), seconds=30)
+    others = asyncio.all_tasks() - known - {caller}
+    answered.set()
+    with pytest.raises(errors.Conflict):
+        await caller
+    ended = [one for one in others if one.done()]
+    assert ended
+    assert [one.exception() for one in ended] == [None] * len(ended)
+
+
 async def test_watches_leave_the_connections_of_requests_alone(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_CONNECTIONS", 2)
     async with ApiConnection(open_access(replay.url)) as api:
@@ -200,3 +223,30 @@ async def test_a_session_for_others_shares_the_pool_and_leaves_it_open(replay: R
     async with api.new_session() as session, session.get(replay.url + "/x") as response:
         assert response.status == 200
     assert await api.get(PATH, JsonObject) == {"after": 1}
+
+
+def freeze(seconds: float) -> None:
+    """Nothing of this process moves, as after SIGSTOP."""
+    time.sleep(seconds)
+
+
+@pytest.mark.parametrize("turns", range(2, 5))
+async def test_a_write_that_a_frozen_process_has_not_sent_in_time_is_never_sent(turns: int, replay: Replay) -> None:
+    """It was frozen between its look at the Lease and the socket, so many turns of the loop after that."""
+    left = iter((0.2,))
+
+    def guard() -> float:
+        for seconds in left:
+            return seconds
+        raise PermissionError("lost meanwhile")
+
+    async with ApiConnection(open_access(replay.url), guard) as api:
+        writing = asyncio.create_task(api.create(PATH, {}, JsonObject))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert replay.requests == []
+        freeze(0.5)
+        with pytest.raises(PermissionError):
+            await writing
+        await asyncio.sleep(0.1)
+    assert replay.requests == []

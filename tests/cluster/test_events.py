@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from slipway.api.status import Phase
 from slipway.cluster import events, paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import BURST, EventRecorder
@@ -93,6 +95,18 @@ async def test_a_job_that_talks_too_much_is_cut_short_until_later(
     recorder.record(job, EventRecord("Running", "later"))
     await recorder.flush()
     assert len(replay.requests) == BURST + 1
+
+
+async def test_how_a_job_ended_is_told_however_much_was_told_before(
+    replay: Replay, recorder: EventRecorder, job: Job
+) -> None:
+    replay.otherwise = answer({})
+    for number in range(BURST + 1):
+        recorder.record(job, EventRecord("Running", str(number)))
+    ended = replace(job, status=job.status.model_copy(update={"phase": Phase.FAILED}))
+    recorder.record(ended, EventRecord("Failed", "out of retries"))
+    await recorder.flush()
+    assert [one["reason"] for one in bodies(replay)] == ["Running"] * BURST + ["Failed"]
 
 
 async def test_fresh_news_takes_the_place_of_the_oldest(

@@ -2,15 +2,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slipway.api.names import QUEUE_LABEL
 from slipway.api.reading import read_spec
 from slipway.api.status import Phase
+from slipway.cluster import jobs as jobs_module
 from slipway.cluster.cache import Cache
-from slipway.cluster.jobs import JobStore
+from slipway.cluster.jobs import MOST_RIVALS, JobStore
+from slipway.cluster.store import UNCLAIMED_SECONDS
 from slipway.cluster.watch import Deleted
 from slipway.planner.acceptance import accept
-from slipway.planner.snapshot import Settings
+from slipway.planner.snapshot import Job, Settings
 from tests.cluster.things import Time, job_json, pod
 
 KEY = ("ns", "train")
@@ -60,12 +64,24 @@ def test_the_deletion_of_an_earlier_job_leaves_its_namesake_alone(jobs: JobStore
     assert jobs.get(KEY) is not None
 
 
+def nested(levels: int) -> Any:
+    content: Any = "x"
+    for _ in range(levels):
+        content = {"a": content} if levels % 2 else [content]
+    return content
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a number out of range": ({"image": "a", "slices": 0}, "spec.slices 0: input should be greater than or equal to 1"),
     "a wrong type": ({"image": "a", "slices": "two"}, "spec.slices 'two': input should be a valid integer"),
     "an unknown field": ({"image": "a", "slcies": 2}, "spec.slcies is not a known field of this version of Slipway"),
     "an unknown field below": ({"image": "a", "retries": {"x": 2}}, "spec.retries.x is not a known field"),
     "no quantity": ({"image": "a", "shmSize": "x"}, "spec.shmSize 'x': must be a quantity such as 16Gi, 500m or 2"),
+    "a map nested too deep": (
+        {"image": "a", "podTemplate": nested(901)},
+        "spec.podTemplate is nested more than 64 levels",
+    ),
+    "lists nested too deep": ({"image": "a", "ray": nested(900)}, "spec.ray is nested more than 64 levels deep"),
     "several faults": ({"image": "a", "slices": 0, "x": 1}, "(and 1 more)"),
     "a fault in env keeps the value to itself": (
         {"image": "a", "env": [{"name": "A", "value": 5}]},
@@ -151,6 +167,8 @@ def test_pods_of_a_job_that_is_gone_are_needed_no_more_and_of_one_not_seen_yet_n
     jobs.upsert(job_json())
     jobs.remove(KEY, "job-1")
     assert jobs.needs(pod()) is False
+    assert jobs.needs(pod(node="n1", phase="Failed")) is False
+    assert jobs.needs(pod(node="n1", runs=True)) is None, "a later job of the name may have to wait for its containers"
 
 
 def test_a_process_that_only_watches_keeps_nothing_of_jobs_that_are_gone_or_done(time: Time) -> None:
@@ -162,16 +180,64 @@ def test_a_process_that_only_watches_keeps_nothing_of_jobs_that_are_gone_or_done
         for host in hosts:
             cache.pods.applied(pod(host, version=1, job=name, job_uid=uid, node="n1"))
         for host in hosts[:5]:
-            cache.pods.observe(Deleted(pod(host, version=2, job=name, job_uid=uid, node="n1")))
+            cache.pods.observe(Deleted(pod(host, version=2, job=name, job_uid=uid, node="n1", phase="Failed")))
         if number % 2:
             cache.jobs.upsert(job_json(version=2, uid=uid, name=name, status={"phase": "Succeeded"}))
         else:
             cache.jobs.remove(("ns", name), uid)
         for host in hosts[5:]:
-            cache.pods.observe(Deleted(pod(host, version=2, job=name, job_uid=uid, node="n1")))
+            cache.pods.observe(Deleted(pod(host, version=2, job=name, job_uid=uid, node="n1", phase="Failed")))
     assert (len(cache.pods), len(cache.jobs)) == (0, 50)
     assert [cache.pods.vanished_of(("ns", f"j{number}"), f"job-{number}") for number in range(100)] == [()] * 100
     assert not cache.pods.jobs_on("n1")
+
+
+def test_pods_that_were_forced_of_a_job_that_had_ended_are_kept_for_the_next_of_the_name(time: Time) -> None:
+    cache = Cache(Settings(), lambda: NOW, time)
+    cache.jobs.upsert(job_json(status={"attempt": 0, "phase": "Cancelled"}))
+    cache.pods.applied(pod(node="n1", runs=True))
+    cache.pods.removed(pod(version=2, node="n1", runs=True))
+    assert [one.pod.metadata.name for one in cache.pods.vanished_foreign(KEY, "job-2")] == ["train-0-0-0"]
+
+
+def test_nothing_is_kept_of_pods_of_a_job_whose_successor_is_seen_before_its_end(time: Time) -> None:
+    cache = Cache(Settings(), lambda: NOW, time)
+    cache.jobs.upsert(job_json(status={"attempt": 0}))
+    cache.pods.applied(pod(node="n1"))
+    cache.pods.applied(pod("train-0-0-1", node="n1"))
+    cache.pods.removed(pod(version=2, node="n1", phase="Failed"))
+    cache.jobs.upsert(job_json(version=9, uid="job-2"))
+    cache.pods.removed(pod("train-0-0-1", version=10, node="n1", phase="Failed"))
+    assert cache.pods.vanished_of(KEY, "job-1") == ()
+    assert not cache.pods.jobs_on("n1")
+
+
+@pytest.mark.parametrize("phase", ["Running", "Cancelled", "Failed"])
+def test_pods_that_were_forced_are_kept_for_the_next_job_of_the_name_for_minutes(time: Time, phase: str) -> None:
+    cache = Cache(Settings(), lambda: NOW, time)
+    cache.jobs.upsert(job_json(status={"attempt": 0}))
+    cache.pods.applied(pod(node="n1", runs=True))
+    cache.pods.applied(pod("train-0-0-1", node="n1", runs=True))
+    cache.pods.applied(pod("train-0-0-2"))
+    cache.pods.removed(pod(version=2, node="n1", runs=True))
+    cache.jobs.upsert(job_json(version=8, status={"attempt": 0, "phase": phase}))
+    cache.jobs.upsert(job_json(version=9, uid="job-2"))
+    cache.pods.removed(pod("train-0-0-1", version=10, node="n1", runs=True))
+    cache.pods.removed(pod("train-0-0-2", version=11))
+    snapshot = cache.snapshot(KEY)
+    assert snapshot is not None
+    assert snapshot.vanished == ()
+    assert [one.pod.metadata.name for one in snapshot.vanished_foreign] == ["train-0-0-0", "train-0-0-1"]
+    time.now += UNCLAIMED_SECONDS
+    assert cache.pods.vanished_foreign(KEY, "job-2") == ()
+    assert not cache.pods.jobs_on("n1")
+
+
+def waiting(reason: str, phase: str = "WaitingForCapacity") -> dict[str, Any]:
+    """The status of a job that waits for that reason."""
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    condition = {"type": "CapacityAvailable", "status": "False", "reason": reason} | since
+    return {"phase": phase, "conditions": [condition]}
 
 
 @pytest.mark.parametrize(
@@ -186,13 +252,45 @@ def test_a_process_that_only_watches_keeps_nothing_of_jobs_that_are_gone_or_done
 def test_only_an_older_job_that_waits_for_nodes_or_quota_comes_first(
     jobs: JobStore, phase: str, reason: str, counts: bool
 ) -> None:
-    def waiting(reason: str, phase: str = "WaitingForCapacity") -> dict[str, Any]:
-        since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
-        condition = {"type": "CapacityAvailable", "status": "False", "reason": reason} | since
-        return {"phase": phase, "conditions": [condition]}
-
     jobs.upsert(job_json(uid="older", name="a", status=waiting(reason, phase)))
     jobs.upsert(job_json(uid="younger", name="b", status=waiting("Unschedulable")))
     younger = jobs.get(("ns", "b"))
     assert younger is not None
     assert [job.name for job in jobs.rivals(younger)] == (["a"] if counts else [])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdefghijklmnop"), st.sampled_from(["Unschedulable", "QuotaExceeded", "", "gone"]))
+    )
+)
+def test_the_rivals_of_a_job_are_the_oldest_of_all_that_wait(changes: list[tuple[str, str]]) -> None:
+    jobs = JobStore(Time())
+    for version, (name, reason) in enumerate(changes, 1):
+        known = jobs.get(("ns", name))
+        uid = known.uid if known is not None else f"{name}-{version}"
+        if reason == "gone":
+            jobs.remove(("ns", name), uid)
+        else:
+            jobs.upsert(job_json(version, uid=uid, name=name, status=waiting(reason) if reason else {}))
+    waits = sorted(job.name for job in jobs.all() if job.status.conditions)
+    for job in jobs.all():
+        older = [name for name in waits if name < job.name] if job.name in waits else []
+        assert [one.name for one in jobs.rivals(job)] == older[:MOST_RIVALS]
+
+
+def test_looking_for_rivals_does_not_walk_over_all_that_wait(jobs: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1000):
+        jobs.upsert(job_json(uid=f"{number}", name=f"j{number:03}", status=waiting("Unschedulable")))
+    compared: list[Job] = []
+    age = jobs_module._age
+
+    def noted(job: Job) -> Any:
+        compared.append(job)
+        return age(job)
+
+    monkeypatch.setattr(jobs_module, "_age", noted)
+    youngest = jobs.get(("ns", "j999"))
+    assert youngest is not None
+    assert [job.name for job in jobs.rivals(youngest)] == [f"j00{number}" for number in range(MOST_RIVALS)]
+    assert len(compared) < 50

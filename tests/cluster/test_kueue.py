@@ -1,4 +1,4 @@
-"""What is known of Kueue for one job: quota that it may have beside its own."""
+"""What is known of Kueue for one job: quota beside its own, whom it preempts, and by which version."""
 
 from decimal import Decimal
 from typing import Any
@@ -6,10 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.cluster.kueue import KueueStore
-from slipway.cluster.watch import Applied
+from slipway.cluster.access import open_access
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.kueue import KueueStore, can_be_listed
+from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.kueue_objects import Workload
 from slipway.planner.kueue_queues import ClusterQueue, LocalQueue
+from tests.cluster.replay import Handler, answer, refusal, replaying
 
 KEY = ("ml", "train")
 TPU = "google.com/tpu"
@@ -49,3 +52,53 @@ def store(queue: str, active: str, attempt: str) -> KueueStore:
 def test_quota_that_a_job_may_have_beside_its_own(queue: str, active: str, attempt: str, unused: int | None) -> None:
     found = store(queue, active, attempt).of(KEY, "own").unused
     assert found == ({("v5e", TPU): Decimal(unused)} if unused is not None else {})
+
+
+def of_job(name: str, evicted: str, reserved: str, preemptor: str, version: int = 1) -> Workload:
+    """A Workload that is, or was, evicted for a job of that UID."""
+    message = f"Preempted to accommodate a workload (UID: w-{preemptor}, JobUID: {preemptor}) due to prioritization"
+    conditions = [
+        {"type": "Evicted", "status": evicted, "message": message},
+        {"type": "QuotaReserved", "status": reserved},
+    ]
+    labels = {"slipway.dev/job-name": name, "slipway.dev/job-uid": name}
+    about = {
+        "name": f"slicejob-{name}",
+        "namespace": "ml",
+        "labels": labels,
+        "uid": name,
+        "resourceVersion": str(version),
+    }
+    return msgspec.convert({"metadata": about, "status": {"conditions": conditions}}, Workload)
+
+
+def test_a_job_is_told_whom_it_preempts_until_they_have_given_their_quota_back() -> None:
+    known = KueueStore(lambda: 0.0)
+    urgent = of_job("urgent", "False", "False", "")
+    for one in (urgent, of_job("b", "True", "True", "urgent"), of_job("a", "True", "True", "urgent")):
+        known.workloads.observe(Applied(one))
+    known.workloads.observe(Applied(of_job("other", "True", "True", "somebody")))
+    assert known.of(("ml", "urgent"), "tpu").preempted == ("ml/a", "ml/b")
+    known.workloads.observe(Applied(of_job("a", "True", "False", "urgent", version=2)))
+    assert known.of(("ml", "urgent"), "tpu").preempted == ("ml/b",)
+    known.workloads.observe(Deleted(of_job("b", "True", "True", "urgent", version=3)))
+    assert known.of(("ml", "urgent"), "tpu").preempted == ()
+
+
+LIST, DENIED = answer({"items": []}), refusal(403, "Forbidden")
+
+
+@pytest.mark.parametrize(
+    ("answers", "can"),
+    [
+        pytest.param((LIST, LIST), True, id="all"),
+        pytest.param((DENIED, LIST), True, id="one may not be read"),
+        pytest.param((DENIED, DENIED), False, id="none may be read, which says nothing of what there is"),
+        pytest.param((LIST, refusal(404, "NotFound")), False, id="one is not there yet"),
+    ],
+)
+async def test_a_version_is_followed_once_its_kinds_can_be_listed(answers: tuple[Handler, ...], *, can: bool) -> None:
+    async with replaying() as server, ApiConnection(open_access(server.url)) as api:
+        server.then(*answers)
+        assert await can_be_listed(api, ["/apis/k/v1beta2/workloads", "/apis/k/v1beta2/localqueues"]) is can
+        assert [one.path_qs for one in server.requests][:1] == ["/apis/k/v1beta2/workloads?limit=1"]

@@ -25,7 +25,7 @@ from slipway.cluster.lease import (
 )
 from tests.cluster.replay import Replay, replaying
 from tests.cluster.things import Time
-from tests.waiting import holds
+from tests.waiting import PATIENCE, holds
 
 
 class LeaseServer:
@@ -217,6 +217,63 @@ async def test_a_released_lease_is_taken_at_once(claim: Callable[[str], Lease], 
     assert server.holder == "b"
 
 
+async def one_leads_and_one_waits(
+    claim: Callable[[str], Lease], server: LeaseServer
+) -> tuple[Lease, "asyncio.Task[None]"]:
+    first = claim("a")
+    await soon(first.acquire())
+    waiting = asyncio.create_task(claim("b").acquire())
+    await asked_more(server, 2)
+    return first, waiting
+
+
+async def test_a_lease_that_was_deleted_is_taken_only_when_its_holder_writes_no_more(
+    claim: Callable[[str], Lease], server: LeaseServer, time: Time
+) -> None:
+    first, waiting = await one_leads_and_one_waits(claim, server)
+    time.now += DEADLINE_SECONDS - 1
+    await soon(first.acquire())
+    server.stored = None
+    await asked_more(server, 2)
+    time.now += DEADLINE_SECONDS - 0.1
+    await asked_more(server, 2)
+    assert (first.held, server.stored) == (True, None)
+    time.now += DURATION_SECONDS - DEADLINE_SECONDS + 0.1
+    await soon(waiting)
+    assert (first.held, server.holder) == (False, "b")
+
+
+async def test_the_holder_makes_a_lease_that_was_deleted_anew_and_leads_on(
+    claim: Callable[[str], Lease], server: LeaseServer, time: Time
+) -> None:
+    first, waiting = await one_leads_and_one_waits(claim, server)
+    first._seen = ("0", time.now)  # It stood by for another before.
+    server.stored = None
+    await asked_more(server, 2)
+    keeping = asyncio.create_task(first.keep())
+    await holds(lambda: server.holder == "a", seconds=30)
+    await asked_more(server, 4)
+    assert not keeping.done()
+    keeping.cancel()
+    waiting.cancel()
+
+
+async def test_a_refused_lease_is_warned_of_once_and_awaited_until_it_can_be_read(
+    claim: Callable[[str], Lease], server: LeaseServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await soon(claim("a").acquire())
+    server.down = True
+    standby = claim("b")
+    waiting = asyncio.create_task(standby.acquire())
+    await asked_more(server, 3)
+    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert warnings == ["Lease ns/slipway cannot be taken: down"]
+    assert standby.awaited() == "Lease ns/slipway"
+    server.down = False
+    await holds(lambda: not standby.awaited(), seconds=30)
+    waiting.cancel()
+
+
 async def test_only_one_of_two_that_claim_together_wins(claim: Callable[[str], Lease]) -> None:
     leases = [claim(name) for name in "abcd"]
     async with asyncio.TaskGroup() as group:
@@ -337,20 +394,24 @@ async def test_a_standby_leads_within_ten_seconds_of_the_leaders_sudden_death() 
         leasing(replay.url, "old") as old,
         leasing(replay.url, "new") as new,
     ):
-        replay.otherwise = LeaseServer()
+        replay.otherwise = server = LeaseServer()
         await old.acquire()
         keeping = asyncio.create_task(old.keep())
         standing_by = asyncio.create_task(new.acquire())
-        await asyncio.sleep(1.5 * RETRY_SECONDS)
+        await holds(lambda: server.version >= 2, seconds=PATIENCE)
+        await asyncio.sleep(RETRY_SECONDS / 2)
         keeping.cancel()
-        died = monotonic()
+        died, late = monotonic(), 0.0
         while not new.held:
             assert not (old.held and new.held)
+            turn = monotonic()
             await asyncio.sleep(0.01)
+            # What a busy machine adds is no wait of the standby's.
+            late += max(0.0, monotonic() - turn - 0.05)
         took = monotonic() - died
         await standing_by
     assert not old.held
-    assert DURATION_SECONDS - RETRY_SECONDS <= took <= 10.0
+    assert DURATION_SECONDS - RETRY_SECONDS <= took <= 10.0 + late
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

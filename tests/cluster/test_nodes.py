@@ -1,10 +1,11 @@
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from slipway.cluster.nodes import NodeStore
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
 from slipway.planner.nodes import Node
 from slipway.planner.snapshot import LostNode
 from tests.cluster.things import Time, node, node_json
@@ -12,11 +13,11 @@ from tests.cluster.things import Time, node, node_json
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def relisted(store: NodeStore, *things: Node) -> list[str]:
+def relisted(store: NodeStore, *things: Node, version: int = 1) -> list[str]:
     store.observe(Init())
     for one in things:
         store.observe(Applied(one))
-    return sorted(store.observe(InitDone("1")))
+    return sorted(store.observe(InitDone(str(version))))
 
 
 def test_a_relist_of_nodes_names_what_is_new_and_what_is_gone() -> None:
@@ -59,13 +60,31 @@ def test_only_the_api_servers_word_makes_a_node_lost_and_only_until_one_of_its_n
     assert nodes.observe(Deleted(node(version=2))) == ("n1",)
     assert "n1" not in nodes.view
     assert not nodes.lost
-    nodes.denied("n1")
+    nodes.denied("n1", nodes.uid_of("n1"))
     assert nodes.lost == {"n1": LostNode(NOW)}
     nodes.observe(Applied(node(version=3, uid="another")))
     assert not nodes.lost
-    nodes.denied("n1")
+    nodes.denied("n1", nodes.uid_of("n1"))
     assert "n1" not in nodes.view
     assert "n1" in nodes.lost
+
+
+BEFORE: dict[str, list[Event[Node]]] = {
+    "the old one was known": [Applied(node(version=5, uid="old"))],
+    "the old one was known to be gone": [Applied(node(version=5, uid="old")), Deleted(node(version=6, uid="old"))],
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE.keys())
+def test_a_late_denial_leaves_a_node_alone_that_has_come_back_meanwhile(before: list[Event[Node]]) -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    for event in before:
+        nodes.observe(event)
+    asked = nodes.uid_of("n1")
+    nodes.observe(Applied(node(version=7, uid="new")))
+    assert not nodes.denied("n1", asked)
+    assert (list(nodes.view), list(nodes.lost)) == (["n1"], [])
+    assert nodes.observe(Applied(node(version=9, uid="new", ready="Unknown"))) == ("n1",)
 
 
 def test_a_lost_node_that_had_replaced_another_shows_by_when_the_other_was_gone() -> None:
@@ -73,7 +92,7 @@ def test_a_lost_node_that_had_replaced_another_shows_by_when_the_other_was_gone(
     body = node_json()
     body["metadata"]["creationTimestamp"] = "2025-12-31T23:59:00Z"
     nodes.observe(Applied(msgspec.convert(body, Node)))
-    nodes.denied("n1")
+    nodes.denied("n1", nodes.uid_of("n1"))
     lost, created = nodes.lost["n1"], NOW - timedelta(seconds=60)
     assert lost.gone_since(created - timedelta(seconds=1)) == created
     assert lost.gone_since(created + timedelta(seconds=1)) == NOW
@@ -82,7 +101,7 @@ def test_a_lost_node_that_had_replaced_another_shows_by_when_the_other_was_gone(
 def test_a_watch_that_lags_does_not_bring_back_what_the_api_server_denied() -> None:
     nodes = NodeStore(lambda: NOW, lambda: 0.0)
     nodes.observe(Applied(node(version=5)))
-    nodes.denied("n1")
+    nodes.denied("n1", nodes.uid_of("n1"))
     assert not nodes.observe(Applied(node(version=6)))
     assert (list(nodes.view), list(nodes.lost)) == ([], ["n1"])
 
@@ -98,10 +117,40 @@ def test_a_late_answer_does_not_bring_back_what_the_watch_has_shown_going() -> N
 def test_what_a_look_for_one_job_has_shown_the_watch_still_tells_the_others() -> None:
     nodes = NodeStore(lambda: NOW, lambda: 0.0)
     nodes.observe(Applied(node(version=5, uid="old")))
-    nodes.applied(node(version=9, uid="new"))
+    nodes.found(node(version=9, uid="new"))
     assert nodes.observe(Applied(node(version=9, uid="new"))) == ("n1",)
-    nodes.denied("n1")
+    nodes.denied("n1", nodes.uid_of("n1"))
     assert nodes.observe(Deleted(node(version=10, uid="new"))) == ("n1",)
+
+
+SILENT = node(version=5, ready="Unknown")
+LOOKS: dict[str, tuple[Callable[[NodeStore], object], list[Node]]] = {
+    "that it has changed": (lambda nodes: nodes.found(SILENT), [SILENT]),
+    "that it has changed, and it only reported itself since": (
+        lambda nodes: nodes.found(SILENT),
+        [node(version=6, ready="Unknown")],
+    ),
+    "that it is gone": (lambda nodes: nodes.denied("n1", "uid-n1"), []),
+}
+
+
+@pytest.mark.parametrize(("look", "listed"), LOOKS.values(), ids=LOOKS.keys())
+def test_a_list_tells_the_others_once_what_a_look_for_one_job_has_shown(
+    look: Callable[[NodeStore], object], listed: list[Node]
+) -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    relisted(nodes, node())
+    look(nodes)
+    assert relisted(nodes, *listed, version=9) == ["n1"]
+    assert relisted(nodes, *listed, version=10) == []
+
+
+def test_what_the_watch_has_repeated_of_a_look_no_list_tells_again() -> None:
+    nodes = NodeStore(lambda: NOW, lambda: 0.0)
+    relisted(nodes, node())
+    nodes.found(SILENT)
+    assert nodes.observe(Applied(SILENT)) == ("n1",)
+    assert relisted(nodes, SILENT, version=9) == []
 
 
 def test_a_watch_that_lags_does_not_bring_back_the_node_that_another_has_replaced() -> None:
@@ -136,5 +185,5 @@ def test_a_node_is_remembered_as_silent_only_if_its_kubelet_had_stopped_posting(
     nodes = NodeStore(lambda: NOW, lambda: 0.0)
     nodes.observe(Applied(node(version=1, ready=ready)))
     nodes.observe(Deleted(node(version=2, ready=ready)))
-    nodes.denied("n1")
+    nodes.denied("n1", nodes.uid_of("n1"))
     assert nodes.lost["n1"].silent is (ready == "Unknown")

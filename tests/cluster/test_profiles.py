@@ -1,6 +1,8 @@
 """What a changed profile does to jobs: nothing to an attempt that has begun, everything to the next one."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.actions import CreatePods
 from slipway.planner.site import Choice, applied
 from slipway.planner.site import Site as SiteOfJob
+from tests.cluster.test_jobs import nested
 from tests.cluster.things import Time, job_json
 from tests.planner.build import World
 
@@ -84,15 +87,23 @@ def test_a_profile_that_is_missing_starts_nothing_until_it_is_there() -> None:
     assert world.status.phase == "Running"
 
 
-def test_a_profile_that_cannot_be_read_starts_nothing() -> None:
+@pytest.mark.parametrize(
+    ("defaults", "fault"),
+    [
+        ({"imagePolicy": "Always"}, "spec.defaults.imagePolicy is not a known field"),
+        ({"securityContext": nested(301)}, "spec.defaults is nested more than 64 levels deep"),
+    ],
+    ids=["an unknown field", "nested too deep"],
+)
+def test_a_profile_that_cannot_be_read_starts_nothing(defaults: dict[str, Any], fault: str) -> None:
     site = Site()
-    seen = site._seen("default", {"defaults": {"imagePolicy": "Always"}})
+    seen = site._seen("default", {"defaults": defaults})
     site.store.observe(Applied(seen))
     world = a_world(site, image="train:1")
     assert not world.step().actions
     reason, message = condition(world)
     assert reason == "ProfileInvalid"
-    assert "SliceJobProfile default cannot be applied: spec.defaults.imagePolicy is not a known field" in message
+    assert f"SliceJobProfile default cannot be applied: {fault}" in message
 
 
 @pytest.mark.parametrize("scope", ["", NAMESPACE])
@@ -118,6 +129,62 @@ def test_a_changed_profile_touches_no_running_attempt_and_the_next_one_takes_it(
     assert world.job.spec.image == "train:2"
     defaults = [one.defaults for one in world.status.attempts]
     assert [one and one.generation for one in defaults] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "fails"),
+    [
+        pytest.param(100, Site.gone, False, id="which is gone, and allowed more than the default"),
+        pytest.param(100, partial(Site.profile, retries={"maxFailures": "x"}), False, id="which cannot be read now"),
+        pytest.param(100, partial(Site.profile, retries={"maxFailures": 2}), False, id="which allows less now"),
+        pytest.param(2, partial(Site.profile, retries={"maxFailures": 100}), True, id="which allows more now"),
+    ],
+)
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_an_attempt_is_charged_to_the_budgets_of_the_profile_it_began_with(
+    hosts: int, before: int, changes: Callable[[Site], object], fails: bool
+) -> None:
+    """That of several hosts is charged when the last pod has terminated, some time after its end."""
+    site = Site().profile(retries={"maxFailures": before})
+    world = a_world(site, hosts=hosts, image="train:1").run()
+    world.status = world.status.model_copy(update={"failures": 12 if before == 100 else 1})
+    world.pod(0, 0).exits(1)
+    if hosts > 1:
+        world.step()
+    changes(site)
+    world.obey()
+    world.settle()
+    assert (world.status.phase == "Failed") is fails
+    assert world.status.attempts[-1].cause == "failure"
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_an_attempt_that_began_without_a_profile_is_charged_without_one(hosts: int) -> None:
+    site = Site()
+    world = a_world(site, hosts=hosts, image="train:1").run()
+    world.pod(0, 0).exits(1)
+    if hosts > 1:
+        world.step()
+    site.profile(retries={"maxFailures": 1})
+    world.obey()
+    world.settle()
+    assert (world.status.phase, world.status.failures) == ("Starting", 1)
+
+
+def test_evidence_that_comes_late_counts_though_the_next_attempt_has_fewer_hosts() -> None:
+    site = Site().profile(image="train:1", accelerator={"type": "v5litepod-16"})
+    world = a_world(site, hosts=None).run()
+    site.profile(image="train:1", accelerator={"type": "v5litepod-8", "chipsPerHost": 4})
+    world.pod(0, 0).exits(1)
+    world.step()
+    for host in (1, 2):
+        world.pod(0, host).exits(143, at=world.now + timedelta(seconds=1))
+    world.now += timedelta(seconds=50)
+    world.not_ready("node-0-3")
+    world.settle()
+    world.lose_node("node-0-3")
+    world.settle()
+    assert (world.status.attempts[-1].cause, world.status.attempts[-1].reason) == ("preemption", "NodeLost")
 
 
 def test_an_attempt_that_is_being_created_keeps_the_profile_it_began_with() -> None:
@@ -242,28 +309,34 @@ class Held:
         self.began = began
         self.shown()
 
-    def shown(self, end: str | None = None) -> None:
+    def shown(self, end: str | None = None, cause: str | None = None) -> None:
+        ended = {"endTime": end, "cause": cause}
         attempt = {"number": 0, "startTime": "2026-01-01T00:00:00Z"}
         attempt["defaults"] = self.began.model_dump(by_alias=True, exclude_none=True)  # type: ignore[assignment]
         body = job_json(self.version, uid=self.name, name=self.name)
         body["metadata"]["namespace"] = NAMESPACE
-        body["status"] = {"attempt": 0, "attempts": [attempt | ({"endTime": end} if end else {})]}
+        body["status"] = {
+            "attempt": 0,
+            "attempts": [attempt | {name: said for name, said in ended.items() if said}],
+        }
         self.version += 1
         assert self.jobs.upsert(body) is not None
 
 
 RELEASES: dict[str, Callable[[Held], object]] = {
-    "its attempt ends": lambda held: held.shown(end="2026-01-01T01:00:00Z"),
+    "its attempt is charged": lambda held: held.shown(end="2026-01-01T01:00:00Z", cause="failure"),
     "it is deleted": lambda held: held.jobs.remove((NAMESPACE, held.name), held.name),
 }
 
 
 @pytest.mark.parametrize("ends", RELEASES.values(), ids=RELEASES)
-def test_a_version_that_no_running_attempt_needs_is_forgotten(ends: Callable[[Held], object]) -> None:
+def test_a_version_that_no_attempt_needs_is_forgotten(ends: Callable[[Held], object]) -> None:
     site = Site().profile(image="train:1")
     first, second = Held(site, 1, "first"), Held(site, 1, "second")
     site.profile(image="train:2")
     site.time.now += 2 * REMEMBERED_SECONDS
+    first.shown(end="2026-01-01T01:00:00Z")
+    assert site.store._begun[(NAMESPACE, "default"), first.began] == 2, "it is judged by that version"
     ends(first)
     assert list(site.store._earlier[NAMESPACE, "default"]) == [second.began], "the other attempt needs it still"
     ends(second)
@@ -322,7 +395,7 @@ def test_a_job_that_names_another_profile_is_looked_at_for_that_one() -> None:
     site.profile("special", image="train:1").profile(image="train:2")
     assert site.jobs.profile_changed("ns", "special") == []
     assert site.jobs._under == {"ns": {"special": {("ns", "train"): None}}}
-    site.jobs.remove(("ns", "train"))
+    site.jobs.remove(("ns", "train"), "job-1")
     assert site.jobs._under == {}
 
 

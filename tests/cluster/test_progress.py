@@ -220,7 +220,7 @@ async def test_the_next_attempt_has_a_stream_of_its_own(bench: Bench) -> None:
 
 ENDS: dict[str, Callable[[Bench], Any]] = {
     "the job asks no more": lambda bench: bench.job(progress=None),
-    "the job is gone": lambda bench: bench.cache.forget(("x", "train")),
+    "the job is gone": lambda bench: bench.cache.forget(("x", "train"), "uid-train"),
     "another job has the name": lambda bench: bench.job(uid="another"),
     "another attempt has begun": lambda bench: bench.job(attempt=1),
 }

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.store import ASKED_SECONDS, UNCLAIMED_SECONDS, PodStore
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
 from slipway.planner.objects import Pod
@@ -34,7 +35,7 @@ def jobs() -> Jobs:
 
 @pytest.fixture
 def pods(time: Time, jobs: Jobs) -> PodStore:
-    return PodStore(lambda: NOW, time, jobs.needs)
+    return PodStore(lambda: NOW, time, jobs.needs, OpenPools())
 
 
 def listed(store: PodStore, version: int, *things: Pod, scope: str = "") -> set[tuple[str, str]]:
@@ -218,6 +219,7 @@ def test_a_job_that_becomes_known_in_time_has_what_vanished_before(pods: PodStor
 
 def test_nothing_is_left_of_pods_whose_job_nobody_has_shown(pods: PodStore, jobs: Jobs, time: Time) -> None:
     jobs.known = False
+    pods._open_pools.appeared("p")
     for number in range(200):
         name, job = f"j{number}-0-0-0", f"j{number}"
         one = pod(name, version=number * 3 + 1, job=job, job_uid=job, node="n1", pool="p", runs=bool(number % 2))
@@ -234,6 +236,7 @@ def test_nothing_is_left_of_pods_whose_job_nobody_has_shown(pods: PodStore, jobs
         "_owners": 1,
         "_starting": 1,
         "_on_node": 1,
+        "_open_pools": 1,
         "busy": 1,
         "pinned": 0,
         "_vanished": 0,
@@ -288,6 +291,32 @@ def test_a_worker_that_starts_anew_is_seen_to(pods: PodStore, states: list[dict[
     assert [one.pod.restarted for one in pods.vanished_of(KEY, "job-1")] == [restarted]
 
 
+GOING: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:07Z", "deletionGracePeriodSeconds": 5}
+ANNOUNCED: dict[str, Any] = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("first", "metadata", "status", "ended_first"),
+    [
+        pytest.param(DONE, {}, {}, True, id="it had ended"),
+        pytest.param(FIRST, {}, {}, False, id="it ran"),
+        pytest.param(DONE, GOING, {}, False, id="it was terminating"),
+        pytest.param(DONE, {}, ANNOUNCED, False, id="its end was announced"),
+    ],
+)
+def test_that_a_worker_ended_before_anybody_wanted_its_pod_gone_is_remembered(
+    pods: PodStore, first: dict[str, Any], metadata: dict[str, Any], status: dict[str, Any], ended_first: bool
+) -> None:
+    for version, state, more, of_status in ((1, first, metadata, status), (2, DONE, GOING, ANNOUNCED)):
+        body = pod_json(version=version)
+        body["metadata"] |= more
+        body["status"] |= {"containerStatuses": [{"name": "worker", "state": state}]} | of_status
+        pods.applied(msgspec.convert(body, Pod))
+    assert [one.ended_first for one in pods.of(KEY)] == [ended_first]
+    pods.observe(Deleted(pod(version=3)))
+    assert [one.pod.ended_first for one in pods.vanished_of(KEY, "job-1")] == [ended_first]
+
+
 def test_the_owners_of_all_pods_are_known(pods: PodStore) -> None:
     for name, job, uid in (("a-0-0-0", "a", "1"), ("a-0-0-1", "a", "1"), ("a-1-0-0", "a", "2"), ("b-0-0-0", "b", "3")):
         pods.applied(pod(name, job=job, job_uid=uid))
@@ -313,13 +342,13 @@ CHANGES = st.sets(st.sampled_from(sorted(OTHERWISE)), max_size=2)
 
 @given(st.lists(CHANGES, max_size=12))
 def test_the_indexes_are_those_of_a_store_that_has_seen_the_last_versions_only(changes: list[set[str]]) -> None:
-    lived, last = PodStore(lambda: NOW, Time(), Jobs().needs), dict[str, Pod]()
+    lived, last = PodStore(lambda: NOW, Time(), Jobs().needs, OpenPools()), dict[str, Pod]()
     for version, change in enumerate(changes, 1):
         one = pod(version=version, **(BEFORE | {name: OTHERWISE[name] for name in change}))
         last.pop(one.metadata.name, None)
         last[one.metadata.name] = one
         lived.applied(one)
-    fresh = PodStore(lambda: NOW, Time(), Jobs().needs)
+    fresh = PodStore(lambda: NOW, Time(), Jobs().needs, OpenPools())
     for one in last.values():
         fresh.applied(one)
     indexes = ("_by_job", "_owners", "_starting", "_on_node", "busy", "pinned")

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
@@ -197,22 +198,45 @@ SHORT_LIVES = {
 }
 
 
-@pytest.mark.parametrize("watch", SHORT_LIVES.values(), ids=SHORT_LIVES.keys())
-async def test_lists_whose_watches_die_at_once_come_ever_more_seldom(
-    replay: Replay, watcher: Watcher[Pod], monkeypatch: pytest.MonkeyPatch, watch: Any
-) -> None:
-    pauses: list[float] = []
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How long the watcher has paused, each time, in milliseconds; nobody waits for it."""
+    found: list[int] = []
     sleep = asyncio.sleep
 
     async def noted(seconds: float) -> None:
-        pauses.append(round(seconds * 1000))
+        if seconds:
+            found.append(round(seconds * 1000))
         await sleep(0)
 
     monkeypatch.setattr("slipway.cluster.watch.asyncio.sleep", noted)
     monkeypatch.setattr("slipway.cluster.watch.random.uniform", lambda *_: 1.0)
+    return found
+
+
+@pytest.mark.parametrize("watch", SHORT_LIVES.values(), ids=SHORT_LIVES.keys())
+async def test_lists_whose_watches_die_at_once_come_ever_more_seldom(
+    replay: Replay, watcher: Watcher[Pod], pauses: list[int], watch: Any
+) -> None:
     replay.then(*(listing("10"), *watch) * 5, listing("99"))
     await heard(watcher, until="done 99")
-    assert [pause for pause in pauses if pause] == [1, 2, 4, 8, 16]
+    assert pauses == [1, 2, 4, 8, 16]
+
+
+async def test_a_watch_that_only_says_errors_is_taken_up_ever_more_seldom_and_is_no_sign_of_life(
+    replay: Replay, watcher: Watcher[Pod], pauses: list[int]
+) -> None:
+    error = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "the conversion webhook failed"}
+    last_heard: list[float] = []
+
+    async def failing(request: web.Request) -> web.StreamResponse:
+        last_heard.append(watcher.heard)
+        return await watching({"type": "ERROR", "object": error})(request)
+
+    replay.then(listing("10"), *(failing,) * 5, watching(added(A, 11)))
+    assert await heard(watcher, 3) == ["init", "done 10", f"+{A}"]
+    assert pauses == [1, 2, 4, 8, 16]
+    assert len(set(last_heard)) == 1
 
 
 async def test_a_watch_that_lived_for_a_while_makes_the_next_pause_short_again(

@@ -145,11 +145,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "resources has GPUs, and the nodes of an accelerator have TPUs",
     ),
     "requested GPUs beside TPUs": ({"resources": {"requests": {"gpu.intel.com/i915": "1"}}}, "resources has GPUs"),
+    "parts of GPUs beside TPUs": ({"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}, "resources has GPUs"),
     "too many pods": ({"accelerator": None, "hosts": 4096, "slices": 5}, "hosts x slices is above 16384"),
     "too many pods with GPUs": (gpu() | {"hosts": 4096, "slices": 5}, "hosts x slices is above 16384"),
     "headWorkers without a name beside GPUs": (
         gpu() | {"ray": {"entrypoint": "a", "headWorkers": 2}},
         "ray.headWorkers needs ray.headResourceName beside it in a job without TPUs",
+    ),
+    "chips for a Ray head": (
+        {"ray": {"entrypoint": "a", "head": {"resources": {"requests": {"google.com/tpu": 4}}}}},
+        "resources has google.com/tpu: the Ray head never runs on TPU nodes: remove it",
     ),
     "too many pods of the most slices": (
         {"accelerator": None, "hosts": 4096, "slices": None, "acceptableSlices": [1, 5]},
@@ -233,11 +238,20 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "template": {"podTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"dnsPolicy": "Default"}}},
     "GPUs without TPUs": {"accelerator": None, "resources": {"limits": {"nvidia.com/gpu": 1}}},
     "GPUs": gpu() | {"hosts": 2, "oneHostPerNode": True},
+    "a network card beside GPUs": gpu() | {"resources": {"limits": {"nvidia.com/mlnxnics": 1}}},
+    "a network card beside TPUs": {"resources": {"limits": {"nvidia.com/hostdev": 1}}},
     "GPUs said twice": gpu() | {"resources": {"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": "2"}}},
     "GPUs in another spelling": gpu() | {"resources": {"limits": {"nvidia.com/gpu": "2000m", "cpu": 3}}},
     "GPUs by a limit, all others open": {
         "accelerator": {"gpu": {"model": "NVIDIA-H100-80GB-HBM3"}},
         "resources": {"limits": {"nvidia.com/gpu": 3}},
+    },
+    "GPUs for a Ray head": {
+        "ray": {"entrypoint": "a", "head": {"resources": {"limits": {"nvidia.com/gpu": 1, "cpu": 1}}}},
+    },
+    "headWorkers of TPUs that the profile may have": {
+        "accelerator": None,
+        "ray": {"entrypoint": "a", "headWorkers": 2},
     },
     "B-28 no GPUs": {"accelerator": {"gpu": {"count": 0}}, "hosts": 2},
     "progress": {

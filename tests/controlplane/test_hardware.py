@@ -65,7 +65,9 @@ def test_a_job_of_more_hosts_than_nodes_waits_for_the_last(jobs: Jobs) -> None: 
     jobs.until("WaitingForCapacity")
     jobs.until_true("all nodes in use", lambda: len(placed(jobs)) == CPU_NODES)
     assert set(placed(jobs).values()) == {1}
-    assert "1 of 9 pods cannot be scheduled" in jobs.condition("Running")["message"]
+    jobs.until_true(
+        "one pod without a node", lambda: "1 of 9 pods cannot be scheduled" in jobs.condition("Running")["message"]
+    )
 
 
 def test_no_gpus_are_asked_for_with_count_0(jobs: Jobs, with_gpus: None) -> None:  # F-53

@@ -1,6 +1,9 @@
 """The operator on a real API server with simulated nodes: what a user does, sees, and gets wrong."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.bench.usage import peak_mib
 from tests.conftest import Kubectl, jobs_of
 from tests.mistakes import note, shown
 from tests.running import Jobs, Operator
+from tests.waiting import PATIENCE
 
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2}
 POOL = "cloud.google.com/gke-nodepool"
@@ -34,8 +39,8 @@ def test_a_job_runs_and_succeeds(jobs: Jobs) -> None:
     assert len(jobs.pods()) == 4
     finish(jobs)
     jobs.until("Succeeded")
-    jobs.kubectl("wait", "sj/train", "--for=condition=Complete", "--timeout=5s")
-    jobs.kubectl("wait", "sj/train", "--for=condition=Finished", "--timeout=5s")
+    jobs.kubectl("wait", "sj/train", "--for=condition=Complete", f"--timeout={PATIENCE}s")
+    jobs.kubectl("wait", "sj/train", "--for=condition=Finished", f"--timeout={PATIENCE}s")
     # They are posted after the status is written.
     jobs.until_true("its Events", lambda: len(jobs.events()) >= 3)
     assert sorted(jobs.events()) == ["Running", "Starting", "Succeeded"]
@@ -114,7 +119,7 @@ def test_slices_are_pinned_to_free_pools_and_elsewhere_where_somebody_is_in_them
     # Somebody whom this operator does not know takes the first one.
     for host in range(2):
         jobs.kubectl.apply(occupant(f"notebook-{host}", first))
-        jobs.kubectl("wait", f"pod/notebook-{host}", "--for=condition=PodScheduled", "--timeout=20s")
+        jobs.kubectl("wait", f"pod/notebook-{host}", "--for=condition=PodScheduled", f"--timeout={PATIENCE}s")
     jobs.apply(**TPU)
     status = jobs.until("Running")
     assert (status["attempt"], status["failures"], status["preemptions"], status["uncharged"]) == (1, 0, 0, 1)
@@ -172,7 +177,9 @@ def test_a_job_waits_for_capacity_and_says_which_nodes_there_are(jobs: Jobs) -> 
     assert status["capacityWaits"] >= 1
     said = "the slice has no room: no node pool is v4-16 (tpu-v4-podslice, 2x2x2); this cluster has tpu-v5"
     assert said in jobs.condition("CapacityAvailable")["message"]
-    assert "nodes are available" in status["hosts"][0]["message"]
+    jobs.until_true(
+        "the scheduler's words", lambda: "nodes are available" in (jobs.status()["hosts"][0].get("message") or "")
+    )
     assert (status["failures"], status["preemptions"]) == (0, 0)
     jobs.kubectl("patch", "sj", "train", "--type=merge", "-p", '{"spec": {"timeouts": {"scheduleSeconds": 1}}}')
     status = jobs.until("Failed")
@@ -238,6 +245,23 @@ def test_an_invalid_job_can_be_stopped(jobs: Jobs, field: str, phase: str) -> No
     jobs.until(phase)
 
 
+def test_a_spec_nested_too_deep_harms_its_own_job_only(jobs: Jobs) -> None:
+    deep = '{"a":' * 5000 + "1" + "}" * 5000
+    head = '{"apiVersion":"slipway.dev/v1alpha1","kind":"SliceJob","metadata":{"name":"deep"},"spec":{"image":"a",'
+    jobs.kubectl("create", "-f", "-", stdin=head + f'"podTemplate":{{"spec":{deep}}}}}}}')
+    refused = 'jsonpath={.status.conditions[?(@.type=="Accepted")].message}'
+    words = "spec.podTemplate is nested more than 64 levels deep"
+    jobs.until_true("it is refused", lambda: words in jobs.kubectl("get", "sj", "deep", "-o", refused).stdout)
+    jobs.operator.kill()
+    jobs.operator.start()
+    jobs.apply(**RUNS)
+    jobs.until("Running")
+    given = {"KUBECONFIG": str(jobs.kubectl.kubeconfig), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "slipway.cli.main", "list", "--namespace", jobs.kubectl.namespace]
+    listed = subprocess.run(command, env=os.environ | given, capture_output=True, text=True, timeout=60, check=True)
+    assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [["deep", "Invalid"], ["train", "Running"]]
+
+
 def test_an_invalid_job_runs_once_it_is_corrected(jobs: Jobs) -> None:
     jobs.apply(accelerator={"type": "v9-8"})
     jobs.until("Invalid")
@@ -283,7 +307,7 @@ def test_a_quota_is_waited_for(jobs: Jobs) -> None:
         "spec": {"hard": {"pods": "0"}},
     }
     jobs.kubectl.apply(quota)
-    jobs.kubectl("wait", "resourcequota/none", "--for=jsonpath={.status.hard.pods}=0", "--timeout=20s")
+    jobs.kubectl("wait", "resourcequota/none", "--for=jsonpath={.status.hard.pods}=0", f"--timeout={PATIENCE}s")
     jobs.apply(retries={"capacityRetrySeconds": 1})
     jobs.until("WaitingForCapacity")
     assert "exceeded quota none: a pod requests pods=1" in jobs.condition("CapacityAvailable")["message"]
@@ -307,7 +331,7 @@ def test_the_same_name_again_waits_for_the_old_pods(jobs: Jobs) -> None:
     jobs.apply(**TPU)
     old = jobs.until("Running") and jobs.kubectl.get("sj", "train")["metadata"]["uid"]
     jobs.kubectl("delete", "sj", "train", "--wait=false")
-    jobs.kubectl("wait", "sj/train", "--for=delete", "--timeout=20s")
+    jobs.kubectl("wait", "sj/train", "--for=delete", f"--timeout={PATIENCE}s")
     jobs.apply(**TPU)
     status = jobs.until("Running")
     assert (status["attempt"], status["preemptions"]) == (0, 0)
@@ -343,7 +367,7 @@ def test_a_finished_job_is_deleted_when_its_time_is_over(jobs: Jobs) -> None:
     jobs.apply(ttlSecondsAfterFinished=1)
     jobs.until("Running")
     finish(jobs)
-    jobs.kubectl("wait", "sj/train", "--for=delete", "--timeout=20s")
+    jobs.kubectl("wait", "sj/train", "--for=delete", f"--timeout={PATIENCE}s")
 
 
 @pytest.mark.row("B-61")
@@ -375,7 +399,6 @@ def test_applying_the_same_manifest_again_and_again_changes_nothing_while_a_job_
             lambda after=attempt + 1: (
                 (status := applied()["status"])["attempt"] == after and status["phase"] == "Running"
             ),
-            seconds=60,
         )
     status, pods = jobs.status(), {pod["metadata"]["uid"] for pod in jobs.pods()}
     assert (status["attempt"], status["failures"], status["preemptions"]) == (2, 2, 0)
@@ -435,11 +458,15 @@ def test_a_thousand_jobs_at_once_all_come_to_their_end(jobs: Jobs) -> None:
     listed = [body | {"metadata": {"name": f"job-{number:04}"}} for number in range(1000)]
     jobs.kubectl("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": listed}, seconds=600)
 
-    def phases() -> list[str]:
-        return jobs.kubectl("get", "sj", "-o", "jsonpath={.items[*].status.phase}").stdout.split()
+    peaks = []
 
-    jobs.until_true("all succeed", lambda: phases().count("Succeeded") == 1000, seconds=600, pause=2)
-    assert jobs.operator.process is not None
-    peak = Path(f"/proc/{jobs.operator.process.pid}/status").read_text()
-    kilobytes = int(next(line for line in peak.splitlines() if line.startswith("VmHWM")).split()[1])
-    assert kilobytes < 400_000
+    def all_succeeded() -> bool:
+        # An API server that is this busy may leave a renewal unanswered until the Lease has expired.
+        jobs.operator.restart_like_the_kubelet()
+        assert jobs.operator.process is not None
+        peaks.append(peak_mib(jobs.operator.process.pid))
+        phases = jobs.kubectl("get", "sj", "-o", "jsonpath={.items[*].status.phase}").stdout.split()
+        return phases.count("Succeeded") == 1000
+
+    jobs.until_true("all succeed", all_succeeded, seconds=600, pause=5)
+    assert max(peaks) < 380

@@ -33,6 +33,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a relative folder": ({"limits": {"hostPaths": ["data"]}}, "spec.limits.hostPaths[0]"),
     "an unknown limit": ({"limits": {"gpus": 1}}, 'unknown field "spec.limits.gpus"'),
     "another word than Refuse and Ignore": ({"reservedKeys": "ignore"}, "spec.reservedKeys: Unsupported value"),
+    "backoff that begins above its end": (
+        {"defaults": {"retries": {"backoff": {"initialSeconds": 20, "maxSeconds": 10}}}},
+        "initialSeconds is greater than maxSeconds",
+    ),
+    "backoff that begins above the end that is not said": (
+        {"defaults": {"retries": {"backoff": {"initialSeconds": 301}}}},
+        "initialSeconds is greater than maxSeconds",
+    ),
+    "a writable data set of an image": (
+        {"dataSets": {"heart": {"mri": {"image": {"reference": "acme/mri:1"}, "mode": "rw"}}}},
+        "a data set from an image is read-only: leave mode out",
+    ),
     "no spec": ({}, "spec: Required value"),
 }
 
@@ -42,6 +54,26 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_the_api_server_refuses_a_senseless_profile(kubectl: Kubectl, spec: dict[str, Any], said: str) -> None:
     body = {name: value for name, value in (profile() | {"spec": spec}).items() if value}
     assert said in kubectl("create", "-f", "-", stdin=body, check=False).stderr
+
+
+# What says less than all that a rule looks at.
+TAKEN: dict[str, dict[str, Any]] = {
+    "where backoff begins": {"defaults": {"retries": {"backoff": {"initialSeconds": 10}}}},
+    "where backoff begins, at its end": {"defaults": {"retries": {"backoff": {"initialSeconds": 300}}}},
+    "where backoff ends": {"defaults": {"retries": {"backoff": {"maxSeconds": 600}}}},
+    "backoff of nothing": {"defaults": {"retries": {"backoff": {}}}},
+    "a data set of an image": {"dataSets": {"heart": {"mri": {"image": {"reference": "acme/mri:1"}}}}},
+    "a data set of a claim": {"dataSets": {"heart": {"mri": {"persistentVolumeClaim": {"claimName": "mri"}}}}},
+    "a TPU": {"defaults": {"accelerator": {"type": "v5p-8"}}},
+    "a model of GPUs": {"defaults": {"accelerator": {"gpu": {"model": "nvidia-l4"}}}},
+    "one exit code": {"defaults": {"retries": {"onExitCodes": {"ignore": [3]}}}},
+}
+
+
+@pytest.mark.parametrize("spec", TAKEN.values(), ids=TAKEN)
+def test_the_api_server_stores_a_profile_as_it_is_written(kubectl: Kubectl, spec: dict[str, Any]) -> None:
+    kubectl.apply(profile() | {"spec": spec})
+    assert kubectl.get("sjp", "default")["spec"] == spec
 
 
 def test_a_variable_that_slipway_sets_is_no_error_in_a_profile(kubectl: Kubectl) -> None:  # K-04

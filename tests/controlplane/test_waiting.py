@@ -13,6 +13,7 @@ from slipway.local_cluster.provider import NativeCluster
 from tests.conftest import give_gpus, jobs_of, kubectl_for
 from tests.mistakes import note, shown
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 SPOT = {"type": "v5p-16", "spot": True}
 """Of these there are four node pools of two hosts."""
@@ -25,7 +26,7 @@ def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactor
     """With an operator that sees the pods of every namespace."""
     kubectl = kubectl_for(control_plane, "waiting")
     kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
     yield from jobs_of(kubectl, tmp_path_factory.mktemp("waiting"), whole_cluster=True, simulated=True)
     kubectl("delete", "priorityclasses", "-l", "slipway.dev/test=waiting")
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
@@ -35,7 +36,7 @@ def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactor
 def jobs(served: Jobs) -> Iterator[Jobs]:
     yield served
     served.kubectl("delete", "sj", "--all")
-    served.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+    served.kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={PATIENCE}s")
 
 
 def spot_nodes(jobs: Jobs) -> list[str]:
@@ -342,5 +343,5 @@ def test_an_autoscaler_that_brings_nodes_is_named(jobs: Jobs) -> None:
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "scale-up"}, "type": "Normal", "count": 1}
     event |= {"involvedObject": {"apiVersion": "v1", "kind": "Pod"} | metadata, "lastTimestamp": now}
     jobs.kubectl.apply(event | {"reason": "TriggeredScaleUp", "message": "pod triggered scale-up: [{np-1 0->4}]"})
-    jobs.until_true("a reason", lambda: jobs.condition("Running").get("reason") == "NodesComing", seconds=120)
+    jobs.until_true("a reason", lambda: jobs.condition("Running").get("reason") == "NodesComing")
     assert "adds nodes: pod triggered scale-up: [{np-1 0->4}]" in jobs.condition("Running")["message"]

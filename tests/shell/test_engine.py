@@ -17,7 +17,7 @@ from slipway.cluster.watch import Applied
 from slipway.planner.actions import Plan
 from slipway.planner.snapshot import Snapshot
 from slipway.shell import engine as engine_module
-from slipway.shell import health, job_lists
+from slipway.shell import health, job_lists, sources
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine, EngineFailed
 from slipway.shell.gauges import Gauges
@@ -96,8 +96,9 @@ async def server() -> AsyncIterator[Server]:
 @asynccontextmanager
 async def resting(server: Server, clock: Clock, **given: Any) -> AsyncIterator[Engine]:
     """An engine that was not started."""
-    async with ApiConnection(open_access(server.replay.url)) as api:
-        lease = Lease(api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
+    access = open_access(server.replay.url)
+    async with ApiConnection(access) as api, ApiConnection(access) as lease_api:
+        lease = Lease(lease_api, "ns", "slipway", "me", now=clock.now, clock=clock.monotonic)
         yield Engine(api, lease, OperatorSettings(**given), clock, Metrics())
 
 
@@ -112,6 +113,7 @@ async def leading(server: Server, clock: Clock, **given: Any) -> AsyncIterator[E
 @asynccontextmanager
 async def running(server: Server) -> AsyncIterator[tuple[Engine, "asyncio.Future[None]"]]:
     async with resting(server, Clock()) as engine:
+        engine._api.guard = engine._lease.check
         over = engine.start()
         try:
             yield engine, over
@@ -182,6 +184,24 @@ def samples(engine: Engine) -> dict[tuple[str, tuple[str, ...]], float]:
     return {(one.name, tuple(one.labels.values())): one.value for one in found}
 
 
+async def test_a_standby_does_not_ask_whether_kueue_reads_boosts_and_goes_on_standing_by(server: Server) -> None:
+    body = job_json(spec={"image": "busybox", "progress": {"pattern": "saved (?P<checkpoint>[0-9]+)"}})
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "tpu"}
+    body["status"] = {"phase": "Running", "attempt": 0, "progress": {"attempt": 0, "checkpoint": 7}}
+    server.objects |= {"kueue.x-k8s.io": {"versions": [{"groupVersion": "kueue.x-k8s.io/v1beta2"}]}}
+    server.objects |= {"slipway": {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other"}}}
+    server.lists["slicejobs"] = [body]
+    async with running(server) as (engine, over):
+        engine.observe(None, body)
+        await until(lambda: engine.cache.kueue.listed or over.done())
+        await asyncio.sleep(0.2)
+        assert not over.done()
+        assert ("POST", "workloads") not in server.begun
+        server.objects["slipway"] = {"metadata": {"resourceVersion": "2"}}
+        await until(lambda: ("POST", "workloads") in server.begun)
+        assert not over.done()
+
+
 async def test_without_a_role_for_pods_it_ends_with_a_sentence(server: Server) -> None:
     server.refused.add("pods")
     async with running(server) as (_, over):
@@ -218,6 +238,22 @@ async def test_a_deleted_job_takes_its_pods_along_at_once(server: Server, planne
         await until(lambda: server.deleted)
         assert server.deleted[-1].startswith("slipway.dev/job-uid=job-1")
         assert engine.cache.snapshot(KEY) is None
+
+
+async def test_a_job_made_anew_while_the_workload_of_the_last_one_is_let_go_stays_known(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leading(server, Clock()) as engine:
+
+        async def release(_: Any) -> bool:
+            engine.observe("ADDED", job_json(version=3, uid="job-2"))
+            return True
+
+        monkeypatch.setattr(engine._applier.workloads, "release", release)
+        engine.observe("ADDED", job_json())
+        engine.observe("DELETED", job_json(version=2))
+        await engine._reconcile(KEY)
+        assert engine.cache.jobs.uids() == {KEY: "job-2"}
 
 
 async def test_a_job_that_went_unnoticed_is_dropped_by_the_slow_look_at_names(
@@ -332,7 +368,7 @@ async def test_nodes_that_may_be_listed_later_are_watched_from_then_on(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(engine_module, "FORBIDDEN_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(sources, "PAUSES", (0.02, 0.05))
     server.refused.add("nodes")
     async with running(server) as (engine, _):
         await until(lambda: not engine.cache.nodes.watched)
@@ -350,7 +386,7 @@ async def test_nodes_that_may_be_listed_later_are_watched_from_then_on(
 async def test_profiles_that_can_no_longer_be_read_start_nothing_until_they_can(
     server: Server, monkeypatch: pytest.MonkeyPatch, planned: list[Snapshot]
 ) -> None:
-    monkeypatch.setattr(engine_module, "FORBIDDEN_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(sources, "PAUSES", (0.02, 0.05))
     server.lists["slicejobprofiles"] = [PROFILE]
 
     def problem() -> str:
@@ -386,7 +422,7 @@ async def test_silence_of_profiles_counts_unless_the_api_server_refuses_them(
         await until(engine._ready.is_set)
         assert engine.health()
         monkeypatch.setattr(health, "MAX_SILENCE_SECONDS", 0.2)
-        others = [*engine._pod_watchers.values(), engine._node_watcher]
+        others = [one.watcher for one in engine.sources if one.kind != "slicejobprofiles"]
         end = asyncio.get_running_loop().time() + 0.4
         while asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.05)

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import socket
 import sys
 import time
 from functools import partial
@@ -9,7 +10,7 @@ import aiohttp
 import pytest
 
 from slipway.shell.clock import Clock
-from slipway.shell.health import LoopLag, Probes, Unhealthy, check, silences
+from slipway.shell.health import LoopLag, Probes, Unhealthy, check
 from slipway.shell.logs import Lines
 
 GOOD: dict[str, Any] = {
@@ -42,11 +43,6 @@ def test_a_figure_beyond_its_limit_is_named(figure: dict[str, float], words: str
 
 def test_who_stands_by_lets_jobs_wait() -> None:
     check(**GOOD | {"oldest_wait": 1e6, "leader": False})
-
-
-def test_the_silence_of_a_kind_is_that_of_its_most_silent_watch() -> None:
-    heard = [("pods", 95.0), ("pods", 0.0), ("nodes", 99.0)]
-    assert silences(heard, 50.0, lambda: 100.0) == {"pods": 50.0, "nodes": 1.0}
 
 
 async def test_a_loop_that_is_held_up_is_noticed() -> None:
@@ -94,9 +90,24 @@ def test_a_traceback_keeps_its_lines_and_escapes_the_rest() -> None:
     assert lines[-2:] == [r"  ValueError: \x1b[31mred", "  2026-01-01T00:00:00.000Z INFO ns/other Succeeded"]
 
 
-async def asked(port: int, path: str) -> tuple[int, Any]:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
+async def asked(port: int, path: str, address: str = "127.0.0.1") -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}:{port}{path}") as response:
         return response.status, await response.json()
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has an address of that family, if only its own."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+async def test_probes_are_answered_at_addresses_of_each_family_that_the_machine_has(unused_tcp_port: int) -> None:
+    async with Probes().serving(unused_tcp_port):
+        for address in ("127.0.0.1", "[::1]") if has_ipv6() else ("127.0.0.1",):
+            assert (await asked(unused_tcp_port, "/healthz", address))[0] == 200
 
 
 async def test_a_process_that_waits_is_healthy_and_not_ready(unused_tcp_port: int) -> None:
@@ -107,6 +118,9 @@ async def test_a_process_that_waits_is_healthy_and_not_ready(unused_tcp_port: in
         assert await asked(unused_tcp_port, "/readyz") == (503, waits)
         probes.figures = partial(check, **GOOD)
         assert (await asked(unused_tcp_port, "/readyz"))[0] == 200
+        probes.awaited = lambda: "Lease ns/slipway"
+        assert await asked(unused_tcp_port, "/readyz") == (503, {"waitingFor": "Lease ns/slipway"})
+        assert (await asked(unused_tcp_port, "/healthz"))[0] == 200
         probes.figures = partial(check, **GOOD | {"loop_lag": 11.0})
         status, said = await asked(unused_tcp_port, "/healthz")
         assert (status, "held up" in said["error"]) == (500, True)

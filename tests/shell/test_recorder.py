@@ -5,10 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from slipway.api.names import TAINT_OUT_OF_SERVICE
 from slipway.api.progress import ProgressState
 from slipway.planner.acceptance import changed_since, resolve
 from slipway.planner.node_pools import NodePools
-from slipway.planner.nodes import Node, NodeMetadata
+from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, Taint
 from slipway.planner.plan import plan
 from slipway.planner.snapshot import Printed, Settings, Snapshot
 from slipway.shell.recorder import Record, Recorder, line_of, records
@@ -75,6 +78,18 @@ def test_nodes_of_other_jobs_are_left_out(tmp_path: Path) -> None:
     seen = snapshot()
     more = replace(seen, nodes={**seen.nodes, "elsewhere": Node(NodeMetadata("elsewhere"))})
     assert kept(more, tmp_path).snapshot.nodes == seen.nodes
+
+
+def test_nodes_of_pods_that_were_removed_of_an_earlier_job_are_kept(tmp_path: Path) -> None:
+    before = World().run()
+    before.pod(0, 0).vanishes(seen=True)
+    out_of_service = NodeSpec(taints=(Taint(TAINT_OUT_OF_SERVICE, "NoExecute"),))
+    world = World()
+    world.nodes = {"node-0-0": msgspec.structs.replace(before.nodes["node-0-0"], spec=out_of_service)}
+    world.vanished_foreign = tuple(before.vanished)
+    seen = kept(world.snapshot, tmp_path).snapshot
+    assert seen.vanished_foreign == world.vanished_foreign
+    assert [plan(one, before.now).status.attempt for one in (world.snapshot, seen)] == [0, 0]
 
 
 def test_records_of_other_versions_are_read(tmp_path: Path) -> None:

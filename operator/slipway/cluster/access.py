@@ -13,18 +13,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
-from yaml import YAMLError
 
 log = logging.getLogger(__name__)
 
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 
+_POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _ADVICE: Final = "name a kubeconfig with --kubeconfig or the environment variable KUBECONFIG"
 _RENEWAL_PAUSE: Final = 5.0
 """Seconds during which a second 401 does not run the exec plugin again."""
 _BEFORE_EXPIRY: Final = timedelta(seconds=30)
+# Who reads a kubeconfig takes for granted that mappings are where they belong, and stumbles over any other YAML.
+_NO_KUBECONFIG: Final = (AttributeError, KeyError, TypeError)
+_UNUSABLE: Final = (ConfigException, OSError, ValueError, yaml.YAMLError, *_NO_KUBECONFIG)
+"""What reading a kubeconfig may raise; a ValueError where something in it is wrongly encoded."""
 
 
 class AccessError(Exception):
@@ -70,7 +75,7 @@ class Access:
             self._renewed = now
             try:
                 self._expires = await self._reload(self._configuration)
-            except (ConfigException, OSError) as error:
+            except _UNUSABLE as error:
                 log.warning("credentials could not be read again: %s", error)
                 return False
             if self.ssl is not None and self._configuration.cert_file:
@@ -90,16 +95,56 @@ async def load_access(kubeconfig: Path | None = None, context: str | None = None
             return await _from_kubeconfig(path, context)
         configuration = Configuration()
         load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError, ssl.SSLError, YAMLError, TypeError) as error:
+    except _UNUSABLE as error:
         raise AccessError(_unusable(path, error) if path is not None else _nothing_found(error)) from error
     return Access(configuration)
 
 
+def configured_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
+    """Namespace of the context that `load_access` would take, or of the pod; empty where neither names one.
+
+    Raises:
+        AccessError: when there is a kubeconfig that cannot be read.
+    """
+    path = _kubeconfig(kubeconfig)
+    try:
+        contents = _contents(path) if path is not None else {}
+        if not contents:
+            return _POD_NAMESPACE.read_text().strip() if _POD_NAMESPACE.exists() else ""
+        wanted = context or _current_context(contents)
+        entries = (entry for content in contents.values() for entry in content.get("contexts") or ())
+        found = next((entry.get("context") for entry in entries if entry["name"] == wanted), None)
+        return str((found or {}).get("namespace") or "")
+    except _UNUSABLE as error:
+        raise AccessError(_unusable(str(path), error)) from error
+
+
+def _files(path: str) -> list[Path]:
+    """The files in a list like $KUBECONFIG; as kubectl does it, without empty entries and files that are not there."""
+    named = (Path(each).expanduser() for each in path.split(os.pathsep) if each)
+    return [file for file in named if file.exists()]
+
+
+def _contents(path: str) -> dict[str, Any]:
+    """What stands in each of the files; nothing of those that are empty."""
+    read = {str(file): _content(file) for file in _files(path)}
+    return {name: content for name, content in read.items() if content is not None}
+
+
+def _content(file: Path) -> Any:
+    with file.open() as stream:
+        return yaml.safe_load(stream)
+
+
+def _current_context(contents: dict[str, Any]) -> str | None:
+    """The context of the first file that names one, as kubectl has it; the official client takes the last."""
+    return next(filter(None, (content.get("current-context") for content in contents.values())), None)
+
+
 def _unusable(path: str, error: Exception) -> str:
-    if not any(Path(each).expanduser().exists() for each in path.split(os.pathsep)):
+    if not _files(path):
         return f"cannot connect to a Kubernetes cluster: the kubeconfig {path} does not exist; {_ADVICE}"
-    # The client takes for granted that the file holds a mapping, and stumbles over any other YAML.
-    reason = "it is not a kubeconfig" if isinstance(error, TypeError) else " ".join(str(error).split())
+    reason = "it is not a kubeconfig" if isinstance(error, _NO_KUBECONFIG) else " ".join(str(error).split())
     return f"cannot connect to a Kubernetes cluster: the kubeconfig {path} cannot be used ({reason}); {_ADVICE}"
 
 
@@ -126,8 +171,16 @@ def _kubeconfig(given: Path | None) -> str | None:
 
 async def _from_kubeconfig(path: str, context: str | None) -> Access:
     async def reload(configuration: Configuration) -> datetime | None:
+        contents = _contents(path)
+        chosen = context or _current_context(contents)
+        if chosen is None:
+            raise ConfigException("it has no current-context")
         loader: Any = await load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=path, context=context, client_configuration=configuration, persist_config=False
+            # The client merges several files as kubectl does, but for the current context and for empty files.
+            config_file=os.pathsep.join(contents),
+            context=chosen,
+            client_configuration=configuration,
+            persist_config=False,
         )
         return getattr(loader, "exec_plugin_expiry", None)
 

@@ -50,6 +50,7 @@ from slipway.planner.actions import (
     CreateServices,
     CreateToken,
     CreateWorkload,
+    DeleteHostLists,
     DeleteJob,
     DeletePods,
     DeleteWorkload,
@@ -64,7 +65,7 @@ from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.redact import foreign
-from slipway.planner.rejections import explain_rejection
+from slipway.planner.rejections import RAY_SECRET, explain_rejection
 from slipway.planner.snapshot import POD_REJECTED, WORKLOAD_REJECTED, Job, Rejection
 from slipway.planner.status_patch import status_patch
 
@@ -153,16 +154,16 @@ class Applier:
             return job
         if job.status_problem:
             log.warning("%s", job.status_problem, extra=log_fields(job))
-        key, path = _key(job), paths.job(job.namespace, job.name)
+        path = paths.job(job.namespace, job.name)
         body = {"metadata": {"resourceVersion": job.resource_version}, "status": patch}
         self._cache.writes(job, wanted)
         try:
             written = await self._api.patch_status(path, body, JsonObject)
         except NotFound:
-            self._cache.forget(key)
+            self._cache.forget(_key(job), job.uid)
             return None
         except Conflict:
-            await self._fetch(key)
+            await self._fetch(job)
             return None
         self._cache.status_written(job, self._now())
         # Not what the cache holds by now, which may be of a later generation than the plan.
@@ -170,11 +171,12 @@ class Applier:
         self._cache.jobs.applied(current)
         return current
 
-    async def _fetch(self, key: Key) -> None:
+    async def _fetch(self, job: Job) -> None:
         try:
-            self._cache.jobs.upsert(await self._api.get(paths.job(*key), JsonObject))
+            self._cache.jobs.upsert(await self._api.get(paths.job(job.namespace, job.name), JsonObject))
         except NotFound:
-            self._cache.forget(key)
+            # A job that was created since under the name is another.
+            self._cache.forget(_key(job), job.uid)
 
     async def _act(self, action: Action, job: Job) -> float | None:
         match action:
@@ -191,8 +193,8 @@ class Applier:
                 return NOW
             case KeepHistory():
                 await self._history.keep(action, job)
-            case DeletePods() | ForceDeletePod() | DeleteJob():
-                return await self.remover.carry_out(action, job)
+            case DeletePods() | ForceDeletePod() | DeleteHostLists() | DeleteJob():
+                return await self._delete(action, job)
             case CreateWorkload():
                 with self._refusals(job, WORKLOAD_REJECTED):
                     await self.workloads.create(action, job)
@@ -201,6 +203,15 @@ class Applier:
                 await self.workloads.change(action, job.namespace)
                 return NOW
         return None
+
+    async def _delete(
+        self, action: DeletePods | ForceDeletePod | DeleteHostLists | DeleteJob, job: Job
+    ) -> float | None:
+        try:
+            return await self.remover.carry_out(action, job)
+        except Conflict:
+            await self._fetch(job)
+            return NOW
 
     async def _check(self, action: Check, job: Job) -> float:
         with self._refusals(job):
@@ -221,7 +232,7 @@ class Applier:
     async def _create_token(self, action: CreateToken, job: Job) -> None:
         """Only creating is needed, and allowed: the name is of this very job, and nobody here reads Secrets."""
         body = action.body | {"stringData": {TOKEN_KEY: secrets.token_hex(32)}}
-        with suppress(AlreadyExists):
+        with self._refusals(job, what=RAY_SECRET), suppress(AlreadyExists):
             await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
@@ -251,8 +262,12 @@ class Applier:
 
     async def _create_pod(self, body: Body, job: Job) -> None:
         collection = paths.pods(job.namespace)
+
+        def unanswered() -> None:
+            self._cache.create_unanswered(job, self._now() + timedelta(seconds=WRITE_SECONDS))
+
         try:
-            pod = await self._api.create(collection, body, Pod)
+            pod = await self._api.create(collection, body, Pod, on_retry=unanswered)
         except AlreadyExists:
             name = body["metadata"]["name"]
             try:
@@ -263,17 +278,23 @@ class Applier:
                 raise name_taken(body, earlier=bool(pod.metadata.labels.job_uid)) from None
         except (ConnectionLost, ServerError, TooManyRequests):
             # Of several tries the last alone may have been refused.
-            self._cache.create_unanswered(job, self._now() + timedelta(seconds=WRITE_SECONDS))
+            unanswered()
             raise
         self._cache.pods.applied(pod)
 
     @contextmanager
-    def _refusals(self, job: Job, otherwise: str = POD_REJECTED) -> Iterator[None]:
-        """What the API server refuses inside is remembered, and ends the plan. `otherwise` names what fits no row."""
+    def _refusals(self, job: Job, otherwise: str = POD_REJECTED, what: str = "pod") -> Iterator[None]:
+        """What the API server refuses inside is remembered, and ends the plan.
+
+        Args:
+            job: whose object is refused.
+            otherwise: the reason of what fits no row.
+            what: the kind of the object, for messages that do not name it.
+        """
         try:
             yield
         except (*_REFUSALS, ServerError) as error:
-            if (known := explain_rejection(error.message)) is not None:
+            if (known := explain_rejection(error.message, what)) is not None:
                 self._reject(job, known.reason, f"{known.message}; {known.next_step}")
             elif isinstance(error, ServerError):
                 raise

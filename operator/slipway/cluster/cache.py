@@ -97,9 +97,9 @@ class Cache:
         self.settings = settings
         self.profiles = ProfileStore(clock, chart)
         self.jobs = JobStore(clock, lambda key: self.pods.forget_unneeded(key), self.profiles)
-        self.pods = PodStore(now, clock, self.jobs.needs)
         self.nodes = NodeStore(now, clock, settings.topology_key)
-        self.claims = Claims()
+        self.pods = PodStore(now, clock, self.jobs.needs, self.nodes.open_pools)
+        self.claims = Claims(self.nodes.open_pools)
         self.kueue = KueueStore(clock)
         self.leading_since: datetime = EVER
         """Since when this process leads."""
@@ -128,6 +128,7 @@ class Cache:
             job=job,
             pods=tuple(self.pods.of(key)),
             vanished=self.pods.vanished_of(key, job.uid),
+            vanished_foreign=self.pods.vanished_foreign(key, job.uid),
             nodes=self.nodes.view,
             lost_nodes=self.nodes.lost,
             nodes_watched=self.nodes.watched,
@@ -174,9 +175,9 @@ class Cache:
         """The node pools as a job may choose among them."""
         if not self.settings.whole_cluster:
             return NodePools()
-        claims, claim = self.claims, self.claims.of((job.namespace, job.name), job.uid)
-        pods, pools = self.pods, self.nodes.pools
-        return NodePools(pools, pods.pinned, pods.busy, claims.claimed, claims.doubted, self._tenants, claim)
+        pods, nodes, claim = self.pods, self.nodes, self.claims.of((job.namespace, job.name), job.uid)
+        doubted = self.claims.doubted
+        return NodePools(nodes.pools, nodes.open_pools, pods.pinned, pods.busy, doubted, self._tenants, claim)
 
     def accepted(self, job: Job) -> None:
         """The API server takes, or would take, the job's objects."""
@@ -291,11 +292,20 @@ class Cache:
         if claim_over(job.status):
             self.claims.end((job.namespace, job.name), job.status.attempt, doubted=doubts(job.status))
 
-    def forget(self, key: Key) -> None:
-        """Forget a job that is gone; its pods stay until the watch shows their end."""
-        self.jobs.remove(key)
-        self.claims.release(key)
-        self._memories.pop(key, None)
+    def forget(self, key: Key, uid: str) -> Job | None:
+        """Forget the job of that UID, which is gone, and return it; its pods stay until the watch shows their end.
+
+        Another job that has its name by now stays.
+        """
+        job = self.jobs.remove(key, uid)
+        self.forget_name(key)
+        return job
+
+    def forget_name(self, key: Key) -> None:
+        """Forget what is kept by a name that no job has any more."""
+        if self.jobs.get(key) is None:
+            self.claims.release(key)
+            self._memories.pop(key, None)
 
     def _accepts(self, job: Job) -> bool:
         """Whether the API server has just accepted the pods of such a spec in the job's namespace."""

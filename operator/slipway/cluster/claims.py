@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.store import Key
 from slipway.planner.node_pools import Claim
 
@@ -12,12 +13,11 @@ class Claims:
     So pods whose creation failed on the way go where their siblings are, and two jobs never choose the same pool.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, open_pools: OpenPools) -> None:
+        """`open_pools` learn what is claimed."""
+        self._open = open_pools
         self._claims: dict[Key, Claim] = {}
-        self._claimed: set[str] = set()
         self._doubted: dict[str, None] = {}
-        self.claimed: Collection[str] = self._claimed
-        """Node pools of all claims, always current."""
         self.doubted: Collection[str] = self._doubted.keys()
         """Node pools that did not serve when they were claimed last, the longest ago first."""
 
@@ -32,15 +32,16 @@ class Claims:
         if claim is None or claim.attempt != attempt:
             self.release(key)
             claim = Claim(uid, attempt, {})
-        self._claimed.difference_update(claim.pools.values())
-        self._claims[key] = claim = Claim(uid, attempt, {**claim.pools, **pools})
-        self._claimed.update(filter(None, claim.pools.values()))
+        self._claims[key] = taken = Claim(uid, attempt, {**claim.pools, **pools})
+        for pool in filter(None, taken.pools.values()):
+            self._open.hold(pool)
+        self._let_go(claim)
 
     def release(self, key: Key) -> Claim | None:
         """Drop the claim of a job and return it."""
         claim = self._claims.pop(key, None)
         if claim is not None:
-            self._claimed.difference_update(claim.pools.values())
+            self._let_go(claim)
         return claim
 
     def end(self, key: Key, attempt: int | None, *, doubted: bool) -> None:
@@ -56,3 +57,8 @@ class Claims:
             self._doubted.pop(pool, None)
             if doubted:
                 self._doubted[pool] = None
+
+    def _let_go(self, claim: Claim) -> None:
+        # Where no pod has them any more, the pool of the first slice is chosen first again.
+        for pool in reversed([pool for pool in claim.pools.values() if pool]):
+            self._open.let_go(pool)

@@ -8,7 +8,7 @@ carries a precondition; what may not be is left to the caller.
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +25,7 @@ from slipway.cluster.calls import Calls
 from slipway.cluster.errors import ApiError, ConnectionLost, ServerError, TooManyRequests, from_response
 from slipway.cluster.sessions import Sessions
 from slipway.cluster.wire import JsonObject, Listing, Page, decode
+from slipway.cluster.writes import Writes
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class ApiConnection:
         self._sessions = Sessions(access, calls or Calls())
         self.new_session = self._sessions.new
         """Makes a session for watches and streams with the same credentials."""
-        self._writes: set[asyncio.Task[bytes]] = set()
+        self._writes = Writes()
 
     @property
     def server(self) -> str:
@@ -95,9 +96,7 @@ class ApiConnection:
 
     async def close(self) -> None:
         """Close every connection."""
-        for write in self._writes:
-            write.cancel()
-        await asyncio.gather(*self._writes, return_exceptions=True)
+        await self._writes.cancel()
         await self._sessions.close()
 
     async def get(self, path: str, kind: type[T], *, accept: str = "application/json") -> T:
@@ -168,17 +167,19 @@ class ApiConnection:
         *,
         check: bool = False,
         seconds: float = WRITE_SECONDS,
+        on_retry: Callable[[], None] = _nothing,
     ) -> T:
         """Create an object of a deterministic name; `check` asks for a strict dry run.
 
-        An answer lost on the way makes the retry end in AlreadyExists; the caller looks whose object it is.
+        An answer lost on the way makes the retry end in AlreadyExists; the caller looks whose object it is. `on_retry`
+        is called when the request is sent again: whatever the answer is then, the first may have been carried out.
         """
         if check:
             # Sent once: a webhook that had all that time without an answer has none a moment later.
             query = {"dryRun": "All", "fieldValidation": "Strict"}
             sent = self._send("POST", path, query=query, body=body, seconds=CHECK_SECONDS, write=True, pauses=())
         else:
-            sent = self._send("POST", path, body=body, seconds=seconds, write=True)
+            sent = self._send("POST", path, body=body, seconds=seconds, write=True, on_retry=on_retry)
         return decode(kind, await sent)
 
     async def replace(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:
@@ -277,7 +278,7 @@ class ApiConnection:
 
         for pause in pauses:
             try:
-                return await (self._to_its_end(once()) if write else once())
+                return await (self._writes.run(once) if write else once())
             except (ConnectionLost, ServerError, TooManyRequests) as error:
                 asked = error.retry_after if isinstance(error, ApiError) else None
                 wait = (asked or pause) * random.uniform(1.0, 1.5)
@@ -285,25 +286,11 @@ class ApiConnection:
                     raise
             await asyncio.sleep(wait)
             on_retry()
-        return await (self._to_its_end(once()) if write else once())
-
-    async def _to_its_end(self, once: Coroutine[Any, Any, bytes]) -> bytes:
-        """Have a write go on when its caller is cancelled, so that its end can be waited for."""
-        write = asyncio.create_task(once)
-        self._writes.add(write)
-        write.add_done_callback(self._written)
-        return await asyncio.shield(write)
-
-    def _written(self, write: "asyncio.Task[bytes]") -> None:
-        self._writes.discard(write)
-        # Nobody may be left to hear of a failure.
-        if not write.cancelled():
-            write.exception()
+        return await (self._writes.run(once) if write else once())
 
     async def settle(self) -> None:
         """Wait until the writes of cancelled callers were answered or given up, so that none lands any more."""
-        if self._writes:
-            await asyncio.wait(self._writes, timeout=WRITE_SECONDS)
+        await self._writes.settle(WRITE_SECONDS)
 
     async def _once(self, request: _Request) -> bytes:
         asked = time.monotonic()

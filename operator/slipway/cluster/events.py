@@ -23,6 +23,7 @@ from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
 from slipway.cluster.log_fields import log_fields
 from slipway.planner.actions import EventRecord
 from slipway.planner.freshness import EVER
+from slipway.planner.seen_events import SeenEvent
 from slipway.planner.snapshot import Job, PodEvent, PodEvents
 
 log = logging.getLogger(__name__)
@@ -38,28 +39,10 @@ MAX_READ: Final = 20
 _MAX_BUCKETS: Final = 4096
 
 
-class _Series(msgspec.Struct, rename="camel"):
-    last_observed_time: datetime | None = None
-
-
-class _SeenEvent(msgspec.Struct, rename="camel"):
-    reason: str = ""
-    message: str | None = None
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
-    series: _Series | None = None
-
-    @property
-    def time(self) -> datetime | None:
-        repeated = self.series.last_observed_time if self.series is not None else None
-        return repeated or self.last_timestamp or self.event_time or self.first_timestamp
-
-
 async def read_pod_events(api: ApiConnection, namespace: str, pod_uid: str, at: datetime) -> PodEvents:
     """The newest Events of a pod; none where they may not be read."""
     try:
-        listing = await api.list(paths.events(namespace), _SeenEvent, field_selector=f"involvedObject.uid={pod_uid}")
+        listing = await api.list(paths.events(namespace), SeenEvent, field_selector=f"involvedObject.uid={pod_uid}")
     except SlipwayClusterError as error:
         # Nothing but a sentence in the status depends on them.
         log.info("Events of pod %s are not known: %s", pod_uid, error)
@@ -83,8 +66,8 @@ class EventRecorder:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def record(self, job: Job, announcement: EventRecord) -> None:
-        """Have an Event written soon; returns at once."""
-        if not self._allowed(job.uid):
+        """Have an Event written soon; returns at once. How a job ended is told, however much was told before."""
+        if not job.status.final and not self._allowed(job.uid):
             log.info("Event %s is dropped: too many", announcement.reason, extra=log_fields(job))
             return
         if self._waiting.full():

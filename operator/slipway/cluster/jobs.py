@@ -1,15 +1,16 @@
 """What is known of the SliceJobs: read once for each generation, never put back to an older version."""
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
-from heapq import nsmallest
 from typing import Any, Final
 
 from slipway.api.status import AppliedDefaults
 from slipway.cluster.profiles import ProfileStore
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key, Owner, owner_of
+from slipway.planner.fencing import end_unreported
 from slipway.planner.objects import Pod
 from slipway.planner.rivals import QUOTA, gives_way, waits_for
 from slipway.planner.site import profile_name
@@ -18,6 +19,9 @@ from slipway.planner.stored import read_job
 
 MOST_RIVALS: Final = 8
 """Older jobs that a job may have to give way to; the oldest come first."""
+
+_Awaited = tuple[str | None, str | None]
+"""What jobs wait for: nodes of a label and topology, or a namespace's quota."""
 
 
 class JobStore(Reflector[Job, Key]):
@@ -36,7 +40,8 @@ class JobStore(Reflector[Job, Key]):
         super().__init__(clock)
         self._on_change = changed
         self._profiles = profiles
-        self._waiting: dict[_Awaited, dict[Key, Job]] = {}
+        self._waiting: dict[_Awaited, list[Job]] = {}
+        """Jobs that wait, by what they wait for, the oldest first."""
         self._under: dict[str, dict[str, dict[Key, None]]] = {}
         """Jobs by namespace and profile."""
 
@@ -50,13 +55,18 @@ class JobStore(Reflector[Job, Key]):
         return {(job.namespace, job.name): job.uid for job in self._objects.values()}
 
     def needs(self, pod: Pod) -> bool | None:
-        """Whether a decision may rest on a pod that is gone; None when its job is not known."""
+        """Whether a decision may rest on a pod that is gone; None when only one on another job of the name may.
+
+        That is a later job, which has to wait for the containers of the pod, or one that is not known yet.
+        """
         key, uid = owner_of(pod)
         job = self.get(key)
-        if job is None or job.uid != uid:
-            return False if uid in self._tombstones else None
-        attempt = job.status.attempt
-        return not job.status.final and (attempt is None or pod.attempt >= attempt)
+        is_known = job is not None and job.uid == uid
+        if job is not None and is_known and not job.status.final:
+            attempt = job.status.attempt
+            return attempt is None or pod.attempt >= attempt
+        over = is_known or uid in self._tombstones
+        return False if over and not end_unreported(pod) else None
 
     def newer(self, listed: Mapping[Key, tuple[str, str]]) -> list[Key]:
         """Which jobs to read, given UID and resource version of all: those of which no such version is known."""
@@ -100,12 +110,11 @@ class JobStore(Reflector[Job, Key]):
         self._objects[key] = now
         return self._changed(job, now)
 
-    def remove(self, key: Key, uid: str | None = None) -> Job | None:
-        """Drop a job, if it is that one; returns what was known of it."""
+    def remove(self, key: Key, uid: str) -> Job | None:
+        """Drop the job of that UID; returns what was known of it."""
         known = self.get(key)
-        if uid is not None:
-            self._tombstones.add(uid)
-        if known is None or uid not in (None, known.uid):
+        self._tombstones.add(uid)
+        if known is None or uid != known.uid:
             return None
         self._drop(known)
         return known
@@ -114,8 +123,13 @@ class JobStore(Reflector[Job, Key]):
         """The oldest jobs that wait for such nodes, or for the same quota, and are older than one that waits too."""
         if not gives_way(job):
             return ()
-        waiting = (other for what in _contested(job) for other in self._waiting.get(what, {}).values())
-        return tuple(nsmallest(MOST_RIVALS, (other for other in waiting if _age(other) < _age(job)), key=_age))
+        older = [other for what in _contested(job) for other in self._oldest(what, job)]
+        return tuple(sorted(older, key=_age)[:MOST_RIVALS])
+
+    def _oldest(self, what: _Awaited, job: Job) -> list[Job]:
+        """As many of the jobs that wait for something as count, and that are older than a job."""
+        waiting = self._waiting.get(what, [])
+        return waiting[: min(MOST_RIVALS, bisect_left(waiting, _age(job), key=_age))]
 
     def _sited(self, job: Job, known: Job | None) -> Job:
         """A job with the defaults of its site; with what was made of them before, where they are the same."""
@@ -143,7 +157,7 @@ class JobStore(Reflector[Job, Key]):
         if before is not None:
             self._waits_no_more(before)
         if waits_for(after):
-            self._waiting.setdefault(_awaited(after), {})[key] = after
+            insort(self._waiting.setdefault(_awaited(after), []), after, key=_age)
         self._follow_profile(before, after)
         self._on_change(key)
         return (key,)
@@ -177,17 +191,17 @@ class JobStore(Reflector[Job, Key]):
                 self._profiles.attempt_over(old, old_began)
 
     def _waits_no_more(self, job: Job) -> None:
-        same = self._waiting.get(_awaited(job), {})
-        if same.pop((job.namespace, job.name), None) is not None and not same:
-            del self._waiting[_awaited(job)]
+        if not waits_for(job):
+            return
+        what = _awaited(job)
+        same = self._waiting[what]
+        del same[bisect_left(same, _age(job), key=_age)]
+        if not same:
+            del self._waiting[what]
 
 
 def _listed(key: Key, uid: str, version: str) -> Identity:
     return Identity(key, uid, number(version), key[0])
-
-
-_Awaited = tuple[str | None, str | None]
-"""What jobs wait for: nodes of a label and topology, or a namespace's quota."""
 
 
 def _contested(job: Job) -> tuple[_Awaited, _Awaited]:
@@ -202,12 +216,11 @@ def _awaited(job: Job) -> _Awaited:
 
 
 def _profile_of(job: Job | None) -> tuple[Key | None, AppliedDefaults | None]:
-    """Namespace and name of a job's profile, and with which version the attempt has begun that runs."""
+    """Namespace and name of a job's profile, and with which version its attempt has begun, until that is charged."""
     if job is None or job.written is None:
         return None, None
-    attempts = job.status.attempts
-    runs = bool(attempts) and attempts[0].end_time is None
-    return (job.namespace, profile_name(job.written)), attempts[0].defaults if runs else None
+    attempt = job.status.unsettled
+    return (job.namespace, profile_name(job.written)), attempt.defaults if attempt is not None else None
 
 
 def _age(job: Job) -> tuple[datetime, str, str]:

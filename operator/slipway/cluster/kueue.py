@@ -1,6 +1,6 @@
 """What is known of Kueue: its Workloads, flavors and priority classes, as the watch shows them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import ApiError, NotFound, SlipwayClusterError
+from slipway.cluster.errors import ApiError, Forbidden, NotFound, SlipwayClusterError
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key
 from slipway.planner.kueue_objects import Kueue, Workload
@@ -22,7 +22,7 @@ from slipway.planner.kueue_queues import (
     is_active,
     unused,
 )
-from slipway.planner.queue_words import preemptor_of
+from slipway.planner.queue_words import preemptor_of, stops_for
 
 VERSIONS: Final = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
 """The API versions that Slipway speaks, the preferred one first."""
@@ -43,20 +43,37 @@ class WorkloadStore(Reflector[Workload, Key]):
         """`clock` is monotonic, in seconds."""
         super().__init__(clock)
         self._jobs: dict[str, Key] = {}
+        self._stopping: dict[str, set[Key]] = {}
+        """Jobs that stop because another preempts them, by the UID of that one."""
 
     def job_of(self, uid: str) -> str:
         """Namespace and name of the job that has this UID and a Workload; empty if there is none."""
         return "/".join(self._jobs.get(uid, ()))
 
+    def preempted_by(self, uid: str) -> tuple[str, ...]:
+        """Namespace and name of the jobs that have yet to stop because the job of this UID preempts them."""
+        return tuple(sorted("/".join(key) for key in self._stopping.get(uid, ())))
+
     def _changed(self, before: Workload | None, after: Workload) -> Collection[Key]:
         if before is not None:
-            self._jobs.pop(before.metadata.labels.job_uid, None)
-        self._jobs[after.metadata.labels.job_uid] = (after.metadata.namespace, after.metadata.labels.job_name)
+            self._leave(before)
+        key = (after.metadata.namespace, after.metadata.labels.job_name)
+        self._jobs[after.metadata.labels.job_uid] = key
+        if (preemptor := stops_for(after)) != "":
+            self._stopping.setdefault(preemptor, set()).add(key)
         return super()._changed(before, after)
 
     def _gone(self, known: Workload, last: Workload, event: Workload | None) -> Collection[Key]:
-        self._jobs.pop(known.metadata.labels.job_uid, None)
+        self._leave(known)
         return super()._gone(known, last, event)
+
+    def _leave(self, known: Workload) -> None:
+        self._jobs.pop(known.metadata.labels.job_uid, None)
+        if (preemptor := stops_for(known)) != "":
+            stopping = self._stopping[preemptor]
+            stopping.discard((known.metadata.namespace, known.metadata.labels.job_name))
+            if not stopping:
+                del self._stopping[preemptor]
 
     def _identity(self, one: Workload) -> Identity:
         it = one.metadata
@@ -100,6 +117,7 @@ class KueueStore:
             topologies=self._topologies(key[0], queue),
             unused=self._unused(key[0], queue) if workload is not None and _may_have_more(workload, queue) else {},
             preemptor=self.workloads.job_of(preemptor_of(workload)) if workload is not None else "",
+            preempted=self.workloads.preempted_by(workload.metadata.labels.job_uid) if workload is not None else (),
             boosts=self.boosts,
         )
 
@@ -144,6 +162,21 @@ async def served_version(api: ApiConnection) -> str:
         return ""
     there = {one.group_version for one in group.versions}
     return next((version for version in VERSIONS if version in there), "")
+
+
+async def can_be_listed(api: ApiConnection, collections: Iterable[str]) -> bool:
+    """Whether the API server has all these collections, and can convert what is in them, as far as they may be read."""
+    read = False
+    for path in collections:
+        try:
+            await api.get(f"{path}?limit=1", dict)
+        except Forbidden:
+            # The API server says so of what it does not have, too.
+            continue
+        except SlipwayClusterError:
+            return False
+        read = True
+    return read
 
 
 async def reads_boosts(api: ApiConnection, version: str, namespace: str) -> bool | None:

@@ -5,7 +5,8 @@ Expected flow:
 2. The leader renews every RETRY seconds, by one PUT with the version it knows; it reads only after a conflict.
 3. DEADLINE seconds after it sent the last renewal that was answered, `check` raises: the process writes nothing more,
    and ends. Until then `check` returns the seconds that are left, and no write may take longer.
-4. A standby takes the Lease when it has not seen it change for DURATION seconds.
+4. A standby takes the Lease when it has not seen it change for DURATION seconds. A Lease that somebody has deleted
+   has changed, too: its holder writes until it wants to renew it, and then makes another.
 5. A leader that stops of its own accord empties the Lease, and the next one starts at once.
 
 Why there are never two writers: let the leader send a renewal at t0. The API server stores it at t1 >= t0, a standby
@@ -100,6 +101,7 @@ class Lease:
         self._expires = clock()
         self._renewed: float | None = None
         self._held: _Record | None = None
+        self._answered = False
 
     @property
     def held(self) -> bool:
@@ -111,6 +113,14 @@ class Lease:
         """Seconds since the last renewal that was answered was sent; None while another process may lead."""
         return self._clock() - self._renewed if self._renewed is not None and self.held else None
 
+    def awaited(self) -> str:
+        """The Lease, as long as this process has neither taken it nor seen who has; empty from then on."""
+        return "" if self._answered else self._which
+
+    @property
+    def _which(self) -> str:
+        return f"Lease {self._namespace}/{self._name}"
+
     def check(self) -> float:
         """Seconds for which we lead for certain: a write that begins now must have ended by then.
 
@@ -119,23 +129,26 @@ class Lease:
         """
         left = self._left()
         if left <= 0.0:
-            raise LostLeadership(f"{self._identity} does not hold Lease {self._namespace}/{self._name}")
+            raise LostLeadership(f"{self._identity} does not hold {self._which}")
         return left
 
     async def acquire(self) -> None:
         """Wait until we lead."""
-        waiting = ""
+        said = ""
         while True:
+            level, words = logging.INFO, ""
             try:
-                holder = await self._try()
+                if (holder := await self._try()) is not None:
+                    words = f"standing by for {holder}"
+                self._answered = True
             except SlipwayClusterError as error:
-                holder = f"an API server that answers: {error}"
-            if holder is None and self.held:
-                log.info("%s leads by Lease %s/%s", self._identity, self._namespace, self._name)
+                level, words = logging.WARNING, f"{self._which} cannot be taken: {error}"
+            if not words and self.held:
+                log.info("%s leads by %s", self._identity, self._which)
                 return
-            if holder is not None and holder != waiting:
-                log.info("standing by for %s", holder)
-                waiting = holder
+            if words and words != said:
+                log.log(level, "%s", words)
+                said = words
             # Not a whole pause later than the Lease expires.
             expires_in = self._expires - self._clock()
             await asyncio.sleep(min(self._retry, expires_in) if expires_in > 0.0 else self._retry)
@@ -154,13 +167,13 @@ class Lease:
             try:
                 holder = await self._try()
             except SlipwayClusterError as error:
-                log.warning("Lease %s/%s was not renewed: %s", self._namespace, self._name, error)
+                log.warning("%s was not renewed: %s", self._which, error)
                 spent = self._clock() - began
             else:
                 spent = 0.0
                 if holder is not None:
                     self._held = self._renewed = None
-                    raise LostLeadership(f"{holder} has Lease {self._namespace}/{self._name} now")
+                    raise LostLeadership(f"{holder} has {self._which} now")
             self.check()
 
     async def release(self) -> None:
@@ -170,7 +183,7 @@ class Lease:
             if record is not None:
                 await self._empty(record)
         except SlipwayClusterError as error:
-            log.warning("Lease %s/%s was not released: %s", self._namespace, self._name, error)
+            log.warning("%s was not released: %s", self._which, error)
 
     async def _empty(self, record: _Record) -> None:
         spec = _Spec("", 1, record.spec.lease_transitions, record.spec.acquire_time, self._micro_time())
@@ -192,7 +205,7 @@ class Lease:
             record: _Record | None = await self._read()
         except NotFound:
             record = None
-        if record is not None and (holder := self._other_holder(record)):
+        if holder := self._other_holder(record) if record is not None else self._deleted_holder():
             return holder
         try:
             await self._claim(record)
@@ -212,6 +225,15 @@ class Lease:
             self._seen = (record.metadata.resource_version, self._clock())
         self._expires = self._seen[1] + (record.spec.lease_duration_seconds or DURATION_SECONDS)
         return holder if self._clock() < self._expires else None
+
+    def _deleted_holder(self) -> str | None:
+        """The holder of a Lease that somebody deleted, for as long as that process may still write; None after that."""
+        if self.held:
+            return None
+        if self._seen[0]:
+            self._seen = ("", self._clock())
+            self._expires = self._clock() + DURATION_SECONDS
+        return "the holder of a Lease that was deleted" if self._clock() < self._expires else None
 
     async def _claim(self, record: _Record | None) -> None:
         began, now = self._clock(), self._micro_time()

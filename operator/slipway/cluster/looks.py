@@ -70,10 +70,14 @@ class Looks:
         await self._executor.run(reads, lambda read: read())
 
     async def _node(self, name: str, at: datetime) -> None:
+        nodes = self._cache.nodes
+        uid = nodes.uid_of(name)
         try:
-            self._cache.nodes.applied(await self._api.get(paths.node(name), Node))
+            nodes.found(await self._api.get(paths.node(name), Node))
         except NotFound:
-            self._cache.nodes.denied(name)
+            if not nodes.denied(name, uid):
+                # The answer is of a node that another has replaced; of that one the next look tells.
+                return
         self._cache.node_read(name, at)
 
     async def _kubelet(self, name: str, job: Job, at: datetime) -> None:

@@ -1,12 +1,14 @@
 """Nodes as they are known: a `Reflector`, and which node pool has which."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
 from slipway.api import names
+from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.reflector import Identity, Reflector, number
+from slipway.cluster.watch import Event, InitDone
 from slipway.planner.nodes import Node
 from slipway.planner.snapshot import LostNode
 
@@ -32,6 +34,8 @@ class NodeStore(Reflector[Node, str]):
         self._lost: dict[str, LostNode] = {}
         self._left: dict[str, Node] = {}
         """The last known state of nodes that are unknown by now."""
+        self._untold: dict[str, None] = {}
+        """Nodes of which a look has shown what no event and no list has told the other jobs yet."""
         self.watched = True
         """Whether nodes may be watched at all."""
         self.lost: Final[Mapping[str, LostNode]] = MappingProxyType(self._lost)
@@ -43,15 +47,51 @@ class NodeStore(Reflector[Node, str]):
         """All nodes, read-only and always current."""
         self.pools: Final[dict[str, set[str]]] = {}
         """Names of the nodes of each node pool."""
+        self.open_pools: Final = OpenPools()
+        """The node pools that no pod is pinned to and that are promised to no slice."""
 
-    def denied(self, name: str) -> None:
-        """Take the API server's word that there is no such node."""
-        if (known := self.get(name)) is not None:
-            self._drop(known)
+    def observe(self, event: Event[Node], scope: str = "") -> Collection[str]:
+        """Take an event of the watch; a list also tells what looks have shown since the last event of these nodes."""
+        news = super().observe(event, scope)
+        if isinstance(event, InitDone):
+            news = dict.fromkeys((*news, *self._untold)).keys()
+        for name in news:
+            self._untold.pop(name, None)
+        return news
+
+    def found(self, seen: Node) -> None:
+        """Take a node as a look for one job has found it."""
+        self._to_be_told(self.applied(seen))
+
+    def denied(self, name: str, uid: str) -> bool:
+        """Take the API server's word that there is no such node.
+
+        Args:
+            name: of the node.
+            uid: by which the node was known when the API server was asked; empty when it was not known.
+
+        Returns:
+            Whether that still holds: a younger node of the name may have been seen meanwhile.
+        """
+        known = self.get(name)
+        if known is not None and known.metadata.uid != uid:
+            return False
+        if known is not None:
+            self._to_be_told(self._drop(known))
         left = self._left.get(name)
         created = left.metadata.creation_timestamp if left is not None else None
         self._lost[name] = LostNode(self._now(), left is not None and left.silent, created)
         _bound(self._lost)
+        return True
+
+    def uid_of(self, name: str) -> str:
+        """By which a node is known; empty when it is not."""
+        known = self.get(name)
+        return known.metadata.uid if known is not None else ""
+
+    def _to_be_told(self, names_of_nodes: Iterable[str]) -> None:
+        self._untold.update(dict.fromkeys(names_of_nodes))
+        _bound(self._untold)
 
     def _identity(self, one: Node) -> Identity:
         metadata = one.metadata
@@ -94,8 +134,12 @@ class NodeStore(Reflector[Node, str]):
             self.pools[old].discard(before.metadata.name)
             if not self.pools[old]:
                 del self.pools[old]
+                self.open_pools.gone(old)
         if after is not None and new is not None:
-            self.pools.setdefault(new, set()).add(after.metadata.name)
+            if new not in self.pools:
+                self.pools[new] = set()
+                self.open_pools.appeared(new)
+            self.pools[new].add(after.metadata.name)
 
 
 def _bound(names_of_nodes: dict[str, T]) -> None:

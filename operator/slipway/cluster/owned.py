@@ -103,6 +103,15 @@ async def _delete_predecessor(api: ApiConnection, path: str, uid: str, job: Job)
             await api.delete(path, uid=uid)
 
 
+async def delete_config_map(api: ApiConnection, name: str, job: Job) -> None:
+    """Delete a ConfigMap of the job that nobody needs any more; one that cannot be deleted is no obstacle."""
+    path = f"{paths.config_maps(job.namespace)}/{name}"
+    with suppress(NotFound, Conflict, Forbidden):
+        found = (await api.get(path, Owned)).metadata
+        if found.of(job.uid):
+            await api.delete(path, uid=found.uid)
+
+
 def name_taken(body: Body, earlier: bool) -> NameTaken:
     """The error that says whose object has the name."""
     name = f"{body['kind']} {body['metadata']['name']}"

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import ValidationError
 
+from slipway.api.nesting import too_deep
 from slipway.api.profile import PROFILE_KIND, ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
@@ -50,14 +51,14 @@ class ProfileStore(Reflector[ProfileObject, Key]):
         self._read: dict[Key, Profile] = {}
         self._earlier: dict[Key, dict[AppliedDefaults, Profile]] = {}
         self._begun: Counter[Version] = Counter()
-        """How many running attempts have begun with each version."""
+        """How many attempts that are not charged yet have begun with each version."""
         self._idle: deque[tuple[float, Version]] = deque()
-        """Earlier versions that no running attempt needed at that time; the oldest comes first."""
+        """Earlier versions that no such attempt needed at that time; the oldest comes first."""
         self.unreadable: dict[str, str] = {}
         """Why the API server does not show the profiles of a namespace, or of all, where it does not."""
 
     def choose(self, namespace: str, given: SliceJobSpec, status: SliceJobStatus) -> Choice:
-        """The profile of a job. An attempt that has begun keeps the one it began with, if this process knows that."""
+        """The profile of a job; until its attempt is charged the one it began with, if this process knows that."""
         key = (namespace, profile_name(given))
         profile, problem = self._read.get(key), None
         if denied := self.unreadable.get(namespace) or self.unreadable.get(""):
@@ -66,22 +67,24 @@ class ProfileStore(Reflector[ProfileObject, Key]):
             problem = missing_profile(given.profile, namespace, self._names(namespace))
         elif profile is not None and profile.problem:
             problem = ("ProfileInvalid", f"{PROFILE_KIND} {profile.name} cannot be applied: {profile.problem}")
-        if not status.attempts or status.attempts[0].end_time is not None:
+        attempt = status.unsettled
+        if attempt is None or attempt.defaults == applied(self.chart, profile):
             return Choice(profile, problem)
-        began = status.attempts[0].defaults
-        if began == applied(self.chart, profile):
-            return Choice(profile, problem)
+        began = attempt.defaults
         earlier = self._earlier.get(key, {}).get(began) if began is not None else None
         if began is not None and (earlier is not None or began == applied(self.chart, None)):
             return Choice(earlier, superseded=True)
+        if attempt.end_time is not None and began is not None:
+            # It makes no pods any more, and the present budgets are the nearest.
+            return Choice(profile, problem)
         return Choice(superseded=True, bare=True)
 
     def attempt_runs(self, key: Key, began: AppliedDefaults) -> None:
-        """An attempt that runs has begun with that version of a profile."""
+        """An attempt that is not charged yet has begun with that version of a profile."""
         self._begun[key, began] += 1
 
     def attempt_over(self, key: Key, began: AppliedDefaults) -> None:
-        """An attempt that has begun with that version runs no more."""
+        """An attempt that has begun with that version is charged, or gone."""
         self._begun[key, began] -= 1
         if self._begun[key, began] <= 0:
             del self._begun[key, began]
@@ -122,7 +125,7 @@ class ProfileStore(Reflector[ProfileObject, Key]):
             del earlier[next((one for one in earlier if not self._begun[key, one]), next(iter(earlier)))]
 
     def _release(self) -> None:
-        """Forget versions that no running attempt needs, unless one may just be beginning with them."""
+        """Forget versions that no attempt needs until it is charged, unless one may just be beginning with them."""
         before = self._clock() - REMEMBERED_SECONDS
         while self._idle and self._idle[0][0] <= before:
             _, (key, name) = self._idle.popleft()
@@ -134,6 +137,8 @@ class ProfileStore(Reflector[ProfileObject, Key]):
 def read_profile(seen: ProfileObject) -> Profile:
     """Read a SliceJobProfile; of one that cannot be read only the fault is known."""
     name, generation = seen.metadata.name, seen.metadata.generation
+    if problem := too_deep(seen.spec):
+        return Profile(name, generation, problem=problem)
     try:
         return Profile(name, generation, ProfileSpec.model_validate(seen.spec))
     except ValidationError as error:

@@ -112,8 +112,11 @@ class Reflector(Generic[T, N]):
             return self._late_update(seen, deleted=False)
         known = self._objects.get(it.key)
         if known is not None:
-            if it.version <= self._identity(known).version:
+            before = self._identity(known)
+            if it.version <= before.version:
                 return ()
+            if it.uid != before.uid:
+                self._tombstones.add(before.uid)
             seen = self._carried(known, seen)
         self._objects[it.key] = seen
         return self._changed(known, seen)

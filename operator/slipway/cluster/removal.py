@@ -16,8 +16,9 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Conflict, NotFound, SlipwayClusterError
 from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.log_fields import log_fields
+from slipway.cluster.owned import delete_config_map
 from slipway.cluster.store import ASKED_SECONDS, Key
-from slipway.planner.actions import DeleteJob, DeletePods, ForceDeletePod
+from slipway.planner.actions import DeleteHostLists, DeleteJob, DeletePods, ForceDeletePod
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Job
@@ -50,14 +51,22 @@ class PodDeleter:
         self._cache = cache
         self._executor = BoundedExecutor(CONCURRENT_DELETES)
 
-    async def carry_out(self, action: DeletePods | ForceDeletePod | DeleteJob, job: Job) -> float | None:
-        """Delete what the planner says; returns seconds until what was asked should have gone."""
+    async def carry_out(
+        self, action: DeletePods | ForceDeletePod | DeleteHostLists | DeleteJob, job: Job
+    ) -> float | None:
+        """Delete what the planner says; returns seconds until what was asked should have gone.
+
+        Raises:
+            Conflict: when the job itself is to be deleted, and has changed.
+        """
         match action:
             case DeletePods():
                 await self.delete_pods(action, job)
                 return ASKED_SECONDS + 1.0
             case ForceDeletePod():
                 await self.force_delete_pod(action, job)
+            case DeleteHostLists():
+                await self._executor.run(action.names, lambda name: delete_config_map(self._api, name, job))
             case DeleteJob():
                 await self.delete_job(job)
         return None
@@ -190,10 +199,15 @@ class PodDeleter:
         return node.taint(names.TAINT_OUT_OF_SERVICE) is not None or (action.silence_will_do and silent)
 
     async def delete_job(self, job: Job) -> None:
-        """Delete this very SliceJob."""
+        """Delete this very SliceJob, as it was decided on.
+
+        Raises:
+            Conflict: when it has changed since, and may have another ttlSecondsAfterFinished or none.
+        """
         log.info("deleting the SliceJob: ttlSecondsAfterFinished have passed", extra=log_fields(job))
-        with suppress(NotFound, Conflict):
-            await self._api.delete(paths.job(job.namespace, job.name), uid=job.uid, propagation="Background")
+        path = paths.job(job.namespace, job.name)
+        with suppress(NotFound):
+            await self._api.delete(path, uid=job.uid, version=job.resource_version, propagation="Background")
 
 
 def _part_size(pods: int) -> int:

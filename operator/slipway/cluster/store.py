@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from slipway.api import names
+from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.reflector import Identity, Reflector, number
-from slipway.planner.container_states import ContainerState
+from slipway.planner.fencing import end_unreported
 from slipway.planner.objects import Pod
 from slipway.planner.snapshot import Vanished
 
@@ -24,7 +24,7 @@ ASKED_SECONDS: Final = 30.0
 """How long a confirmed deletion may take to show in the watch before it is requested again."""
 
 UNCLAIMED_SECONDS: Final = 300.0
-"""How long a pod that is gone is remembered for a SliceJob that is not known yet."""
+"""How long a pod that is gone is remembered for another SliceJob of its name."""
 
 H = TypeVar("H", bound=Hashable)
 
@@ -59,21 +59,12 @@ def _as_first_asked(known: Pod, pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-def _worker(pod: Pod) -> ContainerState | None:
-    """State of the container that the pod is there for."""
-    name = names.DRIVER_CONTAINER if pod.is_head else names.WORKER_CONTAINER
-    for container in pod.status.container_statuses:
-        if container.name == name:
-            return container.state
-    return None
-
-
 def _restarted(known: Pod, pod: Pod) -> bool:
     """Whether the worker container starts anew after it ran: its machine came back without its containers."""
-    before = _worker(known)
+    before = known.program
     if before is None or (before.running is None and before.terminated is None):
         return False
-    if (after := _worker(pod)) is None or after.terminated is not None:
+    if (after := pod.program) is None or after.terminated is not None:
         return False
     if after.running is None or before.running is None:
         return after.waiting is not None or after.running is not None
@@ -91,16 +82,22 @@ class PodStore(Reflector[Pod, Key]):
     """Pods by job, what became of those that vanished, and whose deletion is confirmed but not seen yet."""
 
     def __init__(
-        self, now: Callable[[], datetime], clock: Callable[[], float], needed: Callable[[Pod], bool | None]
+        self,
+        now: Callable[[], datetime],
+        clock: Callable[[], float],
+        needed: Callable[[Pod], bool | None],
+        open_pools: OpenPools,
     ) -> None:
         """`now` dates disappearances; `clock` is monotonic, in seconds.
 
-        `needed` says whether a decision may rest on a pod that is gone; None when its job is not known.
+        `needed` says whether a decision may rest on a pod that is gone; None when only one on another job may.
+        `open_pools` learn what pods are pinned to.
         """
         super().__init__(clock)
         self._now = now
         self._clock = clock
         self._needed = needed
+        self._open_pools = open_pools
         self._by_job: dict[Key, dict[str, Pod]] = {}
         self._owners: Counter[Owner] = Counter()
         self._starting: Counter[Key] = Counter()
@@ -130,6 +127,12 @@ class PodStore(Reflector[Pod, Key]):
         gone = self._vanished.get(key, {}).values()
         return tuple(one for one in gone if one.pod.metadata.labels.job_uid == job_uid)
 
+    def vanished_foreign(self, key: Key, job_uid: str) -> tuple[Vanished, ...]:
+        """Pods of earlier jobs of the name that were seen and are gone, whose containers may run on."""
+        self._expire()
+        gone = self._vanished.get(key, {}).values()
+        return tuple(one for one in gone if one.pod.metadata.labels.job_uid != job_uid and end_unreported(one.pod))
+
     def expect_deletion(self, uids: Iterable[str]) -> None:
         """Remember that the server has confirmed the deletion of these pods."""
         until = self._clock() + ASKED_SECONDS
@@ -154,8 +157,11 @@ class PodStore(Reflector[Pod, Key]):
     def forget_unneeded(self, key: Key) -> None:
         """Forget the job's pods that are gone and that no decision may rest on any more."""
         for uid, one in tuple(self._vanished.get(key, {}).items()):
-            if self._needed(one.pod) is False:
+            needed = self._needed(one.pod)
+            if needed is False:
                 self._forget(key, uid)
+            elif needed is None:
+                self._unclaimed.setdefault(uid, (self._clock() + UNCLAIMED_SECONDS, key))
 
     def _identity(self, one: Pod) -> Identity:
         metadata = one.metadata
@@ -165,6 +171,8 @@ class PodStore(Reflector[Pod, Key]):
         pod = _as_first_asked(known, seen)
         if known.restarted or _restarted(known, seen):
             pod = msgspec.structs.replace(pod, restarted=True)
+        if known.ended_unasked:
+            pod = msgspec.structs.replace(pod, ended_first=True)
         return pod
 
     def _changed(self, before: Pod | None, after: Pod) -> Collection[Key]:
@@ -220,7 +228,7 @@ class PodStore(Reflector[Pod, Key]):
             _more(self._on_node, node, key)
 
     def _expire(self) -> None:
-        """Forget pods that are gone and whose job has not appeared for minutes."""
+        """Forget pods that are gone and that no job of their name has needed for minutes."""
         now = self._clock()
         while self._unclaimed:
             uid, (until, key) = next(iter(self._unclaimed.items()))
@@ -248,6 +256,8 @@ class PodStore(Reflector[Pod, Key]):
         self._starting[key] += not pod.started
         for holders, held in self._holds(pod):
             _more(holders, held, key)
+        if pool := _pinned_to(pod):
+            self._open_pools.hold(pool)
         if node := pod.spec.node_name:
             _more(self._on_node, node, key)
 
@@ -257,6 +267,8 @@ class PodStore(Reflector[Pod, Key]):
         self._starting[key] -= not pod.started
         for holders, held in self._holds(pod):
             _fewer(holders, held, key)
+        if pool := _pinned_to(pod):
+            self._open_pools.let_go(pool)
         siblings = self._by_job[key]
         del siblings[pod.metadata.uid]
         if not siblings:
@@ -267,8 +279,13 @@ class PodStore(Reflector[Pod, Key]):
     def _holds(self, pod: Pod) -> Iterator[tuple[dict[str, Counter[Key]], str]]:
         """What a pod that has not ended takes up."""
         if pod.may_run:
-            held = ((self.busy, pod.spec.node_name), (self.pinned, pod.metadata.labels.node_pool))
+            held = ((self.busy, pod.spec.node_name), (self.pinned, _pinned_to(pod)))
             yield from (one for one in held if one[1])
+
+
+def _pinned_to(pod: Pod) -> str:
+    """The node pool that a pod which has not ended is pinned to; empty where there is none."""
+    return pod.metadata.labels.node_pool if pod.may_run else ""
 
 
 def _indexed(pod: Pod) -> tuple[object, ...]:

@@ -157,7 +157,7 @@ class Watcher(Generic[T]):
                 # A list costs the server most: what a short watch showed in between does not shorten the pause.
                 proven = self._version is not None and self._now() - began > _PROOF_OF_HEALTH
                 self._short_lives = 0 if proven else self._short_lives + 1
-                self._failures = max(self._failures, self._short_lives - 1)
+                self._failures = max(0 if proven else self._failures, self._short_lives - 1)
                 self._version = None
             except SlipwayClusterError as error:
                 if isinstance(error, Forbidden | NotFound) and (self._late_refusals or not self.heard):
@@ -204,8 +204,9 @@ class Watcher(Generic[T]):
             message = self._decoder.decode(line)
         except msgspec.MsgspecError as error:
             raise Garbled(f"unreadable watch event: {error}") from error
-        self._alive()
-        self._failures = 0
+        if not isinstance(message, _Error):
+            self._alive()
+            self._failures = 0
         return message
 
     def _alive(self) -> None:

@@ -43,10 +43,10 @@ def decode(kind: type[T], content: bytes) -> T:
     """Read JSON into a type.
 
     Raises:
-        Garbled: when it is not JSON, or not of that type.
+        Garbled: when it is not JSON, not of that type, or nested deeper than this process can read.
     """
     try:
         found: T = _decoder(kind).decode(content)  # type: ignore[arg-type]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Garbled(f"unreadable answer: {error}") from error
     return found

@@ -7,8 +7,7 @@ the same thing, which is to wake a key. Whatever fails is tried again after a wh
 import asyncio
 import gc
 import logging
-from collections.abc import Collection, Coroutine, Mapping
-from contextlib import aclosing
+from collections.abc import Collection, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
 from slipway.api import names
@@ -16,13 +15,13 @@ from slipway.cluster import paths
 from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import Forbidden, NotFound, SlipwayClusterError
+from slipway.cluster.errors import ApiError, Forbidden, NotFound, SlipwayClusterError
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.lease import Lease, LostLeadership
 from slipway.cluster.profiles import ProfileObject
 from slipway.cluster.progress import ProgressReader
 from slipway.cluster.store import Key
-from slipway.cluster.watch import Event, InitDone, Watcher
+from slipway.cluster.watch import Event, Watcher
 from slipway.cluster.workqueue import WorkQueue
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
@@ -35,13 +34,15 @@ from slipway.shell.policy import Failures
 from slipway.shell.queues import Queues
 from slipway.shell.recorder import Recorder
 from slipway.shell.settings import OperatorSettings
+from slipway.shell.sources import Source, silences
 
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 24
 """Jobs looked at concurrently."""
-FORBIDDEN_SECONDS: Final = (15.0, 300.0)
-"""The first and the longest pause before nodes are listed again that may not be listed."""
+
+COLLECTED_EVERY: Final = 50_000
+"""New objects after which the young ones are collected: what a burst of jobs brings stays, and cycles are rare."""
 
 
 class EngineFailed(Exception):
@@ -69,21 +70,11 @@ class Engine:
             api, self.cache, self._namespaces, seen=lambda body: self.observe(None, body), gone=self._gone
         )
         self._progress = ProgressReader(api, self.cache, self.queue.add_at, clock.monotonic)
-        has_uid = names.LABEL_JOB_UID
-        self._pod_watchers = {
-            one: Watcher(api, paths.pods(one), Pod, label_selector=has_uid) for one in self._namespaces
-        }
-        self._node_watcher = Watcher(api, paths.NODES, Node)
-        self._profile_watchers = {
-            one: Watcher(api, paths.profiles(one), ProfileObject, late_refusals=True) for one in self._namespaces
-        }
-        self.queues = Queues(api, self.cache, self._namespaces, self._wake)
-        self._refused: set[str] = set()
-        """Namespaces whose profiles the API server does not show, so that their silence means nothing."""
-        scoped = (f"{kind} {one}" for kind in ("pods", "profiles") for one in self._namespaces)
-        self._unsynced = {"jobs", "nodes", *scoped}
+        self.sources: list[Source[Any]] = [*self._sources(api)]
+        self._unsynced = {"jobs", *(one.name for one in self.sources)}
         self._acquired = asyncio.Event()
         self._ready = asyncio.Event()
+        self.queues = Queues(api, self.cache, self._namespaces, self._wake, self._ready)
         self._led = 0.0
         self._orphans: dict[Key, set[str]] = {}
         self._failures = Failures()
@@ -95,9 +86,7 @@ class Engine:
         """Begin; the result fails as soon as any part of the engine does, for none may be missing."""
         parts: list[Coroutine[Any, Any, None]] = [
             self._lead(),
-            *(self._follow_pods(scope, watcher) for scope, watcher in self._pod_watchers.items()),
-            self._follow_nodes(),
-            *(self._follow_profiles(scope, watcher) for scope, watcher in self._profile_watchers.items()),
+            *(self._follow(one) for one in self.sources),
             self.queues.run(),
             self._list_jobs(),
             self._resync(),
@@ -164,16 +153,10 @@ class Engine:
 
     def watch_ages(self) -> dict[str, float]:
         """Seconds since the most silent watch of each resource, of those that may be watched, gave a sign of life."""
-        watchers: list[tuple[str, Watcher[Any]]] = [("pods", one) for one in self._pod_watchers.values()]
-        profiles = (one for scope, one in self._profile_watchers.items() if scope not in self._refused)
-        watchers += [("slicejobprofiles", one) for one in profiles]
-        watchers += [("nodes", self._node_watcher)] * self.cache.nodes.watched
-        return health.silences(((what, one.heard) for what, one in watchers), self._started, self._clock.monotonic)
+        return silences(self.sources, self._started, self._clock.monotonic)
 
     def _gone(self, key: Key, uid: str) -> None:
-        job = self.cache.jobs.remove(key, uid)
-        if job is not None:
-            self.cache.forget(key)
+        job = self.cache.forget(key, uid)
         if self._ready.is_set() and not (job is not None and job.orphaning):
             self._orphaned(key, uid)
 
@@ -181,68 +164,57 @@ class Engine:
         self._orphans.setdefault(key, set()).add(uid)
         self.queue.add(key)
 
-    async def _follow_pods(self, scope: str, watcher: Watcher[Pod]) -> None:
+    def _sources(self, api: ApiConnection) -> Iterator[Source[Any]]:
+        """Everything that is watched beside SliceJobs and Kueue's objects."""
+        for one in self._namespaces:
+            pods = Watcher(api, paths.pods(one), Pod, label_selector=names.LABEL_JOB_UID)
+            yield Source("pods", pods, one, see=self._see_pod, settled=self._pods_settled, tolerated=())
+        nodes = Watcher(api, paths.NODES, Node)
+        yield Source("nodes", nodes, see=self._see_node, settled=self._nodes_settled)
+        for one in self._namespaces:
+            profiles = Watcher(api, paths.profiles(one), ProfileObject, late_refusals=True)
+            see, settled, tolerated = self._see_profile, self._profiles_settled, (Forbidden, NotFound)
+            yield Source("slicejobprofiles", profiles, one, see=see, settled=settled, tolerated=tolerated)
+
+    async def _follow(self, source: Source[Any]) -> None:
         try:
-            async with aclosing(watcher.events()) as events:
-                async for event in events:
-                    self._see_pod(event, scope)
+            await source.run()
         except (Forbidden, NotFound) as error:
-            raise EngineFailed(f"pods cannot be watched: {error}") from error
+            raise EngineFailed(f"{source.kind} cannot be watched: {error}") from error
 
     def _see_pod(self, event: Event[Pod], scope: str) -> None:
         for key, pause in calm.observe(self.cache, event, scope):
             self._wake((key,), pause)
-        if isinstance(event, InitDone):
-            self._synced(f"pods {scope}")
 
-    async def _follow_nodes(self) -> None:
-        """Follow nodes as soon as a role allows it, which may be some time after this process has started."""
-        pause, longest = FORBIDDEN_SECONDS
-        while True:
-            try:
-                async with aclosing(self._node_watcher.events()) as events:
-                    async for event in events:
-                        self._see_node(event)
-            except Forbidden as error:
-                if self.cache.nodes.watched:
-                    log.warning("nodes cannot be watched, so a dead machine is only noticed by its pods: %s", error)
-                self.cache.nodes.watched = False
-                self._synced("nodes")
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
+    def _pods_settled(self, source: Source[Pod], _: ApiError | None) -> None:
+        self._synced(source.name)
 
-    def _see_node(self, event: Event[Node]) -> None:
+    def _see_node(self, event: Event[Node], _: str) -> None:
         for name in self.cache.nodes.observe(event):
             self._wake(self.cache.pods.jobs_on(name))
-        if isinstance(event, InitDone):
-            if not self.cache.nodes.watched:
-                log.info("nodes are watched from now on")
-            self.cache.nodes.watched = True
-            self._synced("nodes")
 
-    async def _follow_profiles(self, scope: str, watcher: Watcher[ProfileObject]) -> None:
-        """Follow SliceJobProfiles; without their CRD there are none, and unless they can be read no attempt begins."""
-        profiles = self.cache.profiles
-        while True:
-            try:
-                async with aclosing(watcher.events()) as events:
-                    async for event in events:
-                        for namespace, name in profiles.observe(event, scope):
-                            self._wake(self.cache.profile_changed(namespace, name))
-                        if isinstance(event, InitDone):
-                            self._refused.discard(scope)
-                            self._profiles_readable(scope, "")
-            except (Forbidden, NotFound) as error:
-                self._refused.add(scope)
-                self._profiles_readable(scope, str(error) if isinstance(error, Forbidden) else "")
-            await asyncio.sleep(FORBIDDEN_SECONDS[0])
+    def _nodes_settled(self, source: Source[Node], refused: ApiError | None) -> None:
+        """Nodes may be followed as soon as a role allows it, which may be some time after this process has started."""
+        nodes = self.cache.nodes
+        if refused and nodes.watched:
+            log.warning("nodes cannot be watched, so a dead machine is only noticed by its pods: %s", refused)
+        elif not refused and not nodes.watched:
+            log.info("nodes are watched from now on")
+        nodes.watched = not refused
+        self._synced(source.name)
 
-    def _profiles_readable(self, scope: str, problem: str) -> None:
-        if self.cache.profiles.unreadable.get(scope, "") != problem:
+    def _see_profile(self, event: Event[ProfileObject], scope: str) -> None:
+        for namespace, name in self.cache.profiles.observe(event, scope):
+            self._wake(self.cache.profile_changed(namespace, name))
+
+    def _profiles_settled(self, source: Source[ProfileObject], refused: ApiError | None) -> None:
+        """Without their CRD there are none, and unless they can be read no attempt begins."""
+        problem = str(refused) if isinstance(refused, Forbidden) else ""
+        if self.cache.profiles.unreadable.get(source.scope, "") != problem:
             log.warning("SliceJobProfiles: %s", problem or "readable from now on")
-            self.cache.profiles.unreadable[scope] = problem
-            self._wake(self.cache.profile_changed(scope))
-        self._synced(f"profiles {scope}")
+            self.cache.profiles.unreadable[source.scope] = problem
+            self._wake(self.cache.profile_changed(source.scope))
+        self._synced(source.name)
 
     def _wake(self, keys: Collection[Key], pause: float = 0.0) -> None:
         """Have jobs looked at, by name. Before this process leads that is put off: then every job is looked at."""
@@ -261,6 +233,7 @@ class Engine:
         # What was listed lives long: full collections need not walk over it again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(COLLECTED_EVERY)
         self._led = self._clock.monotonic()
         # The lists have set the clock right by now.
         self.cache.leading_since = self._clock.now()
@@ -312,10 +285,10 @@ class Engine:
         await self._delete_orphans(key)
         snapshot = self.cache.snapshot(key)
         if snapshot is None:
-            asked = await self._applier.workloads.release(key)
-            self.cache.forget(key)
+            # Before anything is waited for: another job may take the name meanwhile.
+            self.cache.forget_name(key)
             self._progress.end(key)
-            return 0.0 if asked else None
+            return 0.0 if await self._applier.workloads.release(key) else None
         if not self.cache.serves(snapshot.job):
             self._progress.end(key)
             return None

@@ -12,22 +12,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from slipway.api import names
-from slipway.api.status import Phase, Resolved
+from slipway.api.status import Phase, PhaseKind, Resolved
 from slipway.cluster.calls import Calls
 from slipway.cluster.lease import Lease
 from slipway.planner.measures import fenced_since, lost_share, waiting_reason
 from slipway.planner.snapshot import Job
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine
-from slipway.shell.health import silences
 from slipway.shell.metric_table import HARDWARE, LOST_SHARES, METRICS, Kind
 from slipway.shell.metrics import bounded
+from slipway.shell.sources import silences
 from slipway.version import VERSION
 
 Labels = tuple[str, ...]
 Series = Mapping[Labels, float]
 """Values by the values of the labels, in the order of the table."""
-_AT_REST: Final = frozenset({Phase.SUSPENDED, Phase.INVALID})
+_AT_REST: Final = frozenset(one for one in Phase if one.kind in (PhaseKind.RESTS, PhaseKind.REFUSED))
 
 
 class Gauges(Collector):
@@ -78,7 +78,7 @@ class Gauges(Collector):
         return found | of_jobs(engine.cache.jobs.all(), self._clock.now())
 
     def _watch_ages(self, engine: Engine) -> Series:
-        ages = engine.watch_ages() | silences(engine.queues.heard(), 0.0, self._clock.monotonic)
+        ages = engine.watch_ages() | silences(engine.queues.sources, 0.0, self._clock.monotonic)
         begun = [at for path, at in self._calls.watched.items() if path.endswith(f"/{names.PLURAL}")]
         if begun:
             ages[names.PLURAL] = self._clock.monotonic() - min(begun)

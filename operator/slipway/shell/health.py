@@ -1,7 +1,7 @@
 """Whether the operator does its work, not merely whether it answers."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -63,22 +63,11 @@ class LoopLag:
             self.worst = max(loop.time() - due, self.worst * 0.95)
 
 
-def silences(heard: Iterable[tuple[str, float]], started: float, clock: Callable[[], float]) -> dict[str, float]:
-    """Seconds since the most silent watch of each kind gave a sign of life; one that never did counts from the start.
-
-    `heard` has the kind of each watch, and when it last gave one (0 before the first).
-    """
-    found: dict[str, float] = {}
-    for kind, last in heard:
-        found[kind] = max(clock() - (last or started), found.get(kind, 0.0))
-    return found
-
-
 class Probes:
     """/healthz, which says whether the process works, and /readyz, which says whether it serves SliceJobs.
 
-    A process that waits for the API server or for the CRD is healthy, for another would wait just as long; it is not
-    ready, so that a rolling update does not put it in place of one that works.
+    A process that waits for the API server, for the CRD or for a look at its Lease is healthy, for another would wait
+    just as long; it is not ready, so that a rolling update does not put it in place of one that works.
     """
 
     def __init__(self) -> None:
@@ -86,6 +75,8 @@ class Probes:
         """Figures of the engine, or Unhealthy; None while there is no engine."""
         self.waiting = "the API server"
         """What there is no engine for yet."""
+        self.awaited: Callable[[], str] = str
+        """What the engine works in vain without; empty when it has everything."""
 
     def serving(self, port: int) -> AbstractAsyncContextManager[None]:
         """Answer at that port; at 0 nothing is served."""
@@ -95,6 +86,8 @@ class Probes:
         return self._answer(200)
 
     async def _readyz(self, _: web.Request) -> web.Response:
+        if self.figures is not None and (awaited := self.awaited()):
+            return web.json_response({"waitingFor": awaited}, status=503)
         return self._answer(503)
 
     def _answer(self, while_waiting: int) -> web.Response:

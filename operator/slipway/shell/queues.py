@@ -2,29 +2,28 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import Forbidden, NotFound, SlipwayClusterError
-from slipway.cluster.kueue import reads_boosts, served_version
+from slipway.cluster.errors import ApiError, Forbidden, NotFound, SlipwayClusterError
+from slipway.cluster.kueue import VERSIONS, can_be_listed, reads_boosts, served_version
 from slipway.cluster.reflector import Reflector
 from slipway.cluster.store import Key
-from slipway.cluster.watch import Applied, Event, InitDone, Watcher
+from slipway.cluster.watch import Applied, Event, Watcher
 from slipway.planner.kueue_objects import Workload
 from slipway.planner.kueue_queues import ClusterQueue, LocalQueue, PriorityClass, ResourceFlavor
 from slipway.planner.snapshot import Job
+from slipway.shell.sources import Source
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 15.0
 """How often the API server is asked whether it has Kueue's CRDs."""
-LONGEST_SECONDS: Final = 300.0
-"""The longest pause before what may not be read is asked for again."""
 BOOSTS_SECONDS: Final = 60.0
 """How often Kueue is asked whether it reads boosts of priorities, while a job in a queue prints checkpoints."""
 SYNC_SECONDS: Final = 10.0
@@ -35,22 +34,31 @@ class Queues:
     """Everything that the operator sees of Kueue."""
 
     def __init__(
-        self, api: ApiConnection, cache: Cache, namespaces: Sequence[str], wake: Callable[[Collection[Key]], None]
+        self,
+        api: ApiConnection,
+        cache: Cache,
+        namespaces: Sequence[str],
+        wake: Callable[[Collection[Key]], None],
+        leads: asyncio.Event,
     ) -> None:
-        """`wake` has jobs looked at."""
+        """`wake` has jobs looked at; `leads` is set when this process decides on them."""
         self._api = api
         self._cache = cache
         self._namespaces = namespaces
         self._wake = wake
+        self._leads = leads
         self._listed: set[str] = set()
-        self._awaited: set[str] = set()
-        self._watchers: dict[str, Watcher[Any]] = {}
+        self._sources: list[Source[Any]] = []
 
-    def heard(self) -> Iterator[tuple[str, float]]:
-        """The resource of each watch that may be read, and when it last gave a sign of life, in monotonic seconds."""
-        for what, watcher in self._watchers.items():
-            if watcher.heard and what not in self._cache.kueue.problems:
-                yield what.partition(" ")[0], watcher.heard
+    @property
+    def sources(self) -> Iterable[Source[Any]]:
+        """What is followed and has been read."""
+        return [one for one in self._sources if one.watcher.heard]
+
+    @property
+    def _awaited(self) -> set[str]:
+        """What is listed, or cannot be, before jobs in queues are looked at."""
+        return {one.name for one in self._sources}
 
     async def run(self) -> None:
         """Follow Kueue's objects for ever."""
@@ -66,23 +74,30 @@ class Queues:
                 continue
             if version:
                 log.info("queues of Kueue are followed by %s", version)
-                await self._follow(version)
+                if await self._follow(version):
+                    # What is known stays until all kinds are listed by that version.
+                    continue
                 log.info("the API server has no queues of Kueue any more")
-            self._watchers.clear()
+            self._sources = []
             store.version = ""
             store.problems.clear()
             store.listed = True
             self._news()
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _follow(self, version: str) -> None:
-        """Follow all kinds until the API server has one of them no longer."""
+    async def _follow(self, version: str) -> bool:
+        """Follow all kinds until the API server has one of them no longer, or all by the preferred version.
+
+        Returns:
+            Whether all can be read by the preferred version, and are not yet.
+        """
         self._listed.clear()
-        kinds = list(self._kinds(version))
-        self._awaited = {what for what, _ in kinds}
-        tasks = [asyncio.create_task(part) for _, part in kinds]
+        self._sources = list(self._kinds(version))
+        tasks = [asyncio.create_task(one.run()) for one in self._sources]
         tasks.append(asyncio.create_task(self._wait_no_longer(version)))
         tasks.append(asyncio.create_task(self._ask_for_boosts(version)))
+        preferred = asyncio.create_task(self._until_preferred(version))
+        tasks.append(preferred)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -90,65 +105,45 @@ class Queues:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
         for end in ends:
-            if isinstance(end, Exception):
+            if isinstance(end, Exception) and not isinstance(end, NotFound):
                 raise end
+        return not preferred.cancelled()
 
-    def _kinds(self, version: str) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+    def _kinds(self, version: str) -> Iterator[Source[Any]]:
         store = self._cache.kueue
+        settled = partial(self._settled, version)
 
-        def part(
-            what: str, path: str, kind: type[Any], known: Reflector[Any, Key], scope: str = "", labels: str = ""
-        ) -> tuple[str, Coroutine[Any, Any, None]]:
+        def source(
+            plural: str, kind: type[Any], known: Reflector[Any, Key], scope: str = "", labels: str = ""
+        ) -> Source[Any]:
+            path = paths.of_kueue(version, plural, scope)
             watcher: Watcher[Any] = Watcher(self._api, path, kind, label_selector=labels, late_refusals=True)
-            self._watchers[what] = watcher
-            return what, self._follow_kind(what, watcher, known, scope, version)
+            return Source(plural, watcher, scope, see=partial(self._see, known), settled=settled)
 
         for one in self._namespaces:
-            path, label = paths.workloads(version, one), names.LABEL_JOB_UID
-            yield part(f"workloads {one}".strip(), path, Workload, store.workloads, one, label)
-            path = paths.of_kueue(version, "localqueues", one)
-            yield part(f"localqueues {one}".strip(), path, LocalQueue, store.local_queues, one)
-        of_cluster: list[tuple[str, type[Any], Reflector[Any, Key]]] = [
-            ("clusterqueues", ClusterQueue, store.cluster_queues),
-            ("resourceflavors", ResourceFlavor, store.flavors),
-            ("workloadpriorityclasses", PriorityClass, store.priorities),
-        ]
-        for plural, kind, known in of_cluster:
-            yield part(plural, paths.of_kueue(version, plural), kind, known)
+            yield source("workloads", Workload, store.workloads, one, names.LABEL_JOB_UID)
+            yield source("localqueues", LocalQueue, store.local_queues, one)
+        yield source("clusterqueues", ClusterQueue, store.cluster_queues)
+        yield source("resourceflavors", ResourceFlavor, store.flavors)
+        yield source("workloadpriorityclasses", PriorityClass, store.priorities)
 
-    async def _follow_kind(
-        self,
-        what: str,
-        watcher: Watcher[Any],
-        known: Reflector[Any, Key],
-        scope: str,
-        version: str,
-    ) -> None:
-        """Follow one kind; returns when the API server has it no longer."""
-        store, pause = self._cache.kueue, AGAIN_SECONDS
-        while True:
-            try:
-                async with aclosing(watcher.events()) as events:
-                    async for event in events:
-                        matters = _says_something_else(event, known)
-                        news = known.observe(event, scope)
-                        if known is store.workloads:
-                            self._wake(news)
-                        elif news and matters:
-                            self._news()
-                        if isinstance(event, InitDone):
-                            store.problems.pop(what, None)
-                            pause = AGAIN_SECONDS
-                            self._seen(what, version)
-            except NotFound:
-                return
-            except Forbidden as error:
-                if what not in store.problems:
-                    log.warning("%s of Kueue cannot be read: %s", what, error)
-                store.problems[what] = str(error)
-                self._seen(what, version)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_SECONDS)
+    def _see(self, known: Reflector[Any, Key], event: Event[Any], scope: str) -> None:
+        matters = _says_something_else(event, known)
+        news = known.observe(event, scope)
+        if known is self._cache.kueue.workloads:
+            self._wake(news)
+        elif news and matters:
+            self._news()
+
+    def _settled(self, version: str, source: Source[Any], refused: ApiError | None) -> None:
+        problems = self._cache.kueue.problems
+        if refused is None:
+            problems.pop(source.name, None)
+        else:
+            if source.name not in problems:
+                log.warning("%s of Kueue cannot be read: %s", source.name, refused)
+            problems[source.name] = str(refused)
+        self._seen(source.name, version)
 
     async def _wait_no_longer(self, version: str) -> None:
         await asyncio.sleep(SYNC_SECONDS)
@@ -158,7 +153,20 @@ class Queues:
             self._seen(what, version)
         await asyncio.Event().wait()
 
+    async def _until_preferred(self, version: str) -> None:
+        """Return when all kinds can be read by the preferred version.
+
+        An upgrade of Kueue adds it to kind after kind, and starts later what converts their objects to it.
+        """
+        while True:
+            await asyncio.sleep(AGAIN_SECONDS)
+            wanted = (paths.of_kueue(VERSIONS[0], one.kind, one.scope) for one in self._sources)
+            if version != VERSIONS[0] and await can_be_listed(self._api, wanted):
+                return
+
     async def _ask_for_boosts(self, version: str) -> None:
+        # The question is a POST, if a dry run, and a process that stands by sends none.
+        await self._leads.wait()
         while True:
             if any(job.queue is not None and _prints_checkpoints(job) for job in self._cache.jobs.all()):
                 found = await reads_boosts(self._api, version, self._namespaces[0] or "default")

@@ -98,7 +98,7 @@ def records(path: Path) -> Iterator[Record]:
 
 
 def _only_its_nodes(snapshot: Snapshot) -> Snapshot:
-    pods = chain(snapshot.pods, (one.pod for one in snapshot.vanished))
+    pods = chain(snapshot.pods, (one.pod for one in (*snapshot.vanished, *snapshot.vanished_foreign)))
     names = {pod.spec.node_name for pod in pods}
     known = {field.name: getattr(snapshot, field.name) for field in fields(snapshot) if "nodes" in field.name}
     fewer: dict[str, Any] = {

@@ -10,7 +10,7 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 @asynccontextmanager
 async def serving(port: int, handlers: Mapping[str, Handler]) -> AsyncIterator[None]:
-    """Answer GET requests of these paths at that port of every address; at 0 nothing is served."""
+    """Answer GET requests of these paths at that port of every address, of IPv4 and IPv6; at 0 nothing is served."""
     if not port:
         yield
         return
@@ -20,7 +20,7 @@ async def serving(port: int, handlers: Mapping[str, Handler]) -> AsyncIterator[N
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "0.0.0.0", port).start()
+        await web.TCPSite(runner, None, port).start()
         yield
     finally:
         await runner.cleanup()

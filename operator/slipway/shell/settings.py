@@ -26,7 +26,6 @@ LONGEST_ID: Final = 40
 """Letters of an operator's id, so that the name of its Lease is no longer than a label."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
@@ -192,7 +191,7 @@ def _yes_or_no(name: str, value: str) -> bool:
 
 
 def _name(name: str, value: str) -> str:
-    if _LABEL.fullmatch(value) is None:
+    if not names.is_dns_label(value):
         raise SettingsError(
             f"{name} {value!r} is not a Kubernetes name: at most 63 lower-case letters, digits and - are needed"
         )
@@ -200,7 +199,7 @@ def _name(name: str, value: str) -> str:
 
 
 def _operator_id(name: str, value: str) -> str:
-    if value and (_LABEL.fullmatch(value) is None or len(value) > LONGEST_ID):
+    if value and (not names.is_dns_label(value) or len(value) > LONGEST_ID):
         raise SettingsError(
             f"{name} {value!r} is not an operator id: at most {LONGEST_ID} lower-case letters, digits and - are needed"
         )

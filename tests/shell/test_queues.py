@@ -1,0 +1,178 @@
+"""What is followed of Kueue on a real API server: its kinds may be refused, late, of another version, and away."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slipway.cluster import connection, watch
+from slipway.cluster.access import load_access
+from slipway.cluster.cache import Cache
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.store import Key
+from slipway.local_cluster import NativeCluster
+from slipway.planner.kueue_objects import Kueue
+from slipway.planner.snapshot import Settings
+from slipway.shell import queues as queues_module
+from slipway.shell import sources
+from slipway.shell.clock import Clock
+from slipway.shell.queues import Queues
+from tests.chart.rights import access
+from tests.cluster.kueue_crds import GROUP, KINDS, NEWER, OLDER, crd, kueue_crds
+from tests.cluster.things import job_json
+from tests.conftest import Kubectl, kubectl_for
+from tests.waiting import PATIENCE
+from tests.waiting import holds as until
+
+
+@pytest.fixture
+def crds(control_plane: NativeCluster) -> Iterator[Kubectl]:
+    """Kueue's kinds, and what changes them."""
+    admin = kubectl_for(control_plane, "default")
+    with kueue_crds(admin):
+        yield admin
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again now and then is tried again soon; so is a watch that may not be read any more."""
+    monkeypatch.setattr(queues_module, "AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(sources, "PAUSES", (0.2, 0.2))
+    monkeypatch.setattr(watch, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(connection, "WATCH_SECONDS", 1)
+
+
+class Seen:
+    """The queues of a namespace with a job in one of them, and one in none."""
+
+    def __init__(self, api: ApiConnection, namespace: str) -> None:
+        self.api, self.key = api, (namespace, "train")
+        self.cache = Cache(Settings(), Clock().now, Clock().monotonic)
+        self.woken: set[Key] = set()
+        self.told = Kueue()
+        """What the job was decided on with when it was last looked at."""
+        self.queues = Queues(api, self.cache, (namespace,), self._wake, asyncio.Event())
+        for name, labels in (("train", {"kueue.x-k8s.io/queue-name": "tpu"}), ("alone", {})):
+            body = job_json(name=name, uid=name)
+            body["metadata"] |= {"namespace": namespace, "labels": labels}
+            self.cache.jobs.upsert(body)
+
+    def _wake(self, keys: Collection[Key]) -> None:
+        self.woken.update(keys)
+        if self.key in keys:
+            self.told = self.cache.kueue.of(self.key, "tpu")
+
+    async def until_told(self, holds: Callable[[Kueue], Any]) -> None:
+        """Wait until the job is looked at when something holds; the one in no queue never is."""
+        await until(lambda: self.key in self.woken and holds(self.told), seconds=PATIENCE)
+        assert self.woken == {self.key}
+
+    def watched(self) -> set[str]:
+        return {one.kind for one in self.queues.sources if not one.refused}
+
+
+@asynccontextmanager
+async def following(kubeconfig: Path, namespace: str) -> AsyncIterator[Seen]:
+    async with ApiConnection(await load_access(kubeconfig)) as api:
+        seen = Seen(api, namespace)
+        task = asyncio.create_task(seen.queues.run())
+        try:
+            yield seen
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def seen(crds: Kubectl, kubectl: Kubectl) -> AsyncIterator[Seen]:
+    """Of an operator that may read everything."""
+    async with following(kubectl.kubeconfig, kubectl.namespace) as found:
+        await found.until_told(lambda kueue: kueue.version == NEWER)
+        yield found
+
+
+@pytest.mark.parametrize("refused", ["workloads", "resourceflavors"])
+async def test_a_kind_that_may_not_be_read_is_a_problem_of_jobs_in_queues_until_it_may(
+    control_plane: NativeCluster, crds: Kubectl, kubectl: Kubectl, tmp_path: Path, refused: str
+) -> None:
+    role = kubectl.namespace
+    kubectl("create", "serviceaccount", "operator")
+    kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", f"--serviceaccount={role}:operator")
+    allow(kubectl, role, KINDS.keys() - {refused})
+    own = access(control_plane, kubectl.namespace, "operator", tmp_path / "kubeconfig")
+    async with following(own, kubectl.namespace) as seen:
+        # At first the API server may not know the role, and refuse all kinds.
+        await seen.until_told(
+            lambda kueue: (
+                f'cannot list resource "{refused}"' in kueue.problem and seen.watched() == KINDS.keys() - {refused}
+            )
+        )
+        assert (seen.told.version, seen.told.unseen) == (NEWER, refused == "workloads")
+        await asyncio.to_thread(allow, kubectl, role, KINDS)
+        await seen.until_told(lambda kueue: not kueue.problem)
+        assert seen.watched() == KINDS.keys()
+        # So it is when the right is taken away from an operator that runs.
+        await asyncio.to_thread(allow, kubectl, role, KINDS.keys() - {refused})
+        await seen.until_told(lambda kueue: f'cannot list resource "{refused}"' in kueue.problem)
+        assert seen.watched() == KINDS.keys() - {refused}
+
+
+def allow(kubectl: Kubectl, role: str, plurals: Collection[str]) -> None:
+    """Let the operator read kinds, and no others."""
+    rules = [{"apiGroups": [GROUP], "resources": list(plurals), "verbs": ["get", "list", "watch"]}]
+    api = "rbac.authorization.k8s.io/v1"
+    kubectl.apply({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": role}, "rules": rules})
+
+
+async def test_kinds_that_go_and_come_back_are_followed_again(seen: Seen, crds: Kubectl) -> None:
+    await asyncio.to_thread(crds, "delete", "crd", f"clusterqueues.{GROUP}")
+    await seen.until_told(lambda kueue: not kueue.version)
+    await asyncio.to_thread(crds.apply, crd("clusterqueues"))
+    await seen.until_told(lambda kueue: kueue.version == NEWER)
+    assert seen.watched() == KINDS.keys()
+
+
+async def test_a_version_that_is_served_no_longer_is_followed_in_a_later_one(
+    control_plane: NativeCluster, kubectl: Kubectl
+) -> None:
+    admin = kubectl_for(control_plane, "default")
+    with kueue_crds(admin, OLDER):
+        kubectl.apply(workload(OLDER))
+        async with following(kubectl.kubeconfig, kubectl.namespace) as seen:
+            await seen.until_told(lambda kueue: kueue.version == OLDER and kueue.workload)
+            later = [crd(plural, OLDER, NEWER, unserved=OLDER) for plural in KINDS]
+            await asyncio.to_thread(admin.apply, *later)
+            await seen.until_told(lambda kueue: kueue.version == NEWER and kueue.workload)
+            assert seen.watched() == KINDS.keys()
+
+
+NO_WEBHOOK = {
+    "strategy": "Webhook",
+    "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}},
+}
+
+
+async def test_jobs_in_queues_are_told_of_a_first_list_that_does_not_come_and_when_it_comes(
+    control_plane: NativeCluster, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workloads are stored in another version, and nobody converts them while Kueue is away."""
+    monkeypatch.setattr(queues_module, "SYNC_SECONDS", 0.5)
+    admin = kubectl_for(control_plane, "default")
+    with kueue_crds(admin, OLDER, NEWER, conversion=NO_WEBHOOK):
+        kubectl("create", "-f", "-", stdin=workload(OLDER))
+        async with following(kubectl.kubeconfig, kubectl.namespace) as seen:
+            await seen.until_told(lambda kueue: "has not listed workloads" in kueue.problem)
+            assert (seen.told.version, seen.told.unseen, seen.told.workload) == (NEWER, True, None)
+            await asyncio.to_thread(admin.apply, crd("workloads", OLDER, NEWER))
+            await seen.until_told(lambda kueue: not kueue.problem and kueue.workload)
+            assert not seen.told.unseen
+
+
+def workload(version: str) -> dict[str, Any]:
+    """That of the job in a queue."""
+    labels = {"slipway.dev/job-name": "train", "slipway.dev/job-uid": "train"}
+    return {"apiVersion": version, "kind": "Workload", "metadata": {"name": "slicejob-train", "labels": labels}}
