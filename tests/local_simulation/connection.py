@@ -171,7 +171,7 @@ class Connection:
 
     # What is done.
 
-    def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, Any]:
+    def create_container_from_config(self, config: dict[str, Any], name: str | None = None) -> dict[str, Any]:
         return self._call(lambda: {"Id": self._engine.create(name, config).id}, late=True)
 
     def start(self, container: str) -> None:

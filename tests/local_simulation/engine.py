@@ -202,11 +202,11 @@ class Engine:
             raise refusal(404, f"No such container: {name}")
         return found
 
-    def create(self, name: str, body: Mapping[str, Any]) -> Container:
-        if self.named(name) is not None:
+    def create(self, name: str | None, body: Mapping[str, Any]) -> Container:
+        if name is not None and self.named(name) is not None:
             raise refusal(409, f'Conflict. The container name "/{name}" is already in use')
         self.reactions.asked("create", body.get("Labels", {}))
-        made = Container(self._id(), name, body, self.timeline.now, Signal(self.timeline))
+        made = Container(id := self._id(), name or f"unnamed-{id}", body, self.timeline.now, Signal(self.timeline))
         self._two_owners(made)
         self.containers[made.id] = made
         self._event(made, "create")

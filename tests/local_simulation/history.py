@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.places import Place, worker
-from slipway.api.status import FINAL_PHASES, SliceJobStatus
+from slipway.api.status import Phase, SliceJobStatus
 from slipway.docker_engine.job_files import NAMESPACE, NoSuchJob
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.supervisor import needs_supervisor, supervise
@@ -384,7 +384,8 @@ class History:
     def _has_ended(self, name: str) -> bool:
         if name not in self.disk.files:
             return any(uid in self.invariants.final for uid, known in self.names.items() if known == name)
-        return self._folder(name).read()["status"].get("phase") in FINAL_PHASES
+        phase = self._folder(name).read()["status"].get("phase")
+        return phase is not None and Phase(phase).final
 
     def _clean(self) -> bool:
         running = any(not one.dead for one in self.processes.values() if one.timeline.now >= 0)

@@ -54,6 +54,8 @@ class Programs:
     """When hosts exited 0 that something else had stopped."""
     slack: float = 1.0
     """Seconds by which the end of a container may be taken for one with its engine."""
+    kubelets_differ: bool = False
+    """Whether the clocks of machines differ; here is one."""
 
     def __post_init__(self) -> None:
         reactions = self.engine.reactions

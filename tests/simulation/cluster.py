@@ -70,7 +70,9 @@ class Cluster:
     _stuck: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By job: the first attempt of those in a row that cannot pull the image, and since when."""
     slack: float = 0.0
-    """By how many seconds two dates that the API servers wrote may be wrong against each other."""
+    """By how many seconds two dates that API servers and kubelets wrote may be wrong against each other."""
+    kubelets_differ: bool = False
+    """Whether that is so because the clocks of kubelets differ."""
     wake_scheduler: Callable[[], None] = lambda: None
     on_orphan: Callable[[], None] = lambda: None
     asked_to_go: dict[str, float] = field(default_factory=dict)
@@ -205,7 +207,8 @@ class Cluster:
         self.say(
             "%s: container of %s ends: %s (exit %d %s)", machine.name, container.name, why, ending.code, ending.reason
         )
-        self.truth.stops(container.key)
+        if container.counts:
+            self.truth.stops(container.key)
         self.truth.stopped(container.key[0], container.uid, self.timeline.now)
         clean = why == "will" and ending.code == 0
         if clean:
@@ -216,7 +219,10 @@ class Cluster:
                 container.key, Blow(self.timeline.now, kind, cause, container.place, container.uid, code=ending.code)
             )
         elif container.blow is not None:
-            container.blow.time = self.timeline.now
+            container.blow.time, container.blow.code = self.timeline.now, ending.code
+        elif why == "killed" and ending.code not in (0, 137, 143) and machine.ahead < 0:
+            blow = Blow(self.timeline.now, Kind.EXIT, Cause.FAILURE, container.place, container.uid, code=ending.code)
+            container.blow = self.truth.hit(container.key, blow)
         if container.program is not None:
             container.program.ended(container, clean)
 
@@ -282,6 +288,17 @@ class Cluster:
             self.lost(record)
         elif not machine.linked:
             self.silent(record)
+
+    def unheard(self, container: Container) -> None:
+        """A machine is cut off a moment after a person has forced a pod of it, and its container goes on.
+
+        Whether its kubelet was told in time, nobody inside the cluster can know for the next 40 s. The person has said
+        that it need not be waited for.
+        """
+        told = container.killed_at <= self.timeline.now + 2.0
+        if container.running and container.counts and not told and container.uid not in self.by_uid:
+            container.counts = False
+            self.truth.stops(container.key)
 
     def silent(self, record: PodRecord) -> None:
         """The machine of a pod cannot be reached."""

@@ -17,6 +17,7 @@ from slipway.cluster import connection, errors
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ConnectionLost
 from slipway.cluster.paths import KUEUE, NODES, profiles
+from slipway.cluster.writes import Writes
 from tests.simulation import versions
 from tests.simulation.grounds import CLOCKS, PROFILES, QUEUES, SIZES, SLOW_LISTS
 from tests.simulation.loop import ProcessLoop
@@ -85,7 +86,7 @@ class ModelConnection(ApiConnection):
 
     def __init__(self, line: Line, server: Server, store: Store, timeline: Timeline) -> None:
         self.guard = lambda: math.inf
-        self._writes = set()
+        self._writes = Writes()
         self.line = line
         self.on_date = lambda date, asked: None
         self._model = server
@@ -111,6 +112,7 @@ class ModelConnection(ApiConnection):
         self._not_too_often(request)
         self._only_as_leader(request)
         await asyncio.sleep(rng.uniform(0.001, 0.02))
+        self._in_time(request, asked)
         luck = rng.random()
         if (luck := luck - weather.crash / 2) < 0:
             await self._die()
@@ -143,6 +145,11 @@ class ModelConnection(ApiConnection):
         await self._answer(asked, behind)
         self._tell(request, content)
         return content
+
+    def _in_time(self, request: "connection._Request", asked: float) -> None:
+        """A client that was frozen gives a write up whose time is over before it has sent it."""
+        if request.method != "GET" and self._timeline.now > asked + (request.limits.total or math.inf):
+            raise ConnectionLost(f"{request.method} {request.url}: timed out")
 
     def _may_read(self, path: str) -> None:
         if "/nodes" in path and self._timeline.now < self.line.blind_until:

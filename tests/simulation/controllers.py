@@ -61,7 +61,9 @@ class Controllers:
         return PodCondition("Ready", status, reason, "", self._store.second())
 
     def ready(self, machine: Machine) -> None:
-        """A node is heard of again."""
+        """A node is heard of again, unless its machine has died meanwhile."""
+        if not machine.speaks:
+            return
         for timer in self._unreachable.pop(machine.name, []):
             timer.cancel()
         node = self._store.nodes.get(machine.name)

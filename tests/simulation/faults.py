@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from slipway.api import names
@@ -12,7 +13,7 @@ from slipway.planner.snapshot import SKEW
 from tests.simulation import pods
 from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
-from tests.simulation.machines import NEVER, Machine
+from tests.simulation.machines import NEVER, Container, Machine
 from tests.simulation.program import Ending
 from tests.simulation.store import PodRecord, replace
 from tests.simulation.truth import Kind
@@ -56,6 +57,7 @@ class Faults:
             "priority": (1.0, lambda: self._to_pod(self.preempt)),
             "delete": (1.5, lambda: self._to_pod(self.delete)),
             "force": (0.5, lambda: self._to_pod(self.force)),
+            "impatience": (0.5, self.impatience),
             "pressure": (0.7, lambda: self._to_pod(self.pressure)),
             "over limit": (0.7, lambda: self._to_pod(self.over_limit)),
             "oom": (1.0, lambda: self._to_pod(self.oom)),
@@ -73,15 +75,16 @@ class Faults:
             self._cluster.say("fault: %s hits %s", harm.__name__, machine.name)
             harm(machine)
 
-    def _to_pod(self, harm: Callable[[PodRecord, Machine], None]) -> None:
-        """A pod that runs, that nobody has asked to go and that is not over in truth."""
+    def _to_pod(self, harm: Callable[[PodRecord, Machine], None], *, terminating: bool = False) -> None:
+        """Do harm to a running pod that nobody has deleted; with `terminating`, to one that somebody has deleted."""
         found = []
         for record in self._store.pods.values():
             machine = self._cluster.machines.get(record.pod.spec.node_name)
-            if machine is None or not machine.speaks or record.pod.terminating or record.pod.ended:
+            if machine is None or not machine.speaks or record.pod.ended:
                 continue
             container = machine.containers.get(record.uid)
-            if container is not None and container.running and not container.stopping:
+            asked = record.pod.terminating or (container is not None and container.stopping)
+            if container is not None and container.running and asked is terminating:
                 found.append((record, machine))
         if found:
             record, machine = self._rng.choice(found)
@@ -120,7 +123,7 @@ class Faults:
             name = f"{old.pool}-x{self._named}"
             del self._cluster.machines[old.name]
         self._cluster.say("machine %s comes in place of %s", name, old.name)
-        machine = Machine(self._cluster, name, old.pool, self._rng, old.tpu)
+        machine = Machine(self._cluster, name, old.pool, self._rng, old.tpu, old.ahead)
         if machine.tpu and not self.calm and self._rng.random() < 0.25:
             machine.sick_until = self._timeline.now + self._rng.uniform(5.0, 400.0)
         self._controllers.register(machine)
@@ -143,24 +146,34 @@ class Faults:
                 node, PodCondition("Ready", "False", "KubeletNotReady", "node is shutting down", self._store.second())
             )
         )
-        for record in list(self._store.pods.values()):
+        for record in self._just_ended_unseen(machine):
+            self._cluster.silent(record)
+        for record in [one for one in self._store.pods.values() if one.pod.spec.node_name == machine.name]:
             container = machine.containers.get(record.uid)
-            if record.pod.spec.node_name != machine.name or record.pod.ended:
+            if record.pod.ended:
                 continue
             if container is None or not container.running:
                 if container is None or container.ending is None:
                     self._cluster.silent(record)
                 continue
             if not container.stopping:
-                pods.disrupt(self._store, record, "TerminationByKubelet", NODE_SHUTDOWN[1])
-                self._cluster.hit(record, Kind.DISRUPTED, Cause.PREEMPTION)
-                container.pod_reason = NODE_SHUTDOWN
-            elif self._timeline.now - self._store.asked_at.get(record.uid, -math.inf) < SOON_SECONDS:
-                # By the clocks of two API servers the notice may have come before the attempt ended.
+                self._evict(record, container, NODE_SHUTDOWN)
+            elif self._just_asked(record):
                 self._cluster.silent(record)
             machine.stop(container, self._rng.choice((15.0, NOTICE_SECONDS)))
         wait = self._rng.choice((NOTICE_SECONDS + 2.0, self._rng.uniform(1.0, NOTICE_SECONDS)))
         self._timeline.after(wait, lambda: self.spot(machine) if machine.alive else None)
+
+    def _just_ended_unseen(self, machine: Machine) -> list[PodRecord]:
+        """Pods of a machine that were deleted a moment ago, and whose status says ContainerStatusUnknown."""
+        known = chain(self._store.pods.values(), self._store.final.values())
+        here = (one for one in known if one.pod.spec.node_name == machine.name)
+        ended = (one for one in here if one.pod.ended and one.pod.termination_unobserved)
+        return [one for one in ended if self._just_asked(one)]
+
+    def _just_asked(self, record: PodRecord) -> bool:
+        """Whether what happens now may, by the clocks of two API servers, have come before the attempt ended."""
+        return self._timeline.now - self._store.asked_at.get(record.uid, -math.inf) < SOON_SECONDS
 
     def reboot(self, machine: Machine) -> None:
         """A host error: the VM restarts by itself under the same Node."""
@@ -187,6 +200,8 @@ class Faults:
         machine.linked = False
         machine.silent_since = self._timeline.now
         self._controllers.silent(machine)
+        for container in machine.containers.values():
+            self._cluster.unheard(container)
         for record in self._store.pods.values():
             container = machine.containers.get(record.uid)
             if record.pod.spec.node_name == machine.name and not record.pod.ended:
@@ -265,13 +280,26 @@ class Faults:
         pods.delete(self._store, record, 0)
         self._cluster.hit(record, Kind.DELETED, Cause.PREEMPTION)
 
+    def impatience(self) -> None:
+        """For ten minutes somebody forces every pod that is terminating: no end of theirs is reported."""
+
+        def force(record: PodRecord, machine: Machine) -> None:
+            pods.delete(self._store, record, 0)
+
+        for seconds in range(600):
+            self._timeline.after(seconds + self._rng.random(), lambda: self._to_pod(force, terminating=True))
+
     def pressure(self, record: PodRecord, machine: Machine) -> None:
         """The node is low on memory, and the kubelet chooses this pod."""
-        pods.disrupt(self._store, record, "TerminationByKubelet", LOW_ON_MEMORY[1])
-        self._cluster.hit(record, Kind.DISRUPTED, Cause.PREEMPTION)
         container = machine.containers[record.uid]
-        container.pod_reason = LOW_ON_MEMORY
+        self._evict(record, container, LOW_ON_MEMORY)
         machine.stop(container, self._rng.uniform(0.0, 2.0))
+
+    def _evict(self, record: PodRecord, container: Container, why: tuple[str, str]) -> None:
+        """A kubelet is about to end a pod; it says so together with the final phase."""
+        container.pod_reason, container.disrupted = why, True
+        container.blow = self._cluster.hit(record, Kind.DISRUPTED, Cause.PREEMPTION)
+        container.blow.version = None
 
     def over_limit(self, record: PodRecord, machine: Machine) -> None:
         """The pod has used more disk than it may."""

@@ -36,6 +36,8 @@ QUEUES: Final = "queues"
 """Two to five jobs are in queues of Kueue, which evicts them, is slow, and is away."""
 CHOICES: Final = "choices"
 """The first job can run on several numbers of slices; of those in queues every other one can."""
+KUBELETS: Final = "kubelet clocks"
+"""The clocks of kubelets differ from that of the API server."""
 
 WEIGHTS: Final[dict[str, float]] = {
     STANDBY: 0.2,
@@ -52,8 +54,9 @@ WEIGHTS: Final[dict[str, float]] = {
     PROGRESS: 0.05,
     # Its histories take seven times as long, and have a test of their own.
     QUEUES: 0.01,
-    # The last: what is added before another ground changes which seeds stand on that.
     CHOICES: 0.01,
+    # The last: what is added before another ground changes which seeds stand on that.
+    KUBELETS: 0.05,
 }
 """Share of the histories on each ground."""
 

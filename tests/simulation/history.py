@@ -22,6 +22,7 @@ from tests.simulation.grounds import (
     CHOICES,
     CLOCKS,
     CROWD,
+    KUBELETS,
     PROFILES,
     QUEUES,
     QUOTA,
@@ -43,6 +44,10 @@ from tests.simulation.user import User
 
 CLOCKS_DIFFER = 2.0
 """Seconds by which the clock of an API server may be wrong."""
+KUBELETS_DIFFER = 2.0
+"""The same of the clock of a kubelet."""
+KUBELETS_MAY_DIFFER = 5.0
+"""By how much Slipway takes into account that they do, on every ground."""
 MOST_REFUSED = 0.02
 """Share of requests that may be refused where something has to be done soon."""
 PATIENCE = 3600.0
@@ -218,6 +223,12 @@ class History:
                     self.controllers.register(Machine(self.cluster, f"{kind}{pool}-{host}", f"{kind}{pool}", rng, tpu))
         for head in range(sum(one.shape.ray for one in self.plots.values())):
             self.controllers.register(Machine(self.cluster, f"head{head}-0", f"head{head}", rng, tpu=False))
+        if KUBELETS in self.grounds:
+            clocks = random.Random(f"clocks of kubelets of {self.seed}")
+            for machine in self.cluster.machines.values():
+                machine.ahead = clocks.uniform(-KUBELETS_DIFFER, KUBELETS_DIFFER)
+            self.cluster.slack += 2 * KUBELETS_DIFFER
+            self.cluster.kubelets_differ = True
         if QUOTA in self.grounds:
             self.server.quota = max(one.shape.pods for one in self.plots.values()) + rng.randint(0, 2)
 
@@ -316,11 +327,8 @@ class History:
 
     def _noticed(self, who: str, blow: Blow) -> bool:
         asked = self.store.asked_at.get(blow.uid)
-        if (
-            asked is not None
-            and blow.time <= asked < int(blow.time) + 1 + self.cluster.slack
-            and blow.kind in OUTRANKED
-        ):
+        until = int(blow.time) + 1 + self.cluster.slack + (KUBELETS_MAY_DIFFER if blow.code in (137, 143) else 0.0)
+        if asked is not None and blow.time <= asked < until and blow.kind in OUTRANKED:
             return False
         process = self.fleet.named(who)
         line, gone = process.line, self.store.removed_at.get(blow.uid, math.inf)
@@ -328,7 +336,10 @@ class History:
         if blow.kind in (Kind.LOST, Kind.SILENT) and (line.blind_until or gone < process.lease.led_from):
             return False
         told = line.told.get(blow.uid, 0)
-        return told >= blow.version if blow.version is not None else told > 0 and blow.kind.name in ("LOST", "SILENT")
+        if blow.version is not None:
+            return told >= blow.version
+        # Its machine is known to who was shown that it was bound.
+        return blow.kind in (Kind.LOST, Kind.SILENT) and told >= self.store.bound_in.get(blow.uid, math.inf)
 
     def _known_since(self, uid: str, version: int) -> float | None:
         """Since when the leader has been shown a version of an object; None where it has not, or may not hear of it."""

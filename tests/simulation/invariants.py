@@ -13,15 +13,18 @@ import msgspec
 from slipway.api.places import Place
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
-from slipway.planner.budgets import limits
+from slipway.planner.budgets import limit_of
+from slipway.planner.charges import FAILURES, PREEMPTIONS
 from slipway.planner.endings import (
     FEWER_SLICES,
     PREEMPTED_BY_QUEUE,
+    REFUSED_BY_NODE,
     START_TIMEOUT,
     STOPPED_BY_QUEUE,
     UNWITNESSED,
     ending_of,
 )
+from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from tests.simulation import versions
 from tests.simulation.accounts import check_chips, check_time
@@ -251,18 +254,7 @@ class Invariants:
         blows = [
             blow for blow in self.cluster.truth.of((uid, attempt.number)) if blow.time <= self.cluster.timeline.now
         ]
-        right = allowed(blows, lambda blow: self.noticed(who, blow), self.cluster.slack)
-        if self._misled(uid, who, attempt.number):
-            right.add(Cause.PREEMPTION)
-        if attempt.reason == "NodeLost" and any(blow.code in (137, 143) for blow in blows):
-            right.add(Cause.PREEMPTION)
-        # It was removed before its kubelet reported an end, and its node is gone: nobody knows which was first.
-        if attempt.reason == "NodeLost" and self._removed_unreported(uid, attempt):
-            right.add(Cause.PREEMPTION)
-        # Of a machine whose Node may not be read and that died before its pod ran, nothing but the time limit tells.
-        gone = (blow for blow in blows if blow.kind in (Kind.LOST, Kind.SILENT))
-        if attempt.reason == START_TIMEOUT.reason and not all(self.noticed(who, blow) for blow in gone):
-            right.add(Cause.FAILURE)
+        right = self._right(uid, who, attempt, blows)
         # Stopped on request, it was judged before the fence had closed: late evidence of a death may not be there yet,
         # so that whatever the death would have explained away may be named.
         stopped = spec.cancel or spec.active_deadline_seconds is not None
@@ -274,6 +266,30 @@ class Invariants:
             f"{sorted(right) or 'nothing, for nothing hit it'}; hit by {'; '.join(map(_told, blows))}",
         )
 
+    def _right(self, uid: str, who: str, attempt: Attempt, blows: list[Blow]) -> set[Cause]:
+        """Causes that are right, by what hit the attempt and by what can be known of it."""
+        right = allowed(
+            blows,
+            lambda blow: self.noticed(who, blow),
+            self.cluster.slack,
+            kubelets_differ=self.cluster.kubelets_differ,
+        )
+        if self._misled(uid, who, attempt.number):
+            right.add(Cause.PREEMPTION)
+        if attempt.reason == "NodeLost" and any(blow.code in (137, 143) for blow in blows):
+            right.add(Cause.PREEMPTION)
+        # It was removed before its kubelet reported an end, and its node is gone: nobody knows which was first.
+        if attempt.reason == "NodeLost" and self._removed_unreported(uid, attempt):
+            right.add(Cause.PREEMPTION)
+        # Of a machine whose Node may not be read and that died before its pod ran, nothing but the time limit tells.
+        gone = (blow for blow in blows if blow.kind in (Kind.LOST, Kind.SILENT))
+        if attempt.reason == START_TIMEOUT.reason and not all(self.noticed(who, blow) for blow in gone):
+            right.add(Cause.FAILURE)
+        # Nothing but the creation of its Node dates a refusal, and that Node is gone: it may have been the first.
+        if attempt.reason == REFUSED_BY_NODE.reason and self._node_of(attempt) is None:
+            right.add(Cause.INFRASTRUCTURE)
+        return right
+
     def _charge_by_queue(self, uid: str, attempt: Attempt) -> None:
         """Only preemptions and lost nodes are charged, and only to those whom Kueue has evicted for that."""
         preempted = attempt.reason == PREEMPTED_BY_QUEUE.reason
@@ -284,6 +300,10 @@ class Invariants:
         said = [one for one in ("Preempted", "NodeFailures") if f"evicted by its queue: {one}:" in attempt.message]
         _require(preempted or not said, f"attempt {attempt.number} is not charged: {attempt.message}")
         _require(bool(self.evictions.get(uid)), f"attempt {attempt.number}: nobody has touched its Workload")
+
+    def _node_of(self, attempt: Attempt) -> Node | None:
+        """The Node of the pod that an attempt ended by."""
+        return self.cluster.store.nodes.get(attempt.root.node or "") if attempt.root is not None else None
 
     def _removed_unreported(self, uid: str, attempt: Attempt) -> bool:
         name = attempt.root.pod if attempt.root is not None else None
@@ -378,7 +398,7 @@ def _counters(new: SliceJobStatus, charges: dict[int, Cause]) -> None:
 def _budgets(new: SliceJobStatus, spec: SliceJobSpec) -> None:
     if new.phase is not None and new.phase.final:
         return
-    failures, preemptions = limits(spec)
+    failures, preemptions = limit_of(FAILURES, spec), limit_of(PREEMPTIONS, spec)
     _require(new.failures < failures, f"{new.failures} failures of {failures}, and the job goes on")
     _require(new.preemptions < preemptions, f"{new.preemptions} preemptions of {preemptions}, and the job goes on")
 

@@ -2,12 +2,13 @@
 
 import random
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from slipway.api.names import DRIVER_CONTAINER, WORKER_CONTAINER
 from slipway.api.places import Place
 from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated, Waiting
-from slipway.planner.objects import ENDED_PHASES
+from slipway.planner.objects import ENDED_PHASES, PodCondition
 from tests.simulation import pods
 from tests.simulation.program import AttemptKey, Ending, Program
 from tests.simulation.store import PodRecord
@@ -47,6 +48,8 @@ class Container:
     ending: Ending | None = None
     pod_reason: tuple[str, str] | None = None
     """Reason and message the kubelet gives the pod when it ends it."""
+    disrupted: bool = False
+    """Whether the kubelet calls that a disruption, which it does when it has ended."""
     blow: Blow | None = None
     """What its end tells, once it is shown."""
     shown: bool = False
@@ -56,6 +59,8 @@ class Container:
     """When SIGKILL is due."""
     ready: bool = False
     """Whether it is a Ray head that all workers have joined."""
+    counts: bool = True
+    """Whether no other attempt may run beside it."""
 
 
 @dataclass(slots=True)
@@ -67,6 +72,8 @@ class Machine:
     pool: str
     rng: random.Random
     tpu: bool
+    ahead: float = 0.0
+    """By how many seconds the clock of its kubelet is ahead of the API server's."""
     alive: bool = True
     linked: bool = True
     sick_until: float = 0.0
@@ -214,7 +221,7 @@ class Machine:
         if record is None or not self.speaks or self.containers.get(container.uid) is not container:
             return
         if container.running:
-            running = ContainerState(running=Running(second(container.started_at)))
+            running = ContainerState(running=Running(self._dated(container.started_at)))
             pods.set_status(self.cluster.store, record, phase="Running", container_statuses=(_status(record, running),))
             if container.ready:
                 pods.add_condition(self.cluster.store, record, pods.condition(self.cluster.store, "Ready"))
@@ -226,15 +233,15 @@ class Machine:
         elif record.pod.ending:
             self._show_phase(record, container)
         container.shown = True
-        if container.blow is not None and container.blow.version is None:
-            container.blow.version = record.version
+        if not (container.disrupted and record.pod.ending):
+            self._shown_by(container, record)
         if record.pod.terminating:
             self.cluster.timeline.after(self.rng.uniform(0.02, 1.0), lambda: self._remove(container))
 
     def _show_end(self, container: Container, record: PodRecord, ending: Ending) -> None:
         # A container that was lost has no time of its end.
-        finished = None if ending is NOT_LOCATED or container.ended_at is None else second(container.ended_at)
-        started = second(container.started_at) if container.started_at else None
+        finished = None if ending is NOT_LOCATED or container.ended_at is None else self._dated(container.ended_at)
+        started = self._dated(container.started_at) if container.started_at else None
         end = ContainerState(terminated=Terminated(ending.code, ending.reason, ending.message, finished, started))
         if self.rng.random() < 0.3 and record.pod.status.phase == "Running":
             # Kubelets often report the container first and the pod's phase a moment later.
@@ -243,11 +250,26 @@ class Machine:
         else:
             self._show_phase(record, container, container_statuses=(_status(record, end),))
 
+    def _dated(self, time: float) -> datetime:
+        return second(time + self.ahead)
+
     def _show_phase(self, record: PodRecord, container: Container, **more: object) -> None:
         if self.speaks and container.ending is not None and self.cluster.by_uid.get(record.uid) is record:
             reason, message = container.pod_reason or ("", "")
             phase = "Succeeded" if container.ending.code == 0 and not reason else "Failed"
-            pods.set_status(self.cluster.store, record, phase=phase, reason=reason, message=message, **more)
+            changes = {"phase": phase, "reason": reason, "message": message, **more}
+            if container.disrupted:
+                since = self._dated(self.cluster.timeline.now)
+                added = PodCondition("DisruptionTarget", "True", "TerminationByKubelet", message, since)
+                pods.add_condition(self.cluster.store, record, added, **changes)
+                self._shown_by(container, record)
+            else:
+                pods.set_status(self.cluster.store, record, **changes)
+
+    def _shown_by(self, container: Container, record: PodRecord) -> None:
+        """The present version of a pod tells of what ended its container."""
+        if container.blow is not None and container.blow.version is None:
+            container.blow.version = record.version
 
     def _remove(self, container: Container) -> None:
         record = self.cluster.by_uid.get(container.uid)

@@ -10,8 +10,9 @@ OOM (design 5.4). Allowances, each for a case that the rules or the evidence lea
 3. A machine that died before, or within a second of, an event that no machine's death explains away (OOM, eviction):
    the death is noticed late, so the event may be named.
 4. A blow that no version of the pod the judging process was shown tells of (it was down, or its watch was cut or
-   behind, and the pod is gone by now): it may have gone unnoticed, so that only its peers' crashes are seen, or been
-   taken for an unexplained disappearance. So may the death or silence of a machine whose Node may not be read.
+   behind, and the pod is gone by now): it may have gone unnoticed, so that only its peers' crashes are seen, or the
+   exit code of a container that its kubelet evicted, or been taken for an unexplained disappearance. So may the death
+   or silence of a machine whose Node may not be read.
 5. A pod of which, when the attempt ended or was charged, the judging process had not been shown the newest version
    (its watch was cut) while something is wrong with its node, or was since the pod was bound: it looks lost, and
    preemption is right.
@@ -19,13 +20,16 @@ OOM (design 5.4). Allowances, each for a case that the rules or the evidence lea
    like any other. Or one that was about to go before its pod ran: nobody ever confirms an end. Preemption and failure
    are both right.
 7. A program that exited by itself in the second in which its pod was deleted: the kubelet may have terminated it.
-   Where the clocks of API servers differ, that second is so much longer.
+   Where the clocks of API servers differ, that second is so much longer. So is it, by 5 s, for exit codes of signals:
+   by the clock of a kubelet that is behind, what SIGTERM ended may have ended so much earlier.
 8. A program that exits 137 or 143 by itself on a machine that is in trouble within two minutes: the rule takes it for
    killed with its machine.
 9. A start timeout is noticed by whoever looks after it, not when it passes: anything else that has hit the attempt by
    then may be named.
 10. A program that runs out of memory after its pod was asked to go: of what hit one pod the table's order decides, and
    there OOM comes first; by time it was the other. Both are right.
+11. A program that exits with a code of its own after SIGTERM, by the clock of a kubelet that is behind: it may seem to
+    have exited before that. So may a program that crashes after its peer seem to have crashed first.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,10 +42,12 @@ from tests.simulation.truth import OUTRANKED, Blow, Kind
 _MOST_DOUBTFUL = 6
 
 
-def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool], slack: float = 0.0) -> set[Cause]:
+def allowed(
+    blows: Iterable[Blow], noticed: Callable[[Blow], bool], slack: float = 0.0, *, kubelets_differ: bool = False
+) -> set[Cause]:
     """Causes that are right; `noticed` says whether the judging process must know of a blow.
 
-    Two dates may be wrong against each other by `slack` seconds.
+    Two dates may be wrong against each other by `slack` seconds, and where `kubelets_differ` those of exits, too.
     """
     primary = [blow for blow in blows if blow.kind is not Kind.PEER]
     peers = [blow for blow in blows if blow.kind is Kind.PEER]
@@ -53,7 +59,9 @@ def allowed(blows: Iterable[Blow], noticed: Callable[[Blow], bool], slack: float
             right |= _verdict([*sure, *some], peers, slack)
     if doubtful:
         right.add(Cause.PREEMPTION)
-    if doubtful and peers:
+    if doubtful and (peers or any(blow.kind is Kind.DISRUPTED and blow.code for blow in doubtful)):
+        right.add(Cause.FAILURE)
+    if kubelets_differ and sure and any(peer.time <= min(blow.time for blow in sure) + slack for peer in peers):
         right.add(Cause.FAILURE)
     return right
 

@@ -29,12 +29,12 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
                 node_pool=labels.get(names.LABEL_NODE_POOL, ""),
             ),
             owner_references=(OwnerReference(metadata["ownerReferences"][0]["uid"]),),
-        )
+        ),
+        PodSpec(termination_grace_period_seconds=spec.get("terminationGracePeriodSeconds", 30)),
     )
     record = PodRecord(
         pod,
         owner=metadata["ownerReferences"][0]["uid"],
-        grace=spec.get("terminationGracePeriodSeconds", 30),
         selector=spec.get("nodeSelector", {}),
         slice_key=labels.get(names.LABEL_SLICE_KEY, ""),
         exclusive="podAntiAffinity" in spec.get("affinity", {}),
@@ -93,8 +93,10 @@ def delete(store: Store, record: PodRecord, grace: int | None = None) -> None:
 def bind(store: Store, record: PodRecord, node: str) -> None:
     """The scheduler has chosen a node."""
     bound = condition(store, "PodScheduled")
-    pod = replace(record.pod, spec=PodSpec(node), status=replace(record.pod.status, conditions=(bound,)))
+    spec, status = replace(record.pod.spec, node_name=node), replace(record.pod.status, conditions=(bound,))
+    pod = replace(record.pod, spec=spec, status=status)
     store.put_pod("MODIFIED", record, pod)
+    store.bound_in[record.uid] = record.version
 
 
 def set_status(store: Store, record: PodRecord, **changes: Any) -> None:

@@ -154,7 +154,7 @@ class Process:
         if over.cancelled():
             return
         error = over.exception()
-        if isinstance(error, LostLeadership):
+        if isinstance(error, LostLeadership) and self.lease.granted:
             self.die()
         elif error is not None:
             raise Violation(f"the operator ended itself: {error!r}") from error

@@ -266,9 +266,17 @@ class Server:
             raise _not_found(name)
         if body["preconditions"]["uid"] != f"{resource}-of-{owner}":
             raise refuse(409, "Conflict", f"the UID of {name} is another")
-        assert owner not in self._store.owners(), f"{who} deletes {resource} {name} of a job that is there"
+        there = owner in self._store.owners()
+        needed = there and not (resource == "configmaps" and self._is_read_no_more(owner, name))
+        assert not needed, f"{who} deletes {resource} {name} of a job that is there"
         del self._store.dependents[(resource, name)]
         return b"{}"
+
+    def _is_read_no_more(self, owner: str, name: str) -> bool:
+        """Whether a ConfigMap lists the hosts of an attempt of which no pod may run."""
+        attempt = re.fullmatch(r".+-(\d+)-\d+", name)
+        pods = (one.pod for one in self._store.pods.values() if one.pod.metadata.labels.job_uid == owner)
+        return attempt is not None and not any(pod.may_run for pod in pods if pod.attempt == int(attempt[1]))
 
     def _create_event(self, *, who: str, query: Query, body: Body) -> bytes:
         name = body["metadata"]["name"]
@@ -287,6 +295,8 @@ class Server:
             raise _not_found(name)
         if body["preconditions"]["uid"] != job["metadata"]["uid"]:
             raise refuse(409, "Conflict", f"the UID of job {name} is another")
+        if body["preconditions"]["resourceVersion"] != job["metadata"]["resourceVersion"]:
+            raise refuse(409, "Conflict", f"job {name} has changed")
         self._store.drop_job(name)
         return b"{}"
 

@@ -42,16 +42,6 @@ class _Mistakes(logging.Handler):
         self.found.append(error or RuntimeError(record.getMessage()))
 
 
-class _NoCollector:
-    @staticmethod
-    def collect() -> int:
-        return 0
-
-    @staticmethod
-    def freeze() -> None:
-        """Histories are short."""
-
-
 @contextmanager
 def prepared() -> Iterator[_Mistakes]:
     """Silences Slipway's logs, except for its mistakes, and spares the collector."""
@@ -60,7 +50,7 @@ def prepared() -> Iterator[_Mistakes]:
     log.setLevel(logging.ERROR)
     log.propagate = False
     log.addHandler(mistakes)
-    with mock.patch.object(engine, "gc", _NoCollector), mock.patch.object(queues, "AGAIN_SECONDS", NEVER):
+    with mock.patch.object(engine, "gc", autospec=True), mock.patch.object(queues, "AGAIN_SECONDS", NEVER):
         try:
             yield mistakes
         finally:

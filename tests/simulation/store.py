@@ -32,7 +32,6 @@ class PodRecord:
 
     pod: Pod
     owner: str
-    grace: int
     selector: dict[str, str]
     slice_key: str
     exclusive: bool
@@ -45,6 +44,10 @@ class PodRecord:
     @property
     def uid(self) -> str:
         return self.pod.metadata.uid
+
+    @property
+    def grace(self) -> int:
+        return self.pod.spec.termination_grace_period_seconds
 
     @property
     def version(self) -> int:
@@ -104,6 +107,8 @@ class Store:
         self.logs: dict[str, Log] = {kind: Log() for kind in kinds}
         self.asked_at: dict[str, float] = {}
         """When each pod was first asked to go, by UID."""
+        self.bound_in: dict[str, int] = {}
+        """By UID of a pod: the version in which it was bound."""
         self.removed_at: dict[str, float] = {}
         """When each pod that is gone was removed, by UID."""
         self.final: dict[str, PodRecord] = {}

@@ -5,16 +5,30 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.grounds import CLOCKS, QUOTA, RAY, SLOW_LISTS, STANDBY, STRANGERS, VERSIONS, WEIGHTS, grounds
+from tests.simulation.grounds import (
+    CLOCKS,
+    KUBELETS,
+    QUOTA,
+    RAY,
+    SLOW_LISTS,
+    STANDBY,
+    STRANGERS,
+    VERSIONS,
+    WEIGHTS,
+    grounds,
+)
 from tests.simulation.run import run_seed, told
 
 MET: Final = (
     (STANDBY, 20083, "a standby takes over and misses a pod that its watch has not shown yet"),
     (STANDBY, 22266, "the same, with one host"),
     (STANDBY, 22497, "the same, while the program crashes"),
+    (STANDBY, 2400013409, "a standby takes over whose watch has shown pods that have not run yet, and nothing since"),
     (SLOW_LISTS, 273, "a pod that was preempted before all ran is gone when the slow list is answered"),
     (SLOW_LISTS, 3977, "a pod bound in the second in which the last Node of that name was denied is no lost one"),
     (CLOCKS, 640081954, "a phase that nobody could read for a minute, and then its writer dies"),
+    (KUBELETS, 2500000055, "a peer is stopped before its pod was deleted, by its kubelet's clock"),
+    (KUBELETS, 2500000120, "a host fails before every host ran, by its kubelet's clock"),
     (VERSIONS, 64, "an older version cannot read a phase, and keeps the record of attempts"),
     (VERSIONS, 94, "the same after one attempt"),
     (STRANGERS, 234, "somebody writes a word that nobody knows, and the record of attempts stays"),

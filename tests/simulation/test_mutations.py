@@ -1,6 +1,7 @@
 """The simulation can fail: each of these rules, broken on purpose, is caught."""
 
 import math
+import random
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slipway.api.status import AppliedDefaults, Cause, Phase, SliceJobStatus
+from slipway.api.status import AppliedDefaults, Attempt, Cause, Phase, SliceJobStatus
 from slipway.cluster import history, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
@@ -20,8 +21,10 @@ from slipway.planner import (
     budgets,
     capacity,
     creation,
+    environment,
     facts,
     fencing,
+    held_back,
     ledger,
     observation,
     placement,
@@ -31,12 +34,12 @@ from slipway.planner import (
     queueing,
     rivals,
     stored,
-    summary,
 )
-from slipway.planner.actions import Plan
+from slipway.planner.actions import DeleteHostLists, Plan
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import PREEMPTED_BY_QUEUE
+from slipway.planner.environment import config_map_name
 from slipway.planner.facts import Facts
 from slipway.planner.freshness import Step
 from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
@@ -52,6 +55,7 @@ from tests.simulation.grounds import (
     CHOICES,
     CLOCKS,
     CROWD,
+    KUBELETS,
     PROFILES,
     QUEUES,
     QUOTA,
@@ -86,6 +90,22 @@ def silent_machines_count_as_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("slipway.cluster.removal.PodDeleter._machine_gone", _always)
 
 
+def what_was_asked_to_terminate_has(patch: pytest.MonkeyPatch) -> None:
+    """Slipway takes a pod that it deleted for terminated once the pod is gone, though a person may have forced it."""
+    orphan = fencing._is_orphan
+
+    def broken(draft: Draft, pod: Pod) -> bool:
+        asked = pod.terminating and bool(pod.metadata.deletion_grace_period_seconds)
+        return not asked and orphan(draft, pod)
+
+    patch.setattr(fencing, "_is_orphan", broken)
+
+
+def earlier_jobs_have_terminated(patch: pytest.MonkeyPatch) -> None:
+    """A job does not wait for the containers of pods that were forced of an earlier job of its name."""
+    patch.setattr(store.PodStore, "vanished_foreign", lambda *_: ())
+
+
 async def _always(*_: object) -> bool:
     return True
 
@@ -101,8 +121,8 @@ def the_loudest_peer_is_blamed(patch: pytest.MonkeyPatch) -> None:
 
 def one_attempt_too_many(patch: pytest.MonkeyPatch) -> None:
     """A budget is used up one charge too late."""
-    limits = budgets.limits
-    patch.setattr(budgets, "limits", lambda spec: tuple(one + 1 for one in limits(spec)))
+    limit_of = budgets.limit_of
+    patch.setattr(budgets, "limit_of", lambda budget, spec: limit_of(budget, spec) + 1)
 
 
 def charged_when_ended(patch: pytest.MonkeyPatch) -> None:
@@ -232,9 +252,20 @@ def the_machines_own_clock_is_right(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Clock, "heard", lambda self, date, asked: None)
 
 
+def kubelets_have_the_time_of_the_api_server(patch: pytest.MonkeyPatch) -> None:
+    """What is dated before a deletion ended by itself."""
+    patch.setattr(Facts, "ended_by_itself_before", Facts.ended_before)
+
+
+def kubelets_say_beforehand_that_they_evict(patch: pytest.MonkeyPatch) -> None:
+    """What a kubelet dates after the end of the containers came after it."""
+    found = property(lambda self: self._before_end(self.pod.condition("DisruptionTarget")))
+    patch.setattr(Facts, "disruption", found)
+
+
 def each_step_of_progress_is_written(patch: pytest.MonkeyPatch) -> None:
     """A status is written for every host that starts."""
-    patch.setattr(summary, "progress_interval", lambda *_: timedelta(0))
+    patch.setattr(held_back, "progress_interval", lambda *_: timedelta(0))
     patch.setattr(calm, "SECONDS_PER_POD", 0.0)
     patch.setattr(calm, "PROGRESS_SECONDS", 0.0)
 
@@ -407,6 +438,20 @@ def workloads_outlive_their_jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WorkloadWriter, "release", broken)
 
 
+def host_lists_go_while_they_are_read(patch: pytest.MonkeyPatch) -> None:
+    """The ConfigMaps of the attempt that begins are deleted instead of those of the one before."""
+
+    def broken(draft: Draft, attempt: Attempt) -> tuple[DeleteHostLists, ...]:
+        return (DeleteHostLists(tuple(config_map_name(draft.job, attempt.number, index) for index in range(4))),)
+
+    patch.setattr(creation, "_old_host_lists", broken)
+
+
+def host_lists_are_long(patch: pytest.MonkeyPatch) -> None:
+    """The list of a single host is too long for a variable."""
+    patch.setattr(environment, "LONGEST_INLINE_LIST", 0)
+
+
 def the_status_holds_two_attempts(patch: pytest.MonkeyPatch) -> None:
     """The history leaves the status soon, and pages fill quickly."""
     patch.setattr(attempts, "MAX_ATTEMPTS", 2)
@@ -416,6 +461,33 @@ def the_status_holds_two_attempts(patch: pytest.MonkeyPatch) -> None:
 def people_delete_nodes(patch: pytest.MonkeyPatch) -> None:
     """Nothing else goes wrong, and the machines live."""
     patch.setattr(Faults, "kinds", lambda self: {"unregister": (1.0, lambda: self._to_machine(self.unregister))})
+
+
+def people_force_what_terminates(patch: pytest.MonkeyPatch) -> None:
+    """Programs fail, pods are evicted, and somebody forces all that terminates."""
+    kinds = Faults.kinds
+
+    def harms(self: Faults) -> dict[str, tuple[float, Callable[[], None]]]:
+        return {"impatience": (5.0, self.impatience), **{name: kinds(self)[name] for name in ("evict", "exit")}}
+
+    patch.setattr(Faults, "kinds", harms)
+
+
+def machines_fall_silent(patch: pytest.MonkeyPatch) -> None:
+    """Machines are cut off for a while, and programs fail."""
+    kinds = Faults.kinds
+    patch.setattr(Faults, "kinds", lambda self: {name: kinds(self)[name] for name in ("silence", "exit")})
+
+
+def jobs_are_applied_again(patch: pytest.MonkeyPatch) -> None:
+    """Every job is deleted and applied again soon, while somebody forces all that terminates."""
+    people_force_what_terminates(patch)
+
+    def asked(rng: random.Random, horizon: float) -> list[tuple[float, str]]:
+        when = rng.uniform(5.0, 60.0)
+        return [(when, "delete"), (when + 0.05, "apply")]
+
+    patch.setattr(plot, "_requests", asked)
 
 
 def machines_are_replaced_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -449,16 +521,21 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (nobody_gives_way, 1, (CROWD,)),
     (an_unreadable_node_is_a_lost_one, 1, (UNREADABLE_NODES,)),
     (the_machines_own_clock_is_right, 1, (CLOCKS,)),
+    (kubelets_have_the_time_of_the_api_server, 2500000050, (KUBELETS,)),
+    (kubelets_say_beforehand_that_they_evict, 3200000050, ()),
     (each_step_of_progress_is_written, 1, (SIZES,)),
     (a_takeover_trusts_its_watches, 20000, (STANDBY,)),
     (a_takeover_does_not_list_jobs, 100, (STANDBY,)),
     (a_deleted_node_is_a_dead_machine, 1, ()),
+    (what_was_asked_to_terminate_has, 490, ()),
+    (earlier_jobs_have_terminated, 160, ()),
     (a_second_run_is_as_good_as_the_first, 1300, ()),
     (all_profiles_are_one, 0, (PROFILES,)),
     (ended_pods_hold_their_chips, 1, ()),
     (unknown_words_are_no_words, 1, (VERSIONS,)),
     (unknown_words_are_no_words, 1, (STRANGERS,)),
     (jobs_wait_for_quota_with_their_pods, 1, (QUOTA,)),
+    (host_lists_go_while_they_are_read, 1, ()),
     (the_status_drops_attempts_first, 1, ()),
     (pages_are_begun_anew, 1, ()),
     (nobody_waits_for_admission, 1, (QUEUES,)),
@@ -483,9 +560,13 @@ others of their name before they went (planner/test_attempts.py), and pods that 
 (planner/test_fencing.py). Those on quota that is given back for more slices have tests of their own in test_choices.py.
 """
 PROVOKED_BY: dict[Breakage, Breakage] = {
+    silent_machines_count_as_gone: machines_fall_silent,
     a_watch_makes_nodes_lost: machines_are_replaced_at_once,
     a_deleted_node_is_a_dead_machine: people_delete_nodes,
+    what_was_asked_to_terminate_has: people_force_what_terminates,
+    earlier_jobs_have_terminated: jobs_are_applied_again,
     a_takeover_does_not_list_jobs: the_watch_of_jobs_lags,
+    host_lists_go_while_they_are_read: host_lists_are_long,
     the_status_drops_attempts_first: the_status_holds_two_attempts,
     pages_are_begun_anew: the_status_holds_two_attempts,
 }

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from slipway.api.status import FINAL_PHASES
+from slipway.api.status import Phase
 from tests.simulation import versions
 from tests.simulation.cluster import Cluster
 from tests.simulation.store import NAMESPACE
@@ -80,7 +80,7 @@ class User:
         """Write into the status what no version of the operator would; returns whether there was one."""
         job = self.job
         status = job.get("status", {}) if job is not None else {}
-        if job is None or status.get("phase") in (None, *FINAL_PHASES):
+        if job is None or "phase" not in status or Phase(status["phase"]).final:
             return False
         harm = rng.choice((_another_phase, _no_conditions, _another_cause))(status)
         self._cluster.say("user: writes %s into the status", harm)
