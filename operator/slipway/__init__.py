@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         JobInfo,
         JobPreempted,
         JobSucceeded,
+        LogsPurged,
         NotAllowed,
         NotAuthenticated,
         NotFound,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         VersionMismatch,
         WaitTimeout,
     )
+    from slipway.client.logs.selection import Selection
     from slipway.docker_engine.errors import ImageBuildError
     from slipway.docker_engine.images.building import build_and_push_docker_image
     from slipway.local.blocking import LocalClient
@@ -98,6 +100,7 @@ _HOMES = {
         "JobInfo",
         "JobPreempted",
         "JobSucceeded",
+        "LogsPurged",
         "NotAllowed",
         "NotAuthenticated",
         "NotFound",
@@ -114,6 +117,7 @@ _HOMES = {
         "VersionMismatch",
         "WaitTimeout",
     ),
+    "client.logs.selection": ("Selection",),
     "docker_engine.errors": ("ImageBuildError",),
     "docker_engine.images.building": ("build_and_push_docker_image",),
     "sdk.functions": ("RayExecutor",),
@@ -148,6 +152,7 @@ __all__ = [
     "JobPreempted",
     "JobSucceeded",
     "LocalClient",
+    "LogsPurged",
     "NotAllowed",
     "NotAuthenticated",
     "NotFound",
@@ -157,6 +162,7 @@ __all__ = [
     "RayExecutor",
     "Refused",
     "ResultMissing",
+    "Selection",
     "ServerFailed",
     "Session",
     "SessionClosed",

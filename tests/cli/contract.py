@@ -30,6 +30,7 @@ from slipway.client.logs.source import LogBroken, LogGone, LogQuery
 from slipway.client.manifest import manifest
 from slipway.client.target import Target
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from tests.waiting import PATIENCE
 
 COMMANDS = (cancel, delete, describe, events, list_, logs, run, submit, wait, why)
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{9}Z (.*\n)")
@@ -66,7 +67,8 @@ class Contract:
 
     def written(self, output: bytes) -> None:
         """Wait until that is the log of the job: a container runs before it has written anything."""
-        for _ in range(100):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
             if self.call("logs", "train").stdout_bytes == output:
                 return
             time.sleep(0.1)
@@ -85,17 +87,17 @@ class Contract:
             "slicejob.slipway.dev/eval",
             "slicejob.slipway.dev/train",
         ]
-        self.call("wait", "train", "--for", "running", "--timeout", "60s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
         assert re.search(r"^train +Running", self.call("list").stdout, re.MULTILINE)
 
     def test_a_job_is_waited_for(self) -> None:
         self.made("sleep 600")
-        self.call("wait", "train", "--for", "running", "--timeout", "60s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
         assert "is Running after 2 s" in self.call("wait", "train", "--timeout", "2s", code=124).output
         self.made("exit 0", name="good")
         self.made("exit 3", name="bad")
-        self.call("wait", "good", "--timeout", "60s")
-        self.call("wait", "bad", "--timeout", "60s", code=1)
+        self.call("wait", "good", "--timeout", f"{PATIENCE}s")
+        self.call("wait", "bad", "--timeout", f"{PATIENCE}s", code=1)
         self.call("wait", "nobody", code=4)
 
     def test_a_job_is_followed_to_its_end(self) -> None:
@@ -104,7 +106,7 @@ class Contract:
 
     def test_a_job_is_described(self) -> None:
         self.made("echo a; sleep 600", hosts=2)
-        self.call("wait", "train", "--for", "running", "--timeout", "60s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
         found = json.loads(self.call("describe", "train", "-o", "json").stdout)
         assert found["hosts"] == {"host 0 of slice 0": "Running", "host 1 of slice 0": "Running"}
         assert [one["number"] for one in found["attempts"]] == [0]
@@ -115,7 +117,7 @@ class Contract:
 
     def test_why_says_how_a_job_ended(self) -> None:
         self.made("echo the reason; exit 3")
-        self.call("wait", "train", "--timeout", "60s", code=1)
+        self.call("wait", "train", "--timeout", f"{PATIENCE}s", code=1)
         found = json.loads(self.call("why", "train", "-o", "json").stdout)
         assert (found["phase"], found["cause"], found["log"].splitlines()) == ("Failed", "failure", ["the reason"])
         assert "train is Failed" in self.call("why", "train").stdout
@@ -123,7 +125,7 @@ class Contract:
 
     def test_logs_are_read(self) -> None:
         self.made("echo 1; echo 2; echo 3; sleep 600")
-        self.call("wait", "train", "--for", "running", "--timeout", "60s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
         self.written(b"1\n2\n3\n")
         assert self.call("logs", "train", "--tail", "2").stdout_bytes == b"2\n3\n"
         assert self.call("logs", "train", "--regex", "[13]", "--invert").stdout_bytes == b"2\n"
@@ -144,16 +146,16 @@ class Contract:
 
     def test_a_job_is_cancelled_for_good(self) -> None:
         self.made("echo a; sleep 600")
-        self.call("wait", "train", "--for", "running", "--timeout", "60s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
         assert "slicejob train cancelled" in self.call("cancel", "train", "--now").output
-        self.call("wait", "train", "--for", "cancelled", "--timeout", "60s")
+        self.call("wait", "train", "--for", "cancelled", "--timeout", f"{PATIENCE}s")
         assert "is Cancelled already" in self.call("cancel", "train", code=5).output
         self.call("cancel", "train", "--ignore-finished")
         self.call("cancel", "nobody", code=4)
 
     def test_a_job_is_deleted(self) -> None:
         self.made("sleep 600")
-        self.call("wait", "train", "--for", "running", "--timeout", "60s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
         assert "slicejob train deleted" in self.call("delete", "train", "--yes", "--wait").output
         self.call("delete", "train", code=4)
         self.call("logs", "train", code=4)
@@ -170,7 +172,7 @@ class Contract:
         self.body["spec"]["command"] = ["sh", "-c", "echo 1; echo 2; sleep 600"]
         async with target.client() as client:
             await client.submit(self.body)
-            source = client.log_source(await client.wait("train", for_=("Running",), seconds=60))
+            source = client.log_source(await client.wait("train", for_=("Running",), seconds=PATIENCE))
             [pod] = await source.pods()
             query = LogQuery(pod.container)
 
@@ -195,13 +197,13 @@ class Contract:
         self.body["spec"]["command"] = ["sh", "-c", "echo 1; sleep 600"]
         async with target.client() as client:
             await client.submit(self.body)
-            source = client.log_source(await client.wait("train", for_=("Running",), seconds=60))
+            source = client.log_source(await client.wait("train", for_=("Running",), seconds=PATIENCE))
             [pod] = await source.pods()
             stream = source.stream(pod.metadata.name, LogQuery(pod.container, follow=True))
 
             async def read() -> None:
                 content = b""
-                async with asyncio.timeout(60), aclosing(stream.chunks()) as chunks:
+                async with asyncio.timeout(PATIENCE), aclosing(stream.chunks()) as chunks:
                     async for chunk in chunks:
                         content += chunk
                         if content.endswith(b" 1\n"):
@@ -214,13 +216,13 @@ class Contract:
         self.body["spec"]["command"] = ["sh", "-c", "sleep 600"]
         async with target.client() as client:
             await client.submit(self.body)
-            job = await client.wait("train", for_=("Running",), seconds=60)
+            job = await client.wait("train", for_=("Running",), seconds=PATIENCE)
             watches: list[AsyncGenerator[Any, None]] = [client.log_source(job).watch(), client.watch_pods("train")]
             for watch in watches:
                 assert [type(await anext(watch)) for _ in range(3)] == [Init, Applied, InitDone]
             await client.delete("train")
             for watch in watches:
-                async with asyncio.timeout(60), aclosing(watch):
+                async with asyncio.timeout(PATIENCE), aclosing(watch):
                     while not isinstance(event := await anext(watch), Deleted):
                         pass
                     assert event.object.metadata.name == "train-0-0-0"
@@ -230,7 +232,7 @@ class Contract:
         async with target.client() as client:
             made = await client.submit(self.body)
             assert made.created
-            assert (await client.wait("train", seconds=60)).phase == "Succeeded"
+            assert (await client.wait("train", seconds=PATIENCE)).phase == "Succeeded"
             lines = [one async for one in client.logs("train", Selection(follow=True)) if isinstance(one, Line)]
             assert [line.raw for line in lines] == [b"1\n"]
             assert (await client.manifest("train"))["metadata"]["uid"] == made.job.uid

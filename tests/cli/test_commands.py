@@ -27,6 +27,7 @@ from slipway.client.manifest import manifest
 from slipway.local_cluster.provider import NativeCluster
 from tests.conftest import Kubectl, jobs_of, kubectl_for
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 RUNS = ("--image", "slipway.local/busybox:1", "--hosts", "1", "--name", "train")
 
@@ -35,7 +36,7 @@ RUNS = ("--image", "slipway.local/busybox:1", "--hosts", "1", "--name", "train")
 def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
     kubectl = kubectl_for(control_plane, "commands")
     kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
     yield from jobs_of(kubectl, tmp_path_factory.mktemp("commands"), simulated=True)
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
 
@@ -44,7 +45,7 @@ def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactor
 def jobs(served: Jobs) -> Iterator[Jobs]:
     yield served
     served.kubectl("delete", "sj", "--all")
-    served.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+    served.kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={PATIENCE}s")
 
 
 def slipway(jobs: Jobs, command: str, *arguments: str, stdin: str | None = None) -> Result:
@@ -200,7 +201,7 @@ def test_the_environment_of_a_job_is_described_before_it_has_pods_and_after(jobs
     running = said(slipway(jobs, "describe", "train", "--env"))
     assert "s3cr3t" not in running + json.dumps(described)
     said(slipway(jobs, "suspend", "train"))
-    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", "60s"))
+    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", f"{PATIENCE}s"))
     jobs.until_true("no pods", lambda: not jobs.pods())
     assert said(slipway(jobs, "describe", "train", "--env")) == running
 
@@ -215,11 +216,11 @@ def test_a_job_is_suspended_resumed_cancelled_and_deleted(jobs: Jobs) -> None:
     said(slipway(jobs, "submit", *RUNS))
     jobs.until("Running")
     assert "slicejob train suspended" in said(slipway(jobs, "suspend", "train"))
-    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", "60s"))
+    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", f"{PATIENCE}s"))
     said(slipway(jobs, "resume", "train"))
-    said(slipway(jobs, "wait", "train", "--for", "running", "--timeout", "60s"))
+    said(slipway(jobs, "wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s"))
     assert "slicejob train cancelled" in said(slipway(jobs, "cancel", "train", "--now"))
-    assert "Cancelled" in said(slipway(jobs, "wait", "train", "--timeout", "60s"), code=1)
+    assert "Cancelled" in said(slipway(jobs, "wait", "train", "--timeout", f"{PATIENCE}s"), code=1)
     assert jobs.kubectl.get("sj", "train")["spec"]["cancelGracePeriodSeconds"] == 1
     said(slipway(jobs, "delete", "train", "--wait"))
     assert jobs.kubectl.get("sj")["items"] == []
@@ -250,15 +251,15 @@ def test_an_unknown_job_is_not_found(jobs: Jobs, command: str) -> None:  # N-12,
 def test_a_wait_that_is_over_leaves_the_job_alone(jobs: Jobs) -> None:  # N-14
     said(slipway(jobs, "submit", *RUNS))
     jobs.until("Running")
-    output = said(slipway(jobs, "wait", "train", "--timeout", "3s"), code=124)
-    assert "SliceJob train is Running after 3 s" in output
+    output = said(slipway(jobs, "wait", "train", "--timeout", "15s"), code=124)
+    assert "SliceJob train is Running after 15 s" in output
     assert jobs.status()["phase"] == "Running"
 
 
 def test_several_jobs_are_waited_for_at_once(jobs: Jobs) -> None:
     for name in ("a", "b"):
         said(slipway(jobs, "submit", *RUNS, "--name", name))
-    done = slipway(jobs, "wait", "a", "b", "--for", "running", "--timeout", "60s")
+    done = slipway(jobs, "wait", "a", "b", "--for", "running", "--timeout", f"{PATIENCE}s")
     assert done.exit_code == 0, done.output
     ends = sorted(line[:21] for line in done.stdout.splitlines())
     assert ends == ["slicejob a is Running", "slicejob b is Running"]
@@ -275,7 +276,7 @@ def test_several_jobs_are_one_picture_on_a_terminal(jobs: Jobs) -> None:
     said(slipway(jobs, "submit", *RUNS, "--name", "a"))
     jobs.until("Running", "a")
     where = ("--kubeconfig", str(jobs.kubectl.kubeconfig), "--namespace", jobs.kubectl.namespace)
-    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "6s"]
+    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "15s"]
     terminal, its_end = pty.openpty()
     fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     done = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=its_end, env=os.environ | {"TERM": "xterm"})
@@ -285,7 +286,7 @@ def test_several_jobs_are_one_picture_on_a_terminal(jobs: Jobs) -> None:
         while read := os.read(terminal, 65536):
             drawn += read
     os.close(terminal)
-    said_at_the_end, _ = done.communicate(timeout=60)
+    said_at_the_end, _ = done.communicate(timeout=PATIENCE)
     assert (done.returncode, said_at_the_end) == (124, b"")
     rows = [Text.from_ansi(line).plain for line in drawn.decode().replace("\r", "\n").splitlines()]
     [names] = {tuple(re.findall(r"\S+", row)) for row in rows if row.startswith("NAME")}

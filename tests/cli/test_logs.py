@@ -43,6 +43,11 @@ def test_lines_of_several_hosts_follow_their_names() -> None:
     assert shown == b"[0/0] a\n[head] h\n[0/1] b\n[0/0] a\n"
 
 
+def test_the_last_words_of_an_attempt_and_the_first_of_the_next_are_two_lines() -> None:
+    shown = [Line(number, A, f"train-{number}-0-0", START + number, b"step 17", False) for number in (0, 1)]
+    assert printed(Opening(0, (A,)), shown[0], Opening(1, (A,)), shown[1]) == b"step 17\nstep 17"
+
+
 def test_pieces_of_a_line_stay_together() -> None:
     pieces = [line(A, b"1 "), line(A, b"2 ", continues=True), line(B, b"b\n"), line(A, b"3\n", continues=True)]
     assert printed(Opening(0, (A, B)), *pieces) == b"[0/0] 1 2 \n[0/1] b\n[0/0] 3\n"
@@ -83,6 +88,11 @@ def test_a_moment_is_read() -> None:
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="RFC 3339"):
         Moment().convert(text, None, None)
+
+
+def test_a_moment_before_all_dates_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="before the first date"):
+        Moment().convert("99999999999d", None, None)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,21 @@
 """Jobs as people write them: what flags and files become, and what is refused before anything is sent."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from slipway.cli.main import main
-from slipway.client.manifest import Flags, InvalidManifest, check, documents, environment, manifest
+from slipway.client.manifest import Flags, InvalidManifest, check, check_profile, documents, environment, manifest
 from slipway.client.mounts import mounts
+from slipway.docker_engine.conversion.expansion import expanded
+from slipway.planner.site import Profile
+from tests.cluster.test_jobs import nested
+from tests.conftest import ROOT
 
 GOOD = {"image": "busybox:1"}
 
@@ -29,6 +35,41 @@ def test_flags_become_the_fields_that_were_given() -> None:
         "retries": {"maxFailures": 3},
     }
     check(manifest("train", flags.spec()))
+
+
+WORDS = {
+    "a shell's variable": "echo $RANK",
+    "the process of a shell": "echo $$",
+    "a reference of Kubernetes": "--rank=$(RANK)",
+    "a reference that a manifest would escape": "$$(RANK)",
+    "arithmetic of a shell": "n=$((n + 1))",
+    "a $ at the end": "a$",
+    "a space": "a b",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("word", WORDS.values(), ids=WORDS)
+def test_a_word_of_the_command_line_reaches_the_program_as_it_is_typed(  # E1-04
+    monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    flags = ("--image", "a:1", "--name", "train", "-e", "RANK=3", "-e", f"WORD={word}", "--", "sh", "-c", word)
+    body = yaml.safe_load(CliRunner().invoke(main, ["render", *flags]).stdout)
+    variables = {one["name"]: one["value"] for one in body["spec"]["env"]}
+    assert [expanded(one, {"RANK": "3"}) for one in body["spec"]["command"]] == ["sh", "-c", word]
+    assert expanded(variables["WORD"], {"RANK": "3"}) == word
+    shown = json.loads(CliRunner().invoke(main, ["render", "--explain", "-o", "json", *flags]).stdout)
+    values = {one["field"]: one["value"] for one in shown}
+    assert (shlex.split(values["spec.command"]), values["spec.env[WORD]"]) == (["sh", "-c", word], word)
+
+
+def test_a_file_is_explained_as_it_stands_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    (tmp_path / "job.json").write_text(json.dumps(job(command=["--rank=$(RANK)", "$$"])))
+    done = CliRunner().invoke(main, ["render", "--explain", "-o", "json", "-f", str(tmp_path / "job.json")])
+    [command] = [one["value"] for one in json.loads(done.stdout) if one["field"] == "spec.command"]
+    assert shlex.split(command) == ["--rank=$(RANK)", "$$"]
 
 
 GPU_FLAGS: dict[str, tuple[dict[str, Any], Any]] = {
@@ -58,6 +99,11 @@ MOUNTS = {
         "type=volume,source=claim,target=/mnt",
         {"persistentVolumeClaim": {"claimName": "claim"}},
         {"mountPath": "/mnt"},
+    ),
+    "T-12 tmpfs with a size as docker run takes it": (
+        "type=tmpfs,dst=/scratch,size=64m",
+        {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
+        {"mountPath": "/scratch"},
     ),
     "T-12 tmpfs": (
         "type=tmpfs,dst=/scratch,size=1Gi",
@@ -137,13 +183,30 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "B-27 an unknown vendor": (
         job(accelerator={"gpu": {"vendor": "3dfx"}}),
-        "spec.accelerator.gpu.vendor '3dfx': input should be 'amd', 'auto', 'intel' or 'nvidia'",
+        "spec.accelerator.gpu.vendor '3dfx': input should be 'amd', 'intel', 'nvidia' or 'auto'",
     ),
     "too many GPUs": (job(accelerator={"gpu": {"vendor": "amd", "count": 65}}), "spec.accelerator.gpu.count 65"),
     "GPUs and TPUs": (
         job(accelerator={"type": "v5p-8", "gpu": {"vendor": "amd", "count": 1}}),
         "give exactly one of type, generation or gpu",
     ),
+    "B-08 text for a number": (job(slices="2"), "spec.slices '2': input should be a valid integer"),
+    "text for a number further down": (job(retries={"maxFailures": "3"}), "spec.retries.maxFailures '3': input"),
+    "text for true": (job(suspend="yes"), "spec.suspend 'yes': input should be a valid boolean"),
+    "a number for true": (job(suspend=1), "spec.suspend 1: input should be a valid boolean"),
+    "true for a size": (job(shmSize=True), "spec.shmSize True: must be a quantity such as 16Gi"),
+    "true for a quantity": (
+        job(resources={"limits": {"cpu": True}}),
+        "spec.resources.limits.cpu True: must be a quantity such as 16Gi",
+    ),
+    "a broken number for a quantity": (
+        job(resources={"limits": {"cpu": 1.5}}),
+        "spec.resources.limits.cpu 1.5: must be a quantity such as 16Gi",
+    ),
+    "no number": (job(podTemplate={"a": float("nan")}), "spec has what JSON cannot say: Out of range float values"),
+    "half a character": (job(command=["a\ud83d"]), "spec has what JSON cannot say: text that is no Unicode"),
+    "nested too deep": (job(podTemplate=nested(99)), "spec.podTemplate is nested more than 64 levels deep"),
+    "what JSON cannot say": (job(image=b"a"), "spec has what JSON cannot say: Object of type bytes"),
     "no spec": ({"metadata": {"name": "train"}}, "spec is missing"),
 }
 
@@ -154,6 +217,47 @@ def test_what_cannot_run_is_refused_before_anything_is_sent(body: dict[str, Any]
     with pytest.raises(InvalidManifest) as refused:
         check(body)
     assert words in str(refused.value)
+
+
+def test_a_secret_is_not_shown_where_its_text_is_no_unicode() -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        check(job(env=[{"name": "TOKEN", "value": "hunter2\ud83d"}]))
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_are_valid(example: Path) -> None:
+    for body in documents(example.read_text(), example.name):
+        check(body)
+
+
+@pytest.mark.parametrize(("written", "number"), [("2.0", 2), ("1.0e+1", 10), ("4", 4)])
+def test_numbers_are_read_as_kubectl_reads_them(written: str, number: int) -> None:
+    head = "apiVersion: slipway.dev/v1alpha1\nkind: SliceJob\nmetadata: {name: a}\n"
+    [body] = documents(f"{head}spec: {{image: a, slices: {written}}}", "job.yaml")
+    assert body["spec"]["slices"] == number
+    check(body)
+
+
+PROFILES = {
+    "text for a number": ({"limits": {"maxSlices": "4"}}, "spec.limits.maxSlices '4': input should be a valid integer"),
+    "text for true": ({"limits": {"privileged": "no"}}, "spec.limits.privileged 'no': input should be a valid boolean"),
+    "true for a size": ({"defaults": {"shmSize": True}}, "spec.defaults.shmSize True: must be a quantity"),
+}
+
+
+@pytest.mark.parametrize(("spec", "words"), PROFILES.values(), ids=PROFILES)
+def test_a_profile_of_other_types_is_refused(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        check_profile({"metadata": {"name": "default"}, "spec": spec})
+    assert words in str(refused.value)
+
+
+def test_head_workers_may_be_of_tpus_that_only_the_profile_names() -> None:
+    asked = {"image": "a", "ray": {"entrypoint": "python a.py", "headWorkers": 2}}
+    assert check(manifest("train", asked)).type is None
+    with pytest.raises(InvalidManifest, match="needs ray"):
+        check(manifest("train", asked), profile=Profile("default"))
 
 
 CLAIM: dict[str, Any] = {"workspace": {"persistentVolumeClaim": {"claimName": "jobs"}}}
@@ -227,6 +331,7 @@ def test_fields_beside_a_workspace_are_refused_where_the_profile_is_known_to_ref
     assert "spec.workingDir cannot be set beside spec.workspace" in done.stderr
 
 
+NAMED = "kind: SliceJob\napiVersion: slipway.dev/v1alpha1\nmetadata:\n  name: train\n"
 FILES = {
     "nothing": ("", "is empty"),
     "no YAML": ("a: [", "is no YAML"),
@@ -234,6 +339,14 @@ FILES = {
     "text": ("hello", "is a str"),
     "another version": ("kind: SliceJob\napiVersion: slipway.dev/v9", "apiVersion 'slipway.dev/v9' is not known"),
     "no name": ("kind: SliceJob\napiVersion: slipway.dev/v1alpha1", "has no metadata.name"),
+    "a list of labels": (f"{NAMED}  labels: [a]", "metadata.labels ['a'] is not valid: it maps names to text"),
+    "a number as a value": (f"{NAMED}  annotations: {{cost: 5}}", "metadata.annotations[cost] 5 is not valid"),
+    "a list of namespaces": (f"{NAMED}  namespace: [a]", "metadata.namespace ['a'] is not valid"),
+    "a namespace that is more in a URL": (
+        f"{NAMED}  namespace: a?b",
+        "metadata.namespace 'a?b' is not valid: at most 63 lower-case letters, digits and -",
+    ),
+    "a namespace in upper case": (f"{NAMED}  namespace: Team", "metadata.namespace 'Team' is not valid: at most 63"),
 }
 
 
@@ -243,6 +356,13 @@ def test_a_file_that_holds_no_job_is_refused(text: str, words: str) -> None:
         documents(text, "job.yaml")
     assert words in str(refused.value)
     assert str(refused.value).startswith("job.yaml")
+
+
+def test_an_empty_namespace_is_that_of_the_context(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"{NAMED}  namespace:\n  labels: {{a: }}\nspec: {{image: busybox}}\n")
+    done = CliRunner().invoke(main, ["render", "-f", str(path), "-n", "team-a"])
+    assert "namespace: team-a" in done.stdout, done.output
 
 
 def test_a_file_may_hold_several_jobs() -> None:

@@ -73,8 +73,10 @@ ENDED = job("ended", "Failed", "ExitCode", completionTime=at(1800))
 PRINTED = {"attempt": 2, "step": 1200, "total": 10_000, "time": at(12), "rate": 3.8125}
 PRINTED |= {"checkpoint": 1000, "checkpointTime": at(62)}
 HOSTS = {worker(0, 0): "Running", worker(0, 1): "Failed", worker(1, 0): "Starting", worker(1, 1): "Unscheduled"}
-EVENT = Event("Restarting", "attempt 1 ended [why]", "Warning", 2, None, NOW - timedelta(seconds=70),
-              involved_object={"kind": "SliceJob", "name": "train"})  # fmt: skip
+EVENT = Event(
+    type="Warning", reason="Restarting", message="attempt 1 ended [why]", count=2,
+    last_timestamp=NOW - timedelta(seconds=70), involved_object={"kind": "SliceJob", "name": "train"},
+)  # fmt: skip
 
 
 def with_environment(known: JobState) -> JobState:
@@ -169,6 +171,19 @@ def test_a_picture_looks_as_it_did(name: str, width: int, colour: bool) -> None:
         golden.write_text(shown)
     assert shown == golden.read_text()
     assert name == "list-wide" or all(len(Text.from_ansi(line)) <= width for line in shown.splitlines())
+
+
+def test_the_place_in_a_queue_is_below_the_reason_where_it_is_known() -> None:
+    queued = job("train", "Queued", "WaitingForQuota", attempts=[])
+    place = "number 3 in LocalQueue tpu, number 5 in its ClusterQueue"
+
+    def lines(position: str) -> list[str]:
+        found = Description(queued, (), {}, (), position=position)
+        return printed(lambda console: show(console, found, NOW), 100, colour=False).splitlines()
+
+    shown = lines(place)
+    assert shown[shown.index(queued.message) + 1] == f"place: {place}"
+    assert not any(line.startswith("place:") for line in lines(""))
 
 
 @pytest.mark.parametrize(

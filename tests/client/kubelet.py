@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
 from aiohttp import web
 
 from slipway.api.places import HEAD, Place, pod_name, worker
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.logs.items import SECOND
+from tests.serving import kubeconfig, served
 
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 PODS = "/api/v1/namespaces/x/pods"
@@ -169,13 +169,8 @@ class Server:
             web.get(PODS, self.list_or_watch),
             web.get(PODS + "/{pod}/log", self.log),
         ])  # fmt: skip
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+        async with served(application) as url:
+            yield url
 
     async def get(self, request: web.Request) -> web.Response:
         if request.match_info["name"] != "train":
@@ -244,17 +239,6 @@ class Server:
                 if not log.ended:
                     await grown.wait()
         return answer
-
-
-def kubeconfig(folder: Path, url: str) -> Path:
-    whole = {
-        "current-context": "it",
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-        "clusters": [{"name": "it", "cluster": {"server": url}}],
-        "users": [{"name": "it", "user": {}}],
-    }
-    (folder / "kubeconfig").write_text(yaml.safe_dump(whole))
-    return folder / "kubeconfig"
 
 
 def numbered(count: int, word: str = "line") -> list[bytes]:

@@ -197,7 +197,9 @@ class MemoryClient(Verbs):
 
     async def _events(self, found: JobState) -> Iterable[Event]:
         about = {"kind": "SliceJob", "name": found.name}
-        return [Event("Created", "it was created", "Normal", event_time=found.created, involved_object=about)]
+        created = Event(type="Normal", reason="Created", message="it was created", involved_object=about)
+        created.event_time = found.created
+        return [created]
 
 
 async def _changes(memory: Memory, name: str, kind: type[Any]) -> AsyncGenerator[Change[Any], None]:

@@ -96,6 +96,26 @@ def test_where_the_values_of_the_hardware_come_from(spec: dict[str, Any], found:
     assert {name: row for name, row in shown.items() if name in OF_HARDWARE} == found
 
 
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ({}, (30, OPERATOR)),
+        ({"terminationGracePeriodSeconds": 60}, (60, "spec.terminationGracePeriodSeconds")),
+        (
+            {
+                "terminationGracePeriodSeconds": 60,
+                "podTemplate": {"spec": {"terminationGracePeriodSeconds": 600}},
+            },
+            (600, "spec.podTemplate.spec.terminationGracePeriodSeconds"),
+        ),
+    ],
+    ids=["by default", "the spec", "the template"],
+)
+def test_where_the_grace_of_the_pods_comes_from(spec: dict[str, Any], found: tuple[int, str]) -> None:
+    rows = values(manifest("train", {"image": "a:1"} | spec), {(): "job.yaml"})
+    assert [found] == [(row.value, row.source) for row in rows if row.field == "status.resolved.gracePeriodSeconds"]
+
+
 def test_the_flags_of_gpus_are_named_as_sources() -> None:
     flags = ("--gpus", "2", "--gpu-vendor", "nvidia", "--gpu-model", "nvidia-l4", "--hosts", "2", "--spot")
     run = CliRunner().invoke(main, ["render", "--explain", "-o", "json", "--namespace", "ml", "--image", "a:1", *flags])

@@ -14,7 +14,7 @@ from aiohttp import web
 from slipway.api.places import HEAD, pod_name, worker
 from slipway.client import errors
 from slipway.client.asynchronous import AsyncClient
-from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow, hosts
+from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow, following, hosts
 from slipway.client.logs.items import SECOND
 from tests.client.kubelet import PODS, START, Log, Server, at, joined, numbered, refused
 
@@ -396,6 +396,43 @@ async def test_without_history_only_new_lines_come(started: list[bytes], tmp_pat
     assert said(items) == ""
 
 
+@pytest.mark.parametrize(("tail", "started"), [(0, [b"old\n"]), (0, []), (2, [])])
+async def test_new_lines_of_hosts_that_are_read_in_turns_are_no_part_of_the_last_ones(
+    tail: int, started: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "STREAMS", 1)
+    server = Server(1, 2)
+    log, _ = await server.begin(0)
+    log.write(*started)
+
+    async def story(server: Server) -> None:
+        await log.was_asked(2)
+        log.write(*numbered(5))
+        await log.was_asked(4)
+        await server.finish(0)
+
+    items = await told(server, tmp_path, story, Selection(follow=True, tail=tail))
+    assert of(items, 0, 0) == b"".join(numbered(5))
+
+
+async def test_new_lines_come_though_the_stream_that_left_out_old_ones_breaks(tmp_path: Path) -> None:
+    server = Server()
+    [log] = await server.begin(0)
+    log.write(b"old\n")
+    log.breaks = [0, 0]
+
+    async def story(server: Server) -> None:
+        async with log.news:
+            await log.news.wait_for(lambda: any("follow" in query for query in log.asked))
+        await asyncio.sleep(0.05)
+        log.write(*numbered(5))
+        await asyncio.sleep(0.05)
+        await server.finish(0)
+
+    items = await told(server, tmp_path, story, Selection(follow=True, tail=0))
+    assert of(items, 0, 0) == b"".join(numbered(5))
+
+
 FIRST_FAULTS: dict[str, dict[str, Any]] = {
     "it does not answer": {"answers": [refused(500, "dial tcp 10.0.0.1:10250: i/o timeout", "InternalError")]},
     "its stream breaks at once": {"breaks": [0]},
@@ -467,6 +504,7 @@ async def test_what_the_status_keeps_stands_in_for_a_log_that_is_gone(tmp_path: 
         assert "the job's status keeps" in said(items)
         assert "host 0 of slice 0 in attempt 0 are gone" in said(items)
         assert [line.text for line in lines(await read(client, Selection(failed=True, tail=1)))] == ["words\n"]
+        assert lines(await read(client, Selection(failed=True, tail=0))) == []
         with pytest.raises(errors.LogsPurged, match="attempt 0"):
             await read(client, Selection(attempt=0, hosts=frozenset({0})))
 

@@ -47,7 +47,7 @@ def test_a_job_is_shown_below_its_cell_while_it_is_waited_for(jobs: Jobs, cell: 
     job = Client(jobs.kubectl.namespace, jobs.kubectl.kubeconfig).job(jobs.apply(hosts=2))
     jobs.until("Running")
     with pytest.raises(WaitTimeout):
-        job.wait(timeout=3, progress=True)
+        job.wait(timeout=15, progress=True)
     assert "Running" in cell.shown[-1]["text/html"]
     assert "slice 0 ■■" in cell.shown[-1]["text/plain"]
     # It keeps time between two changes.
@@ -75,5 +75,5 @@ def test_lines_are_printed_where_there_is_no_picture(jobs: Jobs, capfd: pytest.C
     job = Client(jobs.kubectl.namespace, jobs.kubectl.kubeconfig).job(jobs.apply(hosts=1))
     jobs.until("Running")
     with pytest.raises(WaitTimeout):
-        job.wait(timeout=3, progress=True)
+        job.wait(timeout=15, progress=True)
     assert "train attempt 0 Running: " in capfd.readouterr().err

@@ -17,9 +17,9 @@ QUEUE = "/namespaces/team-a/localqueues/tpu/pendingworkloads"
 V2, V1 = (f"/apis/visibility.kueue.x-k8s.io/{version}{QUEUE}" for version in ("v1beta2", "v1beta1"))
 
 
-def job(queue: str | None = "tpu") -> JobState:
+def job(queue: str | None = "tpu", phase: str = "Queued") -> JobState:
     labels = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
-    return JobState(Stored(Metadata("train", "1", namespace="team-a", labels=labels)))
+    return JobState(Stored(Metadata("train", "1", namespace="team-a", labels=labels), status={"phase": phase}))
 
 
 def pending(*names: str) -> dict[str, Any]:
@@ -52,6 +52,8 @@ TABLE: dict[str, tuple[JobState, list[Answer], list[str], str]] = {
     "it is admitted by now": (job(), [answers(pending("slicejob-a"))], [V2], ""),
     "nobody waits": (job(), [answers({"items": []})], [V2], ""),
     "it is in no queue": (job(None), [], [], ""),
+    "it runs": (job(phase="Running"), [], [], ""),
+    "it waits for its own pods": (job(phase="Restarting"), [], [], ""),
 }
 
 

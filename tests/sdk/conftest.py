@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from slipway import CPU, Client, RayExecutor
 from tests.running import Jobs
 from tests.sdk.caller import client_of
 from tests.sdk.server import Server, environment_with
 from tests.sdk.test_host_program import RAY
+from tests.serving import kubeconfig
 
 
 @pytest.fixture
@@ -30,15 +30,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
     async def serve() -> None:
         async with made.serve() as url:
-            cluster, context = (
-                {"name": "c", "cluster": {"server": url}},
-                {"cluster": "c", "user": "u", "namespace": "x"},
-            )
-            whole: dict[str, Any] = {
-                "apiVersion": "v1", "kind": "Config", "current-context": "k", "clusters": [cluster],
-                "contexts": [{"name": "k", "context": context}], "users": [{"name": "u", "user": {}}],
-            }  # fmt: skip
-            (tmp_path / "kubeconfig").write_text(yaml.safe_dump(whole))
+            kubeconfig(tmp_path, url, namespace="x")
             over = asyncio.Event()
             stop.extend((asyncio.get_running_loop(), over))
             ready.set()

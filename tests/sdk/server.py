@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from slipway import Client
+from tests.serving import served
 
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 
@@ -36,6 +37,8 @@ class Server:
         """How a refusal is answered: code and reason."""
         self.deaf = False
         """Whether nobody gets an answer who wants to create a job."""
+        self.mute = False
+        """Whether the server creates jobs and does not answer the requests."""
         self.asked = 0
         """How often a job was to be created."""
         self.secrets = True
@@ -78,13 +81,8 @@ class Server:
             web.get("/api/v1/namespaces/x/pods/{pod}/exec", self.exec),
             web.get("/api/v1/namespaces/x/pods/{pod}/log", self.read),
         ])  # fmt: skip
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        assert runner.addresses
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        await runner.cleanup()
+        async with served(application) as url:
+            yield url
 
     async def change(self, kind: str, body: Any) -> None:
         async with self.changes:
@@ -110,6 +108,8 @@ class Server:
             attempts = [{"number": 0, "runningTime": "now"}]
             body["status"] = {"phase": "Running", "attempt": 0, "attempts": attempts, "conditions": conditions}
         await self.change("ADDED", body)
+        if self.mute:
+            await asyncio.sleep(60)
         return web.json_response(body)
 
     async def get(self, request: web.Request) -> web.Response:

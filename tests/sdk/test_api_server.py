@@ -18,6 +18,7 @@ from slipway import (
     run_docker_async,
 )
 from tests.conftest import Kubectl
+from tests.waiting import PATIENCE
 
 CONFIG = DockerConfig("acme/train:1", ["--x"], entrypoint="python train.py", environment=["A=1"], ipc_mode="host")
 
@@ -51,11 +52,11 @@ def test_a_session_knows_its_equals(kubectl: Kubectl, client: Client) -> None:  
     mine = RayExecutor(TPU("v5litepod-16", 2, spot=True), "acme/ray:1", client=client, timeout=1.0, quiet=True)
     run_by_another = Session(replace(mine, timeout=None), name="lab")
     waiting = run_by_another.start_function(len, ("",))
-    kubectl("wait", "--for=create", "sj/lab", "--timeout=30s")
+    kubectl("wait", "--for=create", "sj/lab", f"--timeout={PATIENCE}s")
     same = Session(replace(mine, accelerator=TPU("v5e-4x4", 2, spot=True)), name="lab")
     with pytest.raises(WaitTimeout, match="it is not ready after timeout=1 s"):
         same.ensure()
-    other = Session(replace(mine, image="acme/ray:2"), name="lab")
+    other = Session(replace(mine, image="acme/ray:2", timeout=None), name="lab")
     with pytest.raises(AlreadyExists, match="exists with image 'acme/ray:1' and not 'acme/ray:2': choose"):
         other.ensure()
     waiting.cancel()

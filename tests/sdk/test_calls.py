@@ -47,6 +47,14 @@ def test_a_call_from_its_job_to_its_result(server: Server, executor: RayExecutor
     assert [kind for kind, _ in server.history] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
 
 
+def test_what_an_earlier_attempt_told_is_not_the_result(server: Server, executor: RayExecutor) -> None:
+    """The watch may be lost while another attempt begins and succeeds."""
+    server.end = {"attempt": 1, "attempts": [{"number": 1}, {"number": 0, "cause": "preemption"}]}
+    with pytest.raises(ResultMissing, match="it succeeded, and its result could not be read"):
+        executor.autoscale_execute_resumable(len, ("",))
+    assert len(server.jobs) == 1
+
+
 def test_a_failure_keeps_the_job_and_tells_its_cause(server: Server, executor: RayExecutor) -> None:
     def train() -> None:
         raise KeyError("x")
@@ -289,7 +297,8 @@ def test_a_host_that_fails_while_the_attempt_goes_on_is_told_at_once(
 def test_a_stream_that_breaks_on_a_cluster_that_is_well_is_told(
     server: Server, executor: RayExecutor, monkeypatch: pytest.MonkeyPatch, how: str, said: str
 ) -> None:
-    monkeypatch.setattr(stream, "_SILENCE_SECONDS", 1.0)
+    if how == "silent":
+        monkeypatch.setattr(stream, "_SILENCE_SECONDS", 1.0)
     monkeypatch.setattr(session, "LOSS_SECONDS", 1.0)
     server.stream = how
     with pytest.raises(JobError, match=f"the cluster was lost under len: {said}") as caught:

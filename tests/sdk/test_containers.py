@@ -25,6 +25,7 @@ from tests.conftest import Kubectl
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.caller import client_of
+from tests.waiting import PATIENCE
 
 SENTINEL = "a value that nobody logs"
 SPOT = TPU("v5p-16", slices=2, spot=True)
@@ -82,7 +83,7 @@ def test_what_the_hosts_of_a_failed_job_wrote_is_not_lost(ray_jobs: Jobs, client
         go = ("exec", "half-0-0-1", "--", "touch", "/tmp/go")
         ray_jobs.until_true("host 1", lambda: ray_jobs.kubectl(*go, check=False).returncode == 0)
         with pytest.raises(JobFailed) as caught:
-            call.result(timeout=60)
+            call.result(timeout=PATIENCE)
     assert caught.value.outputs == ["0\n", "1\n"]
 
 
@@ -96,7 +97,7 @@ def test_a_refusal_is_the_servers_own_sentence(
 
 def test_several_at_once_and_none_raises(client: Client) -> None:  # E1-51, E1-52
     started = [run_docker_async(shell(f"echo {code}; exit {code}"), client=client) for code in (0, 5, 7)]
-    ended = [one.result(timeout=120) for one in started]
+    ended = [one.result(timeout=PATIENCE) for one in started]
     assert [(one.exit_code, one.stdout) for one in ended] == [(0, "0\n"), (5, "5\n"), (7, "7\n")]
 
 
@@ -123,6 +124,6 @@ def test_an_interrupt_does_what_was_asked_and_says_so(
     ray_jobs.until_true("the job", lambda: ray_jobs.kubectl.get("sj")["items"])
     ray_jobs.until("Running", "long")
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
+    _, error = process.communicate(timeout=PATIENCE)
     assert said in error
     ray_jobs.until(phase, "long")

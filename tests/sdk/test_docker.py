@@ -126,6 +126,23 @@ def test_what_is_wrong_is_told_before_any_call() -> None:  # E1-30, E2-03
         run_docker_on_pod(config({}), CPU(), retries={"maxRetries": 3}, client=NOWHERE)
 
 
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ({"name": "TOKEN", "val": "s3cret"}, "spec.env[TOKEN].val is not a known field of this version of Slipway"),
+        ({"name": "TOKEN", "value": 5312}, "spec.env[TOKEN].value: input should be a valid string"),
+    ],
+    ids=["a field that is not known", "a value of another kind"],
+)
+def test_the_value_of_a_variable_is_never_shown(variable: dict[str, Any], said: str) -> None:
+    executor = RayExecutor(CPU(), "acme/ray:1", spec={"env": [variable]}, client=NOWHERE)
+    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+        executor.execute(len, ("",))
+    assert str(caught.value) == said
+    # Nor by what a traceback shows above it.
+    assert caught.value.__suppress_context__
+
+
 @pytest.mark.parametrize(("kind", "said"), [
     ("v7e-8", "type 'v7e-8': not in the catalogue (v4, "),
     ("v6e-17", "type 'v6e-17': v6e has no slice of 17 chips; try type v6e-16"),

@@ -1,7 +1,9 @@
 """A container that nobody waits for: what is known when the call returns, and what stays when the caller goes."""
 
+import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,22 @@ def test_a_refusal_is_told_at_once(server: Server) -> None:
     server.refusal = "image is empty"
     with pytest.raises(InvalidJob, match="image is empty"):
         run_docker_async(CONFIG, client=server.client)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"hosts": 2}, "runs on 1 host, not 2 (slices: 1, hosts of each: 2)"),
+        ({"slices": 3}, "runs on 1 host, not 3 (slices: 3, hosts of each: 1)"),
+        ({"acceptableSlices": [1, 2]}, "runs on 1 host, not 2 (slices: 2, hosts of each: 1)"),
+        ({"accelerator": {"type": "v5p-16"}}, "runs on 1 host, not 2 (slices: 1, hosts of each: 2)"),
+    ],
+    ids=["hosts", "slices", "acceptable slices", "a TPU slice of several hosts"],
+)
+def test_several_hosts_are_refused_before_there_is_a_job(server: Server, spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        run_docker_async(CONFIG, spec=spec, client=server.client)
+    assert server.asked == 0
 
 
 def test_a_job_that_failed_stays(server: Server) -> None:

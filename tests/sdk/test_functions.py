@@ -6,6 +6,7 @@ from slipway import TPU, Client, RayExecutor
 from slipway.local_cluster import NativeCluster
 from tests.ray.image import IMAGE
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 HEAD = {"ray": {"head": {"resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}}}
 
@@ -29,11 +30,11 @@ def test_a_preempted_call_comes_back_with_the_right_result(
         found = ray_jobs.until_true("a job", lambda: ray_jobs.kubectl.get("sj")["items"] or call.done())
         assert not call.done(), call.result()
         name = found[0]["metadata"]["name"]
-        ray_jobs.until("Running", name, seconds=120)
+        ray_jobs.until("Running", name, seconds=PATIENCE)
         node = ray_jobs.kubectl.get("pod", f"{name}-0-1-1")["spec"]["nodeName"]
         ray_nodes.preempt(node)
         ray_nodes.restore(node)
-        results = call.result(timeout=180)
+        results = call.result(timeout=PATIENCE)
     assert results == [[("1", "0", "0", "0"), ("1", "0", "1", "0")], [("1", "1", "0", "1"), ("1", "1", "1", "1")]]
     status = ray_jobs.status(name)
     assert (status["phase"], status["failures"], status["preemptions"]) == ("Succeeded", 0, 1)

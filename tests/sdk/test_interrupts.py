@@ -12,6 +12,7 @@ import pytest
 
 from slipway import CPU, DockerConfig, RayExecutor, run_docker_multislice, run_docker_on_pod
 from tests.sdk.server import Server, until
+from tests.waiting import PATIENCE
 
 PROGRAM = """
 import signal, sys, threading, time
@@ -40,7 +41,7 @@ def interrupted(server: Server, call: str, number: int, when: Callable[[], Any],
     process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
     until(lambda: when() or process.poll() is not None)
     process.send_signal(number)
-    return process.communicate(timeout=30)[1]
+    return process.communicate(timeout=PATIENCE)[1]
 
 
 CALL = "executor.autoscale_execute_resumable(train)"
@@ -88,6 +89,13 @@ def test_an_interrupt_while_a_session_starts_says_what_it_did(
     error = interrupted(server, call, signal.SIGINT, lambda: server.watched, how)
     assert re.search(f"KeyboardInterrupt: {said}", error), error
     assert len(server.jobs) == stay
+
+
+def test_a_session_whose_making_was_not_answered_is_closed_too(server: Server) -> None:
+    server.mute = True
+    error = interrupted(server, "with Session(executor): pass", signal.SIGINT, lambda: server.jobs, "cancel")
+    assert re.search("KeyboardInterrupt: session session-.* in x was closed", error), error
+    assert server.jobs == {}
 
 
 @pytest.mark.parametrize(("how", "said"), [

@@ -21,9 +21,8 @@ from slipway.local_cluster import NativeCluster
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.test_functions import HEAD
+from tests.waiting import PATIENCE
 
-STARTS = 240
-"""Seconds within which a cluster is up, on a machine that is busy with other tests."""
 SLEEPS = DockerConfig(IMAGE, ["sleep", "600"], network="bridge")
 SPOT = TPU("v5p-16", spot=True)
 
@@ -52,11 +51,11 @@ def is_preempted_as_often_as_it_may(jobs: Jobs, nodes: NativeCluster, client: Cl
             jobs.until_true(
                 f"{name} {running}",
                 lambda running=running: call.done() or jobs.kubectl(*look, check=False).stdout == running,
-                seconds=120,
+                seconds=PATIENCE,
             )
             take(jobs, nodes, f"{name}-{attempt}-0-1")
         with pytest.raises(JobPreempted, match="maxPreemptions") as caught:
-            call.result(timeout=120)
+            call.result(timeout=PATIENCE)
     assert str(caught.value.host) == "host 1 of slice 0 (index 1)"
     assert caught.value.info.state == "preempted"
     status = jobs.status(name)

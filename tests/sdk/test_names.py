@@ -3,11 +3,15 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import slipway
+from slipway import CPU, Client, DockerConfig, InvalidJob, RayExecutor, Session, run_docker_async
 from slipway.api.names import is_job_name
 from slipway.client.manifest import new_name
 from slipway.docker_engine.images import building
@@ -60,3 +64,20 @@ def test_made_names_are_names_of_jobs_and_no_two_are_the_same(base: str, beginni
     assert is_job_name(name)
     assert name.startswith(beginning)
     assert name != new_name(base)
+
+
+NO_NAMES = {"a query": "lab?", "a path": "../slicejobs/lab", "upper case": "Lab", "41 letters": "x" * 41}
+CALLS: dict[str, Callable[[Client, str], Any]] = {
+    "session": lambda client, name: Session(RayExecutor(CPU(), "acme/ray:1", client=client), name=name),
+    "container": lambda client, name: run_docker_async(DockerConfig("acme/train:1"), name=name, client=client),
+}
+
+
+@pytest.mark.parametrize("name", NO_NAMES.values(), ids=NO_NAMES)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_name_that_no_job_can_have_is_refused_before_any_request(
+    call: Callable[[Client, str], Any], name: str
+) -> None:
+    # A request would say that there is no such kubeconfig.
+    with pytest.raises(InvalidJob, match="is not valid: at most 40 lower-case letters"):
+        call(Client(kubeconfig=Path("/nowhere")), name)

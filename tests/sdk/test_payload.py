@@ -211,6 +211,11 @@ def test_the_hosts_spec(tmp_path: Path) -> None:  # E2-28, E2-33, E2-40
     json.dumps(spec)
 
 
+def test_an_exit_code_that_ends_the_job_anyway_stands_once() -> None:
+    spec = NOWHERE.call_spec("train-1", {"onExitCodes": {"fail": [78, 3]}})
+    assert spec["retries"]["onExitCodes"]["fail"] == [78, 3]
+
+
 def test_further_fields_are_merged() -> None:
     volume, mount = {"name": "data", "emptyDir": {}}, {"name": "data", "mountPath": "/data"}
     retries = {"maxPreemptions": 5, "maxFailures": 5, "enabled": True, "onExitCodes": {"ignore": [4], "fail": [5]}}

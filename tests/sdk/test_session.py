@@ -15,7 +15,8 @@ from slipway.sdk import session as sessions
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.test_functions import HEAD
-from tests.sdk.test_losses import SPOT, STARTS, take
+from tests.sdk.test_losses import SPOT, take
+from tests.waiting import PATIENCE
 
 
 def sleeps() -> None:
@@ -120,10 +121,10 @@ def refuses_other_versions(session: Session, monkeypatch: pytest.MonkeyPatch) ->
 def outlives_a_machine(session: Session, jobs: Jobs, nodes: NativeCluster) -> None:  # E2-07, E2-68
     running = session.start_function(sleeps)
     looks = ("exec", "lab-0-0-1", "--", "test", "-e", "/tmp/began")
-    jobs.until_true("the call", lambda: jobs.kubectl(*looks, check=False).returncode == 0, seconds=STARTS)
+    jobs.until_true("the call", lambda: jobs.kubectl(*looks, check=False).returncode == 0, seconds=PATIENCE)
     take(jobs, nodes, "lab-0-0-1")
     with pytest.raises(JobPreempted, match="attempt 0 was lost") as caught:
-        running.result(timeout=STARTS)
+        running.result(timeout=PATIENCE)
     assert str(caught.value.host) == "host 1 of slice 0 (index 1)"
     assert session.run_function(attempt) == ["1", "1"]
 

@@ -92,6 +92,13 @@ def test_a_session_that_does_not_come_is_deleted_by_its_maker_only(server: Serve
         made.result(timeout=30)
 
 
+def test_a_session_whose_making_was_not_answered_in_time_is_deleted(server: Server, executor: RayExecutor) -> None:
+    server.mute = True
+    with pytest.raises(WaitTimeout, match="it was deleted after timeout=3 s"):
+        Session(replace(executor, timeout=3.0)).ensure()
+    assert server.jobs == {}
+
+
 def test_a_time_that_is_over_is_refused(server: Server, executor: RayExecutor) -> None:
     for call in (
         lambda: run_docker_on_pod(CONFIG, CPU(), client=server.client, timeout=0),

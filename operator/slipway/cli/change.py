@@ -1,5 +1,6 @@
 """`slipway cancel`, `suspend`, `resume`, `delete`."""
 
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -7,7 +8,7 @@ from functools import partial
 
 import click
 
-from slipway.cli.common import Failure, code_of, run, some_jobs, targeted
+from slipway.cli.common import INTERRUPTED, Failure, code_of, run, some_jobs, targeted
 from slipway.client.errors import AlreadyFinished, NotFound, SlipwayError
 from slipway.client.model import JobState
 from slipway.client.target import Target
@@ -95,7 +96,7 @@ def resume(target: Target, names: tuple[str, ...]) -> None:
 def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) -> None:
     """Delete jobs with everything that belongs to them: pods, logs, history.
 
-    On a terminal it asks before it deletes a job that has not ended.
+    On a terminal it asks before it deletes a job that has not ended. Exit code 1 where the answer was no.
     """
 
     async def gone(client: Verbs, name: str) -> None:
@@ -107,9 +108,22 @@ def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) 
         found = await client.get(name)
         if not found.over and not yes and sys.stdin.isatty():
             question = f"SliceJob {name} is {found.phase}. Delete it with its pods?"
-            if not click.confirm(question, err=True):
-                raise Failure("nothing was deleted")
+            if not _confirmed(question):
+                raise SlipwayError(f"SliceJob {name} was not deleted")
         await client.delete(name)
         return found
 
     _each(target, names, deleted, "deleted", then=gone)
+
+
+def _confirmed(question: str) -> bool:
+    """Whether the person answers yes. Ctrl-C and Ctrl-D end the command."""
+    # At the first Ctrl-C asyncio only cancels its task, which notices nothing while it waits for a line.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise Failure("interrupted", INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGINT, before)

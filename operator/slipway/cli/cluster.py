@@ -32,7 +32,7 @@ from slipway.local_cluster import (
     state,
 )
 from slipway.local_cluster import status as observed
-from slipway.local_cluster.errors import ClusterNotFound
+from slipway.local_cluster.errors import ClusterNotFound, of_system
 from slipway.local_cluster.progress import for_console, step
 from slipway.local_cluster.spec import explain, parse_pool
 
@@ -65,6 +65,8 @@ def plain_errors() -> Iterator[None]:
         raise NotFound(str(error)) from error
     except LocalClusterError as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(of_system(error)) from error
 
 
 @click.group()

@@ -13,7 +13,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 import click
 
 from slipway.client import errors
-from slipway.client.target import ClusterTarget, Target
+from slipway.client.asynchronous import ClusterTarget
+from slipway.client.target import Target
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -173,12 +174,21 @@ def output_option(*formats: str) -> Callable[[Command], Command]:
 
 
 def print_data(data: Any, output: str) -> None:
-    """Print as JSON or YAML."""
+    """Print as JSON or YAML; what neither has, such as the words of an enum, as text."""
     if output == "json":
         import json
 
-        click.echo(json.dumps(data, indent=2))
+        click.echo(json.dumps(data, indent=2, default=str))
     else:
-        import yaml
+        click.echo(_as_yaml(data), nl=False)
 
-        click.echo(yaml.safe_dump(data, sort_keys=False), nl=False)
+
+def _as_yaml(data: Any) -> str:
+    # It takes time to import, and most commands need none.
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """One with a word for everything."""
+
+    Dumper.add_multi_representer(object, lambda dumper, value: dumper.represent_str(str(value)))
+    return str(yaml.dump(data, Dumper=Dumper, sort_keys=False))

@@ -19,6 +19,7 @@ def demo(keep: bool) -> None:
     from slipway.demo.run import DemoFailed
     from slipway.demo.run import demo as run
     from slipway.local_cluster import LocalClusterError
+    from slipway.local_cluster.errors import of_system
     from slipway.local_cluster.progress import Plain
 
     console, start = Console(), time.monotonic()
@@ -27,8 +28,9 @@ def demo(keep: bool) -> None:
     except LocalClusterError as error:
         console.print(f"[bold red]The cluster could not be made:[/] {escape(str(error))}")
         sys.exit(3)
-    except DemoFailed as error:
-        console.print(f"[bold red]The demo failed:[/] {escape(str(error))}", highlight=False)
+    except (DemoFailed, OSError) as error:
+        words = of_system(error) if isinstance(error, OSError) else str(error)
+        console.print(f"[bold red]The demo failed:[/] {escape(words)}", highlight=False)
         sys.exit(1)
     console.print(
         "[bold green]The job was preempted, resumed from its checkpoint and succeeded.[/] From the node's death the "

@@ -78,6 +78,7 @@ def as_data(found: Description) -> dict[str, Any]:
         "attempts": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in found.attempts],
         "hosts": {place.words: state for place, state in found.hosts.items()},
         "events": [event_table.as_data(one) for one in found.events],
+        "position": found.position or None,
     }
 
 
@@ -85,6 +86,8 @@ def show(out: Console, found: Description, now: datetime, unseen: str = "") -> N
     """Print it for people; `unseen` says why no operator looks after the job."""
     out.print(summary(found.job, now, found.profile))
     out.print(f"\n{unseen or found.job.message}")
+    if found.position:
+        out.print(f"place: {found.position}")
     if found.attempts:
         out.print("\n[bold]Attempts[/]", markup=True)
         out.print(timeline(found.attempts, now, out.width))

@@ -10,11 +10,11 @@ import msgspec
 
 from slipway.api import names
 from slipway.cli.common import FAILED, output_option, print_data, run, targeted
-from slipway.client.asynchronous import AsyncClient
+from slipway.client.answers import typed
+from slipway.client.asynchronous import AsyncClient, ClusterTarget
 from slipway.client.errors import NotAllowed, NotFound
 from slipway.client.operators import no_operator, operators
 from slipway.client.pictures.output import console
-from slipway.client.target import ClusterTarget, typed
 from slipway.cluster import paths
 from slipway.cluster.errors import Forbidden, SlipwayClusterError
 from slipway.cluster.wire import JsonObject

@@ -37,7 +37,7 @@ def as_data(event: Event) -> dict[str, Any]:
     """What `-o json` has of one Event."""
     time = event.time.isoformat() if event.time else None
     about = {"time": time, "type": event.type, "reason": event.reason, "message": event.message}
-    return about | {"object": event.involved_object.get("name"), "count": event.count or 1}
+    return about | {"object": event.involved_object.get("name"), "count": event.times}
 
 
 def table(found: tuple[Event, ...], now: datetime) -> Table:
@@ -46,7 +46,7 @@ def table(found: tuple[Event, ...], now: datetime) -> Table:
     for column in ("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"):
         shown.add_column(column, no_wrap=column != "MESSAGE", overflow="fold")
     for one in found:
-        times = f" (x{one.count})" if (one.count or 1) > 1 else ""
+        times = f" (x{one.times})" if one.times > 1 else ""
         style = "yellow" if one.type == "Warning" else ""
         about = one.involved_object
         thing = f"{about.get('kind', '')}/{about.get('name', '')}".lower()

@@ -35,7 +35,10 @@ class Moment(click.ParamType[datetime]):
         text = str(value)
         if text and (ago := _AGO.fullmatch(text)) is not None:
             days, hours, minutes, seconds = (float(one or 0) for one in ago.groups())
-            return datetime.now(UTC) - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+            try:
+                return datetime.now(UTC) - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+            except OverflowError:
+                self.fail(f"{text!r} is before the first date that there is.", param, ctx)
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
@@ -92,7 +95,8 @@ class Printer:
 
     def _shown(self, line: Line) -> bytes:
         resumed = line.continues and self._unfinished == line.pod
-        broken = b"\n" if self._prefixes and self._unfinished and not resumed else b""
+        others = bool(self._prefixes) or self._unfinished != line.pod
+        broken = b"\n" if self._unfinished and others and not resumed else b""
         self._unfinished = None if line.raw.endswith(b"\n") else line.pod
         if resumed or (line.continues and not self._prefixes):
             return line.raw

@@ -6,6 +6,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
+from slipway.api.nesting import allow_any_nesting
 from slipway.version import VERSION
 
 COMMANDS: Final = {
@@ -112,6 +113,7 @@ class Commands(click.Group):
 @click.version_option(VERSION, prog_name="slipway")
 def main() -> None:
     """Run container jobs on TPU slices that survive preemptions."""
+    allow_any_nesting()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import click
 from slipway.api import names
 from slipway.api.places import HEAD, pod_name, worker
 from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, one_job, run, targeted
+from slipway.client.asynchronous import ClusterTarget
 from slipway.client.errors import NotStarted
-from slipway.client.target import ClusterTarget
 
 
 async def _pod(target: ClusterTarget, name: str, slice_index: int, host: int, head: bool) -> str:

@@ -1,6 +1,7 @@
 """`slipway run`: submit a job, follow it to its end, and exit as it did."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -45,11 +46,11 @@ def run(target: Target, files: tuple[str, ...], place: str, cancel_on_interrupt:
         raise click.UsageError(f"run follows one job, and the files have {len(bodies)}: use submit and wait.")
     [body] = bodies
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
-    there = target.within(namespace)
+    followed = _Run(target.within(namespace), body, f"{program()} local" if place == "local" else program())
     try:
-        end = asyncio.run(_run(there, body))
+        end = asyncio.run(followed.to_its_end())
     except KeyboardInterrupt:
-        _interrupted(there, name, f"{program()} local" if place == "local" else program(), cancel_on_interrupt)
+        followed.interrupted(cancel_on_interrupt)
         raise SystemExit(INTERRUPTED) from None
     except (Refused, AlreadyExists) as error:
         raise Failure(str(error), code_of(error)) from error
@@ -62,30 +63,56 @@ def run(target: Target, files: tuple[str, ...], place: str, cancel_on_interrupt:
     raise SystemExit(0 if end.phase == "Succeeded" else FAILED)
 
 
-async def _run(target: Target, body: dict[str, Any]) -> JobState:
-    name, progress = body["metadata"]["name"], Progress(console(stderr=True), [body["metadata"]["name"]])
-    async with target.client() as client:
-        made = await client.submit(body)
-        if not made.created:
-            click.echo(f"slicejob {name} exists already and is followed", err=True)
-        with progress.open():
-            return await follow(client, name, progress)
+@dataclass
+class _Run:
+    """A job that is submitted and followed."""
 
+    target: Target
+    body: dict[str, Any]
+    command: str
+    """The command whose verbs are for this job."""
+    there: bool = False
+    """Whether the job is known to exist: its creation was answered."""
 
-def _interrupted(target: Target, name: str, command: str, cancel: bool) -> None:
-    """Cancel the job, or say by which command it can be followed."""
-    if not cancel:
-        click.echo(
-            f"\nslicejob {name} goes on by itself. Follow it with `{command} logs {name} -f` or "
-            f"`{command} wait {name}`, end it with `{command} cancel {name}`.",
-            err=True,
-        )
-        return
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return str(self.body["metadata"]["name"])
 
-    async def work() -> None:
-        async with target.client() as client:
-            await client.cancel(name)
+    async def to_its_end(self) -> JobState:
+        """Submit it, and show it until it ends."""
+        progress = Progress(console(stderr=True), [self.name])
+        async with self.target.client() as client:
+            made = await client.submit(self.body)
+            self.there = True
+            if not made.created:
+                click.echo(f"slicejob {self.name} exists already and is followed", err=True)
+            with progress.open():
+                return await follow(client, self.name, progress)
 
-    with exit_codes():
-        asyncio.run(work())
-    click.echo(f"\nslicejob {name} was cancelled", err=True)
+    def interrupted(self, cancel: bool) -> None:
+        """Cancel the job, or say by which command it can be followed, or how to find out whether it exists."""
+        if cancel:
+            with exit_codes():
+                words = asyncio.run(self._cancelled())
+        elif self.there:
+            words = (
+                f"goes on by itself. Follow it with `{self.command} logs {self.name} -f` or "
+                f"`{self.command} wait {self.name}`, end it with `{self.command} cancel {self.name}`."
+            )
+        else:
+            words = (
+                "may exist or not: there was no answer to its creation yet. Find out with "
+                f"`{self.command} describe {self.name}`, end it with `{self.command} cancel {self.name}`."
+            )
+        click.echo(f"\nslicejob {self.name} {words}", err=True)
+
+    async def _cancelled(self) -> str:
+        async with self.target.client() as client:
+            try:
+                await client.cancel(self.name)
+            except NotFound:
+                if self.there:
+                    raise
+                return "does not exist, so there is nothing to cancel"
+        return "was cancelled"

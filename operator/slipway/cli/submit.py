@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
+from slipway.api.gpus import GpuVendor
 from slipway.api.names import KIND
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, code_of, output_option, print_data, run, targeted
 from slipway.cli.gpus import ChosenGpus, Gpus, give
+from slipway.client.asynchronous import ClusterTarget
 from slipway.client.errors import ClusterError, SlipwayError
 from slipway.client.manifest import (
     Flags,
@@ -31,7 +33,7 @@ from slipway.client.manifest import (
     warnings,
 )
 from slipway.client.provenance import Sources
-from slipway.client.target import ClusterTarget, Target
+from slipway.client.target import Target
 from slipway.client.verbs import Submitted, Verbs
 from slipway.planner.site import Profile
 
@@ -54,7 +56,7 @@ _OPTIONS: Final = (
     click.option("--type", "type_", help="TPU type of a slice, such as v5litepod-16.  [default: CPU nodes]"),
     click.option("--slices", type=click.IntRange(1), help="Number of slices."),
     click.option("--gpus", type=Gpus(), help="GPUs of each host; on this machine also which, such as 0,1."),
-    click.option("--gpu-vendor", type=click.Choice(("nvidia", "amd", "intel", "auto")), help="Vendor of the GPUs."),
+    click.option("--gpu-vendor", type=click.Choice((*get_args(GpuVendor), "auto")), help="Vendor of the GPUs."),
     click.option("--gpu-model", help="Model of the GPUs by its node label, such as nvidia-l4."),
     click.option("--hosts", type=click.IntRange(1), help="Hosts of a CPU or GPU job."),
     click.option("--spot", is_flag=True, help="Run on spot nodes."),
@@ -76,7 +78,7 @@ def manifests(target: Target, files: Sequence[str], given: dict[str, Any]) -> li
     """The jobs that files or flags describe, checked.
 
     Raises:
-        Failure: with exit code 2, naming the file and the field.
+        Failure: with exit code 2, naming the file and the field; with 3 where the kubeconfig cannot be read.
     """
     return bodies_of(described(target, files, given)[0])
 
@@ -110,13 +112,15 @@ def described(
         else:
             found = [(_from_flags(given, target.folder), _options(given))]
         for body, sources in found:
-            if "namespace" not in body["metadata"]:
+            if not body["metadata"].get("namespace"):
                 body["metadata"]["namespace"] = target.resolved_namespace
                 sources["metadata", "namespace"] = "--namespace" if target.namespace else "the context"
         profiles = {_key(body): (body, _of(body, check_profile)) for body, _ in found if body["kind"] == PROFILE_KIND}
         jobs = [(body, sources, _profile_of(body, profiles)) for body, sources in found if body["kind"] == KIND]
         for body, _, profile in jobs:
             _of(body, partial(check, settings=target.settings, profile=profile))
+    except ClusterError as error:
+        raise Failure(str(error), code_of(error)) from error
     except ValueError as error:
         raise Failure(str(error), USAGE) from error
     return jobs, [body for body, _ in profiles.values()]

@@ -9,11 +9,12 @@ from rich.table import Table
 
 from slipway.api import names
 from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, job_names, output_option, print_data, run, targeted
-from slipway.client.errors import NotFound
+from slipway.client.answers import answered
+from slipway.client.asynchronous import ClusterTarget
+from slipway.client.errors import NotFound, NotStarted
 from slipway.client.model import JobState
 from slipway.client.pictures.account import accounts, shares
 from slipway.client.pictures.output import console
-from slipway.client.target import ClusterTarget, answered
 
 
 class _Usage(msgspec.Struct):
@@ -69,6 +70,8 @@ def _top_of_jobs(target: ClusterTarget, all_namespaces: bool, selector: str, out
 async def _measured(target: ClusterTarget, name: str) -> list[Metrics]:
     async with target.client() as client:
         job = await client.get(name)
+        if job.status.attempt is None:
+            raise NotStarted(f"SliceJob {name} is {job.phase}: it has no attempt{'' if job.over else ' yet'}")
         path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{client.resolved_namespace}/pods"
         selector = f"{names.LABEL_JOB_NAME}={name},{names.LABEL_ATTEMPT}={job.status.attempt}"
         try:

@@ -1,7 +1,7 @@
 """`slipway wait`: until jobs have ended, or are in a phase."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 import click
@@ -13,7 +13,7 @@ from slipway.client.model import JobState
 from slipway.client.pictures.live import Progress
 from slipway.client.pictures.output import console
 from slipway.client.target import Target
-from slipway.client.verbs import FINISHED, WAITED_FOR, Verbs
+from slipway.client.verbs import FINISHED, WAITED_FOR, Verbs, ends_wait
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeou
 
     async def one(client: Verbs, name: str) -> JobState:
         found = await client.wait(name, for_=wanted, seconds=timeout, seen=progress.show)
-        became = "deleted" if "Deleted" in wanted else f"is {found.phase}: {found.message}"
+        became = f"is {found.phase}: {found.message}" if ends_wait(found, wanted) else "deleted"
         ends.append(f"slicejob {name} {became}")
         return found
 
@@ -80,7 +80,7 @@ async def _all(waits: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _right(state: JobState, wanted: Iterable[str]) -> bool:
-    if "Deleted" in wanted or state.phase in wanted:
+def _right(state: JobState, wanted: Collection[str]) -> bool:
+    if state.phase in wanted or not ends_wait(state, wanted):
         return True
     return FINISHED in wanted and state.phase == "Succeeded"

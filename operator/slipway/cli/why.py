@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import click
 
-from slipway.api.status import Phase
 from slipway.cli.advice import advice
 from slipway.cli.common import one_job, output_option, print_data, run, targeted, warn_of
 from slipway.client.model import JobState
@@ -33,7 +32,7 @@ async def explained(client: Verbs, job: JobState, now: datetime) -> dict[str, An
         "reason": job.reason,
         "message": job.message,
     }
-    if job.phase == Phase.QUEUED and (place := await client.position(job)):
+    if place := await client.position(job):
         found["position"] = place
     if words := await unseen(client, job, now):
         found |= {"reason": "NoOperator", "message": words}

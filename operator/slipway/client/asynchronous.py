@@ -1,29 +1,76 @@
 """SliceJobs of a cluster over asyncio: one connection, one method for each verb."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from slipway.api import names
-from slipway.api.profile import DEFAULT_PROFILE
+from slipway.api.places import parse_pod_name
+from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
 from slipway.client import errors, operators, queue_position
+from slipway.client.answers import NO_SLICEJOBS, answered, typed
 from slipway.client.hosts import PodSeen
 from slipway.client.kubelets import PodLogs
 from slipway.client.model import Event, JobState, ProfileOfJob, Stored
-from slipway.client.target import NO_SLICEJOBS, ClusterTarget, answered
+from slipway.client.target import Target, possible_namespace
 from slipway.client.verbs import Verbs
 from slipway.cluster import history, paths
+from slipway.cluster.access import AccessError, configured_namespace, load_access
 from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import SlipwayClusterError
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
 
 _LAST_TURNS: Final = 5
 _GOODBYE_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True)
+class ClusterTarget(Target):
+    """A cluster and a namespace in it. By default those that kubectl would use, or the pod's own."""
+
+    kubeconfig: Path | None = None
+    """Kubeconfig to read."""
+    context: str | None = None
+    """Context of the kubeconfig."""
+
+    def client(self) -> "AsyncClient":
+        """A client of its own for each call, to be opened with `async with`."""
+        return AsyncClient(self.namespace, self.kubeconfig, self.context)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[ApiConnection]:
+        """A connection of this call's own.
+
+        Raises:
+            ClusterError: whatever goes wrong between here and the API server, and is not said more precisely.
+        """
+        try:
+            async with ApiConnection(await load_access(self.kubeconfig, self.context)) as api:
+                yield api
+        except (AccessError, SlipwayClusterError) as error:
+            raise typed(error) from error
+
+    @property
+    def resolved_namespace(self) -> str:
+        """The namespace given, the context's, the pod's, or `default`.
+
+        Raises:
+            ClusterError: when there is a kubeconfig that cannot be read.
+            Refused: when no namespace can have that name.
+        """
+        try:
+            return possible_namespace(
+                self.namespace or configured_namespace(self.kubeconfig, self.context) or "default"
+            )
+        except AccessError as error:
+            raise typed(error) from error
 
 
 @dataclass(frozen=True)
@@ -103,7 +150,7 @@ class AsyncClient(ClusterTarget, Verbs):
         Raises:
             Refused: when the API server does not take it.
         """
-        namespace = body["metadata"].get("namespace") or self.resolved_namespace
+        namespace = possible_namespace(body["metadata"].get("namespace") or self.resolved_namespace)
         # The API server looks last of all whether the name is taken.
         with suppress(errors.AlreadyExists), answered():
             await self.api.create(paths.profiles(namespace), body, JsonObject, check=True)
@@ -116,6 +163,8 @@ class AsyncClient(ClusterTarget, Verbs):
         defaults = newest.defaults if newest is not None else None
         began = defaults.generation if defaults is not None and defaults.profile == name else None
         try:
+            if not names.is_dns_subdomain(name):
+                raise errors.NotFound(f"no {PROFILE_KIND} can have the name {name!r}")
             with answered():
                 found = await self.api.get(f"{paths.profiles(job.namespace)}/{name}", Stored)
         except (errors.NotFound, errors.NotAllowed) as error:
@@ -129,7 +178,7 @@ class AsyncClient(ClusterTarget, Verbs):
     async def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""
         with answered():
-            return tuple(await history.read(self.api, self.resolved_namespace, name))
+            return tuple(await history.read(self.api, self.resolved_namespace, self._possible(name)))
 
     def log_source(self, job: JobState) -> PodLogs:
         """The logs of one job."""
@@ -137,7 +186,7 @@ class AsyncClient(ClusterTarget, Verbs):
 
     async def pods(self, name: str, *, attempt: int | None = None) -> tuple[JsonObject, ...]:
         """The pods of a job, or of one attempt."""
-        selector = f"{names.LABEL_JOB_NAME}={name}"
+        selector = f"{names.LABEL_JOB_NAME}={self._possible(name)}"
         selector += f",{names.LABEL_ATTEMPT}={attempt}" if attempt is not None else ""
         with answered():
             listing = await self.api.list(paths.pods(self.resolved_namespace), JsonObject, label_selector=selector)
@@ -145,7 +194,7 @@ class AsyncClient(ClusterTarget, Verbs):
 
     async def watch_pods(self, name: str) -> AsyncGenerator[Change[PodSeen], None]:
         """The pods of a job, then what changes; for ever."""
-        selector = f"{names.LABEL_JOB_NAME}={name}"
+        selector = f"{names.LABEL_JOB_NAME}={self._possible(name)}"
         watcher = Watcher(self.api, paths.pods(self.resolved_namespace), PodSeen, label_selector=selector)
         with answered():
             async with aclosing(watcher.events()) as events:
@@ -158,7 +207,7 @@ class AsyncClient(ClusterTarget, Verbs):
             return await operators.unserved(self.api, namespace, now, operator_id)
 
     async def position(self, job: JobState) -> str:
-        """Where a job stands in its queue, in words; empty where Kueue does not tell, or this user may not ask."""
+        """Where a job stands in its queue, in words; empty where it does not wait, or Kueue does not tell this user."""
         return await queue_position.position(self.api, job)
 
     async def _read(self, name: str, namespace: str) -> Stored:
@@ -166,8 +215,9 @@ class AsyncClient(ClusterTarget, Verbs):
         return found
 
     async def _create(self, body: Mapping[str, Any], namespace: str, *, dry_run: bool) -> Stored:
+        path = paths.jobs(possible_namespace(namespace))
         with answered():
-            return await self.api.create(paths.jobs(namespace), body, Stored, check=dry_run)
+            return await self.api.create(path, body, Stored, check=dry_run)
 
     async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
         version = {"resourceVersion": found.stored.metadata.resource_version}
@@ -182,19 +232,31 @@ class AsyncClient(ClusterTarget, Verbs):
     async def _events(self, found: JobState) -> tuple[Event, ...]:
         with answered():
             listing = await self.api.list(paths.events(found.namespace), Event)
-        pod = f"{found.name}-"
-        return tuple(
-            one
-            for one in listing.items
-            if one.involved_object.get("uid") == found.uid
-            or (one.involved_object.get("kind") == "Pod" and one.involved_object.get("name", "").startswith(pod))
-        )
+        return tuple(one for one in listing.items if _is_about(one.involved_object, found))
 
     async def _get(self, name: str, kind: Any, namespace: str) -> Any:
+        path = paths.job(possible_namespace(namespace), self._possible(name, namespace))
         try:
             with answered():
-                return await self.api.get(paths.job(namespace, name), kind)
+                return await self.api.get(path, kind)
         except errors.NotFound as error:
             if str(error) == NO_SLICEJOBS:
                 raise
             raise errors.NotFound(f"there is no SliceJob {name} in namespace {namespace}") from None
+
+    def _possible(self, name: str, namespace: str = "") -> str:
+        """The name, where a job can have it.
+
+        Any other would mean something else in a URL or in a selector: `train?` the job train, and nothing all jobs.
+        """
+        if names.is_job_name(name):
+            return name
+        where = namespace or self.resolved_namespace
+        raise errors.NotFound(f"there is no SliceJob {name!r} in namespace {where}: no job can have that name")
+
+
+def _is_about(thing: Mapping[str, Any], job: JobState) -> bool:
+    """Whether it is a job or one of its pods; those of the job `train-2` are none of `train`."""
+    if thing.get("uid") == job.uid:
+        return True
+    return thing.get("kind") == "Pod" and parse_pod_name(job.name, thing.get("name", "")) is not None

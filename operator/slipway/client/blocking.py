@@ -10,10 +10,11 @@ import msgspec
 
 from slipway.api.status import Phase
 from slipway.client import portal
+from slipway.client.asynchronous import ClusterTarget
 from slipway.client.errors import JobError, SlipwayError
 from slipway.client.logs import Batch, Line, Note, Selection, Separator, follow_batches
 from slipway.client.model import Description, Event, JobState
-from slipway.client.target import ClusterTarget, Target
+from slipway.client.target import Target
 from slipway.client.verbs import FINISHED, Verbs
 from slipway.client.view import JobView
 from slipway.cluster.wire import JsonObject
@@ -47,9 +48,9 @@ class BlockingVerbs(Target):
         found = self.get(name)
         return Job(self, found.name, found.uid)
 
-    def get(self, name: str) -> JobState:
+    def get(self, name: str, *, uid: str | None = None) -> JobState:
         """One job. See `AsyncClient.get`."""
-        return self._call(lambda client: client.get(name))
+        return self._call(lambda client: client.get(name, uid=uid))
 
     def find(self, name: str) -> JobState | None:
         """One job, or None."""
@@ -63,11 +64,13 @@ class BlockingVerbs(Target):
         """The jobs of the namespace, or of all."""
         return self._call(lambda client: client.list(all_namespaces=all_namespaces, label_selector=label_selector))
 
-    def wait(self, name: str, *, for_: Collection[str] = (FINISHED,), timeout: float | None = None) -> JobState:
+    def wait(
+        self, name: str, *, for_: Collection[str] = (FINISHED,), timeout: float | None = None, uid: str | None = None
+    ) -> JobState:
         """Wait until a job has ended or is in one of these phases. See `AsyncClient.wait`."""
-        return self._call(lambda client: client.wait(name, for_=for_, seconds=timeout))
+        return self._call(lambda client: client.wait(name, for_=for_, seconds=timeout, uid=uid))
 
-    def show(self, name: str, *, timeout: float | None = None) -> JobState:
+    def show(self, name: str, *, timeout: float | None = None, uid: str | None = None) -> JobState:
         """Wait until a job has ended, and show it meanwhile. See `Job.wait`."""
         # They need rich, which takes time to import.
         from slipway.client.pictures.follow import follow
@@ -76,7 +79,7 @@ class BlockingVerbs(Target):
 
         progress = Progress(console(stderr=True), [name])
         with progress.open():
-            return self._call(lambda client: follow(client, name, progress, timeout))
+            return self._call(lambda client: follow(client, name, progress, timeout, uid))
 
     def watch(self, name: str) -> Iterator[JobState]:
         """The job now and after each change, until it has ended or is deleted."""
@@ -91,9 +94,9 @@ class BlockingVerbs(Target):
                 if state is None or state.over:
                     return
 
-    def cancel(self, name: str, *, now: bool = False) -> JobState:
+    def cancel(self, name: str, *, now: bool = False, uid: str | None = None) -> JobState:
         """End a job for good, and keep its record. See `AsyncClient.cancel`."""
-        return self._call(lambda client: client.cancel(name, now=now))
+        return self._call(lambda client: client.cancel(name, now=now, uid=uid))
 
     def suspend(self, name: str) -> JobState:
         """Have its pods deleted and its nodes released."""
@@ -103,17 +106,17 @@ class BlockingVerbs(Target):
         """Let a suspended job begin another attempt."""
         return self._call(lambda client: client.resume(name))
 
-    def delete(self, name: str) -> JobState:
-        """Delete a job with everything that belongs to it."""
-        return self._call(lambda client: client.delete(name))
+    def delete(self, name: str, *, uid: str | None = None) -> JobState:
+        """Delete a job with everything that belongs to it. See `AsyncClient.delete`."""
+        return self._call(lambda client: client.delete(name, uid=uid))
 
     def events(self, name: str) -> tuple[Event, ...]:
         """The Events of a job and of its pods, oldest first."""
         return self._call(lambda client: client.events(name))
 
-    def describe(self, name: str, *, history: bool = False) -> Description:
+    def describe(self, name: str, *, history: bool = False, uid: str | None = None) -> Description:
         """One job in full. See `AsyncClient.describe`."""
-        return self._call(lambda client: client.describe(name, history=history))
+        return self._call(lambda client: client.describe(name, history=history, uid=uid))
 
     def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first."""
@@ -163,7 +166,7 @@ class Client(BlockingVerbs, ClusterTarget):
 
 @dataclass(frozen=True)
 class Job:
-    """A job that was submitted here or elsewhere."""
+    """One job, by its UID. Once it is deleted, its methods raise NotFound, also when a later job has its name."""
 
     client: BlockingVerbs
     name: str
@@ -173,7 +176,7 @@ class Job:
     @property
     def state(self) -> JobState:
         """The job at this moment."""
-        return self.client.get(self.name)
+        return self.client.get(self.name, uid=self.uid)
 
     def _repr_mimebundle_(self, include: Sequence[str], exclude: Sequence[str]) -> dict[str, str]:
         """What a notebook shows at the end of a cell."""
@@ -184,7 +187,7 @@ class Job:
 
     def describe(self, *, history: bool = False) -> Description:
         """Its attempts, hosts and Events at this moment. See `AsyncClient.describe`."""
-        return self.client.describe(self.name, history=history)
+        return self.client.describe(self.name, history=history, uid=self.uid)
 
     def poll(self) -> int | None:
         """The exit code, as `subprocess.Popen.poll` tells it; None while the job has not ended (F-71)."""
@@ -206,24 +209,24 @@ class Job:
             WaitTimeout: after that many seconds; the job goes on.
             JobError: when it did not succeed; `.host` says where, `.log` has the last lines.
         """
-        state = (self.client.show if progress else self.client.wait)(self.name, timeout=timeout)
+        state = (self.client.show if progress else self.client.wait)(self.name, timeout=timeout, uid=self.uid)
         if (error := failure(state)) is not None:
             raise error
         return state
 
     def until(self, *phases: str, timeout: float | None = None) -> JobState:
         """Wait until it is in one of these phases, or has ended (F-77)."""
-        return self.client.wait(self.name, for_=phases, timeout=timeout)
+        return self.client.wait(self.name, for_=phases, timeout=timeout, uid=self.uid)
 
     def cancel(self, *, now: bool = False) -> JobState:
         """End it for good, and keep its record."""
-        return self.client.cancel(self.name, now=now)
+        return self.client.cancel(self.name, now=now, uid=self.uid)
 
     terminate = cancel
 
     def delete(self) -> JobState:
         """Delete it with everything that belongs to it."""
-        return self.client.delete(self.name)
+        return self.client.delete(self.name, uid=self.uid)
 
 
 def failure(state: JobState) -> JobError | None:

@@ -10,7 +10,8 @@ SlipwayError
 │   ├── NotFound             404, there is no such job, or the cluster has no SliceJobs
 │   ├── AlreadyExists        409, another job has the name
 │   ├── ChangedMeanwhile     409, somebody else has changed the job
-│   ├── Refused              400 or 422, the API server does not take the object; nothing was stored
+│   ├── Refused              400 or 422, the API server does not take the object, or no namespace has such a name;
+│   │                        nothing was stored
 │   ├── TooManyRequests      429, the API server is busy
 │   └── ServerFailed         5xx, the API server failed
 ├── AlreadyFinished          the job has ended, and nothing about it can change any more
@@ -29,7 +30,7 @@ SlipwayError
 """
 
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 T = TypeVar("T")
 
@@ -77,7 +78,7 @@ class ChangedMeanwhile(ClusterError):
 
 
 class Refused(ClusterError):
-    """The API server does not take the object; nothing was stored."""
+    """The API server does not take the object, or no namespace can have the name; nothing was stored."""
 
 
 class TooManyRequests(ClusterError):
@@ -166,6 +167,12 @@ class JobError(SlipwayError):
         """What each host of a container call wrote in the last attempt, None where that is gone; see
         `capture_output`."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it travels between processes."""
+        # By default the finished message alone would be given to the constructor, and an error that cannot be
+        # unpickled breaks the pool of processes that it comes from, or has its caller wait for ever.
+        return _restored, (type(self), *self.args), self.__dict__
+
     @property
     def exit_code(self) -> int | None:
         """Exit code of that host."""
@@ -175,6 +182,10 @@ class JobError(SlipwayError):
     def log(self) -> str:
         """Last lines of that host, at most 2 KiB."""
         return self.host.log if self.host else ""
+
+
+def _restored(kind: type[JobError], *args: Any) -> JobError:
+    return kind.__new__(kind, *args)
 
 
 class JobFailed(JobError):

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from slipway.api import names
+from slipway.client.answers import answered, typed
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import COMBINED, LogBroken, LogGone, LogQuery
 from slipway.client.logs.words import means_gone
 from slipway.client.model import JobState
-from slipway.client.target import answered, typed
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ApiError, ConnectionLost, Forbidden, NotFound, Unauthorized

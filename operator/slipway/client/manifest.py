@@ -1,5 +1,6 @@
 """SliceJobs as people write them, in files and in flags; and what is wrong with them, before anything is sent."""
 
+import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,12 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from slipway.api import names
+from slipway.api.nesting import too_deep
 from slipway.api.profile import ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
@@ -25,6 +27,7 @@ from slipway.planner.snapshot import Job, Settings
 from slipway.planner.stored import read_job
 
 Manifest = dict[str, Any]
+_M = TypeVar("_M", bound=BaseModel)
 _SUFFIX_BYTES: Final = 3
 
 
@@ -75,7 +78,7 @@ class Flags:
             "slices": self.slices,
             "hosts": self.hosts,
             "image": self.image,
-            "command": list(self.command),
+            "command": [literal(word) for word in self.command],
             "env": [{"name": name, "value": literal(value)} for name, value in (self.env or {}).items()],
             "volumes": volumes,
             "volumeMounts": places,
@@ -99,6 +102,11 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
+def typed(text: str) -> str:
+    """The text that `literal` has made this of."""
+    return text.replace("$$", "$")
+
+
 def manifest(name: str, spec: Manifest, namespace: str | None = None) -> Manifest:
     """A SliceJob of that name."""
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
@@ -118,6 +126,23 @@ def last_word(image: str) -> str:
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it: what looks like a date is text, for JSON has no dates, and 2.0 is the number 2."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  as the class above has them
+        first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
+    number = yaml.SafeLoader.construct_yaml_float(loader, node)
+    return int(number) if number.is_integer() else number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
 def documents(text: str, source: str, kinds: Sequence[str] = (names.KIND,)) -> list[Manifest]:
     """The SliceJobs of a file of YAML or JSON documents.
 
@@ -129,8 +154,8 @@ def documents(text: str, source: str, kinds: Sequence[str] = (names.KIND,)) -> l
         InvalidManifest: when it cannot be read, holds none, or holds something else.
     """
     try:
-        found = [one for one in yaml.safe_load_all(text) if one is not None]
-    except yaml.YAMLError as error:
+        found = [one for one in yaml.load_all(text, _Loader) if one is not None]
+    except (yaml.YAMLError, RecursionError) as error:
         raise InvalidManifest(f"{source} is no YAML: {' '.join(str(error).split())}") from error
     if not found:
         raise InvalidManifest(f"{source} is empty: it needs a SliceJob")
@@ -144,7 +169,27 @@ def documents(text: str, source: str, kinds: Sequence[str] = (names.KIND,)) -> l
             raise InvalidManifest(f"{where}: apiVersion {version!r} is not known: write {names.API_VERSION}")
         if not isinstance(one.get("metadata"), Mapping) or not one["metadata"].get("name"):
             raise InvalidManifest(f"{where} has no metadata.name")
+        if problem := next(_metadata_problems(one["metadata"]), None):
+            raise InvalidManifest(f"{where}: {problem}")
     return found
+
+
+def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with fields that are read here before the API server is asked."""
+    namespace = metadata.get("namespace")
+    if not isinstance(namespace, str | None):
+        yield f"metadata.namespace {namespace!r} is not valid: write the name of a namespace, or leave the field out"
+    # It becomes part of a URL, and an empty one is that of the command.
+    elif namespace and (problem := names.namespace_problem(namespace, "metadata.namespace")):
+        yield problem
+    for field in ("labels", "annotations"):
+        given = metadata.get(field) or {}
+        if not isinstance(given, Mapping):
+            yield f"metadata.{field} {given!r} is not valid: it maps names to text"
+            continue
+        for name, value in given.items():
+            if not isinstance(name, str) or not isinstance(value, str | None):
+                yield f"metadata.{field}[{name}] {value!r} is not valid: names and values are text, so quote them"
 
 
 def check_profile(body: Manifest) -> Profile:
@@ -157,10 +202,28 @@ def check_profile(body: Manifest) -> Profile:
     if not isinstance(spec, Mapping):
         raise InvalidManifest("spec is missing: a SliceJobProfile has defaults, limits, or both")
     try:
-        return Profile(str(body["metadata"]["name"]), spec=ProfileSpec.model_validate(spec))
+        return Profile(str(body["metadata"]["name"]), spec=_read(ProfileSpec, spec))
     except ValidationError as error:
         near = next(_nearest(error, ProfileSpec), "")
         raise InvalidManifest(describe(error, "spec", spec) + near) from error
+
+
+def _read(model: type[_M], spec: Mapping[str, Any]) -> _M:
+    """The spec as the API server takes it, which takes no text for a number and no number for text.
+
+    Raises:
+        InvalidManifest: when it is no JSON, or nested too deep.
+        ValidationError: when it is no such spec.
+    """
+    if problem := too_deep(spec):
+        raise InvalidManifest(problem)
+    try:
+        content = json.dumps(spec, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        # Half a surrogate is no text. The error holds the whole spec, secrets included.
+        why = "text that is no Unicode" if isinstance(error, UnicodeError) else str(error)
+        raise InvalidManifest(f"spec has what JSON cannot say: {why}") from None
+    return model.model_validate_json(content, strict=True)
 
 
 def check(body: Manifest, settings: Settings | None = None, profile: Profile | None = None) -> Resolved:
@@ -181,7 +244,7 @@ def check(body: Manifest, settings: Settings | None = None, profile: Profile | N
     if not isinstance(spec, Mapping):
         raise InvalidManifest("spec is missing: a SliceJob needs at least spec.image")
     try:
-        SliceJobSpec.model_validate(spec)
+        _read(SliceJobSpec, spec)
     except ValidationError as error:
         near = next(_nearest(error), "")
         raise InvalidManifest(describe(error, "spec", spec) + near) from error

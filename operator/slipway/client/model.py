@@ -11,6 +11,7 @@ from propcache.api import cached_property
 from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJobStatus
+from slipway.planner.seen_events import SeenEvent
 from slipway.planner.stored import read_status
 
 _NOTEBOOK_COLUMNS: Final = 100
@@ -166,22 +167,12 @@ class JobState:
         return next(iter(self.status.attempts), None)
 
 
-class Event(msgspec.Struct, rename="camel"):
-    """An Event about a job or one of its pods, as core/v1 writes it."""
+class Event(SeenEvent, rename="camel", kw_only=True):
+    """An Event about a job or one of its pods."""
 
-    reason: str = ""
     message: str = ""
     type: str = ""
-    count: int | None = None
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
-    involved_object: dict[str, Any] = {}
-
-    @property
-    def time(self) -> datetime | None:
-        """When it happened last."""
-        return self.last_timestamp or self.event_time or self.first_timestamp
+    involved_object: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -224,3 +215,5 @@ class Description:
     """None for a job that names none in a namespace without a profile named default."""
     out_of_reach: str = ""
     """Why what runs the job cannot be asked, so that no host is known; empty where it was asked."""
+    position: str = ""
+    """Where the job stands in its queue, in words; empty where it does not wait, or nobody tells."""

@@ -1,5 +1,6 @@
 """Mounts as `docker run --mount` takes them, as volumes of a pod."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -62,7 +63,7 @@ def _source(text: str, fields: dict[str, str], folder: Path | None) -> dict[str,
                 raise ValueError(f"mount {text!r}: src is missing: it names a PersistentVolumeClaim")
             return {"persistentVolumeClaim": {"claimName": fields["src"]}}
         case "tmpfs":
-            size = {"sizeLimit": fields["size"]} if fields.get("size") else {}
+            size = {"sizeLimit": _size(fields["size"])} if fields.get("size") else {}
             return {"emptyDir": {"medium": "Memory"} | size}
         case _:
             raise ValueError(
@@ -75,3 +76,8 @@ def _absolute(text: str, key: str, path: str) -> str:
     if not PurePosixPath(path).is_absolute():
         raise ValueError(f"mount {text!r}: {key} {path!r} is not an absolute path")
     return path
+
+
+def _size(text: str) -> str:
+    """A size as Kubernetes writes it: the small units of `docker run` are binary, and there m would be a thousandth."""
+    return f"{text[:-1]}{text[-1].upper()}i" if re.fullmatch("[0-9]+[kmg]", text) else text

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from slipway.api import names
+from slipway.client.target import possible_namespace
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden
@@ -53,10 +54,15 @@ class Operator:
 async def operators(
     api: ApiConnection, now: datetime | None = None, namespace: str = "", operator_id: str = ""
 ) -> tuple[Operator, ...] | None:
-    """The operators with this id, of a cluster or of one namespace; None when this user may not list Leases there."""
+    """The operators with this id, of a cluster or of one namespace; None when this user may not list Leases there.
+
+    Raises:
+        Refused: when no namespace can have that name.
+    """
+    path = paths.leases(possible_namespace(namespace) if namespace else "")
     now, selector = now or datetime.now(UTC), f"metadata.name={names.lease_of(operator_id)}"
     try:
-        listing = await api.list(paths.leases(namespace), _Lease, field_selector=selector)
+        listing = await api.list(path, _Lease, field_selector=selector)
     except Forbidden:
         return None
     return tuple(_operator(one, now) for one in listing.items)

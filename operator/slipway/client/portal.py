@@ -4,6 +4,7 @@ So calls work from any thread, from a notebook, whose own loop runs already, and
 """
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
@@ -19,11 +20,30 @@ _AHEAD: Final = 256
 """Items that a generator may be ahead of its reader."""
 
 
+_making: Final = threading.Lock()
+"""Held while the loop is made: threads that call for the first time at once must not get one each."""
+
+
 @cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _made() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="slipway", daemon=True).start()
     return loop
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    with _making:
+        return _made()
+
+
+def _forked() -> None:
+    """A process that was forked has the loop of its parent, and not the thread that runs it."""
+    _made.cache_clear()
+    _making.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_forked)
 
 
 def start(work: Coroutine[Any, Any, T]) -> "Future[T]":

@@ -8,13 +8,16 @@ from typing import Any, Final
 from slipway.api.crd import openapi_schema
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
-from slipway.client.manifest import Manifest, check
+from slipway.client.manifest import Manifest, check, typed
 from slipway.planner.redact import HIDDEN, foreign, has_secret_name
 from slipway.planner.site import Profile
 
 SERVER: Final = "API server"
 OPERATOR: Final = "operator"
 """Whose default it is."""
+
+_LITERAL: Final = (("spec", "command"), ("spec", "env"))
+"""What flags give as text that Kubernetes is not to expand."""
 
 Scalar = str | int | float | bool | None
 Path = tuple[str, ...]
@@ -54,9 +57,10 @@ def values(body: Manifest, sources: Sources, profile: Profile | None = None) -> 
         *((("spec", *path), value, SERVER) for path, value in added),
         *((("status", "resolved", name), value, origin) for name, value, origin in made),
     ]
+    shown = ((path, _shown(path, value, spec), origin) for path, value, origin in found)
     # Of variables the name is shown and never the value.
     site = (Value(one.field, HIDDEN if one.value is None else one.value, one.source) for one in resolved.defaults or ())
-    return (*(Value(_written(path), _shown(path, value, spec), origin) for path, value, origin in found), *site)
+    return (*(Value(_written(path), _as_given(path, value, sources), origin) for path, value, origin in shown), *site)
 
 
 def _source(path: Path, sources: Sources) -> str:
@@ -110,6 +114,8 @@ _FROM_FIELDS: Final = {
     "gracePeriodSeconds": "terminationGracePeriodSeconds",
 }
 """The field of the spec that a resolved value is taken from, unless the accelerator decides it."""
+_FROM_TEMPLATE: Final = {"gracePeriodSeconds": "podTemplate.spec.terminationGracePeriodSeconds"}
+"""The field of the template that wins over it."""
 _OF_GPUS: Final = {
     "type": "accelerator.gpu.model",
     "gpuVendor": "accelerator.gpu.vendor",
@@ -122,7 +128,8 @@ _OF_GPUS: Final = {
 def _resolutions(resolved: Resolved, spec: Mapping[str, Any]) -> Iterator[tuple[str, Scalar, str]]:
     """The effective values, each with what it follows from."""
     of_tpus = resolved.label is not None
-    fields = _FROM_FIELDS | (_OF_GPUS if resolved.gpus_per_host else {})
+    fields = _FROM_FIELDS | {name: field for name, field in _FROM_TEMPLATE.items() if _says(spec, field)}
+    fields |= _OF_GPUS if resolved.gpus_per_host else {}
     for name, value in resolved.model_dump(mode="json", by_alias=True, exclude={"template_hash"}).items():
         if of_tpus and name in _FROM_ACCELERATOR:
             yield name, value, "spec.accelerator"
@@ -154,6 +161,12 @@ def _shown(path: Path, value: Any, spec: SliceJobSpec) -> Scalar:
     elif isinstance(value, Mapping):
         value = "{}"
     return foreign(value, spec) if isinstance(value, str) else value
+
+
+def _as_given(path: Path, value: Scalar, sources: Sources) -> Scalar:
+    """The value as who gave it has written it: a file as it stands there, flags without what Kubernetes is told."""
+    from_flags = () not in sources and path[:2] in _LITERAL
+    return typed(value) if from_flags and isinstance(value, str) else value
 
 
 def _is_secret(path: Path) -> bool:

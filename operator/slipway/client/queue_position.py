@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from slipway.api import names
+from slipway.api.status import Phase
 from slipway.client.model import JobState
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
@@ -31,9 +32,9 @@ class _Summary(msgspec.Struct):
 
 
 async def position(api: ApiConnection, job: JobState) -> str:
-    """How many Workloads are before that of a job, in words; empty where Kueue does not tell."""
+    """How many Workloads are before that of a job, in words; empty where it does not wait, or Kueue does not tell."""
     queue = job.stored.metadata.labels.get(names.QUEUE_LABEL)
-    if not queue:
+    if not queue or job.phase != Phase.QUEUED:
         return ""
     for version in _VERSIONS:
         path = f"{paths.of_kueue(version, 'localqueues', job.namespace)}/{queue}/pendingworkloads?limit={_ALL}"

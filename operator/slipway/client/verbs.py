@@ -28,6 +28,11 @@ _TRIES: Final = 5
 """How often a change is tried again that somebody else's change got in the way of."""
 
 
+def ends_wait(state: JobState, for_: Collection[str]) -> bool:
+    """Whether a job that is still there ends the wait for `Finished`, `Deleted` or phases."""
+    return state.phase in for_ or (state.over and ("Deleted" not in for_ or FINISHED in for_))
+
+
 @dataclass(frozen=True)
 class Submitted:
     """What became of a submitted job."""
@@ -81,13 +86,21 @@ class Verbs(ABC):
         """In what a manifest is another job than the one that has its name."""
         return differences(body["spec"], found.stored.spec)
 
-    async def get(self, name: str, *, namespace: str | None = None) -> JobState:
+    async def get(self, name: str, *, namespace: str | None = None, uid: str | None = None) -> JobState:
         """One job.
 
+        Args:
+            namespace: another than the client's.
+            uid: the UID of the job that is meant, where a later one of its name must not be taken for it.
+
         Raises:
-            NotFound: when there is none of that name.
+            NotFound: when there is none of that name, or another job has it.
         """
-        return JobState(await self._read(name, namespace or self.resolved_namespace))
+        where = namespace or self.resolved_namespace
+        found = JobState(await self._read(name, where))
+        if uid is not None and found.uid != uid:
+            raise errors.NotFound(f"SliceJob {name} in {where} was deleted, and a later job has its name")
+        return found
 
     @abstractmethod
     async def manifest(self, name: str) -> JsonObject:
@@ -121,6 +134,7 @@ class Verbs(ABC):
         for_: Collection[str] = (FINISHED,),
         seconds: float | None = None,
         seen: Callable[[JobState], None] = lambda state: None,
+        uid: str | None = None,
     ) -> JobState:
         """Wait until a job has ended or is in one of these phases.
 
@@ -128,6 +142,7 @@ class Verbs(ABC):
             for_: `Finished`, `Deleted` or phases; a job that has ended ends the wait in any case.
             seconds: how long to wait; None waits for ever.
             seen: told the job now and after each change.
+            uid: see `get`.
 
         Returns:
             The job as it was then.
@@ -140,11 +155,11 @@ class Verbs(ABC):
         try:
             async with asyncio.timeout(seconds), aclosing(self.watch(name)) as states:
                 async for state in states:
-                    if state is None:
+                    if state is None or uid not in (None, state.uid):
                         break
                     last = state
                     seen(state)
-                    if (state.over and "Deleted" not in for_) or state.phase in for_:
+                    if ends_wait(state, for_):
                         return state
         except TimeoutError:
             phase = last.phase if last else "not seen yet"
@@ -154,16 +169,17 @@ class Verbs(ABC):
             return last
         raise errors.NotFound(f"SliceJob {name} in {self.resolved_namespace} was deleted")
 
-    async def cancel(self, name: str, *, now: bool = False) -> JobState:
+    async def cancel(self, name: str, *, now: bool = False, uid: str | None = None) -> JobState:
         """End a job for good, and keep its record.
 
         Args:
             now: give the containers 1 s between SIGTERM and SIGKILL instead of their grace period.
+            uid: see `get`.
 
         Raises:
             AlreadyFinished: when it has ended (N-18).
         """
-        return await self._change(name, {"cancel": True} | ({"cancelGracePeriodSeconds": 1} if now else {}))
+        return await self._change(name, {"cancel": True} | ({"cancelGracePeriodSeconds": 1} if now else {}), uid)
 
     async def suspend(self, name: str) -> JobState:
         """Have its pods deleted and its nodes released; the job keeps its budgets."""
@@ -173,9 +189,9 @@ class Verbs(ABC):
         """Let a suspended job begin another attempt."""
         return await self._change(name, {"suspend": False})
 
-    async def delete(self, name: str) -> JobState:
-        """Delete a job with everything that belongs to it; returns it as it was."""
-        found = await self.get(name)
+    async def delete(self, name: str, *, uid: str | None = None) -> JobState:
+        """Delete a job with everything that belongs to it; returns it as it was. For `uid` see `get`."""
+        found = await self.get(name, uid=uid)
         await self._remove(found)
         return found
 
@@ -184,19 +200,28 @@ class Verbs(ABC):
         dated = [one for one in await self._events(await self.get(name)) if one.time is not None]
         return tuple(sorted(dated, key=lambda one: (one.time, one.reason)))
 
-    async def describe(self, name: str, *, history: bool = False) -> Description:
+    async def describe(self, name: str, *, history: bool = False, uid: str | None = None) -> Description:
         """One job in full: its attempts, its hosts, its Events.
 
         Args:
             history: read the pages of attempts that the status holds no more, too.
+            uid: see `get`.
         """
-        job = await self.get(name)
+        job = await self.get(name, uid=uid)
         number, attempts = job.status.attempt, tuple(reversed(job.status.attempts))
         if history:
             attempts = tuple(Attempt.model_validate(one) for one in await self.history(name))
         away = (await self.out_of_reach([job])).get(name, "")
         pods = await self.pods(name, attempt=number) if number is not None and not away else ()
-        return Description(job, attempts, hosts(name, pods), await self.events(name), await self._profile(job), away)
+        return Description(
+            job=job,
+            attempts=attempts,
+            hosts=hosts(name, pods),
+            events=await self.events(name),
+            profile=await self._profile(job),
+            out_of_reach=away,
+            position=await self.position(job),
+        )
 
     async def _profile(self, job: JobState) -> ProfileOfJob | None:
         """The profile of a job, as far as the caller may read it; None where there is none."""
@@ -231,7 +256,7 @@ class Verbs(ABC):
         return {}
 
     async def position(self, job: JobState) -> str:
-        """Where a job stands in its queue, in words; empty where nobody tells."""
+        """Where a job stands in its queue, in words; empty where it does not wait, or nobody tells."""
         return ""
 
     @abstractmethod
@@ -263,9 +288,9 @@ class Verbs(ABC):
     async def _events(self, found: JobState) -> Iterable[Event]:
         """The Events of a job and of its pods."""
 
-    async def _change(self, name: str, fields: Mapping[str, Any]) -> JobState:
+    async def _change(self, name: str, fields: Mapping[str, Any], uid: str | None = None) -> JobState:
         for _ in range(_TRIES):
-            found = await self.get(name)
+            found = await self.get(name, uid=uid)
             if found.status.final:
                 raise errors.AlreadyFinished(f"SliceJob {name} is {found.phase} already")
             try:

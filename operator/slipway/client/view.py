@@ -2,9 +2,10 @@
 
 import msgspec
 
-from slipway.api.status import Cause, Phase
+from slipway.api.status import Cause, Phase, PhaseKind
 from slipway.client import errors
 from slipway.client.errors import HostFailure, JobInfo
+from slipway.planner.charges import FAILURES, PREEMPTIONS, Budget, charge_of
 
 
 class _Object(msgspec.Struct, frozen=True, rename="camel"):
@@ -113,7 +114,11 @@ class JobView(_Object, frozen=True):
     @property
     def over(self) -> bool:
         """Whether it will not change any more by itself."""
-        return self.status.phase in (*_ENDS, Phase.SUCCEEDED)
+        return self._phase.final or self._phase.kind is PhaseKind.REFUSED
+
+    @property
+    def _phase(self) -> Phase:
+        return Phase(self.status.phase or Phase.PENDING)
 
     @property
     def running_attempt(self) -> int | None:
@@ -130,7 +135,7 @@ class JobView(_Object, frozen=True):
     @property
     def waits_for_capacity(self) -> bool:
         """Whether there are too few nodes for it."""
-        return self.status.phase in (Phase.WAITING_FOR_CAPACITY, Phase.QUEUED)
+        return self._phase.kind is PhaseKind.LACKS_NODES
 
     def condition(self, kind: str) -> bool:
         """Whether that condition is true."""
@@ -159,7 +164,7 @@ class JobView(_Object, frozen=True):
         attempt = self.attempt(number)
         if attempt is None or attempt.cause is None:
             return None
-        found = _CAUSES.get(attempt.cause, errors.JobError)
+        found = _LOSSES.get(charge_of(Cause(attempt.cause)).budget, errors.JobError)
         info = JobInfo(self.metadata.name, _STATES.get(found, "error"), kind)
         return found(f"attempt {number} was lost: {attempt.message}", info, self._failure(attempt))
 
@@ -169,7 +174,7 @@ class JobView(_Object, frozen=True):
         Args:
             kind: what the job ran on, TPU, GPU or CPU.
         """
-        found = _ENDS[self.status.phase or ""]
+        found = _ENDS.get(self._phase, errors.JobError)
         result = self.status.result
         if result is not None and result.reason == "ScheduleTimeout":
             found = errors.CapacityUnavailable
@@ -198,10 +203,9 @@ _ENDS: dict[str, type[errors.JobError]] = {
     Phase.CANCELLED: errors.JobCancelled,
     Phase.INVALID: errors.InvalidJob,
 }
-_CAUSES: dict[str, type[errors.JobError]] = {
-    Cause.FAILURE: errors.JobFailed,
-    Cause.PREEMPTION: errors.JobPreempted,
-    Cause.INFRASTRUCTURE: errors.JobPreempted,
+_LOSSES: dict[Budget | None, type[errors.JobError]] = {
+    FAILURES: errors.JobFailed,
+    PREEMPTIONS: errors.JobPreempted,
 }
 _STATES: dict[type[errors.JobError], errors.State] = {
     errors.JobFailed: "failed",

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from slipway.api.accelerators import Shape, resolve
+from slipway.api.reading import describe
 from slipway.api.slicejob import Accelerator, SliceJobSpec
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -121,7 +124,11 @@ def checked(fields: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: when a field does not fit the schema, or no TPU slice has such a type or topology.
     """
-    asked = SliceJobSpec.model_validate(fields).accelerator
+    try:
+        asked = SliceJobSpec.model_validate(fields).accelerator
+    except ValidationError as error:
+        # Its own words show the values of variables, which may be secrets.
+        raise ValueError(describe(error, "spec", fields)) from None
     if asked is not None and asked.gpu is None:
         shape_of(asked)
     return fields

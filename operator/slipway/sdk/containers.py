@@ -9,6 +9,7 @@ from typing import Any
 
 from slipway.api import names
 from slipway.api.places import pod_name, worker
+from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.client import portal
 from slipway.client.blocking import Client
@@ -16,7 +17,7 @@ from slipway.client.errors import JobError, JobFailed, ResultMissing
 from slipway.client.manifest import last_word, new_name
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
-from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, checked, merged
+from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, checked, merged, shape_of
 from slipway.sdk.docker import DockerConfig
 from slipway.sdk.jobs import OnInterrupt, Run, wait
 from slipway.sdk.progress import Progress
@@ -134,9 +135,10 @@ def run_docker_async(
         cancels the job.
 
     Raises:
+        ValueError: with more than one host, or a word that Kubernetes cannot do.
         InvalidJob: when the API server refuses the job.
     """
-    fields = _fields(config, CPU(), {"enabled": False}, spec)
+    fields = _on_one_host(_fields(config, CPU(), {"enabled": False}, spec))
     run = Run(client or Client(), name or _name(config), "CPU", Progress(quiet=True))
 
     async def create() -> str:
@@ -182,6 +184,20 @@ def _fields(
         raise ValueError(f"gpus={config.gpus} and GPU(count={accelerator.count}) contradict each other: say it once")
     base = merged(config.to_spec(), accelerator.fields()) | {"retries": dict(retries or {})}
     return checked(merged(base, spec or {}))
+
+
+def _on_one_host(fields: dict[str, Any]) -> dict[str, Any]:
+    asked = SliceJobSpec.model_validate(fields)
+    hosts = asked.hosts or 1
+    if asked.accelerator is not None and asked.accelerator.gpu is None:
+        hosts = shape_of(asked.accelerator).hosts
+    slices = max(asked.acceptable_slices, default=asked.slices)
+    if (hosts, slices) != (1, 1):
+        raise ValueError(
+            f"run_docker_async runs on 1 host, not {slices * hosts} (slices: {slices}, hosts of each: {hosts}): use "
+            "run_docker_multislice for several"
+        )
+    return fields
 
 
 def _places(view: JobView) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.places import HEAD, pod_name
 from slipway.api.status import Phase
+from slipway.client.answers import typed
 from slipway.client.blocking import Client
 from slipway.client.errors import (
     JobError,
@@ -21,7 +22,6 @@ from slipway.client.errors import (
     VersionMismatch,
 )
 from slipway.client.manifest import new_name
-from slipway.client.target import typed
 from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
@@ -159,11 +159,15 @@ class RayExecutor:
         volume = {"name": _VOLUME, "secret": {"secretName": secret_name(name)}}
         mount = {"name": _VOLUME, "mountPath": CALL_FOLDER, "readOnly": True}
         codes = spec["retries"].get("onExitCodes", {})
+        fail = [*codes.get("fail", ())]
         return spec | {
             "volumes": [*spec.get("volumes", ()), volume],
             "volumeMounts": [*spec.get("volumeMounts", ()), mount],
-            # Versions that differ once differ always.
-            "retries": {**spec["retries"], "onExitCodes": {**codes, "fail": [*codes.get("fail", ()), REFUSED]}},
+            # Versions that differ once differ always. The list is a set, in which no code may stand twice.
+            "retries": {
+                **spec["retries"],
+                "onExitCodes": {**codes, "fail": fail if REFUSED in fail else [*fail, REFUSED]},
+            },
         }
 
 
@@ -214,12 +218,13 @@ async def _document(api: ApiConnection, run: Run, uid: str, flatten: bool) -> by
                     asked, asking = number, asyncio.create_task(_answer(api, run, number))
                 if view.over:
                     break
-        document = await _last_words(asking)
+        # An attempt that was never seen to run has told nothing; what an earlier one told is not its answer.
+        document = await _last_words(asking) if view.status.attempt == asked else None
         if view.status.phase == Phase.SUCCEEDED and document is not None:
             return document
         if view.status.phase == Phase.SUCCEEDED:
             raise ResultMissing("it succeeded, and its result could not be read", run.info)
-        raise _with_cause(view.error(run.kind), document if view.status.attempt == asked else None)
+        raise _with_cause(view.error(run.kind), document)
     finally:
         if asking is not None:
             asking.cancel()

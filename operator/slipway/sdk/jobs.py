@@ -49,6 +49,11 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     call: str = field(default_factory=lambda: secrets.token_hex(8))
 
+    def __post_init__(self) -> None:
+        # The API server would say so of a body, but in a URL `lab?` is the job lab.
+        if problem := names.name_problem(self.name):
+            raise InvalidJob(problem, self.info)
+
     @property
     def namespace(self) -> str:
         """Its namespace."""

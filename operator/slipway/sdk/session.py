@@ -16,10 +16,10 @@ from slipway.client.errors import JobError, JobFailed, SessionClosed
 from slipway.client.manifest import new_name
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, NotFound
+from slipway.cluster.errors import AlreadyExists, NotFound, SlipwayClusterError
 from slipway.sdk.accelerators import checked, differences
 from slipway.sdk.functions import RayExecutor
-from slipway.sdk.jobs import Run, limited
+from slipway.sdk.jobs import CALL_ANNOTATION, Run, limited
 from slipway.sdk.payload import Call, pack, pack_method, unpack
 from slipway.sdk.progress import Progress
 from slipway.sdk.stream import StreamBroken, ask
@@ -48,6 +48,7 @@ class Session:
 
         Raises:
             ValueError: when the executor's fields contradict the schema of a SliceJob.
+            InvalidJob: when no SliceJob can have that name.
         """
         self._shared = name is not None
         self._executor = executor
@@ -57,6 +58,8 @@ class Session:
         self._uid: str | None = None
         self._own: set[str] = set()
         """UIDs of clusters that were made here, not found."""
+        self._asked = False
+        """Whether a cluster was asked for; one whose making was not answered may be there, and has no UID here."""
         self._calls: set[asyncio.Task[Any]] = set()
 
     @property
@@ -219,10 +222,24 @@ class Session:
 
     async def _give_up(self, api: ApiConnection) -> str:
         uid, self._uid = self._uid, None
+        if uid is None:
+            uid = await self._unanswered(api)
         if uid is None or uid not in self._own:
             return "it is not ready"
         await self._run.delete(api, uid)
         return "it was deleted"
+
+    async def _unanswered(self, api: ApiConnection) -> str | None:
+        """The cluster that was made here and nobody told us of; None where none was, or nobody can tell."""
+        with suppress(SlipwayClusterError):
+            if self._asked and (found := await self._found(api)) is not None:
+                self._claim(found)
+                return found.metadata.uid
+        return None
+
+    def _claim(self, found: JobView) -> None:
+        if found.metadata.annotations.get(CALL_ANNOTATION) == self._run.call:
+            self._own.add(found.metadata.uid)
 
     async def _made(self, api: ApiConnection) -> JobView:
         while True:
@@ -240,6 +257,7 @@ class Session:
 
     async def _create(self, api: ApiConnection) -> JobView | None:
         """The cluster's job, ours or one of the same name; None where that one went meanwhile."""
+        self._asked = True
         try:
             made = await self._run.post(api, self._spec)
         except AlreadyExists:
@@ -254,6 +272,8 @@ class Session:
             return None
         found = msgspec.convert(stored, JobView)
         self._check_kept(found)
+        # A first answer that was lost on the way made it.
+        self._claim(found)
         if not found.terminating and (other := differences(self._spec, stored["spec"])):
             words = f"session {self.name} in {self._run.namespace} exists with {', '.join(other)}"
             raise errors.AlreadyExists(f"{words}: choose another name, or close it first")
@@ -264,13 +284,13 @@ class Session:
             raise errors.AlreadyExists(f"{self._run.place} is no kept Ray cluster: choose another name")
 
     async def _close(self) -> None:
-        running, uid = set(self._calls), self._uid
-        self._uid = None
+        running, uid, asked = set(self._calls), self._uid, self._asked
+        self._uid, self._asked = None, False
         if running:
             _, late = await asyncio.wait(running, timeout=CLOSE_SECONDS)
             for call in late:
                 call.cancel()
-        if uid is not None or self._shared:
+        if uid is not None or self._shared or asked:
             await self._remove(uid)
 
     async def _remove(self, uid: str | None) -> None:

@@ -176,7 +176,8 @@ class HostLog:
         if self._name not in self._desk.old:
             selection = replace(selection, tail=None, history=True)
         reader = self._reader(selection)
-        if not selection.history:
+        # The last 0 lines would be asked for again with every stream, as long as none has come.
+        if not selection.history or selection.tail == 0:
             await self._skip(reader)
         return reader
 

@@ -29,7 +29,8 @@ def kept_lines(job: str, record: Attempt | None, place: Place, selection: Select
     moment = nanoseconds(root.time or record.end_time or record.start_time)
     name, sieve = root.pod or pod_name(job, record.number, place), Sieve(selection)
     lines = [line for line in root.log.encode().split(b"\n") if line]
-    lines = [line + b"\n" for line in lines[-(selection.tail or len(lines)) :] if sieve.matches(line)]
+    first = 0 if selection.tail is None else max(0, len(lines) - selection.tail)
+    lines = [line + b"\n" for line in lines[first:] if sieve.matches(line)]
     note = Note(f"the log of {named(record.number, place)} is gone; the job's status keeps these last lines of it")
     return [note, *(Line(record.number, place, name, moment, line) for line in lines)]
 

@@ -87,13 +87,18 @@ class Reader:
             ClusterError: when the caller has no rights.
         """
         splitter, query = Splitter(), self._query(self._selection, follow=follow)
+        empty = True
         self._cursor.begin()
         async with aclosing(self._chunks(query)) as chunks:
             async for chunk in chunks:
+                empty = False
                 if lines := self._lines(splitter.feed(chunk)):
                     yield lines
                 if self.past:
                     return
+        if empty:
+            # Whatever comes now is new, however much it is.
+            self._selection = replace(self._selection, tail=None)
         rest = splitter.end()
         _raise_words(rest)
         if last and (lines := self._lines(rest)):

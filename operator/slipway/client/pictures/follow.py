@@ -15,7 +15,9 @@ Hosts = dict[tuple[int, Place], str]
 """States of hosts, by attempt and place."""
 
 
-async def follow(client: Verbs, name: str, progress: Progress, seconds: float | None = None) -> JobState:
+async def follow(
+    client: Verbs, name: str, progress: Progress, seconds: float | None = None, uid: str | None = None
+) -> JobState:
     """Wait for the end of a job, and show it meanwhile. See `Verbs.wait`."""
     hosts: Hosts = {}
     latest: list[JobState] = []
@@ -32,7 +34,7 @@ async def follow(client: Verbs, name: str, progress: Progress, seconds: float | 
 
     watching = asyncio.create_task(pods())
     try:
-        return await client.wait(name, seconds=seconds, seen=seen)
+        return await client.wait(name, seconds=seconds, seen=seen, uid=uid)
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

@@ -9,13 +9,14 @@ from rich.text import Text
 
 from slipway.api.status import Attempt
 from slipway.client.pictures.words import clock, span
+from slipway.planner.charges import FAILURES, PREEMPTIONS, charge_of
 
 BAR: Final = 40
 """Cells of the longest bar."""
 _SHORTEST: Final = 8
 _REST: Final = 66
 """Columns beside the bar."""
-_STYLES: Final = {"failure": "red", "preemption": "yellow", "infrastructure": "yellow"}
+_STYLES: Final = {FAILURES: "red", PREEMPTIONS: "yellow", None: ""}
 
 
 def timeline(attempts: Sequence[Attempt], now: datetime, width: int) -> Table:
@@ -43,15 +44,19 @@ def _row(one: Attempt, after: Attempt | None, begins: datetime, cell: timedelta,
     lost = after.start_time - ended if after is not None else None
     line = Text(" " * int((one.start_time - begins) / cell))
     line.append("░" * _cells(ran_from - one.start_time, cell), style="cyan")
-    line.append("█" * _cells(ended - ran_from, cell), style=_STYLES.get(one.cause or "", "green"))
+    line.append("█" * _cells(ended - ran_from, cell), style=_style(one) or "green")
     line.append("·" * (_cells(lost, cell) if lost is not None else 0), style="dim")
-    cause = Text(one.cause or ("-" if one.end_time else "running"), style=_STYLES.get(one.cause or "", ""))
+    cause = Text(one.cause or ("-" if one.end_time else "running"), style=_style(one))
     started = span(ran_from - one.start_time) if one.running_time else "-"
     ran = span(ended - ran_from) if one.running_time else "-"
     return [
         str(one.number), clock(one.start_time), line, started, ran, span(lost) if lost is not None else "-", cause,
         one.reason or "",
     ]  # fmt: skip
+
+
+def _style(one: Attempt) -> str:
+    return _STYLES[charge_of(one.cause).budget]
 
 
 def _cells(length: timedelta, cell: timedelta) -> int:

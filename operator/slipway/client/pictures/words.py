@@ -5,28 +5,26 @@ from typing import Final
 
 from rich.text import Text
 
-from slipway.api.status import Phase
+from slipway.api.status import Phase, PhaseKind
 
 _COLOURS: Final = {
-    Phase.RUNNING: "green",
-    Phase.SUCCEEDED: "bold green",
-    Phase.FAILED: "bold red",
-    Phase.PREEMPTED: "bold red",
-    Phase.INVALID: "bold red",
-    Phase.STARTING: "cyan",
-    Phase.RESTARTING: "yellow",
-    Phase.WAITING_FOR_CAPACITY: "yellow",
-    Phase.QUEUED: "yellow",
-    Phase.PENDING: "yellow",
-    Phase.SUSPENDED: "magenta",
-    Phase.CANCELLED: "magenta",
+    PhaseKind.WAITS: "yellow",
+    PhaseKind.LACKS_NODES: "yellow",
+    PhaseKind.STARTS: "cyan",
+    PhaseKind.RUNS: "green",
+    PhaseKind.RESTS: "magenta",
+    PhaseKind.REFUSED: "bold red",
+    PhaseKind.SUCCEEDED: "bold green",
+    PhaseKind.FAILED: "bold red",
+    PhaseKind.STOPPED: "magenta",
+    None: "",
 }
 _UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 def coloured(phase: str) -> Text:
     """A phase in its colour."""
-    return Text(phase, style=_COLOURS.get(Phase(phase), ""))
+    return Text(phase, style=_COLOURS[Phase(phase).kind])
 
 
 def span(length: timedelta) -> str:

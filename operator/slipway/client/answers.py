@@ -1,0 +1,43 @@
+"""What the API server answers as the errors of the client."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from slipway.client import errors
+from slipway.client.errors import ClusterError
+from slipway.cluster import errors as answers
+from slipway.cluster.access import AccessError
+from slipway.cluster.errors import SlipwayClusterError
+
+NO_SLICEJOBS: Final = "this cluster has no SliceJobs: Slipway's CRD is not installed"
+_UNKNOWN: Final = "the server could not find the requested resource"
+"""What the API server says of a kind that it does not know; other kinds than ours every cluster has."""
+_KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
+    AccessError: errors.Unreachable,
+    answers.ConnectionLost: errors.Unreachable,
+    answers.Unauthorized: errors.NotAuthenticated,
+    answers.Forbidden: errors.NotAllowed,
+    answers.NotFound: errors.NotFound,
+    answers.AlreadyExists: errors.AlreadyExists,
+    answers.Conflict: errors.ChangedMeanwhile,
+    answers.BadRequest: errors.Refused,
+    answers.Invalid: errors.Refused,
+    answers.TooManyRequests: errors.TooManyRequests,
+    answers.ServerError: errors.ServerFailed,
+}
+
+
+def typed(error: Exception) -> ClusterError:
+    """The error that callers see for one of the connection's."""
+    words = str(error)
+    return _KINDS.get(type(error), ClusterError)(NO_SLICEJOBS if _UNKNOWN in words else words)
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Raises what the API server answers as the errors of the client."""
+    try:
+        yield
+    except SlipwayClusterError as error:
+        raise typed(error) from error

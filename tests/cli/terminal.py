@@ -1,0 +1,64 @@
+"""A command at a terminal, with somebody who types."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+SECONDS = 60
+
+
+class Terminal:
+    """A command that runs, and what it has written."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._side, its_side = pty.openpty()
+        os.set_blocking(self._side, False)
+        program = [sys.executable, "-m", "slipway.cli.main", *arguments]
+        self._process = subprocess.Popen(program, stdin=its_side, stdout=its_side, stderr=its_side)
+        os.close(its_side)
+        self.written = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._side)
+
+    def until(self, text: str) -> None:
+        """Wait until it has written that."""
+        end = time.monotonic() + SECONDS
+        while text not in self.written:
+            assert time.monotonic() < end, self.written
+            self._read()
+            time.sleep(0.02)
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        os.write(self._side, f"{line}\n".encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Wait for the end; returns the exit code."""
+        code = self._process.wait(SECONDS)
+        self._read()
+        return code
+
+    def _read(self) -> None:
+        try:
+            while read := os.read(self._side, 65536):
+                self.written += read.decode().replace("\r\n", "\n")
+        except OSError:
+            # There is no more at the moment, or the command has ended.
+            pass

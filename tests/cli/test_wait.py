@@ -1,0 +1,39 @@
+"""What `slipway wait` says of a job that is where it should be, or is gone."""
+
+import pytest
+from click.testing import CliRunner
+
+from slipway.cli.main import main
+from tests.cli.api_server import ApiServer, failed, job
+from tests.waiting import PATIENCE
+
+FAILED = "slicejob train is Failed: it failed as often as it may\n"
+STATES: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "nothing else": ((), 1, FAILED),
+    "failed": (("failed",), 0, FAILED),
+    "succeeded": (("succeeded",), 1, FAILED),
+    "deleted or failed": (("deleted", "failed"), 0, FAILED),
+    "failed or deleted": (("failed", "deleted"), 0, FAILED),
+    "deleted or finished": (("deleted", "finished"), 1, FAILED),
+    "deleted": (("deleted",), 124, ""),
+    "deleted or succeeded": (("deleted", "succeeded"), 124, ""),
+}
+
+
+@pytest.mark.parametrize(("states", "code", "words"), STATES.values(), ids=STATES)
+def test_a_job_that_is_there_is_not_said_to_be_deleted(
+    api_server: ApiServer, states: tuple[str, ...], code: int, words: str
+) -> None:
+    api_server.put(failed("train"))
+    wanted = [word for state in states for word in ("--for", state)]
+    patience = "0.5s" if code == 124 else f"{PATIENCE}s"
+    done = CliRunner().invoke(main, ["wait", "train", *wanted, "--timeout", patience])
+    assert (done.exit_code, done.stdout) == (code, words), done.output
+
+
+@pytest.mark.parametrize("states", [("deleted",), ("deleted", "failed"), ("deleted", "finished")], ids=" or ".join)
+def test_a_job_that_is_deleted_meanwhile_is_said_to_be(api_server: ApiServer, states: tuple[str, ...]) -> None:
+    api_server.put(job("train", "Running"))
+    api_server.deleted_while_watched = True
+    done = CliRunner().invoke(main, ["wait", "train", *(word for state in states for word in ("--for", state))])
+    assert (done.exit_code, done.stdout) == (0, "slicejob train deleted\n"), done.output
