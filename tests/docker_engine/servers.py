@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 
 from slipway.local_cluster.packages import find_tool
+from tests.waiting import PATIENCE
 
 PACKAGES = {
     "dockerd": "docker.io", "docker": "docker.io", "docker-registry": "docker-registry", "busybox": "busybox-static",
@@ -52,7 +53,7 @@ def running(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterato
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while not ready():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < end, log.read_text()

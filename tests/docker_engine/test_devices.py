@@ -18,7 +18,6 @@ from slipway.docker_engine.conversion.devices import (
     Inventory,
     Shortage,
     assign,
-    assign_all,
     ids_of,
 )
 
@@ -44,6 +43,11 @@ def mapped(*paths: str) -> tuple[DeviceMapping, ...]:
     return tuple(DeviceMapping(path, path) for path in paths)
 
 
+def assign_one(inventory: Inventory, resources: Mapping[str, str], used: Mapping[str, str]) -> Assigned:
+    [found] = assign(inventory, [resources], used)
+    return found
+
+
 def ids(inventory: Inventory, kind: str) -> list[str]:
     return [one.id for one in inventory.devices.get(kind, ())]
 
@@ -51,13 +55,13 @@ def ids(inventory: Inventory, kind: str) -> list[str]:
 def test_a_machine_without_devices(tmp_path: Path) -> None:
     found = machine(tmp_path, "null", "nvidiactl", "nvidia-uvm", "vfio/vfio", "accel", "dri/card0")
     assert found.devices == {}
-    assert assign(found, {"cpu": "2", "memory": "1Gi"}, {}) == Assigned()
+    assert assign_one(found, {"cpu": "2", "memory": "1Gi"}, {}) == Assigned()
 
 
 def test_chips_with_device_nodes_of_their_own(tmp_path: Path) -> None:  # E1-23
     found = machine(tmp_path, "accel10", "accel2", "accel0", "accel1")
     assert ids(found, "tpu") == ["tpu:0", "tpu:1", "tpu:2", "tpu:10"]
-    got = assign(found, {"google.com/tpu": "4"}, {})
+    got = assign_one(found, {"google.com/tpu": "4"}, {})
     assert got.devices == mapped("/dev/accel0", "/dev/accel1", "/dev/accel2", "/dev/accel10")
     assert got.ulimits == {"memlock": (UNLIMITED, UNLIMITED)}
     assert (got.variables, got.variables_if_privileged) == ({}, {}), "the machine says what all chips are"
@@ -65,7 +69,7 @@ def test_chips_with_device_nodes_of_their_own(tmp_path: Path) -> None:  # E1-23
 
 def test_chips_behind_vfio(tmp_path: Path) -> None:  # E1-23
     found = machine(tmp_path, "vfio/vfio", "vfio/0", "vfio/1", "vfio/devices")
-    got = assign(found, {"google.com/tpu": "1"}, {"tpu:0": "job a"})
+    got = assign_one(found, {"google.com/tpu": "1"}, {"tpu:0": "job a"})
     assert got.ids == ("tpu:1",)
     assert got.devices == mapped("/dev/vfio/1", "/dev/vfio/vfio")
 
@@ -78,15 +82,15 @@ def test_a_group_of_vfio_that_is_no_tpu(tmp_path: Path) -> None:
 
 def test_a_part_of_the_chips_is_told_what_it_is(tmp_path: Path) -> None:
     found = machine(tmp_path, *(f"accel{number}" for number in range(8)))
-    [_, got] = assign_all(found, [{"google.com/tpu": "4"}] * 2, {})
+    [_, got] = assign(found, [{"google.com/tpu": "4"}] * 2, {})
     assert got.variables == {"TPU_CHIPS_PER_HOST_BOUNDS": "2,2,1", "TPU_HOST_BOUNDS": "1,1,1"}
     assert got.variables_if_privileged == {"TPU_VISIBLE_CHIPS": "4,5,6,7"}
-    assert assign(found, {"google.com/tpu": "3"}, {}).variables == {}, "three chips have no shape"
+    assert assign_one(found, {"google.com/tpu": "3"}, {}).variables == {}, "three chips have no shape"
 
 
 def test_gpus_of_nvidia(tmp_path: Path) -> None:  # E1-12, N-27
     found = machine(tmp_path, "nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm")
-    got = assign(found, {"nvidia.com/gpu": "2"}, {"nvidia:0": "job a"})
+    got = assign_one(found, {"nvidia.com/gpu": "2"}, {"nvidia:0": "job a"})
     assert got.requests == ({"Driver": "nvidia", "DeviceIDs": ["1", "2"], "Capabilities": [["gpu"]]},)
     assert (got.devices, got.label) == ((), "nvidia:1,nvidia:2")
 
@@ -122,14 +126,14 @@ CHOICES: Final = {
 def test_gpus_are_chosen(tmp_path: Path, choice: GpuChoice, expected: list[str]) -> None:
     found = machine(tmp_path, "nvidia0", "nvidia1", **NVIDIA)
     assert found.unknown(choice) == ()
-    [request] = assign(found.chosen(choice), {"nvidia.com/gpu": "1"}, {}).requests
+    [request] = assign_one(found.chosen(choice), {"nvidia.com/gpu": "1"}, {}).requests
     assert request["DeviceIDs"] == expected
 
 
 @pytest.mark.row("E1-12")
 def test_what_of_the_driver_is_given_can_be_said(tmp_path: Path) -> None:
     found = machine(tmp_path, "nvidia0").chosen(GpuChoice(capabilities=("compute", "utility")))
-    [request] = assign(found, {"nvidia.com/gpu": "1"}, {}).requests
+    [request] = assign_one(found, {"nvidia.com/gpu": "1"}, {}).requests
     assert request["Capabilities"] == [["compute", "utility", "gpu"]]
 
 
@@ -138,7 +142,7 @@ def test_gpus_that_are_chosen_do_not_take_the_chips_away(tmp_path: Path) -> None
     assert ids(found.chosen(GpuChoice(("1",))), "tpu") == ["tpu:0"]
     assert found.unknown(GpuChoice(("0", "7", "GPU-cccc"))) == ("7", "GPU-cccc")
     with pytest.raises(Shortage, match=r"nvidia.com/gpu 2 is asked for, and this machine has 1 \(nvidia:1\)"):
-        assign(found.chosen(GpuChoice(("1",))), {"nvidia.com/gpu": "2"}, {})
+        assign_one(found.chosen(GpuChoice(("1",))), {"nvidia.com/gpu": "2"}, {})
 
 
 def test_gpus_of_amd(tmp_path: Path) -> None:  # N-28
@@ -146,7 +150,7 @@ def test_gpus_of_amd(tmp_path: Path) -> None:  # N-28
     files = {**vendor("renderD128", "0x1002"), **vendor("renderD129", "0x8086"), **vendor("renderD130", "0x1002")}
     nodes = ("kfd", "dri/card0", "dri/renderD128", "dri/renderD129", "dri/renderD130")
     found = machine(tmp_path, *nodes, **files, etc__group=groups)
-    got = assign(found, {"amd.com/gpu": "2"}, {})
+    got = assign_one(found, {"amd.com/gpu": "2"}, {})
     assert got.devices == mapped("/dev/dri/renderD128", "/dev/dri/renderD130", "/dev/kfd")
     assert (got.groups, got.ids) == ((44, 109), ("amd:0", "amd:1"))
 
@@ -158,17 +162,17 @@ def test_gpus_of_amd_without_their_driver(tmp_path: Path) -> None:
 @pytest.mark.parametrize("resource", ["gpu.intel.com/i915", "gpu.intel.com/xe"])
 def test_gpus_of_intel(tmp_path: Path, resource: str) -> None:  # N-29
     found = machine(tmp_path, "dri/card0", "dri/renderD128", **vendor("renderD128", "0x8086"))
-    got = assign(found, {resource: "1"}, {})
+    got = assign_one(found, {resource: "1"}, {})
     assert (got.devices, got.groups, got.ids) == (mapped("/dev/dri"), (), ("intel:0",))
 
 
 def test_a_container_with_two_kinds(tmp_path: Path) -> None:
-    got = assign(machine(tmp_path, "accel0", "nvidia0"), {"google.com/tpu": "1", "nvidia.com/gpu": "1"}, {})
+    got = assign_one(machine(tmp_path, "accel0", "nvidia0"), {"google.com/tpu": "1", "nvidia.com/gpu": "1"}, {})
     assert ids_of(got.label) == got.ids == ("tpu:0", "nvidia:0")
 
 
 def test_count_0_is_none(tmp_path: Path) -> None:  # F-53
-    assert assign(machine(tmp_path, "nvidia0"), {"nvidia.com/gpu": "0"}, {}) == Assigned()
+    assert assign_one(machine(tmp_path, "nvidia0"), {"nvidia.com/gpu": "0"}, {}) == Assigned()
 
 
 def test_no_label_no_devices() -> None:
@@ -204,7 +208,7 @@ SHORT: dict[str, tuple[list[dict[str, str]], dict[str, str], str]] = {
 def test_too_few(tmp_path: Path, asked: list[dict[str, str]], used: dict[str, str], message: str) -> None:
     found = machine(tmp_path, "accel0", "accel1")
     with pytest.raises(Shortage) as caught:
-        assign_all(found, asked, used)
+        assign(found, asked, used)
     assert str(caught.value) == message
 
 
@@ -226,11 +230,11 @@ def test_no_device_twice(inventory: Inventory, asked: list[Mapping[str, str]], d
         wanted[KINDS[resource]] += int(count)
     if short := {kind for kind in wanted if wanted[kind] > len(free[kind])}:
         with pytest.raises(Shortage) as caught:
-            assign_all(inventory, asked, used)
+            assign(inventory, asked, used)
         assert KINDS[caught.value.resource] in short
         assert caught.value.asked == wanted[KINDS[caught.value.resource]]
         return
-    got = assign_all(inventory, asked, used)
+    got = assign(inventory, asked, used)
     given_out = [one for each in got for one in each.ids]
     assert len(set(given_out)) == len(given_out), "no two containers share"
     assert not set(given_out) & used.keys(), "nothing that is used"
@@ -238,4 +242,4 @@ def test_no_device_twice(inventory: Inventory, asked: list[Mapping[str, str]], d
         of_kind = [one for one in given_out if one.startswith(f"{kind}:")]
         assert of_kind == free[kind][: wanted[kind]], "the lowest first"
     assert [len(each.ids) for each in got] == [sum(map(int, one.values())) for one in asked]
-    assert assign_all(inventory, asked, used) == got
+    assert assign(inventory, asked, used) == got

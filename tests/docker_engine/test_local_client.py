@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slipway.client.errors import NotFound, SlipwayError
-from slipway.docker_engine import supervisor
+from slipway.docker_engine import pruning, supervisor
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder, folder
 from slipway.docker_engine.options import Options
@@ -79,15 +79,22 @@ def test_a_file_that_cannot_be_read_keeps_no_command_from_the_other_jobs(
     asyncio.run(look())
 
 
-def test_a_job_that_goes_while_it_is_listed_is_an_error_of_the_client(
+def test_a_job_that_goes_meanwhile_keeps_no_command_from_the_other_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its supervisor may end a deletion at any moment, of which who did not name the job wants to know nothing."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    monkeypatch.setattr(supervisor, "needs_supervisor", lambda job: job.name == "gone")
+    folder("there").create(BODY | {"metadata": {"name": "there"}}, {"options": Options().to_json()})
+    for module in (local_client, supervisor, pruning):
+        monkeypatch.setattr(module, "folders", lambda: [folder("gone"), folder("there")])
 
     async def look() -> None:
         async with AsyncLocalClient() as client:
-            monkeypatch.setattr(local_client, "folders", lambda: [folder("gone")])
+            assert [one.name for one in await client.list()] == ["there"]
+            assert [what for what, _ in await client.prune()] == ["what is left of earlier jobs"]
             with pytest.raises(NotFound, match="there is no job gone"):
-                await client.list()
+                await client.prune(["gone"])
 
     asyncio.run(look())

@@ -1,16 +1,19 @@
-"""What a supervisor does before it has an engine."""
+"""What a supervisor does before it has an engine, and with one that does not tell what happens."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from slipway.docker_engine.engine import Address
-from slipway.docker_engine.job_files import folder
+from slipway.docker_engine.job_files import JobFolder, folder
 from slipway.docker_engine.machine import Machine
 from slipway.docker_engine.options import Options
-from slipway.docker_engine.supervisor import Supervisor
+from slipway.docker_engine.supervisor import TRIES, UNTOLD_SECONDS, Supervisor
+from tests.local_simulation.engine import refusal
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
 SEEN = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -46,3 +49,69 @@ def test_a_restart_of_the_machine_is_an_outage_of_the_engine(
     with pytest.raises(EngineFound):
         Supervisor(job, Options(), Rebooted(booted)).run()
     assert job.read()["local"].get("engineLost") == lost
+
+
+class Untold(Machine):
+    """With an engine that is asked for events in vain, and on which no time passes; somebody deletes the job soon."""
+
+    api_version = "1.41"
+
+    def __init__(self, job: JobFolder, *, refuses: bool, turns: int) -> None:
+        self.job, self.refuses, self.turns = job, refuses, turns
+        self.connected = 0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    def changes(self, job: JobFolder, stop: Event) -> Iterator[None]:
+        return iter(())
+
+    def connect(self, address: Address) -> Any:
+        self.connected += 1
+        return self
+
+    def events(self, **_: Any) -> Iterator[Any]:
+        if self.refuses:
+            raise refusal(500, 'cannot read events with the "none" backend')
+        return iter(())
+
+    def containers(self, **_: Any) -> list[Any]:
+        self.turns -= 1
+        if self.turns == 0:
+            self.job.remove()
+        return []
+
+    def networks(self, **_: Any) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def suspended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobFolder:
+    """A job for which nothing is to be done."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    job = folder("train")
+    job.create(BODY | {"spec": {"image": "i", "suspend": True}}, {"options": {}})
+    return job
+
+
+def test_an_engine_that_refuses_to_tell_what_happens_is_looked_at(
+    suspended: JobFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Podman does where its events are switched off. The connection is as good as any other."""
+    machine = Untold(suspended, refuses=True, turns=5)
+    Supervisor(suspended, Options(), machine).run()
+    assert machine.connected == 1
+    assert set(machine.slept) == {UNTOLD_SECONDS}
+    [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert warning.endswith('looked at every 5.0 s: cannot read events with the "none" backend')
+
+
+def test_connections_that_are_lost_soon_are_made_more_and_more_seldom(suspended: JobFolder) -> None:
+    machine = Untold(suspended, refuses=False, turns=10)
+    Supervisor(suspended, Options(), machine).run()
+    assert machine.connected > len(TRIES)
+    assert machine.slept == [*TRIES, *[TRIES[-1]] * (machine.connected - len(TRIES) - 1)]

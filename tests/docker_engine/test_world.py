@@ -1,18 +1,19 @@
 """What a decision on this machine's jobs is made from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
+from slipway.api.status import Attempt, SliceJobStatus
 from slipway.docker_engine.seen import Deletion
 from slipway.docker_engine.world import NOT_FOLLOWED, REMOVAL_SHOWS_SECONDS
 from slipway.docker_engine.world import World as Machine
 from slipway.planner.ray import HAS_JOINED
 from tests.docker_engine.test_hosts import head
-from tests.docker_engine.test_seen import FINISHED, container
+from tests.docker_engine.test_seen import FINISHED, STARTED, container
 from tests.planner.build import World
 
 
@@ -78,6 +79,65 @@ def test_nothing_waits_for_the_removal_of_any_other(state: dict[str, Any], secon
     assert clock.time == before
 
 
+@pytest.mark.parametrize(
+    ("deleting", "missed"),
+    [pytest.param(False, ["abc"], id="it was there"), pytest.param(True, [], id="its deletion was under way")],
+)
+def test_what_is_gone_after_a_loss_of_the_engine_is_missed(missed: list[str], *, deleting: bool) -> None:
+    """Whether the engine has done what it was asked before it was lost, nobody can tell."""
+    engine, clock = Heads([container("running")]), Clock()
+    before = Machine(cast(Any, engine), cast(Any, clock))
+    before.observe(())
+    if deleting:
+        before.deleting("abc", Deletion(clock.now(), 10))
+    engine.found.clear()
+    after = Machine(cast(Any, engine), cast(Any, clock))
+    after.remember(before)
+    after.observe(())
+    assert (after.pods, [one.pod.metadata.uid for one in after.snapshot(World().job).vanished]) == ({}, missed)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "by_this_process", "stopped"),
+    [
+        pytest.param(1, False, True, id="after it, by another process"),
+        pytest.param(0, False, False, id="with it"),
+        pytest.param(-1, False, False, id="before it"),
+        pytest.param(1, True, False, id="after it, by this process, which knows what it has deleted"),
+    ],
+)
+def test_what_terminates_after_the_end_of_its_attempt_was_stopped_by_slipway(
+    seconds: int, *, by_this_process: bool, stopped: bool
+) -> None:
+    """The engine does not say who has stopped a container, and the process that did may be gone."""
+    engine, clock = Heads([container("exited", ExitCode=143)]), Clock()
+    clock.time = FINISHED + timedelta(minutes=1)
+    world = Machine(cast(Any, engine), cast(Any, clock))
+    world.observe(())
+    begun = SliceJobStatus(attempt=2, attempts=[Attempt(number=2, start_time=STARTED)])
+    ended_at = FINISHED - timedelta(seconds=seconds)
+    ended = begun.model_copy(update={"attempts": [Attempt(number=2, start_time=STARTED, end_time=ended_at)]})
+    if by_this_process:
+        world.writes(replace(World().job, status=begun), ended)
+    [pod] = world.snapshot(replace(World().job, status=ended)).pods
+    assert pod.deletion_requested_at == (ended_at if stopped else None)
+
+
+def test_a_host_of_which_something_still_runs_is_yet_to_be_stopped() -> None:
+    host = head()
+    host.worker["State"] |= {"Status": "running"}
+    for one in host.others.values():
+        one["State"] |= {"Status": "exited", "ExitCode": 1, "FinishedAt": FINISHED.isoformat()}
+    engine, clock = Heads([host.worker, *host.others.values()]), Clock()
+    clock.time = FINISHED + timedelta(minutes=1)
+    world = Machine(cast(Any, engine), cast(Any, clock))
+    world.observe(())
+    [seen] = world.pods.values()
+    ended = Attempt(number=seen.attempt, start_time=STARTED, end_time=STARTED)
+    [pod] = world.snapshot(replace(World().job, status=SliceJobStatus(attempt=seen.attempt, attempts=[ended]))).pods
+    assert (pod.may_run, pod.terminating) == (True, False)
+
+
 @dataclass
 class Heads:
     """An engine with the containers of a Ray head, and what it was asked about the workers."""
@@ -112,6 +172,9 @@ class Clock:
         self.name = "here"
 
     def now(self) -> datetime:
+        return self.time
+
+    def booted_at(self) -> datetime:
         return self.time
 
     def sleep(self, seconds: float) -> None:

@@ -26,6 +26,7 @@ from slipway.cli.main import main
 from slipway.local_cluster import packages
 from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import answers, running, tool
+from tests.waiting import PATIENCE
 
 IMAGE: Final = "slipway.local/busybox:1"
 NETWORK_PACKAGES: Final = {"ip": "iproute2", "iptables": "iptables", "nsenter": "util-linux"}
@@ -38,7 +39,7 @@ _APPLETS: Final = (
 )  # fmt: skip
 
 
-def until(what: str, holds: Callable[[], Any], *, seconds: float = 120, pause: float = 0.1) -> Any:
+def until(what: str, holds: Callable[[], Any], *, seconds: float = PATIENCE, pause: float = 0.1) -> Any:
     """Wait for something; returns what it became."""
     end = time.monotonic() + seconds
     while not (found := holds()):
@@ -88,6 +89,14 @@ class Dockerd:
                 command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, cwd=self.folder
             )
         until(f"an answer of the engine; see {log}", lambda: self._alive() and answers(self.socket))
+
+    def printed(self, container: str, *command: str) -> str:
+        """What a command prints in a container.
+
+        By the docker command: the SDK loses what the engine sends together with the header of its answer.
+        """
+        called = [tool("docker"), f"--host={self.host}", "exec", container, *command]
+        return subprocess.run(called, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def stop(self) -> None:
         """SIGTERM: it ends its containers first."""
@@ -219,7 +228,7 @@ class User:
             result = CliRunner().invoke(main, ["local", *arguments], input=stdin, catch_exceptions=False)
         return self._checked(arguments, code, Done(result.exit_code, result.stdout, result.stderr))
 
-    def command(self, *arguments: str, code: int | None = 0, seconds: float = 100) -> Done:
+    def command(self, *arguments: str, code: int | None = 0, seconds: float = PATIENCE) -> Done:
         """The same as a process of its own."""
         process = self.popen(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
@@ -255,7 +264,7 @@ class User:
         """The status as it is stored, without a command that would look after the job."""
         return json.loads(self.file(name).read_bytes())["status"]
 
-    def until(self, phase: str, name: str = "train", *, seconds: float = 120) -> Any:
+    def until(self, phase: str, name: str = "train", *, seconds: float = PATIENCE) -> Any:
         """Wait for a phase; returns the status."""
         end = time.monotonic() + seconds
         while (status := self.status(name)).get("phase") != phase:
@@ -268,7 +277,7 @@ class User:
         self.slipway("list")
         return bool(self.supervisors() or self.status().get("completionTime"))
 
-    def ended(self, name: str = "train", *, seconds: float = 120) -> Any:
+    def ended(self, name: str = "train", *, seconds: float = PATIENCE) -> Any:
         """Wait until nothing is left to be done for a job that has ended; returns the status."""
         end = time.monotonic() + seconds
         while self.supervisors(name) or not self.status(name).get("completionTime"):

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from slipway.cli.main import main
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
+from tests.waiting import PATIENCE
 
 IN_TWO_ATTEMPTS = """
 for i in 1 2 3; do echo "line $i of $SLIPWAY_ATTEMPT"; sleep 0.4; done
@@ -60,7 +61,7 @@ def test_what_is_told_of_a_job(user: User, engine: Engine, shared: dict[str, Any
     waiter = user.popen("wait", "train", "-q")
     engine.running("train", 2, attempt=1)
     user.until("Running")
-    until("the last line", lambda: "end of 1" in user.slipway("logs", "train", "--host", "0").out)
+    until("the last lines", lambda: user.slipway("logs", "train").out.count("end of 1") == 2)
     [job] = json.loads(user.slipway("list", "-o", "json").out)
     assert (job["metadata"]["name"], job["status"]["phase"], job["status"]["failures"]) == ("train", "Running", 1)
     assert re.search(r"train +Running", user.slipway("list").out)
@@ -82,11 +83,11 @@ def test_what_is_told_of_a_job(user: User, engine: Engine, shared: dict[str, Any
     assert sorted(both) == ["[0/0] end of 0", "[0/0] end of 1", "[0/1] end of 0", "[0/1] end of 1"]
 
     (Path(shared["volumes"][0]["hostPath"]["path"]) / "go").touch()
-    out, _ = follower.communicate(timeout=60)
+    out, _ = follower.communicate(timeout=PATIENCE)
     followed = [line for line in out.decode().splitlines() if line.startswith("[0/1] ")]
     expected = [f"[0/1] {word} of {n}" for n in (0, 1) for word in ("line 1", "line 2", "line 3", "end")]
     assert followed == expected
-    assert waiter.wait(timeout=60) == 0
+    assert waiter.wait(timeout=PATIENCE) == 0
     assert user.ended()["phase"] == "Succeeded"
     assert engine.of_jobs() == []
     kept = user.slipway("logs", "train", "--attempt", "all", "--host", "1").out.splitlines()

@@ -88,7 +88,7 @@ def test_a_supervisor_is_killed_again_and_again(user: User, engine: Engine, shar
     assert killed >= MOMENTS, "the job was over too soon"
     (folder / "enough").touch()
     until("a supervisor", user.adopted)
-    status = user.ended(seconds=120)
+    status = user.ended()
     assert (status["phase"], status["attempt"], status["failures"], status["preemptions"]) == (
         "Succeeded", FAILURES, FAILURES, 0,
     )  # fmt: skip

@@ -39,7 +39,7 @@ def test_jax_finds_its_processes(user: User, engine: Engine, libraries: object) 
         volumes=[{"name": "libraries", "hostPath": {"path": str(libraries)}}],
         volumeMounts=[{"name": "libraries", "mountPath": "/libraries", "readOnly": True}],
     )  # fmt: skip
-    status = user.ended(seconds=180)
+    status = user.ended()
     assert (status["phase"], status["failures"]) == ("Succeeded", 0), user.slipway("logs", "train").out
 
 
@@ -51,7 +51,7 @@ def test_torch_sums_over_the_hosts(user: User, engine: Engine) -> None:
         volumes=[{"name": "program", "hostPath": {"path": str(PROGRAM.parent)}}],
         volumeMounts=[{"name": "program", "mountPath": "/program", "readOnly": True}],
     )  # fmt: skip
-    status = user.ended(seconds=180)
+    status = user.ended()
     logs = user.slipway("logs", "train").out
     assert status["phase"] == "Succeeded", logs
     for rank in range(3):

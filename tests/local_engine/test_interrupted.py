@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from tests.local_engine.engine import IMAGE, Engine, User
+from tests.waiting import PATIENCE
 
 OBEDIENT: Final = "trap exit TERM; sleep 1000 & wait"
 """Ends as soon as it is asked to."""
@@ -39,7 +40,7 @@ def test_run_is_interrupted(
     engine.running("train")
     user.until("Running")
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=60)
+    _, said = run.communicate(timeout=PATIENCE)
     assert (run.returncode, words in said.decode()) == (130, True), said.decode()
     if phase == "Cancelled":
         user.ended()

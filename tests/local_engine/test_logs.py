@@ -10,6 +10,7 @@ from typing import Any, Final
 from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.engine import Address, connect
 from tests.local_engine.engine import Engine, User, until
+from tests.waiting import PATIENCE
 
 HOSTS: Final = 8
 LINES: Final = 4000
@@ -62,11 +63,11 @@ def test_one_stream_alone(user: User, shared: dict[str, Any]) -> None:
 
     user.submit(BOTH, **shared)
     user.until("Running")
-    until("the last line", lambda: "error 3" in user.slipway("logs", "train").out)
+    until("the last lines", lambda: {"out 3", "error 3"} <= set(user.slipway("logs", "train").out.splitlines()))
     assert read() == wanted
     follower = user.popen("logs", "train", "-f", "--stream", "stderr", stdout=subprocess.PIPE)
     (Path(shared["volumes"][0]["hostPath"]["path"]) / "go").touch()
-    out, _ = follower.communicate(timeout=60)
+    out, _ = follower.communicate(timeout=PATIENCE)
     assert out.decode() == wanted["stderr",]
     user.ended()
     assert read() == wanted

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.docker_engine.submission import Refused, rendered
-from tests.local_engine.engine import IMAGE, Engine, User, until
+from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
 
 WORK, FAST = {"name": "work", "mountPath": "/all"}, {"name": "fast", "mountPath": "/fast"}
 
@@ -97,7 +97,8 @@ def test_a_sidecar_that_ends_is_started_again_and_ends_with_its_worker(user: Use
 def test_the_worker_decides_and_what_is_beside_it_gets_the_same_signal(user: User, engine: Engine) -> None:
     beside = shell("beside", "trap 'echo told to stop; exit 0' TERM; touch /all/up; while :; do sleep 0.1; done")
     worker = "until [ -e /all/up ]; do sleep 0.1; done; [ $SLIPWAY_ATTEMPT = 1 ] || exit 3"
-    user.submit(worker, **template(beside=(beside,)))
+    grace = {"terminationGracePeriodSeconds": 30, "retries": {"gracePeriodSeconds": 30}}
+    user.submit(worker, **grace, **template(beside=(beside,)))
     status = user.ended()
     assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 1, 1)
     assert (status["attempts"][1]["reason"], status["attempts"][1]["root"]["exitCode"]) == ("ExitCode", 3)
@@ -115,13 +116,15 @@ def test_a_host_of_which_somebody_removes_a_part_is_removed_whole(user: User, en
     assert status["attempts"][-1]["reason"] == "PodDeleted"
 
 
-def test_a_supervisor_that_is_killed_leaves_a_host_that_the_next_one_goes_on_with(user: User, engine: Engine) -> None:
+def test_a_supervisor_that_is_killed_leaves_a_host_that_the_next_one_goes_on_with(
+    user: User, engine: Engine, dockerd: Dockerd
+) -> None:
     waits = shell("waits", "until [ -e /all/go ]; do sleep 0.1; done")
     user.submit("cat /all/word", **template(waits))
     engine.running("train", 2)
     os.kill(user.only_supervisor(), signal.SIGKILL)
     until("its end", lambda: not user.supervisors())
-    engine.client.containers.get("train-0-0-0.waits").exec_run(["sh", "-c", "echo on > /all/word; touch /all/go"])
+    dockerd.printed("train-0-0-0.waits", "sh", "-c", "echo on > /all/word; touch /all/go")
     until("a supervisor", user.adopted)
     status = user.ended()
     assert (status["phase"], status["attempt"]) == ("Succeeded", 0)

@@ -5,6 +5,7 @@ import pytest
 from slipway import AlreadyExists, AlreadyFinished, AsyncLocalClient, JobFailed, LocalClient, NotFound
 from slipway.client.manifest import Manifest, manifest
 from tests.local_engine.engine import IMAGE, User, until
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ def job(*command: str) -> Manifest:
 def test_a_job_that_fails_raises_where_and_why() -> None:
     made = LocalClient().submit(job("sh", "-c", "echo broken; exit 9"))
     with pytest.raises(JobFailed) as failed:
-        made.wait(timeout=100)
+        made.wait(timeout=PATIENCE)
     assert (failed.value.exit_code, failed.value.log.strip()) == (9, "broken")
     assert made.poll() == 9
     assert "AttemptFailed" in [one.reason for one in LocalClient().describe("train").events]
@@ -34,9 +35,9 @@ def test_a_job_is_found_again_cancelled_and_deleted(user: User) -> None:
     assert client.job("train").uid == client.submit(job("sleep", "1000")).uid == made.uid
     with pytest.raises(AlreadyExists, match="exists with another command"):
         client.submit(job("true"))
-    made.until("Running", timeout=100)
+    made.until("Running", timeout=PATIENCE)
     made.cancel(now=True)
-    made.until("Cancelled", timeout=100)
+    made.until("Cancelled", timeout=PATIENCE)
     with pytest.raises(AlreadyFinished):
         made.cancel()
     made.delete()
@@ -48,5 +49,5 @@ def test_a_job_is_found_again_cancelled_and_deleted(user: User) -> None:
 async def test_the_same_over_asyncio() -> None:
     async with AsyncLocalClient() as client:
         assert (await client.submit(job("echo", "hello"))).created
-        assert (await client.wait("train", seconds=100)).phase == "Succeeded"
+        assert (await client.wait("train", seconds=PATIENCE)).phase == "Succeeded"
         assert [one.phase for one in await client.list()] == ["Succeeded"]

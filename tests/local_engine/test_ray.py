@@ -84,24 +84,22 @@ def told(user: User, engine: Engine) -> str:
 
 
 # T-04: the cluster that pods would be. Its token is in a file of its owner's and in its containers, and nowhere else.
-def test_the_entrypoint_runs_a_task_on_each_worker(user: User, engine: Engine, image: str) -> None:
+def test_the_entrypoint_runs_a_task_on_each_worker(user: User, engine: Engine, dockerd: Dockerd, image: str) -> None:
     user.submit(**cluster(image, WAITS="1"))
-    assert until("answers", lambda: answers(user, 0), seconds=280, pause=0.5) == [
-        "answer rank=0 hostname=0-0-0", "answer rank=1 hostname=0-0-1",
-    ]  # fmt: skip
-    found = {str(one.name): one for one in engine.containers()}
+    wanted = ["answer rank=0 hostname=0-0-0", "answer rank=1 hostname=0-0-1"]
+    until("an answer of each worker", lambda: answers(user, 0) == wanted, pause=0.5)
     pods = ["train-0-0-0", "train-0-0-1", "train-0-head"]
-    assert list(found) == [*pods, "train-0-head.ray-head", "train-0-head_sandbox"]
+    assert [one.name for one in engine.containers()] == [*pods, "train-0-head.ray-head", "train-0-head_sandbox"]
     token = (user.folder() / "ray-token").read_text()
     assert stat.S_IMODE((user.folder() / "ray-token").stat().st_mode) == 0o600
     assert token not in told(user, engine)
     for name in pods:
         # By the name of the Service, as clients of the cluster use it.
-        asked = found[name].exec_run(["python3", "-c", ASKS, "http://train-head.local.svc:8265/api/version"])
-        assert json.loads(asked.output) == {"without": 401, "with": 200, "token": token}
+        asked = dockerd.printed(name, "python3", "-c", ASKS, "http://train-head.local.svc:8265/api/version")
+        assert json.loads(asked) == {"without": 401, "with": 200, "token": token}
     for name in ("train-0-0-0", "train-0-head.ray-head"):
-        assert int(found[name].exec_run(["sh", "-c", "echo $(($(stat -f -c '%b * %S' /dev/shm)))"]).output) > 2**28
-    assert found["train-0-head"].exec_run(["touch", "/tmp/ray/go"]).exit_code == 0
+        assert int(dockerd.printed(name, "sh", "-c", "echo $(($(stat -f -c '%b * %S' /dev/shm)))")) > 2**28
+    dockerd.printed("train-0-head", "touch", "/tmp/ray/go")
     status = user.ended()
     counters = [status[name] for name in ("phase", "attempt", "failures", "preemptions", "infrastructureFailures")]
     assert counters == ["Succeeded", 0, 0, 0, 0], user.slipway("logs", "train")

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import docker.types
 import pytest
@@ -30,14 +30,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 # A status that cannot be written is written later: nothing is lost or done twice.
-def test_a_full_disk(dockerd: Dockerd, engine: Engine, small_disk: Path) -> None:
+def test_a_full_disk(dockerd: Dockerd, engine: Engine, small_disk: Path, shared: dict[str, Any]) -> None:
     user = User(small_disk, dockerd.host)
-    user.submit("[ $SLIPWAY_ATTEMPT -gt 0 ] || { sleep 3; exit 5; }")
+    user.submit("[ $SLIPWAY_ATTEMPT -gt 0 ] || { until [ -e /shared/full ]; do sleep 0.1; done; exit 5; }", **shared)
     engine.running("train")
     user.until("Running")
     full = small_disk / "full"
     with pytest.raises(OSError, match="No space left"):
         full.write_bytes(bytes(2**20))
+    (Path(shared["volumes"][0]["hostPath"]["path"]) / "full").touch()
     until("the end of the container", lambda: [one.status for one in engine.containers("train")] == ["exited"])
     assert user.status()["phase"] == "Running"
     user.slipway("list")

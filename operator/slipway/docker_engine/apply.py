@@ -24,6 +24,7 @@ from slipway.planner.actions import (
     CreateServices,
     CreateToken,
     CreateWorkload,
+    DeleteHostLists,
     DeleteJob,
     DeletePods,
     DeleteWorkload,
@@ -149,8 +150,15 @@ class Applier:
             case Refresh():
                 # Every look asks the engine itself, so the next one is as fresh as can be.
                 return True
-            case CreateToken() | KeepHistory() | CreateWorkload() | PatchWorkload() | DeleteWorkload():
-                # `start` makes the token. No queue admits what runs here: a job with a queue is refused.
+            case (
+                CreateToken()
+                | KeepHistory()
+                | DeleteHostLists()
+                | CreateWorkload()
+                | PatchWorkload()
+                | DeleteWorkload()
+            ):
+                # `start` makes the token, host lists are files of the containers, and a job with a queue is refused.
                 pass
         return False
 

@@ -1,13 +1,17 @@
-"""A connection of the Docker SDK that trusts whom it was told to trust, and closes a socket that nobody answers to.
+"""A connection of the Docker SDK that trusts whom it was told to trust, closes a socket that nobody answers to, and
+says to which of its streams a program wrote.
 
 In a module of its own, because `engine` has to load where there is no SDK.
 """
 
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 from docker import APIClient
 from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection, UnixHTTPConnectionPool
+
+from slipway.docker_engine.frames import Frame, frames
 
 
 class Connection(APIClient):
@@ -30,6 +34,13 @@ class Connection(APIClient):
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
         """Settings of a request, of which those of the session are one's own and no default."""
         return super().merge_environment_settings(url, proxies, stream, self.verify if verify is None else verify, cert)
+
+    def _multiplexed_response_stream_helper(self, response: Any) -> Iterator[Frame]:
+        """What programs write, with the stream of each frame, which the SDK keeps to itself."""
+        # What it does for every stream, and its types do not name.
+        sdk: Any = self
+        sdk._disable_socket_timeout(sdk._get_raw_response_socket(response))
+        yield from frames(response.raw)
 
 
 class _UnixAdapter(UnixHTTPAdapter):

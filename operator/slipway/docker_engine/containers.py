@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from slipway.api import names
 from slipway.docker_engine.conversion.empty_volumes import opening
 from slipway.docker_engine.errors import EngineUnavailable
+from slipway.docker_engine.frames import dated_lines
 from slipway.docker_engine.job_files import LABEL_HOME
 from slipway.docker_engine.seen import Inspected
 
@@ -143,16 +144,15 @@ class Containers:
             self.api.put_archive(container, "/", archive)
             return
         # The engine unpacks nothing where the root can only be read.
-        beside = f"{found['Name'].strip('/')}-volumes"
         labels = {LABEL_HOME: found["Config"]["Labels"].get(LABEL_HOME, ""), LABEL_OPENED: self.uid}
         body = {"Image": found["Image"], "Labels": labels, "HostConfig": {"VolumesFrom": [container]}}
-        with _absent_is_none():
-            self.api.remove_container(beside, force=True)
-        self.api.create_container_from_config(body, beside)  # type: ignore[no-untyped-call]
+        # It has no name: one that could not be removed would be in the way of the next.
+        beside = self.api.create_container_from_config(body)["Id"]  # type: ignore[no-untyped-call]
         try:
             self.api.put_archive(beside, "/", archive)
         finally:
-            self.api.remove_container(beside, force=True)
+            with _left_for_later():
+                self.api.remove_container(beside, force=True)
 
     def stop(self, container: str, grace_seconds: int) -> None:
         """Send SIGTERM, then SIGKILL after so many seconds; returns when the container has ended."""
@@ -229,16 +229,12 @@ class Log:
     """The log of a container as it comes from the engine, in pieces."""
 
     def __init__(self, frames: Any) -> None:
-        """`frames` is the stream of the SDK: a frame is a line, or a part of a long one."""
+        """`frames` is the stream of the SDK, with those of `slipway.docker_engine.frames`."""
         self._frames = frames
 
     def __iter__(self) -> Iterator[bytes]:
-        # The engine cuts long lines and dates each part; the first date is that of the line.
-        whole = True
         with answered():
-            for frame in self._frames:
-                yield frame if whole else frame.partition(b" ")[2]
-                whole = frame.endswith(b"\n")
+            yield from dated_lines(self._frames)
 
     def cut(self) -> None:
         """Break it off, from any thread: who reads it comes to its end."""
@@ -263,6 +259,17 @@ def _absent_is_none() -> Iterator[None]:
     except APIError as error:
         if error.status_code != NOT_FOUND and "already in progress" not in str(error.explanation):
             raise
+
+
+@contextmanager
+def _left_for_later() -> Iterator[None]:
+    """What the engine refuses to do now is done with all that a job has left."""
+    from docker.errors import APIError
+
+    try:
+        yield
+    except APIError as error:
+        log.warning("a container that opened volumes could not be removed yet: %s", error.explanation or error)
 
 
 def ensure_network(api: APIClient, name: str, labels: Mapping[str, str]) -> None:
@@ -292,7 +299,8 @@ def remove_the_rest(api: APIClient, uid: str) -> None:
     with answered():
         for one in api.containers(all=True, filters={"label": f"{LABEL_OPENED}={uid}"}):
             with _absent_is_none():
-                api.remove_container(one["Id"], force=True)
+                # Its volumes are those of the job, whose containers may have gone before it.
+                api.remove_container(one["Id"], v=True, force=True)
         for one in api.networks(filters={"label": f"{names.LABEL_JOB_UID}={uid}"}):
             with _absent_is_none():
                 api.remove_network(one["Id"])

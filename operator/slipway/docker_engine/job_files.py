@@ -1,7 +1,7 @@
 """The jobs of this machine's engine: one folder for each, with a SliceJob as JSON in it.
 
     jobs/NAME/job.json           the SliceJob, and beside it what only this machine needs to know of it
-    jobs/NAME/logs/POD.log       what a container wrote, once it has ended
+    jobs/NAME/logs/POD.log       what a container wrote, once it has ended; beside it POD.stdout and POD.stderr
     jobs/NAME/ray-token          the token of the job's Ray cluster
     jobs/NAME/supervisor.lock    locked by the process that looks after the job
 

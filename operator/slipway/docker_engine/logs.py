@@ -1,8 +1,8 @@
 """The logs of containers: while there is a container from the engine, afterwards from a file of the job."""
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ from slipway.docker_engine.containers import Containers, Log, Streams
 
 MOST_BYTES: Final = 1024**3
 """Of all logs that are kept of a job."""
+_SINGLE: Final = (Streams(stderr=False), Streams(stdout=False))
 
 
 def keep_log(containers: Containers, container: str, path: Path) -> None:
@@ -20,8 +21,9 @@ def keep_log(containers: Containers, container: str, path: Path) -> None:
     if path.exists():
         return
     path.parent.mkdir(exist_ok=True)
-    # The whole log last: it says that both are there.
-    _write(containers.log(container, streams=Streams(stdout=False)), _of_stderr(path))
+    # The whole log last: it says that all are there.
+    for one in _SINGLE:
+        _write(containers.log(container, streams=one), _of_stream(path, one))
     _write(containers.log(container), path)
     forget_oldest(path.parent)
 
@@ -45,9 +47,14 @@ def _write(log: Log, path: Path) -> None:
     fresh.replace(path)
 
 
-def _of_stderr(path: Path) -> Path:
-    """Beside a log the lines of stderr alone."""
-    return path.with_suffix(".stderr")
+def _of_stream(path: Path, stream: Streams) -> Path:
+    """Beside a log the lines of one stream alone: in the whole log nothing says which they are."""
+    return path.with_suffix(".stdout" if stream.stdout else ".stderr")
+
+
+def lines_of(log: bytes) -> list[bytes]:
+    """The lines of a log; a carriage return, as progress bars write it, ends none."""
+    return BytesIO(log).readlines()
 
 
 def kept_log(path: Path, streams: Streams) -> list[bytes]:
@@ -56,20 +63,8 @@ def kept_log(path: Path, streams: Streams) -> list[bytes]:
     Raises:
         FileNotFoundError: when it is not kept.
     """
-    lines = path.read_bytes().splitlines(keepends=True)
-    if all(streams):
-        return lines
-    of_stderr = _of_stderr(path).read_bytes().splitlines(keepends=True)
-    if streams.stderr:
-        return of_stderr
-    left_out = Counter(of_stderr)
-    found = []
-    for line in lines:
-        if left_out[line]:
-            left_out[line] -= 1
-        else:
-            found.append(line)
-    return found
+    # One that stands in for another has its streams beside it.
+    return lines_of((path if all(streams) else _of_stream(path.resolve(), streams)).read_bytes())
 
 
 def forget_oldest(folder: Path, most: int = MOST_BYTES) -> None:
@@ -79,7 +74,8 @@ def forget_oldest(folder: Path, most: int = MOST_BYTES) -> None:
         kept += one.size
         if kept > most:
             one.path.unlink(missing_ok=True)
-            _of_stderr(one.path).unlink(missing_ok=True)
+            for stream in _SINGLE:
+                _of_stream(one.path, stream).unlink(missing_ok=True)
 
 
 class _File(NamedTuple):
@@ -94,6 +90,5 @@ def _files(folder: Path) -> Iterator[_File]:
             continue
         # Another thread may be removing it.
         with suppress(FileNotFoundError):
-            beside = _of_stderr(path)
-            size = path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
-            yield _File(path.stat().st_mtime, size, path)
+            beside = [found for one in _SINGLE if (found := _of_stream(path, one)).exists()]
+            yield _File(path.stat().st_mtime, sum(one.stat().st_size for one in (path, *beside)), path)

@@ -11,7 +11,7 @@ from slipway.docker_engine.conversion.devices import (
     DeviceMapping,
     GpuChoice,
     Inventory,
-    assign_all,
+    assign,
 )
 from slipway.docker_engine.engine import Address
 from slipway.planner.actions import Body
@@ -50,7 +50,7 @@ class Options:
         """
         if self.without_devices:
             return [NO_DEVICES] * len(bodies)
-        return assign_all(inventory.chosen(self.gpus), [extended_resources(one) for one in bodies], used)
+        return assign(inventory.chosen(self.gpus), [extended_resources(one) for one in bodies], used)
 
     def to_json(self) -> dict[str, Any]:
         """The options as they are stored with the job."""

@@ -8,7 +8,7 @@ from slipway.api import names
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, answered, remove_the_rest
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.errors import EngineUnavailable
-from slipway.docker_engine.job_files import LABEL_HOME, JobFolder, Unreadable, folder, folders, home_id
+from slipway.docker_engine.job_files import LABEL_HOME, JobFolder, NoSuchJob, Unreadable, folder, folders, home_id
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.world import read
 
@@ -26,7 +26,14 @@ def prune(names_given: Collection[str] = ()) -> list[Outcome]:
         NoSuchJob: when there is no job of a name.
     """
     chosen = [folder(name) for name in names_given] if names_given else folders()
-    found = [outcome for job in chosen for outcome in _ended(job, asked=bool(names_given))]
+    found: list[Outcome] = []
+    for job in chosen:
+        try:
+            found += _ended(job, asked=bool(names_given))
+        except NoSuchJob:
+            # Of all jobs one may go meanwhile.
+            if names_given:
+                raise
     return found if names_given else [*found, *_left_behind()]
 
 
@@ -73,12 +80,6 @@ def _remove(engine: Address, uid: str) -> None:
 
 def _left_behind() -> Iterator[Outcome]:
     """Containers and networks of jobs whose files are gone. Those of other users of the engine are not touched."""
-    known, unreadable = set[str](), set[str]()
-    for job in folders():
-        try:
-            known.add(job.read()["metadata"]["uid"])
-        except Unreadable:
-            unreadable.add(job.name)
     try:
         api = connect(Address.configured())
     except EngineUnavailable as error:
@@ -92,11 +93,27 @@ def _left_behind() -> Iterator[Outcome]:
         jobs = {
             one[names.LABEL_JOB_UID]: one.get(names.LABEL_JOB_NAME, "") for one in there if names.LABEL_JOB_UID in one
         }
+        # After the engine was asked: a job has its file before it has anything there.
+        known, unreadable = _known()
         for uid, name in jobs.items():
             if uid not in known and name not in unreadable:
                 yield from _orphans(uid, name)
     finally:
         api.close()
+
+
+def _known() -> tuple[set[str], set[str]]:
+    """The UIDs of all jobs, and the names of those whose files cannot be read."""
+    uids, unreadable = set[str](), set[str]()
+    for job in folders():
+        try:
+            uids.add(job.read()["metadata"]["uid"])
+        except Unreadable:
+            unreadable.add(job.name)
+        except NoSuchJob:
+            # What it has left is nobody's.
+            continue
+    return uids, unreadable
 
 
 def _orphans(uid: str, name: str) -> Iterator[Outcome]:

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, repeat
@@ -33,14 +33,23 @@ log = logging.getLogger(__name__)
 
 FILE: Final = "job"
 """News that the file of the job has changed."""
+UNTOLD: Final = "untold"
+"""News that containers may have changed, of which the engine tells nobody."""
 RECONNECTED: Final = "engine"
 """News that the engine can be reached again: containers may have changed unseen."""
 TRIES: Final = (0.2, 0.5, 1.0)
-"""Seconds between tries to reach an engine that is away: what ends before it is found counts as ended with it."""
+"""Seconds between tries to reach an engine that is away: what ends before it is found counts as ended with it.
+
+Also the seconds before a connection is used where the ones before it were lost soon.
+"""
 PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between turns that fail."""
 LOOK_SECONDS: Final = 30.0
 """Seconds after which it looks again without any news: not all that happens is told."""
+UNTOLD_SECONDS: Final = 5.0
+"""The same where the engine refuses to tell of anything."""
+SHORT_SECONDS: Final = 5.0
+"""A connection that was lost sooner will be lost again: the next ones are not used at once."""
 LOG_BYTES: Final = 1024 * 1024
 _SETTLED: Final = -1.0
 
@@ -62,15 +71,23 @@ class Supervisor:
         try:
             uid = str(self._folder.read()["metadata"]["uid"])
             self._note_reboot()
+            world, short = None, 0
             while True:
                 api = self._connected()
-                world = World(Containers(api, uid), self._machine, outages=self._folder.outages())
+                if short:
+                    # Now, when it is noted that the engine is there: what ends meanwhile did not end with it.
+                    self._machine.sleep(TRIES[min(short, len(TRIES)) - 1])
+                since = self._machine.now()
+                before, world = world, World(Containers(api, uid), self._machine, outages=self._folder.outages())
+                if before is not None:
+                    world.remember(before)
                 try:
                     self._look_after(world)
                     return
                 except EngineLost as error:
                     self._folder.engine_lost(world.hung_up or self._machine.now())
                     log.warning("the engine was lost: %s", error)
+                    short = short + 1 if (self._machine.now() - since).total_seconds() < SHORT_SECONDS else 0
                 finally:
                     api.close()
         except NoSuchJob:
@@ -164,26 +181,40 @@ class Supervisor:
         found = self._news.wait(LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS))
         if RECONNECTED in found:
             raise EngineLost("its stream of events has ended")
-        return found - {FILE}
+        return found - {FILE, UNTOLD}
 
     def _follow_file(self) -> None:
         """Tell of changes of the job's file by others."""
         for _ in self._machine.changes(self._folder, self._stop):
             self._news.put(FILE)
 
+    def _follow_engine(self, world: World, since: datetime, news: News) -> None:
+        """Tell of what happens to the containers; have them looked at where the engine refuses to."""
+        refused = False
+        while self._news is news and not self._stop.is_set():
+            try:
+                self._tell(world, since, news)
+            except EngineRefuses as error:
+                if not refused:
+                    words = "the engine does not tell what happens to containers: they are looked at every %s s: %s"
+                    log.warning(words, UNTOLD_SECONDS, error)
+                refused, since = True, self._machine.now()
+                self._machine.sleep(UNTOLD_SECONDS)
+                news.put(UNTOLD)
+                continue
+            except EngineLost as error:
+                log.info("%s", error)
+            world.hung_up = world.clock()
+            news.put(RECONNECTED)
+            return
+
     @staticmethod
-    def _follow_engine(world: World, since: datetime, news: News) -> None:
-        """Tell of what happens to the containers."""
-        try:
-            for event in world.containers.events(since):
-                container = str(event.get("id") or event.get("Actor", {}).get("ID", ""))
-                if event.get("Action") == "destroy" and (at := event.get("timeNano")):
-                    world.destroyed(container, datetime.fromtimestamp(at / 1e9, UTC))
-                news.put(container)
-        except (EngineLost, EngineRefuses) as error:
-            log.info("%s", error)
-        world.hung_up = world.clock()
-        news.put(RECONNECTED)
+    def _tell(world: World, since: datetime, news: News) -> None:
+        for event in world.containers.events(since):
+            container = str(event.get("id") or event.get("Actor", {}).get("ID", ""))
+            if event.get("Action") == "destroy" and (at := event.get("timeNano")):
+                world.destroyed(container, datetime.fromtimestamp(at / 1e9, UTC))
+            news.put(container)
 
 
 def supervise(job: JobFolder, machine: Machine = THIS, lock: int | None = None) -> None:
@@ -208,7 +239,7 @@ def needs_supervisor(job: JobFolder, machine: Machine = THIS) -> bool:
     except (NoSuchJob, Unreadable):
         # A newer Slipway looks after its jobs itself.
         return False
-    due = expiry(found.spec, found.status) if found.spec is not None else None
+    due = expiry(found, found.status)
     settled = found.status.final and body["local"].get("settled", False)
     return found.deleting or not settled or (due is not None and due <= machine.now())
 
@@ -219,8 +250,13 @@ def ensure_supervisor(job: JobFolder) -> None:
     It has the lock from its first moment on: on a machine that is busy it takes seconds to start, and each command that
     came meanwhile would start another.
     """
-    if not needs_supervisor(job):
-        return
+    # One that goes meanwhile needs none.
+    with suppress(NoSuchJob):
+        if needs_supervisor(job):
+            _leave_supervisor(job)
+
+
+def _leave_supervisor(job: JobFolder) -> None:
     with job.supervised() as lock:
         if lock is None:
             return

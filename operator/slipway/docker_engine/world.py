@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from msgspec.structs import replace as replace_struct
+
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
 from slipway.docker_engine import seen
@@ -97,6 +99,16 @@ class World:
     def clock(self) -> datetime:
         """The time of this machine."""
         return self.machine.now()
+
+    def remember(self, before: "World") -> None:
+        """Keep what was seen before the engine was lost: what is gone at the next look was there, and is missed.
+
+        A container whose deletion was under way is not remembered: whether the engine did it, nobody can tell.
+        """
+        forgotten = {pod_of(before._seen[one]) for one in before.deletions.keys() & before._seen.keys()}
+        self._seen = {one: found for one, found in before._seen.items() if pod_of(found) not in forgotten}
+        self.pods = {one: pod for one, pod in before.pods.items() if one in self._seen}
+        self._removed, self._vanished = dict(before._removed), dict(before._vanished)
 
     def observe(self, changed: Iterable[str]) -> None:
         """Look at the containers that are new or have changed.
@@ -237,7 +249,7 @@ class World:
         uids = frozenset(self._deleted[1]) if self._deleted[0] == attempt else frozenset()
         return Snapshot(
             job=job,
-            pods=tuple(self.pods.values()),
+            pods=tuple(self._with_lost_deletion(pod, job) for pod in self.pods.values()),
             vanished=tuple(self._vanished.values()),
             # A machine that was started again is another Node of the same name.
             nodes={node: Node(NodeMetadata(node, uid=node, creation_timestamp=self.machine.booted_at()))},
@@ -254,6 +266,23 @@ class World:
             gone_has_ended=True,
             settings=SETTINGS,
         )
+
+    def _with_lost_deletion(self, pod: Pod, job: Job) -> Pod:
+        """The pod, deleted by Slipway if it terminated after its attempt had ended by another process.
+
+        A container does not show that Slipway has stopped it; but all of an attempt that has ended is stopped. The
+        clocks of this machine and of the engine are taken for one.
+        """
+        attempt = job.status.attempts[0] if job.status.attempt_ended else None
+        end = pod.worker.terminated if pod.worker is not None else None
+        if attempt is None or attempt.end_time is None or end is None or end.finished_at is None:
+            return pod
+        if pod.may_run or pod.terminating or pod.attempt != attempt.number or self._ended_here == attempt.number:
+            return pod
+        if end.finished_at <= attempt.end_time:
+            return pod
+        deleted = replace_struct(pod.metadata, deletion_timestamp=attempt.end_time, deletion_grace_period_seconds=0)
+        return replace_struct(pod, metadata=deleted)
 
     def writes(self, job: Job, status: SliceJobStatus) -> None:
         """That status is about to be written in place of the one that the job has."""

@@ -83,6 +83,9 @@ class AsyncLocalClient(Verbs):
             for one in folders():
                 try:
                     found.append(JobState(_stored(one)))
+                except NoSuchJob:
+                    # It has gone since.
+                    continue
                 except Unreadable as error:
                     log.warning("%s", error)
         return tuple(one for one in found if selects(one.stored.metadata.labels))

@@ -19,7 +19,7 @@ from slipway.docker_engine.conversion.parts import Kind, Part
 from slipway.docker_engine.engine import connect
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.job_files import JobFolder, NoSuchJob
-from slipway.docker_engine.logs import kept_log
+from slipway.docker_engine.logs import kept_log, lines_of
 from slipway.docker_engine.options import Options
 from slipway.local.containers import job_pods, kept_pods
 from slipway.local.errors import answered
@@ -153,12 +153,14 @@ class ContainerLogStream:
             query, streams = self._query, self._streams()
             if query.tail is not None and not all(streams):
                 # The engine would count the lines of both streams.
-                yield from self._chosen(b"".join(containers.log(self._name, streams=streams)).splitlines(keepends=True))
+                yield from self._chosen(lines_of(b"".join(containers.log(self._name, streams=streams))))
                 return
             log = containers.log(self._name, follow=query.follow, since=query.since, tail=query.tail, streams=streams)
             self._close = log.cut
             with closing(log):
-                yield from log
+                # Who gave it up before it was open had nothing to close.
+                if not self._cut.is_set():
+                    yield from log
         finally:
             api.close()
 

@@ -184,24 +184,15 @@ class Inventory:
         return cls({kind: ones for kind, ones in found.items() if ones}, shared, tuple(_groups(root)))
 
 
-def assign(inventory: Inventory, resources: Mapping[str, str], used: Mapping[str, str]) -> Assigned:
-    """Choose the devices of one container.
-
-    Args:
-        inventory: what the machine has.
-        resources: the limits of the container; what is no device is passed over.
-        used: the owner of each device that is in use, by its id.
-
-    Raises:
-        Shortage: when too few are free.
-    """
-    return assign_all(inventory, [resources], used)[0]
-
-
-def assign_all(
+def assign(
     inventory: Inventory, resources: Sequence[Mapping[str, str]], used: Mapping[str, str]
 ) -> tuple[Assigned, ...]:
     """Choose the devices of several containers, one after the other: all of them, or none.
+
+    Args:
+        inventory: what the machine has.
+        resources: the limits of each container; what is no device is passed over.
+        used: the owner of each device that is in use, by its id.
 
     Raises:
         Shortage: when too few are free for all.

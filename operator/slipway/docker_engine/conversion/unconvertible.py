@@ -11,6 +11,7 @@ from slipway.planner.merge import MERGE_KEYS
 _MAX_SHOWN: Final = 80
 _EMPTY: Final[tuple[object, ...]] = (None, False, "", [], {})
 """Values that ask for nothing."""
+_OF_VARIABLES: Final = (".env[].value", ".env[].valueFrom")
 UNKNOWN: Final = "this field is not known to the local engine"
 
 
@@ -70,7 +71,7 @@ def refuse_by_table(part: Any, row: str, path: str, refusals: Refusals) -> None:
             refusals.add(field, value if isinstance(value, str | int) else None, known.words)
         elif (form := _form(below)) is not None and not form.accepts(value):
             # What stands in env is never repeated: it may be a secret.
-            _malformed(field, None if below.endswith(".env[].value") else value, form.words, refusals)
+            _malformed(field, None if below.endswith(_OF_VARIABLES) else value, form.words, refusals)
         elif below in PARENTS:
             refuse_by_table(value, below, field, refusals)
 

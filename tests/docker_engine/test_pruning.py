@@ -1,0 +1,88 @@
+"""What is removed from the engine because its job is gone, and what is not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slipway.api import names
+from slipway.docker_engine import pruning
+from slipway.docker_engine.job_files import LABEL_HOME, folder, home_id
+from slipway.docker_engine.options import Options
+
+BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "spec": {"image": "i"}}
+
+
+def stored(name: str) -> str:
+    """Store a job, and return its UID."""
+    body = folder(name).create(BODY | {"metadata": {"name": name}}, {"options": Options().to_json()})
+    return str(body["metadata"]["uid"])
+
+
+class Engine:
+    """One with a container of each of some jobs; `meanwhile` happens when somebody connects."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, str] = {}
+        """Names by UID."""
+        self.removed: list[str] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def connect(self, address: Any) -> "Engine":
+        self.meanwhile()
+        return self
+
+    def containers(self, *, all: bool, filters: dict[str, Any]) -> list[dict[str, Any]]:
+        wanted = str(filters["label"])
+        ours = wanted.endswith(f"{home_id()}']")
+        return [
+            {"Id": name, "State": "running", "Labels": _labels(uid, name)}
+            for uid, name in self.jobs.items()
+            if name not in self.removed and (ours or f"{names.LABEL_JOB_UID}={uid}" in wanted)
+        ]
+
+    def networks(self, **_: Any) -> list[dict[str, Any]]:
+        return []
+
+    def remove_container(self, container: str, **_: Any) -> None:
+        self.removed.append(container)
+
+    def close(self) -> None:
+        pass
+
+
+def _labels(uid: str, name: str) -> dict[str, str]:
+    return {LABEL_HOME: home_id(), names.LABEL_JOB_UID: uid, names.LABEL_JOB_NAME: name}
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    made = Engine()
+    monkeypatch.setattr(pruning, "connect", made.connect)
+    return made
+
+
+def test_what_is_left_of_a_job_that_is_gone_is_removed(engine: Engine) -> None:
+    engine.jobs = {stored("train"): "train", "another": "gone"}
+    assert pruning.prune() == [("what was left of job gone", "")]
+    assert engine.removed == ["gone"]
+
+
+def test_what_is_left_of_a_job_that_goes_meanwhile_is_removed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.jobs = {"another": "gone"}
+    monkeypatch.setattr(pruning, "folders", lambda: [folder("gone")])
+    assert pruning.prune() == [("what was left of job gone", "")]
+
+
+def test_a_job_that_is_submitted_meanwhile_keeps_its_containers(engine: Engine) -> None:
+    """Its supervisor may have made them before the engine is asked what it has."""
+
+    def submit() -> None:
+        if not engine.jobs:
+            engine.jobs = {stored("fresh"): "fresh"}
+
+    engine.meanwhile = submit
+    assert pruning.prune() == []
+    assert engine.removed == []
