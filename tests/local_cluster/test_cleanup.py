@@ -12,6 +12,7 @@ import pytest
 
 from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeProvider, Pool, cgroups, nodes, processes, state
 from slipway.local_cluster.processes import wait_until
+from tests.waiting import PATIENCE
 
 from .helpers import await_phase, create, inhabitants, machine, namespaces_of, pod
 
@@ -45,7 +46,7 @@ def test_down_after_a_crash_in_the_middle_of_up(state_folder: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", code], env=env) as child:
         folder = state.cluster_dir("t-crash")
-        assert wait_until(lambda: _started(folder, "containerd/cpu-0"), 60, 0.02)
+        assert wait_until(lambda: _started(folder, "containerd/cpu-0"), PATIENCE, 0.02)
         child.send_signal(signal.SIGKILL)
     assert processes.marked(folder)
     found = state.load("t-crash")

@@ -13,9 +13,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from slipway.cli.cluster import cluster
+from slipway.cli.demo import demo
 from slipway.demo import images
 from slipway.demo.images import EXAMPLES, manifest_of
-from slipway.local_cluster import NativeCluster, archives, packages
+from slipway.local_cluster import ClusterSpec, NativeCluster, Pool, archives, packages, state
 from slipway.local_cluster import status as observed
 from slipway.local_cluster.packages import find_tool
 from slipway.local_cluster.progress import Silent
@@ -81,6 +82,63 @@ def test_faults_are_sentences(state_folder: Path, arguments: list[str], sentence
     assert result.exit_code == 1
     assert sentence in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["env", "t-half"],
+        *([verb, "cpu-0", "--cluster", "t-half"] for verb in ("preempt", "restore", "break")),
+        ["load-image", str(ROOT / "README.md"), "--cluster", "t-half"],
+        ["load-examples", "--cluster", "t-half"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_half_made_cluster_is_called_so(state_folder: Path, arguments: list[str], *, recorded: bool) -> None:
+    with state.locked("t-half"):
+        if recorded:
+            pools = [Pool(kind="real", type="cpu")]
+            state.ClusterState(spec=ClusterSpec(name="t-half", pools=pools), binaries={"kubectl": Path("/k")}).save()
+    result = run(*arguments)
+    state.remove("t-half")
+    assert result.exit_code == 1
+    assert "The cluster 't-half' is half made" in result.output
+    assert "slipway cluster down t-half" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["status", "t-file"], ["up", "t-file", "--simulated", "1*cpu"], ["down", "t-file"], ["env", "t-file"]],
+    ids=" ".join,
+)
+def test_what_the_machine_refuses_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    in_the_way = tmp_path / "state"
+    in_the_way.write_text("")
+    monkeypatch.setenv("SLIPWAY_STATE", str(in_the_way))
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert f"Error: {in_the_way}/clusters" in result.output
+    assert "Not a directory." in result.output
+
+
+def test_the_demo_says_what_the_machine_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_the_way = tmp_path / "cache"
+    in_the_way.write_text("")
+    monkeypatch.setenv("SLIPWAY_CACHE", str(in_the_way / "x"))
+    result = CliRunner().invoke(demo)
+    assert result.exit_code == 1
+    assert result.output.startswith("The demo failed: ")
+    assert "Not a directory." in " ".join(result.output.split())
+
+
+def test_a_record_that_is_no_text_keeps_no_cluster_from_being_removed(state_folder: Path) -> None:
+    with state.locked("t-bytes") as folder:
+        (folder / "state.json").write_bytes(b"\xff\xfe\x00")
+    assert "t-bytes: Unreadable" in run("status").output
+    assert run("down", "t-bytes").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import ipaddress
+import json
 import os
 import subprocess
 import tarfile
@@ -18,12 +21,14 @@ from slipway.local_cluster import (
     addresses,
     archives,
     binaries,
+    images,
     packages,
     paths,
     pki,
     processes,
     python_image,
     state,
+    store,
 )
 from slipway.local_cluster.components import COMPONENTS
 from slipway.local_cluster.errors import last_lines
@@ -51,6 +56,32 @@ def test_addresses_in_use_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> Non
     assert addresses.choose({0}).number == 2
     with pytest.raises(LocalClusterError, match="No address range"):
         addresses.choose(range(60))
+
+
+def test_a_route_to_all_private_networks_keeps_only_real_nodes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "_routes", lambda: [ipaddress.IPv4Network("10.0.0.0/8")])
+    assert addresses.choose({0}, routed=False).number == 1
+    with pytest.raises(LocalClusterError, match=r"route to 10\.0\.0\.0/8, perhaps of a VPN") as refused:
+        addresses.choose({0})
+    assert "lists the clusters" not in str(refused.value)
+    with pytest.raises(LocalClusterError, match="No address range"):
+        addresses.choose(range(60), routed=False)
+
+
+@pytest.mark.parametrize(
+    ("destinations", "number"),
+    [(["default", "0.0.0.0/1", "128.0.0.0/1"], 0), (["default", "10.192.0.0/12"], 16), (["10.192.1.1"], 1)],
+    ids=["a VPN for all traffic", "a network", "a host"],
+)
+def test_routes_to_everywhere_take_no_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, destinations: list[str], number: int
+) -> None:
+    routes = json.dumps([{"dst": destination, "dev": "tun0"} for destination in destinations])
+    program = tmp_path / "ip"
+    program.write_text(f"#!/bin/sh\necho '{routes}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(addresses, "find_tool", lambda _: str(program))
+    assert addresses.choose([]).number == number
 
 
 def test_a_pid_that_passed_to_a_stranger_is_neither_alive_nor_ended(tmp_path: Path) -> None:
@@ -136,6 +167,59 @@ def test_a_layer_is_made_once_however_many_want_it(tmp_path: Path, monkeypatch: 
     assert one == other
     assert len(made) == 1
     assert one.digest == sha256(one.path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_an_archive_is_kept_whatever_was_kept_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, linked: bool
+) -> None:
+    if not linked:
+        monkeypatch.setattr(images.os, "link", _other_file_system)
+    first, second = tmp_path / "a/app.tar", tmp_path / "b/app.tar"
+    for archive in (first, second):
+        archive.parent.mkdir()
+        archive.write_text(archive.parent.name)
+    kept = [images.keep(archive, tmp_path / "cluster") for archive in (first, second)]
+    assert [path.read_text() for path in kept] == ["a", "b"]
+    assert images.keep(first, tmp_path / "cluster") == kept[0]
+    again = tmp_path / "again"
+    again.write_text("A")
+    again.replace(first)
+    assert images.keep(first, tmp_path / "cluster").read_text() == "A"
+
+
+def _other_file_system(*_: object) -> None:
+    raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+
+def test_a_copy_that_was_interrupted_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Path, target: Path) -> None:
+        target.write_text("ha")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    archive = tmp_path / "app.tar"
+    archive.write_text("half")
+    monkeypatch.setattr(images.os, "link", _other_file_system)
+    with monkeypatch.context() as patch:
+        patch.setattr(images.shutil, "copyfile", full)
+        with pytest.raises(OSError, match="No space left"):
+            images.keep(archive, tmp_path / "cluster")
+    assert images.keep(archive, tmp_path / "cluster").read_text() == "half"
+
+
+def test_the_order_of_archives_makes_another_store(tmp_path: Path) -> None:
+    archives_of = [tmp_path / name for name in ("a.tar", "b.tar")]
+    for number, path in enumerate(archives_of):
+        layer = archives.tar_layer(tmp_path / f"{number}.layer", {"file": str(number).encode()}, {})
+        archives.write(path, [archives.Image("app:1", (layer,))])
+    assert store._key(archives_of) != store._key(archives_of[::-1])
+
+
+@pytest.mark.parametrize("content", [b"no archive", gzip.compress(os.urandom(20_000))[:9000]], ids=["text", "cut off"])
+def test_what_is_no_archive_has_no_images(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "app.tar"
+    path.write_bytes(content)
+    assert archives.references(path) == {}
 
 
 def test_unpinned_requirements_are_refused() -> None:

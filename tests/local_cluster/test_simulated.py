@@ -10,6 +10,7 @@ import pytest
 from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool
 from slipway.local_cluster.kubeapi import KubeApi
 from slipway.local_cluster.processes import wait_until
+from tests.waiting import PATIENCE
 
 from .conftest import running
 from .helpers import await_phase, create, node, phase, pod, read, ready
@@ -56,12 +57,12 @@ def test_simulated_pods_end_as_their_annotations_say(simulated: NativeCluster) -
 
 
 def test_a_simulated_pod_takes_as_long_to_stop_as_it_says(simulated: NativeCluster) -> None:
-    slow = {"slipway.dev/simulated-stop-after": "8s"}
-    create(simulated, pod("slow", metadata={"annotations": slow}, terminationGracePeriodSeconds=30), pod("quick"))
+    slow = {"slipway.dev/simulated-stop-after": "30s"}
+    create(simulated, pod("slow", metadata={"annotations": slow}, terminationGracePeriodSeconds=90), pod("quick"))
     for name in ("slow", "quick"):
         await_phase(simulated, name, "Running")
-        simulated.kubectl("delete", "pod", name, "--wait=false")
-    await_phase(simulated, "quick", "gone", timeout=7)
+    simulated.kubectl("delete", "pod", "slow", "quick", "--wait=false")
+    await_phase(simulated, "quick", "gone")
     assert phase(simulated, "slow") == "Running"
     await_phase(simulated, "slow", "gone")
 
@@ -108,7 +109,7 @@ def test_a_paused_api_server_hangs_and_goes_on(simulated: NativeCluster) -> None
 
 def test_a_preemption_can_be_announced(simulated: NativeCluster) -> None:
     with ThreadPoolExecutor() as pool:
-        done = pool.submit(simulated.preempt, "v5p-16-1-0", notice=1.5)
+        done = pool.submit(simulated.preempt, "v5p-16-1-0", notice=10.0)
         key = "cloud.google.com/impending-node-termination"
         assert wait_until(lambda: key in str((node(simulated, "v5p-16-1-0") or {}).get("spec")), 60)
         done.result()
@@ -123,7 +124,7 @@ def test_clusters_live_side_by_side(simulated: NativeCluster) -> None:
         await_phase(other, "only-here", "Running")
         assert read(simulated, "only-here") is None
         assert other.state.number != simulated.state.number
-    assert ready(simulated, "cpu-0")
+    assert wait_until(lambda: ready(simulated, "cpu-0"), PATIENCE, 0.2)
 
 
 def test_up_of_the_same_cluster_changes_nothing_and_of_another_is_refused(simulated: NativeCluster) -> None:

@@ -8,7 +8,7 @@
 {{/* Labels that select the operator's pods; they never change. */}}
 {{- define "slipway.selector" -}}
 app.kubernetes.io/name: slipway
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "slipway.labels" -}}
@@ -16,19 +16,33 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
-{{- with omit .Values.labels "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
+{{- with omit (.Values.labels | default dict) "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
 {{/* Annotations and labels of an object; the labels come last, so that one more may follow. */}}
 {{- define "slipway.metadata" -}}
-{{- with .Values.annotations -}}
+{{ include "slipway.metadataWith" (list . dict) }}
+{{- end -}}
+
+{{/* The same with further labels of this object; takes the root and them. */}}
+{{- define "slipway.metadataWith" -}}
+{{- with (index . 0).Values.annotations -}}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{ end -}}
 labels:
-  {{- include "slipway.labels" . | nindent 2 }}
+  {{- include "slipway.labelsWith" . | nindent 2 }}
+{{- end -}}
+
+{{/* Labels of which further ones replace those of their names: a key that stands there twice, kustomize and Flux refuse. */}}
+{{- define "slipway.labelsWith" -}}
+{{- $labels := include "slipway.labels" (index . 0) }}
+{{- with index . 1 }}
+{{- $labels = mergeOverwrite ($labels | fromYaml) . | toYaml }}
+{{- end }}
+{{- $labels }}
 {{- end -}}
 
 {{/* The image of the operator, which its pods and the init containers of jobs with directories run. */}}
@@ -56,11 +70,11 @@ labels:
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ index . 1 }}
-  name: {{ index . 2 }}
+  name: {{ index . 2 | quote }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "slipway.name" (index . 0) }}
-    namespace: {{ (index . 0).Release.Namespace }}
+    name: {{ include "slipway.name" (index . 0) | quote }}
+    namespace: {{ (index . 0).Release.Namespace | quote }}
 {{- end -}}
 
 {{/* What all pods of the release have in common; their containers are what Pod Security calls restricted. */}}
@@ -70,7 +84,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:

@@ -79,8 +79,8 @@ that yields the words for who limits. A limit that is not in `on` has no rule.
 {{- end }}
 {{- with index .on "hostPaths" }}
 - expression: >-
-    !({{ . }}) || variables.paths.all(path, !path.contains("..") && {{ $.to.hostPaths }}.exists(one, path == one
-    || path.startsWith(one.endsWith("/") ? one : one + "/")))
+    !({{ . }}) || variables.paths.all(path, !path.matches("(^|/)[.][.](/|$)") && {{ $.to.hostPaths }}
+    .exists(one, (path + "/").startsWith(one.endsWith("/") ? one : one + "/")))
   messageExpression: >-
     "hostPath.path " + variables.paths.map(path, string(path)).join(", ") + " is not allowed here (" + {{ $.by }}
     + ".hostPaths): allowed: " + (size({{ $.to.hostPaths }}) > 0 ? {{ $.to.hostPaths }}.join(", ")

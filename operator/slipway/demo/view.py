@@ -11,23 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from slipway.client.pictures.words import coloured
 from slipway.demo.follow import Follower
 
-_COLOURS = {
-    "Running": "green",
-    "Succeeded": "bold green",
-    "Restarting": "yellow",
-    "Starting": "cyan",
-    "WaitingForCapacity": "yellow",
-    "Failed": "bold red",
-    "Preempted": "bold red",
-}
 _SHOWN_LINES = 8
-
-
-def coloured(phase: str) -> Text:
-    """A phase in its colour."""
-    return Text(phase, style=_COLOURS.get(phase, "white"))
 
 
 class View:

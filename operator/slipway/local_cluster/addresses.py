@@ -14,6 +14,8 @@ from slipway.local_cluster.packages import find_tool
 
 _FIRST = 192
 _COUNT = 60
+_OWN_PREFIX = 16
+_PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
 
 
 @dataclass(frozen=True)
@@ -70,26 +72,38 @@ class Addresses:
         return f"{self._base}.{index}.0/24"
 
 
-def choose(taken: Iterable[int]) -> Addresses:
-    """Return addresses that neither another cluster nor a route of this machine uses."""
+def choose(taken: Iterable[int], *, routed: bool = True) -> Addresses:
+    """Return addresses that neither another cluster nor a route of this machine uses.
+
+    Args:
+        taken: numbers of other clusters.
+        routed: whether the machine needs a route to them; without one, those behind a route of its own do as well.
+    """
     used, routes = set(taken), _routes()
-    for number in range(_COUNT):
-        network = ipaddress.ip_network(Addresses(number).network)
-        if number not in used and not any(network.overlaps(route) for route in routes):
-            return Addresses(number)
+    free = [Addresses(number) for number in range(_COUNT) if number not in used]
+    for found in free:
+        if not any(ipaddress.IPv4Network(found.network).overlaps(route) for route in routes):
+            return found
+    if free and not routed:
+        return free[0]
+    hint = "`slipway cluster status` lists the clusters, `slipway cluster down NAME` removes one."
+    if wide := [str(route) for route in routes if route.prefixlen < _OWN_PREFIX and route.overlaps(_PRIVATE)]:
+        hint = f"This machine has a route to {', '.join(wide)}, perhaps of a VPN. Simulated nodes need no addresses."
     raise LocalClusterError(
-        "No address range between 10.192.0.0 and 10.251.255.255 is free for another cluster.",
-        hint="`slipway cluster status` lists the clusters, `slipway cluster down NAME` removes one.",
+        "No address range between 10.192.0.0 and 10.251.255.255 is free for another cluster.", hint=hint
     )
 
 
 def _routes() -> list[ipaddress.IPv4Network]:
+    """Return where this machine's routes lead, but for those to everywhere."""
     ip = find_tool("ip")
     if ip is None:
         return []
     result = subprocess.run([ip, "-j", "-4", "route"], capture_output=True, text=True, check=False)
     destinations = [route.get("dst", "default") for route in json.loads(result.stdout or "[]")]
-    return [ipaddress.IPv4Network(dst, strict=False) for dst in destinations if dst != "default"]
+    routes = [ipaddress.IPv4Network(dst, strict=False) for dst in destinations if dst != "default"]
+    # A VPN for all traffic has 0.0.0.0/1 and 128.0.0.0/1 in place of a default route.
+    return [route for route in routes if route.prefixlen >= _PRIVATE.prefixlen]
 
 
 def free_ports(count: int) -> list[int]:

@@ -131,12 +131,13 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def references(path: Path) -> dict[str, str]:
     """Return the images in an archive, reference -> digest of its manifest; nothing for formats other than OCI."""
-    with tarfile.open(path) as archive:
-        try:
+    try:
+        with tarfile.open(path) as archive:
             member = archive.extractfile("index.json")
-        except KeyError:
-            return {}
-        manifests = json.load(member)["manifests"] if member else []
+            manifests = json.load(member)["manifests"] if member else []
+    except (tarfile.TarError, EOFError, KeyError):
+        # containerd names the fault when it imports the archive, or knows a compression that Python does not.
+        return {}
     named = [(each.get("annotations", {}).get("io.containerd.image.name"), each["digest"]) for each in manifests]
     return {name: digest for name, digest in named if name}
 

@@ -131,7 +131,8 @@ class NativeCluster(Cluster):
             kept = [images.keep(archive, found.folder) for archive in archives]
             with step(self.progress, f"Loading {', '.join(archive.name for archive in archives)}"):
                 nodes.load_images(found, kept)
-            found.images = [*found.images, *(path for path in kept if path not in found.images)]
+            # Of two archives with one name of an image the later one counts, also on nodes that come back.
+            found.images = [*(path for path in found.images if path not in kept), *dict.fromkeys(kept)]
 
     def _stop(self, found: ClusterState, name: str, grace: float) -> None:
         record = found.processes.get(name)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from slipway.local_cluster import state
 from slipway.local_cluster.cluster import NativeCluster
+from slipway.local_cluster.errors import LocalClusterError
 from slipway.local_cluster.interface import Cluster, Provider
 from slipway.local_cluster.kind import KindCluster, KindProvider
 from slipway.local_cluster.kind.provider import CONFIGURATION
@@ -21,14 +22,20 @@ def provider(name: ProviderName) -> Provider:
 
 
 def find(name: str, progress: Progress | None = None) -> Cluster:
-    """Return a cluster that exists.
+    """Return a cluster that is made.
 
     Raises:
         ClusterNotFound: when there is none; the message names those that there are.
+        LocalClusterError: when it is half made, and lacks what a command would use of it.
     """
     found = state.load(name)
-    if found is None:
+    if found is None and not state.cluster_dir(name).is_dir():
         raise state.not_found(name)
+    if found is None or found.phase != "running":
+        raise LocalClusterError(
+            f"The cluster {name!r} is half made: `up` still runs, or did not come to its end.",
+            hint=f"Repeat `slipway cluster up {name}`, or remove it with `slipway cluster down {name}`.",
+        )
     return KindCluster(name, progress) if found.provider == "kind" else NativeCluster(name, progress)
 
 

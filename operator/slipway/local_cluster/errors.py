@@ -28,6 +28,12 @@ class ClusterNotFound(LocalClusterError):
     """There is no cluster of that name; the hint names those that there are."""
 
 
+def of_system(error: OSError) -> str:
+    """What the operating system refuses, in a sentence: it names the file and the reason, such as a full disk."""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return f"{where}{error.strerror or error}."
+
+
 def last_lines(path: Path, count: int = 12, width: int = 300) -> list[str]:
     """Return the last lines of a log, shortened, or nothing when it cannot be read."""
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import subprocess
 from collections.abc import Iterable
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 from slipway.local_cluster import archives, paths, processes
@@ -56,14 +58,23 @@ def keep(archive: Path, cluster_folder: Path) -> Path:
     """Link an archive into a cluster's folder, so that nodes can come back after the original is gone."""
     if not archive.is_file():
         raise LocalClusterError(f"There is no image archive {archive}.")
-    kept = cluster_folder / "images" / archive.name
-    kept.parent.mkdir(exist_ok=True)
+    # By its name alone another archive, or the same one made anew, would be taken for one that is kept already.
+    places = (cluster_folder / "images" / str(number) / archive.name for number in count())
+    kept = next(place for place in places if not place.exists() or _same(place, archive))
+    kept.parent.mkdir(parents=True, exist_ok=True)
     if not kept.exists():
         try:
             os.link(archive, kept)
         except OSError:
-            shutil.copyfile(archive, kept)
+            # An interrupted copy must not pass for the archive.
+            part = kept.with_name(kept.name + ".new")
+            shutil.copyfile(archive, part)
+            part.replace(kept)
     return kept
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
 
 
 def await_runtime(state: ClusterState, node: str, init: int) -> None:

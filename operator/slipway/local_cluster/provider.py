@@ -145,9 +145,10 @@ def _claim_addresses(made: ClusterState, launch: nodes.Launch) -> Addresses:
     """Choose addresses and, if there are real nodes, route them at once, so that nobody else chooses the same."""
     with state.numbering():
         taken = [other.number for name in state.names() if (other := _readable(name)) is not None]
-        made.number = choose(taken).number
+        real = bool(made.spec.nodes("real"))
+        made.number = choose(taken, routed=real).number
         made.save()
-        if made.spec.nodes("real"):
+        if real:
             nodes.start_router(made, launch)
     return Addresses(made.number)
 

@@ -83,7 +83,7 @@ def load(name: str) -> ClusterState | None:
     """Read a cluster's state; None when there is no such cluster."""
     path = cluster_dir(name) / "state.json"
     try:
-        return ClusterState.model_validate_json(path.read_text())
+        return ClusterState.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:

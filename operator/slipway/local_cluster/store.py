@@ -40,7 +40,8 @@ def _key(wanted: Sequence[Path]) -> str:
     digest = sha256(node_files.CONTAINERD.encode() + _SCRIPT.read_bytes())
     program = find_tool("containerd") or "containerd"
     digest.update(subprocess.run([program, "--version"], capture_output=True, check=False).stdout)
-    for path in sorted(wanted):
+    # In their order: of two archives with one name of an image the later one counts.
+    for path in wanted:
         known = archives.references(path)
         digest.update(repr(sorted(known.items()) or (path.name, path.stat().st_size, path.stat().st_mtime_ns)).encode())
     return digest.hexdigest()[:16]
