@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from rich.console import Console
 
 from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.progress import for_console
-from tests.bench import command_line, planning, programs, runner, tables
+from tests.bench import command_line, costs, planning, programs, runner, tables
 from tests.bench.records import Run, load
-from tests.bench.suites import SUITES
+from tests.bench.suites import ALONE, SUITES
 from tests.bench.systems import SYSTEMS
 
 PUBLISHED = Path("docs/performance")
+SUMMARY = Path("docs/performance.md")
 
 
 @click.group()
@@ -47,6 +48,9 @@ def run(suite: str, systems: str, only: str, repetitions: int | None, patience: 
     result = Run(runner.machine())
     if not only:
         result.records += planning.measure() + command_line.measure()
+    alone = [one for one in ALONE[suite] if "slipway" in wanted and one.name.startswith(only)]
+    result.records += [asyncio.run(one.run(number)) for number in range(repetitions or 1) for one in alone]
+    result.save(out)
     asyncio.run(runner.run(entries, result, out, console, patience))
     print(tables.markdown(result))
 
@@ -64,12 +68,12 @@ def prepare(console: Console, systems: Collection[str]) -> None:
 
 @main.command()
 @click.argument("files", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True)
-@click.option("--publish", is_flag=True, help=f"Write tables, figures and picture to {PUBLISHED}.")
+@click.option(
+    "--publish", is_flag=True, help=f"Write tables, figures and picture to {PUBLISHED}, and the table of {SUMMARY}."
+)
 def report(files: Sequence[Path], publish: bool) -> None:
-    """Show the tables of a run, or of several that are parts of one on the same machine."""
-    result, *others = map(load, files)
-    for other in others:
-        result.records += other.records
+    """Show the tables of a run, or of several that are parts of one; of a workload in two the later is taken."""
+    result = merged(map(load, files))
     text = tables.markdown(result)
     print(text)
     if publish:
@@ -79,6 +83,17 @@ def report(files: Sequence[Path], publish: bool) -> None:
         result.save(PUBLISHED / "results.json")
         draw(result, PUBLISHED / "results.svg")
         (PUBLISHED / "results.md").write_text(_published(result, text))
+        SUMMARY.write_text(costs.page(SUMMARY.read_text(), result))
+
+
+def merged(runs: Iterable[Run]) -> Run:
+    """Parts of a run as one. Ratios hold within a part only, so no workload is taken from two."""
+    result = Run({})
+    for run in runs:
+        again = {(one.workload, one.profile) for one in run.records}
+        kept = [one for one in result.records if (one.workload, one.profile) not in again]
+        result = Run(run.machine, kept + run.records)
+    return result
 
 
 def _published(result: Run, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tests.bench.alone import Alone
 from tests.bench.runner import Entry
 from tests.bench.systems import Shape
 from tests.bench.workloads import Churn, Create, Finish, Mix, Queued, Rest, Restart, Rolling, Steady, Takeover
@@ -74,3 +75,11 @@ def full() -> list[Entry]:
 
 
 SUITES: dict[str, Callable[[], list[Entry]]] = {"smoke": smoke, "quick": quick, "full": full}
+
+_SMALL, _LARGE = Shape(2, H4), Shape(32, H64)
+ALONE: dict[str, tuple[Alone, ...]] = {
+    "smoke": (Alone(1, _SMALL),),
+    "quick": (Alone(50, _SMALL), Alone(500, _SMALL)),
+    "full": (*(Alone(jobs, _SMALL) for jobs in (50, 100, 500, 2000)), Alone(1, _LARGE)),
+}
+"""What the operator does beside a model of a cluster."""

@@ -17,6 +17,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "mix": (),
     "rolling": ("running_after_last",),
     "takeover": ("react", "old_gone", "exist", "running"),
+    "alone": ("running",),
 }
 """Moments shown for each kind of workload, by the first word of its name."""
 

@@ -14,6 +14,8 @@ PLAN_SECONDS = 0.020
 RSS_MB, RSS_PODS = 200.0, 10_000
 """Memory wanted up to so many pods."""
 STATUS_WRITES = 3
+LEVEL = 1.1
+"""How many times the least CPU for each pod the most may be, over numbers of equal jobs."""
 WRITERS = cpu_per_pod("controller", "kube-apiserver")
 
 
@@ -50,6 +52,7 @@ def verdicts(figures: Figures) -> Iterator[Verdict]:
             yield from _planning(figures, workload)
         if workload[0] == WORKLOAD:
             yield from _commands(figures, workload)
+    yield from _level(figures)
 
 
 PEERS = ("jobset", "kuberay")
@@ -92,6 +95,19 @@ def _count(record: Record, what: str) -> int:
 
 def _peak_mb(record: Record) -> float:
     return record.peak_mib * 2**20 / 10**6
+
+
+def _level(figures: Figures) -> Iterator[Verdict]:
+    found: dict[int, float] = {}
+    for workload in figures.workloads("alone "):
+        jobs, _, pods = workload[0].removeprefix("alone ").partition("x")
+        spread = figures.value(workload, US, cpu_per_pod("controller"))
+        if pods == "8" and spread is not None:
+            found[int(jobs)] = spread.middle
+    if len(found) > 1:
+        least, most = min(found.values()), max(found.values())
+        what = f"CPU of the operator, {min(found)} to {max(found)} jobs of 8 pods"
+        yield Verdict(what, "level within 10 %", f"{least:.2f} to {most:.2f} ms/pod", most <= LEVEL * least)
 
 
 def _memory(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:

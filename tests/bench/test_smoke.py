@@ -20,7 +20,7 @@ PODS = 8
 def run(tmp_path_factory: pytest.TempPathFactory, state_folder: Path) -> Run:
     out = tmp_path_factory.mktemp("bench") / "smoke.json"
     command = [sys.executable, "-m", "tests.bench", "run", "smoke", "--patience", "0", "--out", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=570, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return load(out)
 
@@ -48,6 +48,14 @@ def test_each_pod_is_created_once(run: Run) -> None:
         assert record.times.keys() == {"first", "exist", "running", "removed"}
 
 
+def test_beside_the_model_of_a_cluster_slipway_writes_what_it_writes_to_a_real_one(run: Run) -> None:
+    model, real = one(run, f"alone 1x{PODS}", "slipway"), one(run, f"create {PODS}", "slipway")
+    for what in ("create pods", "create services", "try-create pods", "try-create services", "create events"):
+        assert count(model, what) == count(real, what), what
+    assert model.pods == PODS
+    assert model.cpu["controller"] > 0
+
+
 def test_only_slipway_writes_a_status(run: Run) -> None:
     assert count(one(run, f"create {PODS}", "slipway"), "patch slicejobs/status") >= 1
     assert count(one(run, f"create {PODS}", "ceiling"), "patch slicejobs/status") == 0
@@ -68,7 +76,7 @@ def test_a_job_is_seen_to_finish(run: Run) -> None:
 
 def test_cpu_and_memory_are_those_of_the_controller(run: Run) -> None:
     for record in run.records:
-        if record.workload.startswith("plan") or record.workload == command_line.WORKLOAD:
+        if record.workload.startswith(("plan", "alone")) or record.workload == command_line.WORKLOAD:
             continue
         assert record.peak_mib > 5
         parts = {"controller", "driver", "etcd", "foreign", "kube-apiserver", "kube-controller-manager", "kwok"}

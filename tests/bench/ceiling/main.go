@@ -7,11 +7,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"sync"
 
+	"golang.org/x/net/http2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -209,8 +211,8 @@ func (c *ceiling) delete(keys []string) error {
 		selector := metav1.ListOptions{LabelSelector: c.batches[key].Selector}
 		pods := c.client.CoreV1().Pods(c.namespace)
 		err := pods.DeleteCollection(context.Background(), metav1.DeleteOptions{}, selector)
-		// The API server ends a request after a minute; what it has not deleted by then is asked for again.
-		for apierrors.IsTimeout(err) {
+		// What the API server has not deleted within its minute for a request is asked for again.
+		for endedAfterMinute(err) {
 			err = pods.DeleteCollection(context.Background(), metav1.DeleteOptions{}, selector)
 		}
 		if err != nil {
@@ -218,6 +220,12 @@ func (c *ceiling) delete(keys []string) error {
 		}
 	}
 	return nil
+}
+
+// endedAfterMinute is whether the API server gave the request up, by an answer or by breaking its stream.
+func endedAfterMinute(err error) bool {
+	var broken http2.StreamError
+	return apierrors.IsTimeout(err) || errors.As(err, &broken)
 }
 
 // each does the work for all items, many at a time, and returns the first error.
