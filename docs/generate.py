@@ -17,11 +17,11 @@ from docs import chart
 from docs.variables import VARIABLES
 from slipway.api.ledger import Account, Loss
 from slipway.api.profile import ProfileSpec
-from slipway.api.status import FINAL_PHASES, Cause, Phase
+from slipway.api.status import Cause, Phase
 from slipway.docker_engine.conversion.table import TABLE, Answer
 from slipway.planner import unscheduled
 from slipway.planner.causes import RULES
-from slipway.planner.endings import ENDINGS, START_TIMEOUT, Ending
+from slipway.planner.endings import ENDINGS, OF_ALL_HOSTS, Ending
 from slipway.planner.explain import TROUBLES, Trouble
 from slipway.planner.rejections import ROWS
 from slipway.shell.metric_table import METRICS, Label
@@ -55,7 +55,7 @@ INVALID: Final = State("Invalid", (Phase.INVALID,))
 SUCCEEDED: Final = State("Succeeded", (Phase.SUCCEEDED,))
 SPENT: Final = State("Spent", (Phase.FAILED, Phase.PREEMPTED))
 CANCELLED: Final = State("Cancelled", (Phase.CANCELLED,))
-ANY: Final = State("Any", (None, *(one for one in Phase if one not in FINAL_PHASES)), "any phase that is not final")
+ANY: Final = State("Any", (None, *(one for one in Phase if not one.final)), "any phase that is not final")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def phases() -> Iterator[str]:
 
 def pod_endings() -> Iterator[str]:
     """The table of what the end of one pod means."""
-    rows = (*(rule.ending for rule in RULES), START_TIMEOUT)
+    rows = (*(rule.ending for rule in RULES), *OF_ALL_HOSTS)
     yield "| reason | what was seen | charged to | what follows |"
     yield "|---|---|---|---|"
     yield from (f"| `{row.reason}` | {row.seen} | {row.cause} | {_follows(row)} |" for row in rows)
@@ -111,7 +111,7 @@ def pod_endings() -> Iterator[str]:
 
 def attempt_endings() -> Iterator[str]:
     """The table of the endings that are not about one pod."""
-    of_pods = {START_TIMEOUT, *(rule.ending for rule in RULES)}
+    of_pods = {*OF_ALL_HOSTS, *(rule.ending for rule in RULES)}
     rows = [ending for ending in ENDINGS.values() if ending not in of_pods]
     assert all(row.cause is Cause.UNCHARGED for row in rows)
     yield "| reason | what happened | what follows |"
@@ -156,7 +156,10 @@ def parts_of_lost_time() -> Iterator[str]:
 def _parts(heading: str, model: type[BaseModel]) -> Iterator[str]:
     yield f"| {heading} | time |"
     yield "|---|---|"
-    yield from (f"| `{to_camel(name)}` | {field.description} |" for name, field in model.model_fields.items())
+    yield from (
+        f"| `{to_camel(name)}` | {' '.join((field.description or '').split())} |"
+        for name, field in model.model_fields.items()
+    )
 
 
 def variables() -> Iterator[str]:

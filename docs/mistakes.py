@@ -62,7 +62,7 @@ def name(mistake: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(").split())
 
 
 if __name__ == "__main__":
