@@ -23,12 +23,17 @@ class Stream:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
 
-    def show(self) -> bool:
-        """Show its lines until it ends; whether every test passed."""
+    def show(self) -> list[str]:
+        """Show its lines until it ends; the lines that say what failed, none if every test passed."""
         assert self.process.stdout is not None
+        failed = []
         for line in self.process.stdout:
-            print(f"{self.name:9} | {line}", end="", flush=True)
-        return self.process.wait() == 0
+            shown = f"{self.name:9} | {line}"
+            print(shown, end="", flush=True)
+            if line.startswith(("FAILED ", "ERROR ")):
+                failed.append(shown)
+        code = self.process.wait()
+        return failed or [f"{self.name:9} | ended with exit code {code}\n"] if code else []
 
 
 def _folders(names: tuple[str, ...]) -> list[str]:
@@ -49,10 +54,13 @@ def main(options: list[str]) -> int:
     ]
     with ThreadPoolExecutor() as threads:
         try:
-            return 0 if all(list(threads.map(Stream.show, streams))) else 1
+            failed = [line for lines in threads.map(Stream.show, streams) for line in lines]
         finally:
             for stream in streams:
                 stream.process.terminate()
+    # The end of a long output is what is read, and the process that failed is seldom the last one to end.
+    print("".join(failed), end="")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

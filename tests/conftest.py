@@ -16,6 +16,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 
 from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.running import Jobs
@@ -41,7 +42,7 @@ class Kubectl:
     namespace: str
 
     def __call__(
-        self, *arguments: str, stdin: Any = None, check: bool = True, seconds: float = 120
+        self, *arguments: str, stdin: Any = None, check: bool = True, seconds: float = 2 * PATIENCE
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl; `stdin` is an object or text handed to `-f -`."""
         text = stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin)
@@ -59,8 +60,7 @@ class Kubectl:
 
     def apply(self, *bodies: Any) -> None:
         """Server-side apply."""
-        for body in bodies:
-            self("apply", "--server-side", "-f", "-", stdin=body)
+        self("apply", "--server-side", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": bodies})
 
     def get(self, *arguments: str) -> Any:
         """Read as JSON."""
@@ -69,7 +69,7 @@ class Kubectl:
     def until_established(self, *plurals: str) -> None:
         """Wait for some CRDs, or all; kubectl itself fails while a CRD has no conditions at all yet."""
         plurals = plurals or ("slicejobs", "slicejobprofiles")
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if self("get", ",".join(plurals), check=False).returncode == 0:
                 return
@@ -214,8 +214,9 @@ def namespace_of() -> Iterator[Callable[[NativeCluster], Kubectl]]:
     def make(cluster: NativeCluster) -> Kubectl:
         kubectl = kubectl_for(cluster, f"t-{uuid4().hex[:8]}")
         kubectl("create", "namespace", kubectl.namespace)
-        # Pods are refused until a controller has made it.
-        kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+        # Each namespace has both, some time after its creation.
+        for made_later in ("serviceaccount/default", "configmap/kube-root-ca.crt"):
+            kubectl("wait", made_later, "--for=create", f"--timeout={PATIENCE}s")
         made.append(kubectl)
         return kubectl
 
@@ -285,6 +286,6 @@ def jobs_of(
         _delete_all(kubectl, f"/apis/slipway.dev/v1alpha1/namespaces/{kubectl.namespace}/slicejobs")
         if simulated:
             of_jobs = ("pods", "-l", "slipway.dev/job-name")
-            kubectl("wait", *of_jobs, "--for=delete", "--timeout=60s", check=False)
+            kubectl("wait", *of_jobs, "--for=delete", f"--timeout={PATIENCE}s", check=False)
         code = operator.stop()
-    assert code == 0, operator.tail()
+    assert code == 0 or operator.lost_its_lease, operator.tail()

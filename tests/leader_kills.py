@@ -20,6 +20,7 @@ from uuid import uuid4
 from slipway.local_cluster import Pool
 from tests.conftest import Kubectl, cluster_of, kubectl_for
 from tests.running import Jobs, Operator
+from tests.waiting import PATIENCE
 
 POOLS: Final = [Pool(kind="simulated", type="v5p-16", count=4, spot=True), Pool(kind="simulated", type="cpu", count=4)]
 SLICES: Final[dict[str, Any]] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2}
@@ -80,7 +81,7 @@ def operators(kubectl: Kubectl, folder: Path) -> Iterator[Operators]:
     finally:
         # Before the operators go: the next test needs the nodes of the jobs.
         kubectl("delete", "sj", "--all", check=False)
-        kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s", check=False)
+        kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={PATIENCE}s", check=False)
         for one in made.running:
             one.stop()
 
@@ -125,7 +126,7 @@ def _restart(jobs: Jobs, both: Operators, number: int) -> None:
         fails = '{"status": {"phase": "Failed", "containerStatuses": null}}'
         jobs.kubectl("patch", "pod", f"faulty-{number}-0-0", "--subresource=status", "--type=merge", "-p", fails)
     both.kill_leader()
-    charged = jobs.until_attempt(number + 1, "faulty", seconds=90, pause=0.5)["failures"]
+    charged = jobs.until_attempt(number + 1, "faulty", pause=0.5)["failures"]
     assert charged == number + 1, f"{charged} failures were charged for {number + 1}"
 
 
@@ -136,7 +137,7 @@ def _waiting(kubectl: Kubectl, moment: list[str]) -> Iterator[None]:
         yield
         return
     where = [kubectl.program, "--kubeconfig", str(kubectl.kubeconfig), "--namespace", kubectl.namespace]
-    with subprocess.Popen([*where, "wait", *moment, "--timeout=60s"], stdout=subprocess.DEVNULL) as waiting:
+    with subprocess.Popen([*where, "wait", *moment, f"--timeout={PATIENCE}s"], stdout=subprocess.DEVNULL) as waiting:
         yield
         assert waiting.wait() == 0, f"{' '.join(moment)} did not come"
 

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT, Kubectl
+from tests.waiting import PATIENCE
 
 OWN_SOURCES = ROOT / "operator"
 
@@ -61,15 +62,32 @@ class Operator:
         self.process.wait()
         self.process = None
 
+    def restart_like_the_kubelet(self) -> None:
+        """Start it again when it has ended because it lost its Lease.
+
+        Raises:
+            AssertionError: when it has ended for another reason.
+        """
+        if self.process is None or self.process.poll() is None:
+            return
+        assert self.lost_its_lease, self.tail()
+        self.start()
+
+    @property
+    def lost_its_lease(self) -> bool:
+        """Whether it has ended because a busy API server left its renewals unanswered."""
+        return self.said("does not hold Lease") or self.said("has Lease")
+
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
         if self.process is None:
             return 0
-        self.process.terminate()
+        stopped, self.process = self.process, None
+        stopped.terminate()
         try:
-            return self.process.wait(timeout=60)
+            return stopped.wait(timeout=60)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            stopped.kill()
             raise AssertionError(f"the operator did not stop: {self.tail()}") from None
 
     def said(self, words: str) -> bool:
@@ -110,30 +128,36 @@ class Jobs:
         items = self.kubectl.get("events.events.k8s.io")["items"]
         return [one["reason"] for one in items if one["regarding"]["name"] == name]
 
-    def until(self, phase: str, name: str = "train", *, seconds: float = 120) -> Any:
+    def until(self, phase: str, name: str = "train", *, seconds: float = PATIENCE) -> Any:
         """Wait for a phase; returns the status."""
-        done = self.kubectl(
-            "wait",
-            f"sj/{name}",
-            f"--for=jsonpath={{.status.phase}}={phase}",
-            f"--timeout={seconds}s",
-            check=False,
-            seconds=2 * seconds,
-        )
-        status = self.status(name)
-        assert done.returncode == 0, f"not {phase} but {status}\n{self.operator.tail()}"
-        return status
+        end, reached = time.monotonic() + seconds, f"--for=jsonpath={{.status.phase}}={phase}"
+        while self.kubectl("wait", f"sj/{name}", reached, "--timeout=60s", check=False).returncode != 0:
+            assert time.monotonic() < end, f"not {phase} but {self.status(name)}\n{self.operator.tail()}"
+            self.operator.restart_like_the_kubelet()
+        return self.status(name)
 
-    def until_true(self, what: str, holds: Callable[[], Any], *, seconds: float = 120, pause: float = 0.1) -> Any:
+    def until_all(self, names: Collection[str], phase: str, attempt: int | None = None) -> list[Any]:
+        """Wait until all are in a phase, in an attempt of this number where one is given; returns their status."""
+
+        def found() -> Any:
+            there = {one["metadata"]["name"]: one.get("status", {}) for one in self.kubectl.get("sj")["items"]}
+            wanted = [there[name] for name in names]
+            holds = all(one.get("phase") == phase and attempt in (None, one.get("attempt")) for one in wanted)
+            return wanted if holds else None
+
+        return list(self.until_true(f"{phase} of {', '.join(names)}", found, pause=0.5))
+
+    def until_true(self, what: str, holds: Callable[[], Any], *, seconds: float = PATIENCE, pause: float = 0.1) -> Any:
         """Wait for something that no condition tells."""
         end = time.monotonic() + seconds
         while not (found := holds()):
             assert time.monotonic() < end, f"{what} did not happen\n{self.operator.tail()}"
+            self.operator.restart_like_the_kubelet()
             time.sleep(pause)
         return found
 
     def until_attempt(
-        self, number: int, name: str = "train", *, seconds: float = 120, pause: float = 0.1
+        self, number: int, name: str = "train", *, seconds: float = PATIENCE, pause: float = 0.1
     ) -> dict[str, Any]:
         """Wait until that attempt runs; returns the status."""
 

@@ -4,7 +4,10 @@ import asyncio
 import subprocess
 import urllib.request
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+PATIENCE: Final = 280
+"""Seconds within which anything has happened that must, on a machine that runs other tests besides."""
 
 
 async def holds(condition: Callable[[], Any], *, seconds: float) -> None:

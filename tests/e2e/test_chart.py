@@ -173,7 +173,7 @@ def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> 
     assert counters(jobs.until("Running")) == (0, 3)
 
     shell.run("uninstall")
-    assert everything(cluster) - before == set()
+    jobs.until_true("nothing left", lambda: everything(cluster) <= before)
     assert leases(cluster) == set()
     of_jobs = ("--all-namespaces", "-l", "slipway.dev/job-name")
     jobs.until_true("the end of the job's pods", lambda: not cluster.get("pods", *of_jobs)["items"])

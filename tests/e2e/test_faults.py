@@ -10,6 +10,7 @@ import pytest
 
 from slipway.local_cluster import NativeCluster
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2}
 
@@ -94,7 +95,8 @@ def test_an_exit_code_on_one_host_is_a_failure_with_its_last_words(real_jobs: Jo
 
 @pytest.mark.row("B-47")
 def test_running_out_of_memory_is_a_failure(real_jobs: Jobs) -> None:
-    fault = 'if [ "$SLIPWAY_RANK" = 0 ]; then sleep 1; exec tail /dev/zero; fi'
+    # The kernel tells containerd of the OOM through the container's cgroup, so the shell keeps that for a while.
+    fault = 'if [ "$SLIPWAY_RANK" = 0 ]; then sleep 1; tail /dev/zero; code=$?; sleep 3; exit $code; fi'
     real_jobs.apply(**TPU, command=program(fault), resources={"limits": {"memory": "64Mi"}})
     status = real_jobs.until("Succeeded")
     assert counters(status) == (1, 0)
@@ -187,7 +189,7 @@ def test_the_api_server_may_be_away_for_a_while(real_jobs: Jobs, real_nodes: Nat
     assert real_jobs.operator.process.wait(timeout=30) == 1
     real_jobs.operator.start()
     # Kubelets that could not reach the API server ask again only after a while.
-    status = real_jobs.until("Succeeded", seconds=120)
+    status = real_jobs.until("Succeeded")
     assert counters(status) == (1, 0)
 
 
@@ -195,7 +197,7 @@ def test_a_suspended_job_holds_nothing_and_resumes_uncharged(real_jobs: Jobs) ->
     real_jobs.apply(**TPU, command=program())
     real_jobs.until("Running")
     real_jobs.kubectl("patch", "sj", "train", "--type=merge", "-p", '{"spec": {"suspend": true}}')
-    real_jobs.kubectl("wait", "sj/train", "--for=condition=Suspended", "--timeout=60s")
+    real_jobs.kubectl("wait", "sj/train", "--for=condition=Suspended", f"--timeout={PATIENCE}s")
     assert not [pod for pod in real_jobs.pods() if pod["status"]["phase"] == "Running"]
     real_jobs.kubectl("patch", "sj", "train", "--type=merge", "-p", '{"spec": {"suspend": false}}')
     status = real_jobs.until("Succeeded")
@@ -208,7 +210,7 @@ def test_twenty_jobs_at_once_share_two_slices(real_jobs: Jobs) -> None:
     for name in names:
         real_jobs.apply(name, accelerator={"type": "v5p-16", "spot": True}, command=["true"])
     for name in names:
-        status = real_jobs.until("Succeeded", name, seconds=120)
+        status = real_jobs.until("Succeeded", name)
         assert counters(status) == (0, 0)
 
 

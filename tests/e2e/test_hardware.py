@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.e2e.torch_image import IMAGE
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 RUNS: dict[str, Any] = {
     "image": IMAGE,
@@ -23,7 +24,7 @@ TOLERANT = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
 
 def finished(jobs: Jobs, name: str) -> tuple[list[str], list[str]]:
     """The nodes of the hosts of a job that succeeded, and what each host wrote."""
-    status = jobs.until("Succeeded", name, seconds=120)
+    status = jobs.until("Succeeded", name)
     assert status["result"]["exitCode"] == 0
     assert status["failures"] == status["preemptions"] == 0
     pods = jobs.pods(name)
@@ -79,5 +80,5 @@ def test_a_device_of_the_node_can_be_opened_by_privileged_containers_only(real_j
     container = {"name": "main", "image": worker["image"], "securityContext": {"privileged": True}, **given}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "privileged"}}
     spec = {"restartPolicy": "Never", "volumes": [volume], "containers": [container]}
-    code, log = real_jobs.ran(body | {"spec": spec}, seconds=60)
+    code, log = real_jobs.ran(body | {"spec": spec}, seconds=PATIENCE)
     assert (code, log.splitlines()[1]) == (0, "other opens")

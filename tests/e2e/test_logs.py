@@ -10,6 +10,7 @@ from slipway.api.places import worker
 from slipway.client.blocking import Client
 from slipway.client.logs import Selection
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 BINARY = r"printf 'a\000\377\r10%%\r20%%\t \n\n  two  \n'; head -c 50000 /dev/zero | tr '\000' x; printf '\nlast'"
 WRITTEN = b"a\x00\xff\r10%\r20%\t \n\n  two  \n" + b"x" * 50000 + b"\nlast"
@@ -25,7 +26,7 @@ def command(jobs: Jobs, *arguments: str) -> list[str]:
 
 
 def logs(jobs: Jobs, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command(jobs, *arguments), capture_output=True, timeout=120, check=False)
+    return subprocess.run(command(jobs, *arguments), capture_output=True, timeout=PATIENCE, check=False)
 
 
 def client(jobs: Jobs) -> Client:
@@ -53,7 +54,7 @@ TWO_ATTEMPTS = """
 echo "attempt $SLIPWAY_ATTEMPT host $SLIPWAY_HOST"
 [ "$SLIPWAY_ATTEMPT" = 0 ] || exit 0
 [ "$SLIPWAY_HOST" = 1 ] && sleep 600
-sleep 8
+sleep 15
 echo broken
 exit 1
 """
@@ -127,5 +128,5 @@ def test_who_reads_no_further_leaves_no_connection_behind(real_jobs: Jobs) -> No
     real_jobs.until("Running")
     where = (real_jobs.kubectl.namespace, str(real_jobs.kubectl.kubeconfig))
     program = [sys.executable, "-X", "dev", "-c", LEAVES, *where]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "tick\n", "")

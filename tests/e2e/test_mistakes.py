@@ -12,9 +12,10 @@ from slipway.local_cluster.provider import NativeCluster
 from tests.conftest import jobs_of, kubectl_for
 from tests.mistakes import Outcome, condition, note, seconds_between, shown
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 NODE = "cpu-0"
-WATCHED = 100
+WATCHED = 120
 """For how many seconds the nodes that the jobs hold are counted. Slipway releases them after 60 s."""
 ANSWERS = {5401: "401 Unauthorized", 5404: "404 Not Found", 5503: "503 Unavailable"}
 """Ports of the node, and what the registry there answers to everything."""
@@ -37,7 +38,7 @@ def registries(jobs: Jobs) -> Iterator[None]:
     spec = {"hostNetwork": True, "nodeName": NODE, "terminationGracePeriodSeconds": 1}
     spec |= {"containers": [answering(port, answer) for port, answer in ANSWERS.items()]}
     jobs.kubectl.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "registries"}, "spec": spec})
-    jobs.kubectl("wait", "pod/registries", "--for=condition=Ready", "--timeout=60s")
+    jobs.kubectl("wait", "pod/registries", "--for=condition=Ready", f"--timeout={PATIENCE}s")
     yield
     jobs.kubectl("delete", "pod", "registries", "--wait=true")
 
@@ -91,7 +92,7 @@ def outcomes(real_nodes: NativeCluster, tmp_path_factory: pytest.TempPathFactory
     """What was said of every mistake, all made at once, and for how long each job held its node."""
     kubectl = kubectl_for(real_nodes, "mistakes")
     kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
     for jobs in jobs_of(kubectl, tmp_path_factory.mktemp("mistakes")):
         with registries(jobs):
             yield watched(jobs)
@@ -145,7 +146,7 @@ def test_a_job_starts_when_the_missing_object_appears(real_jobs: Jobs) -> None:
     real_jobs.apply(hosts=1, command=["true"], **secret_key("secret", "token", "value"))
     real_jobs.until_true("a reason", lambda: (real_jobs.condition("Running") or {}).get("reason") == "MissingObjects")
     real_jobs.kubectl("create", "secret", "generic", "token", "--from-literal=value=1")
-    status = real_jobs.until("Succeeded", seconds=120)
+    status = real_jobs.until("Succeeded")
     assert (status["failures"], status["attempt"]) == (0, 0)
 
 

@@ -13,9 +13,10 @@ from tests.kueue.server import Server
 
 POOLS = [
     Pool(kind="simulated", type="v5litepod-16", count=4, spot=True),
+    Pool(kind="simulated", type="v5p-16", count=10, spot=True),
     Pool(kind="simulated", type="cpu", count=4),
 ]
-"""Sixteen hosts with four chips each."""
+"""Slices of four hosts, and of two; a host has four chips."""
 
 
 @pytest.fixture(scope="session")

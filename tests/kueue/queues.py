@@ -1,17 +1,22 @@
 """Queues of one test, the jobs in them, and what they hold."""
 
-import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from tests.kueue.server import Server
+from tests.kueue.versions import every_version, in_order
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 GROUP: Final = "kueue.x-k8s.io/v1beta2"
 CHIPS: Final = 16
 """Chips of one slice of the nodes."""
 TPU: Final[dict[str, Any]] = {"accelerator": {"type": "v5litepod-16", "spot": True}, "slices": 1}
+SMALL_CHIPS: Final = 8
+SMALL: Final[dict[str, Any]] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 1}
+"""For tests with many jobs: of two hosts."""
 
 
 class Queues:
@@ -22,67 +27,82 @@ class Queues:
         self._version = version
         self.name = jobs.kubectl.namespace
 
-    def open(self, chips: int, *, local: str = "tpu", topology: str | None = None, cpus: int = 0, **spec: Any) -> None:
+    def open(
+        self, chips: int, *, local: str = "tpu", name: str = "", topology: str | None = None, cpus: int = 0, **spec: Any
+    ) -> None:
         """Make a queue with that many chips, and with CPUs of any nodes beside them; and priority classes."""
+        name = name or self.name
         flavor: dict[str, Any] = {"nodeLabels": {"cloud.google.com/gke-spot": "true"}}
         flavor["tolerations"] = [{"key": "example.com/flavor", "operator": "Exists"}]
         flavor |= {"topologyName": topology} if topology else {}
-        quota = [{"name": "google.com/tpu", "nominalQuota": chips}]
-        queue: dict[str, Any] = {
-            "namespaceSelector": {},
-            "preemption": {"withinClusterQueue": "LowerPriority"},
-            "resourceGroups": [
-                {"coveredResources": ["google.com/tpu"], "flavors": [{"name": self.name, "resources": quota}]}
-            ],
-        }
+        flavors, groups = [self._body("ResourceFlavor", name, spec=flavor)], [_group(name, {"google.com/tpu": chips})]
         if cpus:
-            self.apply("ResourceFlavor", f"{self.name}-any", spec={})
-            quotas = [{"name": "cpu", "nominalQuota": cpus}, {"name": "memory", "nominalQuota": f"{8 * cpus}Gi"}]
-            flavors = [{"name": f"{self.name}-any", "resources": quotas}]
-            queue["resourceGroups"].append({"coveredResources": ["cpu", "memory"], "flavors": flavors})
-        self.apply("ResourceFlavor", self.name, spec=flavor)
-        self.apply("ClusterQueue", self.name, spec=queue | spec)
-        self.apply("LocalQueue", local, spec={"clusterQueue": self.name})
-        for name, value in (("high", 1000), ("low", 1)):
-            self.apply("WorkloadPriorityClass", name, value=value, description="")
+            flavors.append(self._body("ResourceFlavor", f"{name}-any", spec={}))
+            groups.append(_group(f"{name}-any", {"cpu": cpus, "memory": f"{8 * cpus}Gi"}))
+        preemption = {"withinClusterQueue": "LowerPriority"}
+        queue = {"namespaceSelector": {}, "preemption": preemption, "resourceGroups": groups} | spec
+        self.kubectl.apply(
+            *flavors,
+            self._body("ClusterQueue", name, spec=queue),
+            self._body("LocalQueue", local, spec={"clusterQueue": name}),
+            self._body("WorkloadPriorityClass", "high", value=1000, description=""),
+            self._body("WorkloadPriorityClass", "low", value=1, description=""),
+        )
 
     def apply(self, kind: str, name: str, **fields: Any) -> None:
-        self.kubectl.apply({"apiVersion": self._version, "kind": kind, "metadata": {"name": name}, **fields})
+        self.kubectl.apply(self._body(kind, name, **fields))
+
+    def _body(self, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+        return {"apiVersion": self._version, "kind": kind, "metadata": {"name": name}, **fields}
 
     def submit(self, name: str = "train", queue: str = "tpu", priority: str | None = None, **spec: Any) -> None:
         """Apply a SliceJob with the labels of a queue; a field that is None is left out."""
-        labels = {"kueue.x-k8s.io/queue-name": queue}
-        labels |= {"kueue.x-k8s.io/priority-class": priority} if priority else {}
+        self.submit_all({name: queue}, priority, **spec)
+
+    def submit_all(self, queue_of: dict[str, str], priority: str | None = None, **spec: Any) -> None:
+        """Apply SliceJobs, each with its queue."""
         given = {"image": "slipway.local/busybox:1"} | TPU | spec
         spec = {field: value for field, value in given.items() if value is not None}
-        meta = {"name": name, "labels": labels}
-        self.kubectl.apply({"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": meta, "spec": spec})
+        bodies = []
+        for name, queue in queue_of.items():
+            labels = {"kueue.x-k8s.io/queue-name": queue}
+            labels |= {"kueue.x-k8s.io/priority-class": priority} if priority else {}
+            meta = {"name": name, "labels": labels}
+            bodies.append({"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": meta, "spec": spec})
+        self.kubectl.apply(*bodies)
 
     def workload(self, name: str = "train") -> Any:
         """The Workload of a job; None when there is none."""
         found = self.kubectl.get("workloads.kueue.x-k8s.io")["items"]
         return next((one for one in found if one["metadata"]["name"] == f"slicejob-{name}"), None)
 
+    def versions(self) -> dict[str, tuple[str, str]]:
+        """UID and resource version of all Workloads."""
+        found = (one["metadata"] for one in self.kubectl.get("workloads.kueue.x-k8s.io")["items"])
+        return {one["name"]: (one["uid"], one["resourceVersion"]) for one in found}
+
     def conditions(self, name: str = "train") -> dict[str, tuple[str, str]]:
         """Status and reason of the conditions of a Workload."""
         found = (self.workload(name) or {}).get("status", {}).get("conditions", ())
         return {one["type"]: (one["status"], one["reason"]) for one in found}
 
-    def until_condition(self, kind: str, status: str = "True", name: str = "train", *, seconds: float = 120) -> None:
+    def until_condition(
+        self, kind: str, status: str = "True", name: str = "train", *, seconds: float = PATIENCE
+    ) -> None:
         self.jobs.until_true(
             f"{kind}={status} of {name}", lambda: self.conditions(name).get(kind, ("",))[0] == status, seconds=seconds
         )
 
-    def until_reason(self, reason: str, name: str = "train", *, seconds: float = 120) -> str:
-        """Wait until the job is Queued for that reason; returns the message."""
+    def until_reason(self, reason: str, name: str = "train", *, words: str = "", seconds: float = PATIENCE) -> str:
+        """Wait until the job is Queued for that reason, with these words in its message; returns the message."""
 
         def found() -> str:
             status = self.jobs.status(name)
             running: dict[str, Any] = next(
                 (one for one in status.get("conditions", ()) if one["type"] == "Running"), {}
             )
-            queued = status.get("phase") == "Queued" and running.get("reason") == reason
-            return str(running.get("message")) if queued else ""
+            queued, message = status.get("phase") == "Queued", str(running.get("message"))
+            return message if queued and running.get("reason") == reason and words in message else ""
 
         return str(self.jobs.until_true(f"Queued for {reason}", found, seconds=seconds))
 
@@ -102,38 +122,39 @@ class Queues:
 
     @contextmanager
     def never_more_than(self, chips: int) -> Iterator[None]:
-        """Watch all the while that neither admitted Workloads nor pods that may run have more chips than that."""
-        seen: list[str] = []
-        looks, over = 0, threading.Event()
-
-        def look() -> None:
-            nonlocal looks
-            while not over.is_set():
-                found = self.kubectl.get("workloads.kueue.x-k8s.io")["items"]
-                admitted = [one["metadata"]["name"] for one in found if _holds(one, "Admitted")]
-                asked = sum(4 * pods["count"] for one in found if _holds(one, "Admitted") for pods in _pod_sets(one))
-                pods = self.kubectl.get("pods")["items"]
-                running = [one for one in pods if one["status"].get("phase") not in ("Succeeded", "Failed")]
-                if asked > chips or 4 * len(running) > chips:
-                    seen.append(f"{admitted} with {asked} chips, {len(running)} pods")
-                looks += 1
-
-        thread = threading.Thread(target=look)
-        thread.start()
+        """At no moment do the jobs of a LocalQueue hold more chips, be it by quota or by pods that may run."""
+        paths = (f"/apis/{GROUP}/namespaces/{self.name}/workloads", f"/api/v1/namespaces/{self.name}/pods")
+        workloads, pods = list[Any](), list[Any]()
         try:
-            yield
+            with every_version(self.kubectl, paths[0]) as workloads, every_version(self.kubectl, paths[1]) as pods:
+                yield
         finally:
-            over.set()
-            thread.join()
-        assert not seen, seen
-        assert looks > 1
+            queue_of = {one["object"]["metadata"]["name"]: one["object"]["spec"]["queueName"] for one in workloads}
+            for there in in_order(workloads, pods):
+                held = _held(there)
+                used = Counter[str]()
+                for name, asked in held.items():
+                    used[queue_of[name]] += asked
+                assert max(used.values(), default=0) <= chips, held
+
+
+def _group(flavor: str, quotas: dict[str, Any]) -> dict[str, Any]:
+    """Quotas of one flavor."""
+    resources = [{"name": resource, "nominalQuota": most} for resource, most in quotas.items()]
+    return {"coveredResources": list(quotas), "flavors": [{"name": flavor, "resources": resources}]}
+
+
+def _held(there: dict[tuple[str, str], Any]) -> dict[str, int]:
+    """The chips of each Workload: all while it has quota, and without quota those of its pods that may run."""
+    reserved, running = Counter[str](), Counter[str]()
+    for (kind, name), one in there.items():
+        if kind == "Workload" and _holds(one, "QuotaReserved"):
+            reserved[name] = 4 * sum(pods["count"] for pods in one["spec"]["podSets"])
+        elif kind == "Pod" and one["status"].get("phase") not in ("Succeeded", "Failed"):
+            running[f"slicejob-{one['metadata']['labels']['slipway.dev/job-name']}"] += 4
+    return reserved | running
 
 
 def _holds(workload: Any, kind: str) -> bool:
     conditions = workload.get("status", {}).get("conditions", ())
     return any(one["type"] == kind and one["status"] == "True" for one in conditions)
-
-
-def _pod_sets(workload: Any) -> list[Any]:
-    found: list[Any] = workload["spec"]["podSets"]
-    return found

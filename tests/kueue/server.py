@@ -17,9 +17,9 @@ from slipway.local_cluster.addresses import free_ports
 from tests.chart.rights import access, of_kueue
 from tests.conftest import Kubectl
 from tests.kueue.program import KUEUE, manifests
-from tests.waiting import ended, is_ready
+from tests.waiting import PATIENCE, ended, is_ready
 
-START_SECONDS = 60
+START_SECONDS = PATIENCE
 STOP_SECONDS = 10
 NAMESPACE = "kueue-system"
 ACCOUNT = "kueue-controller-manager"
@@ -111,7 +111,7 @@ class Server:
         self._apply([service, *bodies])
         apis = [f"apiservice/{body['metadata']['name']}" for body in bodies]
         try:
-            self._kubectl("wait", *apis, "--for=condition=Available", "--timeout=60s")
+            self._kubectl("wait", *apis, "--for=condition=Available", f"--timeout={PATIENCE}s")
             yield
         finally:
             self._kubectl("delete", *apis)

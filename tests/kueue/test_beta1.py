@@ -3,6 +3,7 @@
 Nothing of a running Kueue may be on the cluster yet, so these tests come before the others of this folder.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 import yaml
 
 from slipway.local_cluster import NativeCluster
+from slipway.shell.queues import AGAIN_SECONDS
 from tests.chart.rights import jobs_by_the_chart
 from tests.conftest import Kubectl, kubectl_for
 from tests.kueue.program import manifests
-from tests.kueue.queues import CHIPS, Queues
+from tests.kueue.queues import CHIPS, GROUP, Queues
 from tests.kueue.server import Server
 from tests.kueue.test_kueue import end_pods, patch
 
@@ -31,13 +33,19 @@ def only_v1(crd: dict[str, Any]) -> dict[str, Any]:
     return crd | {"spec": crd["spec"] | own}
 
 
+def crds_of(bodies: list[Any]) -> list[Any]:
+    """The CRDs of the kinds among what an installation applies, that of Workloads first."""
+    found = {body["metadata"]["name"]: body for body in bodies}
+    return [found[name] for name in NAMES]
+
+
 @pytest.fixture
 def older_queues(
     kueue_cluster: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
 ) -> Iterator[Queues]:
     """Queues that only the test gives quota from."""
     admin, kubectl = kubectl_for(kueue_cluster, "default"), namespace_of(kueue_cluster)
-    crds = [only_v1(body) for body in manifests(admin.program) if body["metadata"]["name"] in NAMES]
+    crds = [only_v1(body) for body in crds_of(manifests(admin.program))]
     admin("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(crds))
     try:
         admin.until_established(*NAMES)
@@ -45,6 +53,15 @@ def older_queues(
             yield Queues(jobs, Server(kueue_cluster, admin, tmp_path), f"kueue.x-k8s.io/{V1}")
     finally:
         admin("delete", "crds", *NAMES)
+
+
+def with_both(crd: dict[str, Any], *, converts: bool = True) -> dict[str, Any]:
+    """A CRD with both versions, between which the API server converts without asking Kueue, or nobody yet."""
+    conversion: dict[str, Any] = {"strategy": "None"}
+    if not converts:
+        client = {"url": "https://127.0.0.1:1/convert"}
+        conversion = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client}}
+    return crd | {"spec": crd["spec"] | {"conversion": conversion}}
 
 
 def answer(queues: Queues, admission: Any = None, **conditions: tuple[str, str]) -> None:
@@ -114,3 +131,32 @@ def test_a_job_is_admitted_evicted_admitted_again_and_finished(older_queues: Que
 def priority_of(queues: Queues) -> dict[str, Any]:
     """The fields of a Workload that are about its priority."""
     return {key: value for key, value in queues.workload()["spec"].items() if key.startswith("priority")}
+
+
+def test_a_job_goes_on_by_the_later_version_when_kueue_has_both(older_queues: Queues) -> None:
+    queues, jobs = older_queues, older_queues.jobs
+    queues.open(CHIPS)
+    queues.submit()
+    jobs.until_true("a Workload", queues.workload)
+    jobs.until("Queued")
+    before, accepted = queues.workload(), jobs.condition("Accepted")
+    by_v2 = f"queues of Kueue are followed by {GROUP}"
+    workloads, queue, *others = crds_of(manifests(queues.kubectl.program))
+    apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    # The kinds get the version one after the other, and who converts between both answers later still.
+    early = [with_both(workloads, converts=False), *map(with_both, others)]
+    queues.kubectl(*apply, stdin=yaml.safe_dump_all(early))
+    time.sleep(AGAIN_SECONDS + 2)
+    queues.kubectl(*apply, stdin=yaml.safe_dump(with_both(queue)))
+    time.sleep(AGAIN_SECONDS + 2)
+    assert not jobs.operator.said(by_v2)
+    assert jobs.status()["phase"] == "Queued"
+    queues.kubectl(*apply, stdin=yaml.safe_dump(with_both(workloads)))
+    jobs.until_true("the later version", lambda: jobs.operator.said(by_v2))
+    admit(queues)
+    jobs.until("Running")
+    assert queues.workload()["metadata"]["uid"] == before["metadata"]["uid"]
+    assert jobs.condition("Accepted")["lastTransitionTime"] == accepted["lastTransitionTime"]
+    end_pods(queues)
+    jobs.until("Succeeded")
+    queues.until_condition("Finished")

@@ -21,22 +21,26 @@ from slipway.local_cluster.simulated import create as create_nodes
 from tests.chart.rights import access
 from tests.cli.test_commands import said, slipway
 from tests.conftest import Kubectl, jobs_of
-from tests.kueue.queues import CHIPS, GROUP, TPU, Queues
+from tests.kueue.queues import CHIPS, GROUP, SMALL, SMALL_CHIPS, TPU, Queues
 from tests.running import Jobs
 from tests.shell.test_metrics import scrape
+from tests.waiting import PATIENCE
 
 SPEC = {"image": "slipway.local/busybox:1"} | TPU
 POOL = "cloud.google.com/gke-nodepool"
 
 
-def end_pods(queues: Queues, name: str = "train", *, phase: str = "Succeeded", only: int | None = None) -> None:
-    """Let pods of a job end, as kubelets would."""
-    running = [pod for pod in queues.jobs.pods(name) if pod["status"].get("phase") == "Running"]
-    for pod in running[:only]:
-        queues.kubectl(
-            "patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type=merge", "-p",
-            json.dumps({"status": {"phase": phase, "containerStatuses": None}}),
-        )  # fmt: skip
+def end_pods(queues: Queues, *names: str, phase: str = "Succeeded", only: int | None = None) -> None:
+    """Let pods of jobs end, as kubelets would: of each job all that run, or so many."""
+    names = names or ("train",)
+    found = queues.kubectl.get("pods", "-l", f"slipway.dev/job-name in ({','.join(names)})")["items"]
+    running: dict[str, list[str]] = {name: [] for name in names}
+    for pod in found:
+        if pod["status"].get("phase") == "Running":
+            running[pod["metadata"]["labels"]["slipway.dev/job-name"]].append(pod["metadata"]["name"])
+    chosen = [pod for of_job in running.values() for pod in of_job[:only]]
+    body = {"status": {"phase": phase, "containerStatuses": None}}
+    queues.kubectl("patch", "pods", *chosen, "--subresource=status", "--type=merge", "-p", json.dumps(body))
 
 
 def patch(queues: Queues, what: str, name: str, body: dict[str, Any], *options: str) -> None:
@@ -88,36 +92,52 @@ def test_1_to_4_and_9_a_job_is_admitted_runs_and_gives_its_quota_back(queues: Qu
     queues.jobs.until_true("no finalizer", lambda: "finalizers" not in queues.workload()["metadata"])
 
 
+JOBS = [str(number) for number in range(10)]
+"""So many small jobs fill their nodes."""
+
+
 def test_5_a_restart_keeps_the_admission_and_writes_nothing(queues: Queues) -> None:
-    queues.open(CHIPS)
-    queues.submit(retries={"maxFailures": 1000, "backoff": {"initialSeconds": 0}})
-    queues.jobs.until("Running")
-    queues.until_condition("PodsReady")
-    queues.until_used(CHIPS)
-    before = queues.workload()["metadata"]["resourceVersion"]
-    for attempt in range(1, 11):
-        end_pods(queues, phase="Failed", only=1)
-        queues.jobs.until_attempt(attempt)
-        assert queues.used() == CHIPS
-    assert queues.workload()["metadata"]["resourceVersion"] == before
+    """Fifty restarts: ten jobs restart five times."""
+    queues.open(len(JOBS) * SMALL_CHIPS)
+    names = [f"train-{one}" for one in JOBS]
+    retries = {"maxFailures": 1000, "backoff": {"initialSeconds": 0}}
+    queues.submit_all(dict.fromkeys(names, "tpu"), retries=retries, **SMALL)
+    queues.jobs.until_all(names, "Running")
+    for name in names:
+        queues.until_condition("PodsReady", name=name)
+    queues.until_used(len(JOBS) * SMALL_CHIPS)
+    before = queues.versions()
+    for attempt in range(1, 6):
+        end_pods(queues, *names, phase="Failed", only=1)
+        queues.jobs.until_all(names, "Running", attempt)
+        assert queues.used() == len(JOBS) * SMALL_CHIPS
+        assert queues.versions() == before
 
 
 def test_6_to_8_preempted_and_back_again_without_overcommitment(queues: Queues) -> None:
-    queues.open(CHIPS)
-    queues.submit(priority="low")
-    queues.jobs.until("Running")
-    with queues.never_more_than(CHIPS):
-        for again in range(1, 6):
-            queues.submit("urgent", priority="high")
-            queues.jobs.until("Running", "urgent")
-            status = queues.jobs.until("Queued")
-            assert (status["preemptions"], status["failures"]) == (again, 0)
-            assert status["attempts"][0]["reason"] == "PreemptedByQueue"
-            said = f"Preempted to accommodate a workload of SliceJob {queues.name}/urgent due to"
-            assert said in status["attempts"][0]["message"]
-            queues.kubectl("delete", "sj", "urgent")
-            queues.jobs.until("Running")
-    assert queues.conditions()["Evicted"][0] == "False"
+    """Fifty preemptions: in each of ten queues two jobs preempt each other, five times."""
+    for one in JOBS:
+        queues.open(SMALL_CHIPS, local=f"tpu-{one}", name=f"{queues.name}-{one}")
+    priorities = [f"{queues.name}-{value}" for value in range(6)]
+    for value, name in enumerate(priorities):
+        queues.apply("WorkloadPriorityClass", name, value=value, description="")
+    lower, higher = ({f"{name}-{one}": f"tpu-{one}" for one in JOBS} for name in ("a", "b"))
+    queues.submit_all(lower, priorities[0], **SMALL)
+    queues.jobs.until_all(lower, "Running")
+    with queues.never_more_than(SMALL_CHIPS):
+        for priority in priorities[1:]:
+            queues.submit_all(higher, priority, **SMALL)
+            queues.jobs.until_all(higher, "Running")
+            for preemptor, status in zip(higher, queues.jobs.until_all(lower, "Queued"), strict=True):
+                assert status["attempts"][0]["reason"] == "PreemptedByQueue"
+                said = f"Preempted to accommodate a workload of SliceJob {queues.name}/{preemptor} due to"
+                assert said in status["attempts"][0]["message"]
+            lower, higher = higher, lower
+        statuses = [queues.jobs.status(name) for name in (*lower, *higher)]
+        assert [sum(one[what] for one in statuses) for what in ("preemptions", "failures")] == [50, 0]
+        queues.kubectl("delete", "sj", *lower)
+        queues.jobs.until_all(higher, "Running")
+    assert {queues.conditions(name)["Evicted"][0] for name in higher} == {"False"}
 
 
 def test_fewer_slices_while_there_is_no_quota_for_more(queues: Queues) -> None:
@@ -130,6 +150,7 @@ def test_fewer_slices_while_there_is_no_quota_for_more(queues: Queues) -> None:
         assert queues.jobs.until("Running")["slices"] == {"requested": 3, "granted": 1, "ready": 1}
         asked = queues.workload()
         assert (asked["spec"]["podSets"][0]["count"], len(queues.jobs.pods())) == (4, 4)
+        queues.until_used(2 * CHIPS)
         end_pods(queues, phase="Failed", only=1)
         queues.jobs.until_attempt(1)
         assert queues.workload()["metadata"]["uid"] == asked["metadata"]["uid"]
@@ -349,6 +370,83 @@ def test_2_why_a_job_waits_is_said_in_kueues_words_with_what_would_help(queues: 
     queues.jobs.until("Running", "job-1")
 
 
+def refused(queues: Queues, name: str, reason: str) -> str:
+    """Wait until a job is refused for that reason; returns the message."""
+
+    def found() -> str:
+        accepted = queues.jobs.condition("Accepted", name)
+        return str(accepted["message"]) if accepted.get("reason") == reason else ""
+
+    message = queues.jobs.until_true(f"{name} refused for {reason}", found)
+    assert queues.jobs.status(name)["phase"] == "Invalid"
+    assert queues.workload(name) is None
+    return str(message)
+
+
+def test_what_no_queue_can_take_is_refused_until_its_cause_is_gone(queues: Queues) -> None:
+    queues.open(4 * CHIPS)
+    queues.submit("classless", priority="hgih")
+    queues.submit("nameless", queue="")
+    queues.submit("misnamed", queue="TPU_1")
+    label = {"kueue.x-k8s.io/queue-name": "tpu"}
+    queues.submit("pods", podTemplate={"metadata": {"labels": label}})
+    queues.jobs.apply("elsewhere", managedBy="kueue.x-k8s.io/multikueue", **TPU)
+    assert "there is no such WorkloadPriorityClass; there are: high, low" in refused(
+        queues, "classless", "PriorityClassNotFound"
+    )
+    assert "name a LocalQueue" in refused(queues, "nameless", "QueueNotSupported")
+    assert "spec.queueName" in refused(queues, "misnamed", "WorkloadRejected")
+    assert "metadata.labels of the SliceJob" in refused(queues, "pods", "QueueNotSupported")
+    assert "add it, or create the job without managedBy" in refused(queues, "elsewhere", "QueueMissing")
+    queues.apply("WorkloadPriorityClass", "hgih", value=1, description="")
+    try:
+        for name in ("nameless", "misnamed"):
+            queues.kubectl("label", "sj", name, "kueue.x-k8s.io/queue-name=tpu", "--overwrite")
+        queues.submit("pods", podTemplate={"metadata": {"labels": {"team": "a"}}})
+        for name in ("classless", "nameless", "misnamed", "pods"):
+            queues.jobs.until("Running", name)
+    finally:
+        queues.kubectl("delete", "workloadpriorityclass", "hgih")
+
+
+def test_7_the_quota_of_pods_that_do_not_terminate_is_nobody_elses(queues: Queues) -> None:
+    queues.open(CHIPS)
+    stays = {"metadata": {"annotations": {"slipway.dev/simulated-stop-after": "1h"}}}
+    stays["spec"] = {"terminationGracePeriodSeconds": 1}
+    queues.submit(priority="low", podTemplate=stays)
+    queues.jobs.until("Running")
+    [pool] = {pool for pool, _ in nodes_of(queues).values()}
+    queues.submit("urgent", priority="high")
+    queues.until_reason("WaitingForPreemptedWorkloads", "urgent", words=f"SliceJob {queues.name}/train")
+    # One after another: the deletions are dated in whole seconds.
+    queues.jobs.until_true(
+        "four pods are overdue",
+        lambda: "4 pod(s) do not go" in queues.jobs.condition("CleanupPending").get("message", ""),
+    )
+    assert queues.conditions()["QuotaReserved"][0] == "True"
+    assert not queues.jobs.pods("urgent")
+    # Somebody says that the machines are off.
+    out_of_service = "node.kubernetes.io/out-of-service=shutdown:NoExecute"
+    queues.kubectl("taint", "nodes", "-l", f"{POOL}={pool}", out_of_service)
+    try:
+        queues.jobs.until("Running", "urgent")
+        assert queues.jobs.until("Queued")["preemptions"] == 1
+    finally:
+        queues.kubectl("taint", "nodes", "-l", f"{POOL}={pool}", f"{out_of_service}-")
+
+
+def test_11_the_workload_of_a_deleted_job_stays_as_long_as_a_pod_may_run(queues: Queues) -> None:
+    queues.open(CHIPS)
+    queues.submit(podTemplate={"metadata": {"annotations": {"slipway.dev/simulated-stop-after": "3s"}}})
+    queues.jobs.until("Running")
+    queues.submit("second")
+    queues.until_reason("WaitingForQuota", "second")
+    with queues.never_more_than(CHIPS):
+        queues.kubectl("delete", "sj", "train")
+        queues.jobs.until("Running", "second")
+    queues.until_gone()
+
+
 def submitted_to_a_check(queues: Queues) -> str:
     """Submit a job to a queue with an admission check; returns the name of that."""
     check = queues.name
@@ -363,15 +461,33 @@ def submitted_to_a_check(queues: Queues) -> str:
 
 def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queues: Queues) -> None:
     check = submitted_to_a_check(queues)
-    assert f"{check}: Pending" in queues.until_reason("UnsatisfiedAdmissionChecks")
+    queues.until_reason("UnsatisfiedAdmissionChecks", words=f"{check}: Pending")
     assert not queues.jobs.pods()
     answer(queues, check, "Ready", podSetUpdates=[{"name": "slice", "labels": {"team": "a"}}])
     queues.jobs.until("Running")
     assert {pod["metadata"]["labels"]["team"] for pod in queues.jobs.pods()} == {"a"}
-    answer(queues, check, "Retry")
-    queues.jobs.until("Queued")
-    assert queues.jobs.status()["attempts"][0]["reason"] == "StoppedByQueue"
-    queues.jobs.until_true("free quota", lambda: queues.used() == 0 or queues.conditions()["Admitted"][0] == "False")
+
+
+def test_6_a_check_that_wants_a_retry_takes_the_quota_until_it_is_ready_again(queues: Queues) -> None:
+    check = submitted_to_a_check(queues)
+    queues.until_reason("UnsatisfiedAdmissionChecks")
+    answer(queues, check, "Ready")
+    queues.jobs.until("Running")
+    queues.submit("second")
+    queues.until_reason("WaitingForQuota", "second")
+    with queues.never_more_than(CHIPS):
+        answer(queues, check, "Retry")
+        # The job that waits has the quota, and its own check has said nothing yet.
+        queues.until_condition("QuotaReserved", name="second")
+        assert not queues.jobs.pods()
+        assert queues.conditions()["Evicted"] == ("True", "AdmissionCheck")
+        queues.jobs.until("Queued")
+        queues.kubectl("delete", "sj", "second")
+        queues.until_reason("UnsatisfiedAdmissionChecks", words=f"{check}: Pending")
+        answer(queues, check, "Ready")
+        status = queues.jobs.until_attempt(1)
+    assert status["attempts"][1]["reason"] == "StoppedByQueue"
+    assert [status[what] for what in ("uncharged", "preemptions", "failures")] == [1, 0, 0]
 
 
 def test_6_a_rejected_job_is_queued_again_when_its_workload_is_active_again(queues: Queues) -> None:
@@ -400,7 +516,7 @@ def answer(queues: Queues, check: str, state: str, **fields: Any) -> None:
 
 def test_pods_that_kueue_gates_where_a_queue_is_named_default_are_said(queues: Queues) -> None:
     queues.open(CHIPS // 2, local="default")
-    queues.kubectl("wait", "localqueue/default", "--for=condition=Active", "--timeout=20s")
+    queues.kubectl("wait", "localqueue/default", "--for=condition=Active", f"--timeout={PATIENCE}s")
     queues.jobs.apply(**TPU)
     # Kueue lets half of the pods go, one by one, and the others wait for ever.
     assert "SliceJob.v1alpha1.slipway.dev" in queues.until_reason("GatedByKueue")
@@ -497,8 +613,10 @@ def test_a_slice_that_loses_a_node_is_placed_in_another_node_pool_by_kueue(
         create_nodes(kueue_cluster.api(), [plan for plan in kueue_cluster.spec.nodes() if plan.name == lost])
     assert (status["preemptions"], status["failures"]) == (1, 0)
     ended = status["attempts"][1]
-    assert (ended["reason"], ended["cause"]) == ("PreemptedByQueue", "preemption")
-    assert f"no replacement for unhealthy node(s): {lost}" in ended["message"]
+    assert ended["cause"] == "preemption"
+    # Kueue evicts the Workload, or Slipway reads that the Node is gone: either may come first.
+    words = {"PreemptedByQueue": f"no replacement for unhealthy node(s): {lost}", "NodeLost": "its node is gone"}
+    assert words[ended["reason"]] in ended["message"]
     [other] = {where for where, _ in nodes_of(queues).values()}
     assert other != pool
 
@@ -554,13 +672,14 @@ def test_kueue_away_and_a_start_that_takes_too_long(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit()
     queues.jobs.until("Running")
+    queues.until_condition("PodsReady")
     queues.server.stop(at_once=True)
     try:
         queues.submit("late")
         assert "webhook mworkload.kb.io does not answer" in queues.until_reason("WebhookUnavailable", "late")
         assert queues.jobs.status()["phase"] == "Running"
     finally:
-        queues.server.start(waitForPodsReady={"timeout": "3s"})
+        queues.server.start(waitForPodsReady={"timeout": "15s"})
     try:
         queues.until_reason("WaitingForQuota", "late")
         queues.kubectl("cordon", "-l", POOL)
@@ -586,7 +705,7 @@ def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
     measured_queues.jobs.until_true("an age of each", lambda: aged() >= kinds)
 
 
-def test_why_says_a_viewer_the_place_of_a_job_in_its_queue(
+def test_a_viewer_is_told_the_place_of_a_job_in_its_queue_while_it_waits(
     queues: Queues, kueue_cluster: NativeCluster, tmp_path: Path
 ) -> None:
     queues.open(CHIPS)
@@ -605,7 +724,21 @@ def test_why_says_a_viewer_the_place_of_a_job_in_its_queue(
     viewer = f"--serviceaccount={queues.name}:viewer"
     queues.kubectl("create", "rolebinding", "views", "--clusterrole=view", viewer)
     with queues.server.visible():
-        assert "place: number 3 in LocalQueue tpu, number 3 in its ClusterQueue" in said(slipway(shown, "why", "train"))
+        until_places(shown, "train", 3)
         queues.kubectl("delete", "sj", "first")
         queues.until_gone("first")
-        assert "place: number 2 in LocalQueue tpu, number 2 in its ClusterQueue" in said(slipway(shown, "why", "train"))
+        until_places(shown, "train", 2)
+        assert places(shown, "runs") == []
+    shown.until_true("no place where Kueue does not show it", lambda: places(shown, "train") == [])
+
+
+def until_places(jobs: Jobs, name: str, number: int) -> None:
+    """Wait until both commands say where a job stands; Kueue counts with an informer of its own."""
+    wanted = [f"place: number {number} in LocalQueue tpu, number {number} in its ClusterQueue"] * 2
+    jobs.until_true(f"place {number} of {name}", lambda: places(jobs, name) == wanted)
+
+
+def places(jobs: Jobs, name: str) -> list[str]:
+    """The lines of the commands that say where a job stands."""
+    texts = [said(slipway(jobs, command, name)) for command in ("why", "describe")]
+    return [line for text in texts for line in text.splitlines() if line.startswith("place:")]

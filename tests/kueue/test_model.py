@@ -14,8 +14,9 @@ from tests.conftest import Kubectl
 from tests.kueue.cases import CASES, QUOTA, Place, given_back
 from tests.kueue.queues import GROUP
 from tests.kueue.server import Server
+from tests.waiting import PATIENCE
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = PATIENCE
 
 
 class Running:
@@ -70,7 +71,7 @@ class Running:
     def impatient(self) -> Iterator[None]:
         self._server.stop()
         self._server.start(
-            waitForPodsReady={"timeout": "3s", "requeuingStrategy": {"backoffBaseSeconds": 6, "timestamp": "Eviction"}}
+            waitForPodsReady={"timeout": "3s", "requeuingStrategy": {"backoffBaseSeconds": 20, "timestamp": "Eviction"}}
         )
         try:
             yield

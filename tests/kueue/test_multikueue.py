@@ -1,7 +1,6 @@
 """Two clusters with a real Kueue each: a job waits in the queue of one and runs in the other."""
 
 import base64
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +11,19 @@ import yaml
 
 from slipway.local_cluster import NativeCluster, Pool
 from tests.chart.rights import access, jobs_by_the_chart
-from tests.conftest import ROOT, Kubectl, cluster_of, kubectl_for
+from tests.conftest import Kubectl, cluster_of, kubectl_for
+from tests.kueue.page import block
 from tests.kueue.queues import CHIPS, Queues
 from tests.kueue.server import ACCOUNT, NAMESPACE, Server
 from tests.kueue.test_kueue import end_pods, patch
+from tests.waiting import PATIENCE
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
-PAGE = (ROOT / "docs/kueue.md").read_text()
 
 
 def documented(name: str) -> Any:
     """What the page tells users to apply."""
-    [text] = re.findall(rf"<!-- test: {name} -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
-    return yaml.safe_load(text)
+    return yaml.safe_load(block(name))
 
 
 def give(kubectl: Kubectl, name: str, account: str) -> None:
@@ -73,7 +72,7 @@ class Clusters:
         return next((one for one in found if one["metadata"]["name"] == "train"), None)
 
     def until_here(self, phase: str) -> Any:
-        return self.here.jobs.until(phase, seconds=60)
+        return self.here.jobs.until(phase)
 
     def until_no_copy(self) -> None:
         self.there.jobs.until_true("no copy", lambda: self.copy() is None and not self.there.jobs.pods())
@@ -87,7 +86,7 @@ def clusters(
     server, cluster = manager_kueue
     kubectl = kubectl_for(cluster, queues.name)
     kubectl("create", "namespace", queues.name)
-    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
     queues.kubectl("create", "serviceaccount", "manager")
     give(queues.kubectl, "worker", f"{queues.name}:manager")
     kubeconfig = access(kueue_cluster, queues.name, "manager", tmp_path / "manager").read_bytes()
@@ -124,7 +123,7 @@ def test_a_job_is_dispatched_restarts_there_and_its_end_is_seen_here(clusters: C
     there.jobs.until_true("the priority", lambda: there.workload()["spec"]["priority"] == 1000)
     # The attempts there are counted here, and keep the quota of both queues.
     end_pods(there, phase="Failed", only=1)
-    here.jobs.until_true("one failure", lambda: here.jobs.status().get("failures") == 1, seconds=60)
+    here.jobs.until_true("one failure", lambda: here.jobs.status().get("failures") == 1)
     clusters.until_here("Running")
     assert (here.used(), there.used()) == (CHIPS, CHIPS)
     end_pods(there)

@@ -13,9 +13,15 @@ from typing import Any
 
 import pytest
 
+from slipway.planner.ray_driver import NOT_RUN
 from tests.conftest import ROOT
+from tests.waiting import PATIENCE
 
 PLANNER = ROOT / "operator/slipway/planner"
+
+
+BUSY = "No available agent to submit job, please try again later."
+"""What Ray answers with 500 while it is too busy with its start."""
 
 
 class Server(ThreadingHTTPServer):
@@ -25,7 +31,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answers)
         self.workers, self.submitted, self.tokens = 2, [], set()  # type: ignore[var-annotated]
         self.job: Any = {"status": "SUCCEEDED", "driver_exit_code": 0}
-        self.lose_the_answer = False
+        self.posts: list[str] = []
+        """What becomes of the first submissions; the others are answered."""
         self.refusal = ""
 
     @property
@@ -59,11 +66,18 @@ class Answers(BaseHTTPRequestHandler):
         if self.server.refusal:
             self.reply(self.server.refusal, 400)
             return
-        self.server.submitted.append(body)
-        if self.server.lose_the_answer:
-            self.connection.close()
+        if body in self.server.submitted:
+            self.reply("RuntimeError: Request failed with status code 400: the job already exists", 500)
             return
-        self.reply({"submission_id": body["submission_id"]})
+        post = self.server.posts.pop(0) if self.server.posts else "taken"
+        if "taken" in post:
+            self.server.submitted.append(body)
+        if "lost" in post:
+            self.connection.close()
+        elif "refused" in post:
+            self.reply(BUSY, 500)
+        else:
+            self.reply({"submission_id": body["submission_id"]})
 
 
 @pytest.fixture
@@ -75,8 +89,10 @@ def server() -> Iterator[Server]:
     made.server_close()
 
 
-def driver(server: Server, folder: Path, submission: Any = "train-0") -> "subprocess.Popen[str]":
-    text = (PLANNER / "ray_driver.py").read_text()
+def driver(
+    server: Server, folder: Path, submission: Any = "train-0", patience: float = 120.0
+) -> "subprocess.Popen[str]":
+    text = (PLANNER / "ray_driver.py").read_text().replace("SECONDS = 120.0", f"SECONDS = {patience}")
     text = text.replace("http://127.0.0.1:8265", server.url).replace("/tmp/ray", str(folder))
     (folder / "session_latest/logs").mkdir(parents=True, exist_ok=True)
     (folder / "token").write_text("abc")
@@ -94,12 +110,18 @@ ENDS: dict[str, tuple[dict[str, Any], int, str]] = {
     "a signal": ({"job": {"status": "FAILED", "driver_exit_code": -9}}, 137, ""),
     "Ray gave up": (
         {"job": {"status": "FAILED", "message": "its node was preempted"}},
-        1,
+        NOT_RUN,
         "Ray did not run the entrypoint to its end: its node was preempted",
     ),
-    "Ray was started anew": ({"job": None}, 1, "Ray knows nothing of the entrypoint"),
-    "Ray refuses it": ({"refusal": "Traceback\nValueError: bad runtime_env"}, 1, "ValueError: bad runtime_env"),
-    "the answer is lost": ({"lose_the_answer": True}, 0, ""),
+    "its own code of 1": ({"job": {"status": "FAILED", "driver_exit_code": 1}}, 1, ""),
+    "Ray was started anew": ({"job": None}, NOT_RUN, "Ray knows nothing of the entrypoint"),
+    "Ray says what nobody expects": ({"job": [1]}, NOT_RUN, "AttributeError"),
+    "Ray refuses it": ({"refusal": "Traceback\nValueError: bad runtime_env"}, NOT_RUN, "ValueError: bad runtime_env"),
+    "the answer is lost": ({"posts": ["taken and lost"]}, 0, ""),
+    "it is lost": ({"posts": ["lost", "lost"]}, 0, ""),
+    "Ray is busy": ({"posts": ["refused", "refused"]}, 0, ""),
+    "Ray is busy and has it": ({"posts": ["taken and refused"]}, 0, ""),
+    "Ray is busy after a loss": ({"posts": ["lost", "refused", "taken and lost"]}, 0, ""),
 }
 
 
@@ -113,12 +135,40 @@ def test_the_driver_ends_as_the_entrypoint_does(
     log.parent.mkdir(parents=True)
     log.write_text("line 1\nümlaut\n")
     process = driver(server, tmp_path)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, said in output) == (code, True), output
     assert len(server.submitted) == (0 if "refusal" in how else 1)
     assert server.tokens == {"Bearer abc"}
     if code in (0, 7):
         assert "line 1\nümlaut\n" in output
+
+
+def test_the_driver_gives_up_a_ray_that_is_always_busy(server: Server, tmp_path: Path) -> None:
+    server.posts = ["refused"] * 1000
+    process = driver(server, tmp_path, patience=2.0)
+    output, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, server.submitted) == (NOT_RUN, [])
+    assert output.endswith(f"Ray did not take the entrypoint: {BUSY}\n")
+
+
+def test_a_ray_that_was_started_anew_is_not_given_what_another_may_have_run(server: Server, tmp_path: Path) -> None:
+    latest = tmp_path / "session_latest"
+    for name in ("session_1", "session_2"):
+        (tmp_path / name / "logs").mkdir(parents=True)
+    latest.symlink_to("session_1")
+    server.posts = [*["refused"] * 3, *["lost"] * 1000]
+    process = driver(server, tmp_path)
+    while len(server.posts) > 1000:
+        time.sleep(0.05)
+    latest.unlink()
+    latest.symlink_to("session_2")
+    output, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, server.submitted) == (NOT_RUN, [])
+    assert "Ray did not take the entrypoint: it was started anew" in output
+
+
+def test_the_page_names_the_exit_code_of_an_entrypoint_that_has_none() -> None:
+    assert f"exit code {NOT_RUN}" in (ROOT / "docs/ray.md").read_text()
 
 
 def test_the_driver_waits_for_all_workers(server: Server, tmp_path: Path) -> None:
@@ -132,7 +182,7 @@ def test_the_driver_waits_for_all_workers(server: Server, tmp_path: Path) -> Non
         assert time.monotonic() < deadline
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 143
 
 
@@ -146,7 +196,7 @@ def node(script: str, folder: Path, health: str = "") -> "subprocess.Popen[str]"
 
 def test_a_start_that_fails_is_tried_again(tmp_path: Path) -> None:
     process = node("echo x >> tries; exit 5", tmp_path)
-    assert process.wait(timeout=30) == 5
+    assert process.wait(timeout=PATIENCE) == 5
     assert (tmp_path / "tries").read_text().count("x") == 3
 
 
@@ -155,7 +205,7 @@ def test_a_node_that_is_told_to_stop_says_so(tmp_path: Path) -> None:
     while not (tmp_path / "up").exists():
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 143
+    assert process.wait(timeout=PATIENCE) == 143
 
 
 def test_a_worker_waits_for_the_head(server: Server, tmp_path: Path) -> None:
@@ -164,4 +214,4 @@ def test_a_worker_waits_for_the_head(server: Server, tmp_path: Path) -> None:
     time.sleep(1.5)
     assert not (tmp_path / "started").exists()
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=PATIENCE) == 0

@@ -15,12 +15,11 @@ from tests.conftest import ROOT, give_gpus, kubectl_for
 from tests.ray.image import IMAGE
 from tests.ray.page import MARKED, blocks, run
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 SMALL = {"resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2, "image": IMAGE}
 CPU: dict[str, Any] = {"hosts": 1, "image": IMAGE}
-STARTS = 240
-"""Seconds within which a cluster is up, on a machine that is busy with other tests."""
 
 
 def program(name: str) -> str:
@@ -40,7 +39,7 @@ def printed(jobs: Jobs, attempt: int = 0, name: str = "train") -> str:
 def until_begun(jobs: Jobs, attempt: int, name: str = "train") -> float:
     """Wait for the entrypoint's first line; returns when that was."""
     said = f"begin attempt={attempt}"
-    jobs.until_true(said, lambda: said in printed(jobs, attempt, name), seconds=STARTS, pause=0.3)
+    jobs.until_true(said, lambda: said in printed(jobs, attempt, name), seconds=PATIENCE, pause=0.3)
     return time.monotonic()
 
 
@@ -151,7 +150,7 @@ def test_ray_offers_the_gpus_of_a_host(ray_nodes: NativeCluster, ray_jobs: Jobs)
         tolerant = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
         gpus = {"accelerator": {"gpu": {"vendor": "nvidia", "count": 2}}}
         ray_jobs.apply(**CPU, **gpus, **tolerant, **running("take_gpus.py"))
-        ray_jobs.until("Succeeded", seconds=STARTS)
+        ray_jobs.until("Succeeded", seconds=PATIENCE)
     finally:
         give_gpus(kubectl, "cpu-0", None)
     [found] = [json.loads(line) for line in printed(ray_jobs).splitlines() if line.startswith('{"offered"')]
@@ -162,7 +161,7 @@ def test_an_entrypoint_that_fails_or_is_missing_is_charged_with_its_last_words(r
     says = 'echo "RuntimeError: worker was preempted, owner died" >&2; exit 7'
     command = f"if [ $SLIPWAY_ATTEMPT = 0 ]; then {says}; fi; python3 /no/such.py"
     ray_jobs.apply(**entrypoint(command, retries={"maxFailures": 2}))
-    status = ray_jobs.until("Failed", seconds=2 * STARTS)
+    status = ray_jobs.until("Failed", seconds=2 * PATIENCE)
     assert counters(status) == (2, 0)
     second, first = status["attempts"]
     assert (first["reason"], first["root"]["exitCode"]) == ("ExitCode", 7)
@@ -179,7 +178,7 @@ def test_a_worker_with_another_ray_version_is_a_failure(ray_jobs: Jobs) -> None:
     other = {"name": "PYTHONPATH", "value": "/other_version"}
     template = {"spec": {"containers": [{"name": "worker", "env": [other]}]}}
     ray_jobs.apply(**entrypoint("true", podTemplate=template, retries={"maxFailures": 1}))
-    status = ray_jobs.until("Failed", seconds=2 * STARTS)
+    status = ray_jobs.until("Failed", seconds=2 * PATIENCE)
     assert counters(status) == (1, 0)
     [attempt] = status["attempts"]
     assert (attempt["reason"], attempt["root"]["pod"]) == ("ExitCode", "train-0-0-0")
@@ -232,15 +231,15 @@ def test_a_kept_cluster_serves_who_has_the_token(ray_jobs: Jobs, tmp_path: Path)
     [kept] = blocks("yaml", MARKED)
     _, script = blocks("sh", MARKED)
     kubectl.apply(yaml.safe_load(kept))
-    kubectl("wait", "sj/session", "--for=condition=Ready", f"--timeout={STARTS}s", seconds=2 * STARTS)
+    kubectl("wait", "sj/session", "--for=condition=Ready", f"--timeout={PATIENCE}s", seconds=2 * PATIENCE)
     status = ray_jobs.status("session")
     assert (status["phase"], status["ray"]["service"]) == ("Running", "session-head")
     # Ray forks a client's server from a process that has threads, and now and then the child dies of that
     # (ray-project/ray#63408): who is let in may have to try again.
     knows = client("knows", with_token(status["ray"]["tokenSecret"]), tries=3)
-    code, log = ray_jobs.ran(knows, seconds=STARTS)
+    code, log = ray_jobs.ran(knows, seconds=PATIENCE)
     assert (code, "answer 42" in log) == (0, True), log
-    code, log = ray_jobs.ran(client("asks", [{"name": "RAY_AUTH_MODE", "value": "disabled"}]), seconds=STARTS)
+    code, log = ray_jobs.ran(client("asks", [{"name": "RAY_AUTH_MODE", "value": "disabled"}]), seconds=PATIENCE)
     assert (code, "refused" in log) == (1, True), log
     for header, answer in (({}, "401"), ({"Authorization": "Bearer " + "0" * 64}, "403")):
         done = kubectl("exec", "session-0-0-0", "--", "python3", "-c", ASK_FOR_JOBS, json.dumps(header), check=False)

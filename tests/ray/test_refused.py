@@ -26,10 +26,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "runtimeEnv in camelCase": ({"ray": ENTRYPOINT | {"runtimeEnv": {"envVars": {"A": "a"}}}}, "envVars"),
     "B-19 a number in env_vars": ({"ray": ENTRYPOINT | {"runtimeEnv": {"env_vars": {"A": 1}}}}, "env_vars"),
     "headWorkers 0": ({"ray": ENTRYPOINT | {"headWorkers": 0}}, "spec.ray.headWorkers"),
-    "headWorkers without a name, without TPUs": (
-        {"accelerator": None, "ray": ENTRYPOINT | {"headWorkers": 2}},
-        "ray.headWorkers needs ray.headResourceName",
-    ),
     "headResourceName is one of Ray's": (
         {"ray": ENTRYPOINT | {"headResourceName": "CPU"}},
         "headResourceName CPU is not a name for a Ray resource of its own",

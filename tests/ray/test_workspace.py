@@ -10,8 +10,9 @@ from tests.conftest import Kubectl, jobs_of
 from tests.operator_image import IMAGE as OPERATOR
 from tests.operator_image import build_image
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
-from .test_ray import CPU, SMALL, STARTS, printed
+from .test_ray import CPU, SMALL, printed
 
 PROGRAM = """
 import getpass, os, ray
@@ -53,7 +54,7 @@ def test_head_and_workers_are_in_the_directory_of_the_job(jobs: Jobs, tmp_path: 
         env=[{"name": "PROGRAM", "value": PROGRAM}],
         ray={"entrypoint": 'python3 -c "$PROGRAM"', "head": SMALL},
     )
-    status = jobs.until("Succeeded", seconds=STARTS)
+    status = jobs.until("Succeeded", seconds=PATIENCE)
     assert status["failures"] == 0, printed(jobs)
     found = {name: (volume / "train" / name).read_text() for name in ("entrypoint", "task")}
     assert found == dict.fromkeys(found, "slicejob /var/tmp/slicejob/workspace/train")

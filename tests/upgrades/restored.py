@@ -9,6 +9,7 @@ from slipway.local_cluster import NativeCluster
 from tests.conftest import Kubectl, install_crds, kubectl_for
 from tests.upgrades.record import NAMESPACE, POOLS
 from tests.upgrades.versions import Json, load
+from tests.waiting import PATIENCE
 
 BELONGINGS: Final = {
     "Service": "/api/v1/namespaces/{}/services",
@@ -29,7 +30,7 @@ def restore(commit: str, cluster: NativeCluster, number: int) -> list[Json]:
     kinds = load(commit)
     install_crds(kubectl, kinds.pop("CustomResourceDefinition"))
     kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=60s")
+    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
     objects = placed([one for kind in ("SliceJob", *BELONGINGS) for one in kinds.pop(kind, ())], kubectl, number)
     assert not kinds
     return _create(objects, kubectl, cluster)
@@ -76,7 +77,9 @@ def _create(objects: list[Json], kubectl: Kubectl, cluster: NativeCluster) -> li
     create([one for one in belongings if one not in waiting], cluster)
     bound = [one for one in belongings if "nodeName" in one.get("spec", {})]
     # The simulated kubelets start what is bound to their nodes.
-    kubectl("wait", "pods", *(pod["metadata"]["name"] for pod in bound), "--for=condition=Ready", "--timeout=60s")
+    kubectl(
+        "wait", "pods", *(pod["metadata"]["name"] for pod in bound), "--for=condition=Ready", f"--timeout={PATIENCE}s"
+    )
     for pod in bound:
         path = f"{BELONGINGS['Pod'].format(space)}/{pod['metadata']['name']}"
         api.call("PATCH", f"{path}/status", {"status": pod["status"]})
