@@ -43,7 +43,9 @@ from slipway.planner.subdomains import services
 from tests.cluster.bench import Bench, now
 from tests.cluster.things import job_json, node
 from tests.conftest import Kubectl
-from tests.waiting import PATIENCE
+
+UNCHANGED = {"spec": {"schedulerName": "nobody"}}
+"""The scheduler writes a new status of a waiting pod whenever a node comes or goes."""
 
 
 def service(job: Job) -> Body:
@@ -440,13 +442,10 @@ async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Be
 
 @pytest.mark.parametrize(("hosts", "told"), [(8, set()), (9, {"train-0-0-0"})], ids=["one request", "two requests"])
 async def test_the_first_pod_is_told_before_many_are_looked_for(
-    bench: Bench, kubectl: Kubectl, hosts: int, told: set[str], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, hosts: int, told: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = await bench.job(hosts=hosts)
+    job = await bench.job(hosts=hosts, podTemplate=UNCHANGED)
     await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(hosts))))
-    # Until the scheduler has looked at all of them they change.
-    kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", f"--timeout={PATIENCE}s")
-    await bench.act(job, Refresh(pods=True))
     there: list[set[str]] = []
     delete_collection = bench.api.delete_collection
 
@@ -579,16 +578,14 @@ async def test_how_a_container_terminated_is_known_from_the_answer_to_the_deleti
 
 
 async def test_a_deletion_that_was_sent_twice_may_have_been_carried_out_at_once(
-    bench: Bench, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request ends in Conflict, as if somebody else had changed the pod."""
-    job = await bench.job(hosts=9)
+    job = await bench.job(hosts=9, podTemplate=UNCHANGED)
     await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(9))))
     attempt = Attempt(number=0, start_time=now(), end_time=now())
     begun = job.status.model_copy(update={"attempt": 0, "attempts": (attempt,)})
     await bench.applier.apply(Plan(begun), job)
-    kubectl("wait", "pods", "--all", "--for=condition=PodScheduled=False", f"--timeout={PATIENCE}s")
-    await bench.act(bench.now().job, Refresh(pods=True))
     once = bench.api._once
 
     async def lose_the_first_answer(request: Any) -> bytes:
