@@ -28,7 +28,6 @@ from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
 
 _LAST_TURNS: Final = 5
-_GOODBYE_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,6 @@ class AsyncClient(ClusterTarget, Verbs):
         # A connection that is broken off is closed in the next turns of the loop, which may be its last.
         for _ in range(_LAST_TURNS):
             await asyncio.sleep(0)
-        if error is not None:
-            # TLS waits for the server to close it, too, where a request was broken off in the middle.
-            await asyncio.sleep(_GOODBYE_SECONDS)
 
     @property
     def api(self) -> ApiConnection:

@@ -1,14 +1,46 @@
 """The HTTP sessions with the API server: their pools of connections, TLS, proxy and credentials."""
 
+import asyncio
 from typing import Final
+from weakref import WeakSet
 
 import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 
 from slipway.cluster.access import Access
 from slipway.cluster.calls import Calls
 
 MAX_CONNECTIONS: Final = 128
 """Of requests; watches last, so each has a connection of its own."""
+
+
+class _Connector(aiohttp.TCPConnector):
+    """A pool that leaves no connection open when it is closed.
+
+    A request that is cancelled gives its connection back to be closed, and TLS waits then for the server to close it,
+    too: a busy one takes longer than the event loop may last. aiohttp forgets such a connection.
+    """
+
+    def __init__(self, access: Access, *, limit: int) -> None:
+        super().__init__(limit=limit, ssl=access.ssl or True, keepalive_timeout=60)
+        self._made: WeakSet[asyncio.Transport] = WeakSet()
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own name
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        if connection.transport is not None:
+            self._made.add(connection.transport)
+        return connection
+
+    def break_off(self) -> None:
+        """Close every connection at once, in the next turns of the event loop."""
+        for transport in self._made:
+            transport.abort()
 
 
 class Sessions:
@@ -18,8 +50,8 @@ class Sessions:
         """Must be called, and closed, in a running event loop; `calls` counts the requests."""
         self._access = access
         self._calls = calls
-        self._bounded = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=access.ssl or True, keepalive_timeout=60)
-        self._unbounded = aiohttp.TCPConnector(limit=0, ssl=access.ssl or True, keepalive_timeout=60)
+        self._bounded = _Connector(access, limit=MAX_CONNECTIONS)
+        self._unbounded = _Connector(access, limit=0)
         self.requests: Final = self._over(self._bounded)
         self.watches: Final = self.new()
 
@@ -29,6 +61,7 @@ class Sessions:
             await session.close()
         for connector in (self._bounded, self._unbounded):
             await connector.close()
+            connector.break_off()
 
     def new(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
         """A session without a limit of connections; the caller closes it.
@@ -37,9 +70,7 @@ class Sessions:
         """
         return self._over(self._unbounded, *middlewares)
 
-    def _over(
-        self, connector: aiohttp.TCPConnector, *middlewares: aiohttp.ClientMiddlewareType
-    ) -> aiohttp.ClientSession:
+    def _over(self, connector: _Connector, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=connector,
             connector_owner=False,

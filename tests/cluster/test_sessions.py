@@ -1,0 +1,113 @@
+"""Connections to a server that has no time to close them, too."""
+
+import asyncio
+import gc
+import socket
+import ssl
+import threading
+import warnings
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, suppress
+from pathlib import Path
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from slipway.cluster.access import Access
+from slipway.cluster.connection import ApiConnection
+from slipway.cluster.pod_logs import LogStream
+from slipway.cluster.wire import JsonObject
+from slipway.local_cluster import pki
+from tests.waiting import PATIENCE
+
+POD = "/api/v1/namespaces/ns/pods/train-0-0-0"
+
+
+class Busy:
+    """A server behind TLS that answers once on each connection and never looks at it again."""
+
+    def __init__(self, folder: Path, answer: bytes) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "apiserver.crt", folder / "apiserver.key")
+        self.asked = threading.Event()
+        self._answer, self._context, self._open = answer, context, list[ssl.SSLSocket]()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for one in (self._socket, *self._open):
+            one.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection = self._context.wrap_socket(self._socket.accept()[0], server_side=True)
+                self._open.append(connection)
+                connection.recv(1 << 16)
+                connection.sendall(self._answer)
+                self.asked.set()
+
+
+@pytest.fixture(
+    params=["", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ntick\n\r\n"], ids=["silent", "begun"]
+)
+def busy(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Busy]:
+    pki.create(tmp_path, ["127.0.0.1"])
+    server = Busy(tmp_path, request.param.encode())
+    yield server
+    server.close()
+
+
+async def cancel_a_request(api: ApiConnection, busy: Busy) -> None:
+    await cancelled(api.get(POD, JsonObject), busy)
+
+
+async def cancel_a_watch(api: ApiConnection, busy: Busy) -> None:
+    await cancelled(anext(api.watch(POD, resource_version="1")), busy)
+
+
+async def leave_a_log(api: ApiConnection, busy: Busy) -> None:
+    async with aclosing(LogStream(api, POD, {"follow": "true"}).chunks()) as chunks:
+        await cancelled(anext(chunks), busy)
+
+
+async def cut_a_log(api: ApiConnection, busy: Busy) -> None:
+    stream = LogStream(api, POD, {"follow": "true"})
+    async with aclosing(stream.chunks()) as chunks:
+        await cancelled(anext(chunks), busy)
+        stream.cut()
+
+
+async def cancelled(work: Awaitable[object], busy: Busy) -> None:
+    task = asyncio.ensure_future(work)
+    await asyncio.to_thread(busy.asked.wait, PATIENCE)
+    await asyncio.wait((task,), timeout=0.05)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+LEAVES = (cancel_a_request, cancel_a_watch, leave_a_log, cut_a_log)
+
+
+@pytest.mark.parametrize("leave", LEAVES)
+def test_nothing_is_open_when_the_loop_ends(
+    leave: Callable[[ApiConnection, Busy], Awaitable[None]], busy: Busy, tmp_path: Path
+) -> None:
+    async def program() -> None:
+        configuration = Configuration(host=busy.url)
+        configuration.ssl_ca_cert = str(tmp_path / "ca.crt")
+        async with ApiConnection(Access(configuration)) as api:
+            await leave(api, busy)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        asyncio.run(program())
+        gc.collect()
+    assert [str(one.message) for one in told if one.category is ResourceWarning] == []
