@@ -7,7 +7,7 @@ import pytest
 
 from slipway.planner.actions import CreatePods, DeletePods, Refresh
 from slipway.planner.freshness import NODES, PODS, WORKLOAD, Horizon, Since, Step, is_recent
-from slipway.planner.snapshot import QUOTA_EXCEEDED, Rejection
+from slipway.planner.snapshot import QUOTA_EXCEEDED, Rejection, Vanished
 
 from .build import START, World, a_node, actions_of
 from .test_queueing import TPU, Queue
@@ -80,6 +80,26 @@ def test_a_list_of_an_earlier_leadership_proves_no_absence() -> None:
     world.pods_as_of = world.now
     world.step()
     assert world.attempt.reason == "PodDeleted"
+
+
+def test_a_deletion_that_was_noticed_late_has_its_date_from_who_saw_it_in_time() -> None:
+    """The peer crashes 3 s later; the deletion is near enough to the attempt's end to look like Slipway's own."""
+    world = World(slices=1, hosts=3).run()
+    undated = world.pod(0, 1).now
+    seen = Vanished(world.pod(0, 1).is_deleted(grace=0).now, world.now, world.now)
+    world.pods[(0, 0, 1)] = undated
+    world.now += timedelta(seconds=3)
+    world.pod(0, 0).exits(1)
+    world.now += timedelta(seconds=1)
+    world.pod(0, 1).vanishes()
+    world.step()
+    assert world.attempt.reason == "PodDeleted"
+    world.vanished = [seen]
+    taken_over(world).answers = True
+    world.settle()
+    world.obey()
+    world.until_orphans_terminated()
+    assert (world.status.attempts[1].reason, world.status.preemptions) == ("PodDeleted", 1)
 
 
 def test_what_a_pod_says_of_itself_ends_the_attempt_at_once() -> None:

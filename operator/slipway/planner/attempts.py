@@ -222,19 +222,23 @@ def _cause_so_far(draft: Draft) -> Evidence | None:
         # Later evidence of the pod it names is a separate cause.
         return first_cause((noted, *fresh.values()))
     place = noted.place
-    if place not in fresh and _is_dated(draft, attempt, noted):
-        noted = replace(noted, confirmed=True)
+    if place not in fresh:
+        noted = _dated(draft, attempt, noted)
     fresh[place] = combined(noted, fresh.get(place, noted))
     return first_cause(fresh.values())
 
 
-def _is_dated(draft: Draft, attempt: Attempt, noted: Evidence) -> bool:
-    """Whether the API server has dated the deletion of the worker's pod, or the kubelet how the worker terminated."""
+def _dated(draft: Draft, attempt: Attempt, noted: Evidence) -> Evidence:
+    """The recorded evidence, certain if the API server dates the pod's deletion, or the kubelet its worker's end."""
     pods = (*draft.snapshot.own_pods(), *draft.snapshot.vanished_of(attempt.number))
     there = [pod for pod in pods if (pod.attempt, pod.place) == (attempt.number, noted.place)]
-    if noted.ending is POD_DELETED and any(pod.deletion_requested_at for pod in there):
-        return True
-    return any(pod.worker is not None and pod.worker.terminated is not None for pod in there)
+    dates = [pod.deletion_requested_at for pod in there if pod.deletion_requested_at is not None]
+    if noted.ending is POD_DELETED and dates:
+        # Who recorded it may have found the pod missing only after its peers had crashed.
+        return replace(noted, time=min(noted.time, *dates), confirmed=True)
+    if any(pod.worker is not None and pod.worker.terminated is not None for pod in there):
+        return replace(noted, confirmed=True)
+    return noted
 
 
 def begin_when_possible(draft: Draft) -> None:
