@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes.aio.client import Configuration
@@ -62,6 +63,12 @@ def busy(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Busy]:
     server.close()
 
 
+def access(busy: Busy, folder: Path) -> Access:
+    configuration = Configuration(host=busy.url)
+    configuration.ssl_ca_cert = str(folder / "ca.crt")
+    return Access(configuration)
+
+
 async def cancel_a_request(api: ApiConnection, busy: Busy) -> None:
     await cancelled(api.get(POD, JsonObject), busy)
 
@@ -99,15 +106,38 @@ def test_nothing_is_open_when_the_loop_ends(
     leave: Callable[[ApiConnection, Busy], Awaitable[None]], busy: Busy, tmp_path: Path
 ) -> None:
     async def program() -> None:
-        configuration = Configuration(host=busy.url)
-        configuration.ssl_ca_cert = str(tmp_path / "ca.crt")
-        async with ApiConnection(Access(configuration)) as api:
+        async with ApiConnection(access(busy, tmp_path)) as api:
             await leave(api, busy)
         for _ in range(3):
             await asyncio.sleep(0)
 
+    # What other tests have left open is not told here.
+    gc.collect()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         asyncio.run(program())
         gc.collect()
     assert [str(one.message) for one in told if one.category is ResourceWarning] == []
+
+
+@pytest.mark.parametrize("busy", [""], indirect=True, ids=["silent"])
+def test_a_connection_that_is_gone_is_no_obstacle_at_the_end(
+    busy: Busy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def abort(self: Any) -> None:
+        """As in Debian's Python."""
+        self._closed = True
+        self._ssl_protocol._abort()
+
+    monkeypatch.setattr("asyncio.sslproto._SSLProtocolTransport.abort", abort)
+
+    async def program() -> None:
+        async with ApiConnection(access(busy, tmp_path)) as api:
+            await cancel_a_request(api, busy)
+            [gone] = api._sessions._bounded._made
+            gone.abort()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            gone.close()
+
+    asyncio.run(program())

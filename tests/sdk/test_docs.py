@@ -36,7 +36,8 @@ def test_the_page_runs(ray_jobs: Jobs, tmp_path: Path) -> None:  # E2-02, E2-04,
     with ThreadPoolExecutor() as pool:
         inside = pool.submit(from_a_pod, [*BLOCKS["Containers"], *BLOCKS["Functions"]], ray_jobs)
         outside = pool.map(lambda section: from_outside([executor, *BLOCKS[section]], config), ("Sessions", "Errors"))
-        assert [inside.result(), *outside] == ["", "", ""], ray_jobs.operator.tail()
+        for went_wrong in (inside.result(), *outside):
+            assert not went_wrong, f"{went_wrong}\n{ray_jobs.operator.tail()}"
     # The container and the function that fail on purpose.
     ray_jobs.until_true("the others are removed", lambda: len(kubectl.get("sj")["items"]) == 2)
     kept = {one["metadata"]["name"].partition("-")[0]: one for one in kubectl.get("sj")["items"]}

@@ -1,6 +1,7 @@
 """The HTTP sessions with the API server: their pools of connections, TLS, proxy and credentials."""
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 from weakref import WeakSet
 
@@ -40,7 +41,9 @@ class _Connector(aiohttp.TCPConnector):
     def break_off(self) -> None:
         """Close every connection at once, in the next turns of the event loop."""
         for transport in self._made:
-            transport.abort()
+            # In Debian's Python (3.11.2) a TLS transport that was closed twice cannot be aborted.
+            with suppress(AttributeError):
+                transport.abort()
 
 
 class Sessions:
