@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from slipway.local_cluster.errors import LocalClusterError
-from slipway.local_cluster.processes import wait_until
+from slipway.local_cluster.processes import PATIENCE, wait_until
 
 ROOT = Path("/sys/fs/cgroup")
 
@@ -46,7 +46,7 @@ def remove(name: str) -> None:
     for top in controllers():
         group = top / name
         # The last processes of a killed node leave their groups a moment after they died.
-        if not wait_until(lambda: _removed(group), 10.0, 0.05):  # noqa: B023 - called before the next round
+        if not wait_until(lambda: _removed(group), PATIENCE, 0.05):  # noqa: B023 - called before the next round
             raise LocalClusterError(f"The control group {group} cannot be removed: something still runs in it.")
 
 

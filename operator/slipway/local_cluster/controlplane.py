@@ -11,6 +11,7 @@ from slipway.local_cluster import pki
 from slipway.local_cluster.addresses import Addresses, free_ports
 from slipway.local_cluster.errors import LocalClusterError
 from slipway.local_cluster.kubeapi import KubeApi
+from slipway.local_cluster.processes import PATIENCE
 from slipway.local_cluster.state import ClusterState
 
 Start = Callable[[str, list[str]], None]
@@ -138,7 +139,7 @@ def start(state: ClusterState, addresses: Addresses, run: Start) -> KubeApi:
     """Start all four and return when objects can be created."""
     run("etcd", etcd_command(state))
     # An API server that finds no etcd waits a whole second before it asks again.
-    wait(state, ["etcd"], lambda: _listens(state.ports["etcd"]), 30, "listen")
+    wait(state, ["etcd"], lambda: _listens(state.ports["etcd"]), "listen")
     run("kube-apiserver", api_server_command(state, addresses))
     api = client(state)
     await_ready(state, api)
@@ -146,18 +147,18 @@ def start(state: ClusterState, addresses: Addresses, run: Start) -> KubeApi:
     run("kube-controller-manager", controller_manager_command(state, addresses))
     run("kube-scheduler", scheduler_command(state))
     manager = ["etcd", "kube-apiserver", "kube-controller-manager"]
-    wait(state, manager, lambda: _default_account_exists(api), 60, "make the default service account")
+    wait(state, manager, lambda: _default_account_exists(api), "make the default service account")
     return api
 
 
-def client(state: ClusterState, timeout: float = 15.0) -> KubeApi:
+def client(state: ClusterState, timeout: float = 60.0) -> KubeApi:
     """Return a client for the cluster."""
     return KubeApi(state.server, state.authority, state.token, timeout, state.certificate)
 
 
 def await_ready(state: ClusterState, api: KubeApi) -> None:
     """Wait until the API server is ready."""
-    wait(state, ["etcd", "kube-apiserver"], api.ready, 60, "become ready")
+    wait(state, ["etcd", "kube-apiserver"], api.ready, "become ready")
 
 
 def _listens(port: int) -> bool:
@@ -173,13 +174,13 @@ def _default_account_exists(api: KubeApi) -> bool:
     return api.find("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
 
-def wait(state: ClusterState, names: list[str], condition: Callable[[], bool], seconds: float, what: str) -> None:
+def wait(state: ClusterState, names: list[str], condition: Callable[[], bool], what: str) -> None:
     """Wait for a condition that the last of some processes brings about; a death or silence is an error."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         for name in names:
             if not state.processes[name].alive():
                 raise LocalClusterError(f"{name} ended early; so {names[-1]} did not {what}.", log=state.log(name))
         if time.monotonic() > deadline:
-            raise LocalClusterError(f"{names[-1]} did not {what} within {seconds:.0f} s.", log=state.log(names[-1]))
+            raise LocalClusterError(f"{names[-1]} did not {what} within {PATIENCE:.0f} s.", log=state.log(names[-1]))
         time.sleep(0.05)

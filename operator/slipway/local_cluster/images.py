@@ -81,7 +81,9 @@ def await_runtime(state: ClusterState, node: str, init: int) -> None:
     """Wait until a node's containerd answers."""
     name = f"containerd/{node}"
     record = state.processes[name]
-    answered = processes.wait_until(lambda: not record.alive() or _ctr(init, "version").returncode == 0, 30.0, 0.1)
+    answered = processes.wait_until(
+        lambda: not record.alive() or _ctr(init, "version").returncode == 0, processes.PATIENCE, 0.1
+    )
     if not answered or not record.alive():
         raise LocalClusterError(f"containerd of {node} did not start.", log=record.log)
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 import urllib.parse
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from slipway.local_cluster.errors import LocalClusterError
 
 Object = dict[str, Any]
+_Idle = deque[tuple[http.client.HTTPSConnection, float]]
+_KEPT_SECONDS = 30.0
+"""The API server closes a connection that is idle for 90 s, and a write that meets that is not sent again."""
 
 
 class ApiError(LocalClusterError):
@@ -37,7 +43,7 @@ class KubeApi:
         server: str,
         authority: Path,
         token: Path,
-        timeout: float = 15.0,
+        timeout: float = 60.0,
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
         """Call `server` as whom the token says, or the certificate and its key where one is given."""
@@ -50,7 +56,9 @@ class KubeApi:
         else:
             self._context.load_cert_chain(*certificate)
         self._timeout = timeout
-        self._idle: deque[http.client.HTTPSConnection] = deque()
+        self._idle: _Idle = deque()
+        # Not in `__del__`: in a cycle of garbage a socket may be finalized before whoever has it.
+        weakref.finalize(self, _close, self._idle)
 
     def call(self, method: str, path: str, body: Object | None = None, patch: str = "merge") -> Object:
         """Make one call; 404 and the like are raised as ApiError."""
@@ -130,25 +138,27 @@ class KubeApi:
                 connection.close()
                 raise
             else:
-                self._idle.append(connection)
+                self._idle.append((connection, time.monotonic()))
                 return result
 
     def _connection(self) -> tuple[http.client.HTTPSConnection, bool]:
-        try:
-            return self._idle.pop(), True
-        except IndexError:
-            new = http.client.HTTPSConnection(self._host, self._port, context=self._context, timeout=self._timeout)
-            return new, False
+        with suppress(IndexError):
+            while True:
+                kept, since = self._idle.pop()
+                if time.monotonic() - since < _KEPT_SECONDS:
+                    return kept, True
+                kept.close()
+        new = http.client.HTTPSConnection(self._host, self._port, context=self._context, timeout=self._timeout)
+        return new, False
 
     def close(self) -> None:
         """Close the connections that are not in use; later calls open new ones."""
-        while self._idle:
-            self._idle.pop().close()
+        _close(self._idle)
 
-    def __del__(self) -> None:
-        # Half-made objects have no connections.
-        if "_idle" in self.__dict__:
-            self.close()
+
+def _close(idle: _Idle) -> None:
+    while idle:
+        idle.pop()[0].close()
 
 
 def in_parallel(work: Callable[[Object], object], items: Iterable[Object], width: int = 16) -> None:

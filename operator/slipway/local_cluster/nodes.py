@@ -30,7 +30,6 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 : >/run/slipway-ready
 exec sleep 1000000000
 """
-READY_SECONDS = 60.0
 
 
 def short_id(state: ClusterState) -> str:
@@ -161,11 +160,11 @@ def is_ready(node: Object | None) -> bool:
 
 def _await(state: ClusterState, name: str, condition: Callable[[], bool], what: str) -> None:
     log = _log(state, name)
-    ok = processes.wait_until(lambda: condition() or not state.processes[name].alive(), READY_SECONDS, 0.1)
+    ok = processes.wait_until(lambda: condition() or not state.processes[name].alive(), processes.PATIENCE, 0.1)
     if not state.processes[name].alive():
         raise LocalClusterError(f"{name} ended instead of going on to {what}.", log=log)
     if not ok:
-        raise LocalClusterError(f"{name} did not {what} within {READY_SECONDS:.0f} s.", log=log)
+        raise LocalClusterError(f"{name} did not {what} within {processes.PATIENCE:.0f} s.", log=log)
 
 
 def _await_ready(state: ClusterState, name: str, pid: int) -> None:
@@ -179,7 +178,7 @@ def _init_pid(state: ClusterState, node: str) -> int:
     record = state.processes.get(f"node/{node}")
     if record is None or not record.alive():
         raise LocalClusterError(f"The node {node} is not running.", hint="`slipway cluster restore` brings it back.")
-    processes.wait_until(lambda: bool(processes.children(record.pid)), 10.0, 0.01)
+    processes.wait_until(lambda: bool(processes.children(record.pid)), processes.PATIENCE, 0.01)
     found = processes.children(record.pid)
     if not found:
         raise LocalClusterError(f"The node {node} did not start.", log=record.log)

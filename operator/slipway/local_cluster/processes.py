@@ -19,6 +19,8 @@ from pydantic import BaseModel
 from slipway.local_cluster.errors import LocalClusterError
 
 MARKER = "SLIPWAY_CLUSTER_DIR"
+PATIENCE = 180.0
+"""Seconds that a busy machine may take for what takes a moment; a process that dies is noticed at once."""
 
 
 class ProcessRecord(BaseModel):
@@ -105,7 +107,7 @@ def end(records: Iterable[ProcessRecord], grace: float = 0.0) -> None:
         wait_gone(targets, grace)
     for record in targets:
         signal_group(record, signal.SIGKILL)
-    if not wait_gone(targets, 10.0):
+    if not wait_gone(targets, PATIENCE):
         names = ", ".join(f"{Path(record.command[0]).name} (pid {record.pid})" for record in targets if record.alive())
         raise LocalClusterError(f"These processes do not end: {names}.", hint="Look at `ps -o pid,stat,wchan`.")
 
