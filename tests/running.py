@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any
 
 from tests.conftest import ROOT, Kubectl
@@ -19,7 +20,10 @@ OWN_SOURCES = ROOT / "operator"
 
 @dataclass
 class Operator:
-    """The operator as a process of this machine; may be killed and started again."""
+    """The operator as a process of this machine; may be killed and started again.
+
+    Like a kubelet it is started again when it has ended because a busy API server left its renewals unanswered.
+    """
 
     kubeconfig: Path
     log: Path
@@ -38,6 +42,7 @@ class Operator:
     process: subprocess.Popen[bytes] | None = field(default=None)
     _began: int = 0
     """Size of the log when it was started last."""
+    _lock: Any = field(default_factory=Lock)
 
     def start(self) -> "Operator":
         command = [sys.executable, "-m", "slipway.cli.main", "operator", "--kubeconfig", str(self.kubeconfig)]
@@ -53,25 +58,36 @@ class Operator:
             self.process = subprocess.Popen(
                 [*command, *lease, *served], stdout=output, stderr=subprocess.STDOUT, env=environment
             )
+        Thread(target=self._restart_like_the_kubelet, args=(self.process,), daemon=True).start()
         return self
+
+    def _restart_like_the_kubelet(self, started: "subprocess.Popen[bytes]") -> None:
+        started.wait()
+        with self._lock:
+            if self.process is started and self.lost_its_lease:
+                self.start()
+
+    def _taken(self) -> "subprocess.Popen[bytes] | None":
+        """The process, which is not started again from now on."""
+        with self._lock:
+            taken, self.process = self.process, None
+        return taken
 
     def kill(self) -> None:
         """SIGKILL: no chance to say good-bye."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        self.process = None
+        killed = self._taken()
+        assert killed is not None
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
 
-    def restart_like_the_kubelet(self) -> None:
-        """Start it again when it has ended because it lost its Lease.
+    def is_as_asked(self) -> None:
+        """Look whether it runs, unless it was stopped.
 
         Raises:
-            AssertionError: when it has ended for another reason.
+            AssertionError: when it has ended by itself.
         """
-        if self.process is None or self.process.poll() is None:
-            return
-        assert self.lost_its_lease, self.tail()
-        self.start()
+        with self._lock:
+            assert self.process is None or self.process.poll() is None or self.lost_its_lease, self.tail()
 
     @property
     def lost_its_lease(self) -> bool:
@@ -80,19 +96,25 @@ class Operator:
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
-        if self.process is None:
+        stopped = self._taken()
+        if stopped is None:
             return 0
-        stopped, self.process = self.process, None
         stopped.terminate()
         try:
-            return stopped.wait(timeout=60)
+            code = stopped.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             stopped.kill()
             raise AssertionError(f"the operator did not stop: {self.tail()}") from None
+        # Before it has said anything it has not begun to listen to signals.
+        return 0 if code == -signal.SIGTERM and not self._said else code
 
     def said(self, words: str) -> bool:
         """Whether it has logged the words since it was started last."""
-        return words.encode() in self.log.read_bytes()[self._began :]
+        return words.encode() in self._said
+
+    @property
+    def _said(self) -> bytes:
+        return self.log.read_bytes()[self._began :]
 
     def tail(self, lines: int = 30) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
@@ -133,7 +155,7 @@ class Jobs:
         end, reached = time.monotonic() + seconds, f"--for=jsonpath={{.status.phase}}={phase}"
         while self.kubectl("wait", f"sj/{name}", reached, "--timeout=60s", check=False).returncode != 0:
             assert time.monotonic() < end, f"not {phase} but {self.status(name)}\n{self.operator.tail()}"
-            self.operator.restart_like_the_kubelet()
+            self.operator.is_as_asked()
         return self.status(name)
 
     def until_all(self, names: Collection[str], phase: str, attempt: int | None = None) -> list[Any]:
@@ -152,7 +174,7 @@ class Jobs:
         end = time.monotonic() + seconds
         while not (found := holds()):
             assert time.monotonic() < end, f"{what} did not happen\n{self.operator.tail()}"
-            self.operator.restart_like_the_kubelet()
+            self.operator.is_as_asked()
             time.sleep(pause)
         return found
 
