@@ -43,7 +43,11 @@ def test_the_job_whose_checkpoint_is_older_keeps_its_nodes(queues: Queues) -> No
     def boosts() -> list[str | None]:
         return [queues.workload(name)["metadata"].get("annotations", {}).get(BOOST) for name in ("old", "young")]
 
-    jobs.until_true("a boost of the older checkpoint", lambda: boosts() == ["1", None])
+    def are_apart() -> bool:
+        old, young = boosts()
+        return old is not None and young is None
+
+    jobs.until_true("a boost of the older checkpoint", are_apart)
     # Without a boost Kueue preempts the one that was admitted last.
     queues.submit("urgent", priority="high", command=["sleep", "1000"], **slice_)
     jobs.until("Queued", "young")

@@ -17,10 +17,8 @@ from tests.conftest import CRDS, ROOT, Kubectl, kubectl_for
 from tests.e2e.test_faults import counters
 from tests.running import Jobs, Operator
 
-pytestmark = pytest.mark.timeout(1200)
-
 README = (ROOT / "charts/slipway/README.md").read_text()
-TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2, "command": ["sleep", "600"]}
+TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2, "command": ["sleep", "3600"]}
 HOME = "slipway-system"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 PASSING = {"events", "events.events.k8s.io", "leases.coordination.k8s.io", "pods", "endpointslices.discovery.k8s.io"}
@@ -58,7 +56,7 @@ class Shell:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}{self.said_by_the_test()}"
@@ -101,11 +99,14 @@ def jobs(real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kube
     return Jobs(kubectl, Operator(kubectl.kubeconfig, log, kubectl.namespace))
 
 
-def everything(kubectl: Kubectl) -> set[str]:
-    """Every object of the cluster by kind, namespace and name."""
+def everything(kubectl: Kubectl) -> set[str] | None:
+    """Every object of the cluster by kind, namespace and name; None when a kind of them has gone meanwhile."""
     kinds = set(kubectl("api-resources", "--verbs=list", "-o", "name").stdout.split()) - PASSING
     columns = "custom-columns=:.kind,:.metadata.namespace,:.metadata.name"
-    listed = kubectl("get", ",".join(sorted(kinds)), "--all-namespaces", "--no-headers", "-o", columns)
+    wanted = (",".join(sorted(kinds)), "--all-namespaces", "--no-headers", "-o", columns)
+    listed = kubectl("get", *wanted, check=False)
+    if listed.returncode != 0:
+        return None
     return {" ".join(line.split()) for line in listed.stdout.splitlines()}
 
 
@@ -133,7 +134,7 @@ def test_a_release_is_installed_tested_upgraded_and_removed(
 def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> None:
     """A release from its installation to its end, with a job that outlives two of its operators."""
     cluster = kubectl_for(nodes, HOME)
-    before = everything(cluster)
+    before = jobs.until_true("every object", lambda: everything(cluster))
     cluster("create", "namespace", HOME)
     cluster("label", "namespace", HOME, RESTRICTED)
     assert "Phase:          Succeeded" in shell.run("install", "--take-ownership", "--force-conflicts")
@@ -173,7 +174,7 @@ def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> 
     assert counters(jobs.until("Running")) == (0, 3)
 
     shell.run("uninstall")
-    jobs.until_true("nothing left", lambda: everything(cluster) <= before)
+    jobs.until_true("nothing left", lambda: (left := everything(cluster)) is not None and left <= before)
     assert leases(cluster) == set()
     of_jobs = ("--all-namespaces", "-l", "slipway.dev/job-name")
     jobs.until_true("the end of the job's pods", lambda: not cluster.get("pods", *of_jobs)["items"])

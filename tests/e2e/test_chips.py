@@ -38,9 +38,12 @@ def test_a_program_that_fails_on_a_broken_chip_is_charged_to_the_infrastructure(
     said = slipway("break", node, "--chip", "2", "--cluster", real_nodes.name)
     try:
         assert said == f"{node}: chip 2 is unhealthy\n"
-        assert [
-            line.split()[-2] for line in slipway("status", real_nodes.name).splitlines() if f" {node} " in line
-        ] == ["3/4"]
+
+        def chips() -> list[str]:
+            return [line.split()[-2] for line in slipway("status", real_nodes.name).splitlines() if f" {node} " in line]
+
+        # It reads what the API server has in memory.
+        real_jobs.until_true("three chips", lambda: chips() == ["3/4"])
         real_jobs.until_true("chip 2 is unhealthy", lambda: health(real_jobs, pod)["chip-2"] == "Unhealthy")
         assert real_jobs.status()["phase"] == "Running", "a pod goes on with a broken chip"
         real_jobs.kubectl("exec", pod, "--", "touch", "/tmp/fail")

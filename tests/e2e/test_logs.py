@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,21 +55,29 @@ TWO_ATTEMPTS = """
 echo "attempt $SLIPWAY_ATTEMPT host $SLIPWAY_HOST"
 [ "$SLIPWAY_ATTEMPT" = 0 ] || exit 0
 [ "$SLIPWAY_HOST" = 1 ] && sleep 600
-sleep 15
+until test -e /tmp/break; do sleep 0.1; done
 echo broken
 exit 1
 """
 
 
-def test_a_restart_is_followed(real_jobs: Jobs) -> None:
+def test_a_restart_is_followed(real_jobs: Jobs, tmp_path: Path) -> None:
     spec: dict[str, Any] = {"hosts": 2, "retries": {"maxFailures": 2}}
     real_jobs.apply(**spec, command=["sh", "-c", TWO_ATTEMPTS])
-    followed = logs(real_jobs, "train", "--follow")
-    assert followed.returncode == 0
-    lines = followed.stdout.decode().splitlines()
+    followed = tmp_path / "followed"
+    with followed.open("wb") as output:
+        follower = subprocess.Popen(command(real_jobs, "train", "--follow"), stdout=output, stderr=subprocess.PIPE)
+    try:
+        real_jobs.until_true("a line of each host", lambda: followed.read_bytes().count(b"\n") == 2)
+        real_jobs.kubectl("exec", "train-0-0-0", "--", "touch", "/tmp/break")
+        _, told = follower.communicate(timeout=PATIENCE)
+    finally:
+        follower.kill()
+    assert follower.returncode == 0
+    lines = followed.read_text().splitlines()
     assert sorted(lines[:3]) == ["[0/0] attempt 0 host 0", "[0/0] broken", "[0/1] attempt 0 host 1"]
     assert sorted(lines[3:]) == ["[0/0] attempt 1 host 0", "[0/1] attempt 1 host 1"]
-    assert b"-- attempt 0 ended: failure: " in followed.stderr
+    assert b"-- attempt 0 ended: failure: " in told
     real_jobs.until("Succeeded")
 
     assert logs(real_jobs, "train").stdout.decode().splitlines() == sorted(lines[3:])

@@ -1,7 +1,7 @@
 """Mistakes that only a kubelet or a registry finds: what the job says of them, on real nodes."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,8 +15,8 @@ from tests.running import Jobs
 from tests.waiting import PATIENCE
 
 NODE = "cpu-0"
-WATCHED = 120
-"""For how many seconds the nodes that the jobs hold are counted. Slipway releases them after 60 s."""
+WATCHED = 100
+"""For how many seconds the jobs are watched at least, for the page. Slipway releases their nodes after 60 s."""
 ANSWERS = {5401: "401 Unauthorized", 5404: "404 Not Found", 5503: "503 Unavailable"}
 """Ports of the node, and what the registry there answers to everything."""
 
@@ -85,11 +85,19 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
         "hostPath type check failed",
     ),
 }
+RELEASED = [name for name, row in MISTAKES.items() if row[1] != "VolumeNotMounted"]
+
+
+def is_named(outcome: Outcome) -> bool:
+    """Whether all that people look at says what the mistake is."""
+    _, reason, words = MISTAKES[outcome.mistake]
+    phase = "Pending" if reason == "MissingObjects" else "Starting"
+    return (outcome.phase, outcome.reason, outcome.event) == (phase, reason, reason) and words in outcome.message
 
 
 @pytest.fixture(scope="module")
 def outcomes(real_nodes: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outcome]]:
-    """What was said of every mistake, all made at once, and for how long each job held its node."""
+    """What was said of every mistake, all made at once, and for how long each job's first attempt held its node."""
     kubectl = kubectl_for(real_nodes, "mistakes")
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
@@ -103,42 +111,59 @@ def watched(jobs: Jobs) -> dict[str, Outcome]:
     names = {f"mistake-{number}": mistake for number, mistake in enumerate(MISTAKES)}
     began: dict[str, float] = {}
     said: dict[str, Outcome] = {}
-    held = dict.fromkeys(names, 0.0)
+    held: dict[str, float] = {}
+    start = time.monotonic()
     for name, mistake in names.items():
         jobs.apply(name, hosts=1, nodeSelector={"kubernetes.io/hostname": NODE}, **MISTAKES[mistake][0])
-        began[name] = before = time.monotonic()
-    while (now := time.monotonic()) - min(began.values()) < WATCHED:
-        items = jobs.kubectl.get("pods", "-l", "slipway.dev/job-name")["items"]
-        busy = {one["metadata"]["labels"]["slipway.dev/job-name"] for one in items if one["spec"].get("nodeName")}
-        held |= {name: held[name] + now - before for name in busy}
-        before = now
+        began[name] = time.monotonic()
+
+    def look() -> bool:
         stored = {one["metadata"]["name"]: one for one in jobs.kubectl.get("sj")["items"]}
         events = jobs.kubectl.get("events.events.k8s.io")["items"]
         told = {(one["regarding"]["name"], one["reason"]) for one in events}
-        for name in names.keys() - said.keys():
-            reason = MISTAKES[names[name]][1]
+        for name, mistake in names.items():
+            reason, first = MISTAKES[mistake][1], first_attempt(stored[name])
+            if "endTime" in first:
+                held[name] = seconds_between(first["startTime"], first["endTime"])
+            if name in said and is_named(said[name]):
+                continue
+            # A registry that resets a connection first, or an attempt between two, is said in other words for a while.
             if condition(stored[name], "Running").get("reason") == reason and (name, reason) in told:
-                said[name] = shown(names[name], jobs, name, seconds=time.monotonic() - began[name])
+                said[name] = shown(mistake, jobs, name, seconds=time.monotonic() - began[name])
+        named = {one.mistake for one in said.values() if is_named(one)}
+        return named == MISTAKES.keys() and {names[name] for name in held} >= set(RELEASED)
+
+    while not look() and time.monotonic() - start < PATIENCE:
         time.sleep(0.5)
-    return {names[name]: note(replace(one, held=held[name], watched=WATCHED)) for name, one in said.items()}
+    watched = max(WATCHED, time.monotonic() - start)
+    # What is not released goes on holding its node.
+    while time.monotonic() - start < watched:
+        look()
+        time.sleep(0.5)
+    return {
+        names[name]: note(replace(one, held=held.get(name, watched), watched=watched)) for name, one in said.items()
+    }
 
 
-@pytest.mark.parametrize(("mistake", "reason", "words"), [(name, *row[1:]) for name, row in MISTAKES.items()])
-def test_a_mistake_that_keeps_pods_from_starting_is_named(
-    mistake: str, reason: str, words: str, outcomes: dict[str, Outcome]
-) -> None:
-    assert mistake in outcomes, f"{reason} was not said within {WATCHED} s"
-    outcome = outcomes[mistake]
-    assert words in outcome.message
-    assert (outcome.phase, outcome.reason) == ("Pending" if reason == "MissingObjects" else "Starting", reason)
-    assert outcome.event == reason
+def first_attempt(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As long as the status has it; nothing before and after that."""
+    return next((one for one in stored.get("status", {}).get("attempts", ()) if one["number"] == 0), {})
 
 
-@pytest.mark.parametrize("mistake", [name for name, row in MISTAKES.items() if row[1] != "VolumeNotMounted"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_that_keeps_pods_from_starting_is_named(mistake: str, outcomes: dict[str, Outcome]) -> None:
+    assert mistake in outcomes, f"{MISTAKES[mistake][1]} was not said"
+    assert is_named(outcomes[mistake]), outcomes[mistake]
+
+
+@pytest.mark.parametrize("mistake", RELEASED)
 def test_a_job_that_waits_for_people_holds_its_nodes_for_a_minute_only(
     mistake: str, outcomes: dict[str, Outcome]
 ) -> None:
-    assert outcomes[mistake].held < WATCHED - 20
+    outcome = outcomes[mistake]
+    assert outcome.held < outcome.watched, "they were not released"
+    # The minute begins when Slipway sees what is wrong, and on a busy machine a kubelet takes long to say it.
+    assert outcome.held < outcome.seconds + 2 * 60
 
 
 @pytest.mark.row("B-24")

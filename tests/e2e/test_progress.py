@@ -6,17 +6,22 @@ from typing import Any
 import pytest
 
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 PATTERN = r"step (?P<step>\d+)/(?P<total>\d+)|saved checkpoint (?P<checkpoint>\d+)"
-# Four steps a second. Attempt 0 saves step 20 and fails twenty seconds after step 30, for the first progress is
-# written when it has run for a while; the next one goes on from 20 to 40.
+# Four steps a second. Attempt 0 saves step 20, works on for fifteen seconds after step 30 and fails once it is told to;
+# the next one goes on from 20 to 40.
 TRAIN = """
 first=1; [ "$SLIPWAY_ATTEMPT" -gt 0 ] && first=21
 for step in $(seq $first 40); do
   sleep 0.25
   echo "step $step/40: loss 2.7"
   [ $((step % 20)) = 0 ] && echo "saved checkpoint $step" >&2
-  [ "$SLIPWAY_ATTEMPT" = 0 ] && [ $step = 30 ] && sleep 20 && exit 1
+  if [ "$SLIPWAY_ATTEMPT" = 0 ] && [ $step = 30 ]; then
+    sleep 15
+    until test -e /tmp/fail; do sleep 0.1; done
+    exit 1
+  fi
 done
 exit 0
 """
@@ -36,6 +41,7 @@ def trained(real_jobs: Jobs) -> Any:
         return status.get("phase") == "Running" and status.get("progress", {}).get("step")
 
     real_jobs.until_true("progress while it runs", shown)
+    real_jobs.kubectl("exec", "train-0-0-0", "--", "touch", "/tmp/fail")
     real_jobs.until("Succeeded")
 
     def over() -> bool:
@@ -51,21 +57,26 @@ def test_a_job_shows_its_steps_and_the_work_that_it_has_lost(trained: Any) -> No
     progress = trained["progress"]
     assert (progress["attempt"], progress["step"], progress["total"], progress["checkpoint"]) == (1, 40, 40, 40)
     assert progress["firstStep"] == 21
-    assert 0.5 < progress["rate"] < 4.0
     assert progress["rate"] == pytest.approx(19 / seconds(progress["firstTime"], progress["time"]), rel=0.01)
     lost = trained["attempts"][1]
     work = trained["ledger"]["seconds"]["lostToFailure"]["work"]
     assert work == pytest.approx(seconds(lost["checkpointTime"], lost["root"]["time"]), abs=0.01)
-    # Ten steps of a quarter of a second, and twenty seconds; the kubelet dates the end to the second.
-    assert 21.4 < work < 90
+    # Ten steps of a quarter of a second, fifteen seconds, and until it is told to fail.
+    assert 15 < work < 2 * PATIENCE
 
 
 def test_an_operator_that_takes_over_goes_on_counting(real_jobs: Jobs) -> None:
-    program = "for step in $(seq 1 160); do sleep 0.25; echo step $step/160; done"
+    steps = "for step in $(seq 1 160); do sleep 0.25; echo step $step/160; done"
+    program = f"{steps}; until test -e /tmp/over; do sleep 0.1; done"
     real_jobs.apply(command=["sh", "-c", program], progress={"pattern": PATTERN})
-    before = real_jobs.until_true("progress", lambda: real_jobs.status().get("progress"))
+    real_jobs.until_true("progress", lambda: real_jobs.status().get("progress"))
     real_jobs.operator.kill()
+    before = real_jobs.status()["progress"]
+    # The killed leader's Lease would have to run out first; that is not what this test is about.
+    real_jobs.kubectl("delete", "lease", "--all")
     real_jobs.operator.start()
+    real_jobs.until_true("a later step", lambda: real_jobs.status()["progress"]["step"] > before["step"])
+    real_jobs.kubectl("exec", "train-0-0-0", "--", "touch", "/tmp/over")
     real_jobs.until("Succeeded")
     real_jobs.until_true("the last step", lambda: real_jobs.status()["progress"]["step"] == 160)
     after = real_jobs.status()["progress"]

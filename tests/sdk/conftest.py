@@ -14,6 +14,7 @@ from tests.sdk.caller import client_of
 from tests.sdk.server import Server, environment_with
 from tests.sdk.test_host_program import RAY
 from tests.serving import kubeconfig
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -38,11 +39,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(PATIENCE)
     yield made
     loop, over = stop
     loop.call_soon_threadsafe(over.set)
-    thread.join(10)
+    thread.join(PATIENCE)
 
 
 @pytest.fixture

@@ -15,8 +15,11 @@ from aiohttp import WSMsgType, web
 
 from slipway import Client
 from tests.serving import served
+from tests.waiting import PATIENCE
 
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
+STATUS: dict[str, Any] = {"attempt": 0, "attempts": [{"number": 0}], "resolved": {"hosts": 1}}
+"""Of a job that has begun."""
 
 
 def refused(code: int, reason: str, message: str = "") -> web.Response:
@@ -32,6 +35,8 @@ class Server:
         self.jobs: dict[str, Any] = {}
         self.version, self.changes = 1, asyncio.Condition()
         self.history: list[tuple[str, Any]] = []
+        self.status: dict[str, Any] = {}
+        """What the status of every job says as soon as it is made."""
         self.refusal = ""
         self.refuses = (422, "Invalid")
         """How a refusal is answered: code and reason."""
@@ -103,6 +108,8 @@ class Server:
             return refused(409, "AlreadyExists")
         body["metadata"]["uid"] = f"uid-{len(self.history)}"
         self.jobs[body["metadata"]["name"]] = body
+        if self.status:
+            body["status"] = STATUS | self.status
         if body["spec"].get("ray", {}).get("keepAlive"):
             conditions = [{"type": "Ready", "status": str(self.ready)}]
             attempts = [{"number": 0, "runningTime": "now"}]
@@ -169,7 +176,7 @@ class Server:
     def tell(self, name: str, **status: Any) -> None:
         """Change a job's status from the test's thread, as an operator would."""
         job = self.jobs[name]
-        job["status"] = {"attempt": 0, "attempts": [{"number": 0}], "resolved": {"hosts": 1}} | status
+        job["status"] = STATUS | status
         assert self.loop is not None
         asyncio.run_coroutine_threadsafe(self.change("MODIFIED", job), self.loop).result()
 
@@ -280,7 +287,7 @@ class Server:
 
 
 def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -17,6 +17,7 @@ from slipway import (
     WaitTimeout,
     run_docker_async,
 )
+from slipway.sdk import session
 from tests.conftest import Kubectl
 from tests.waiting import PATIENCE
 
@@ -48,7 +49,8 @@ def test_what_can_never_start_is_told_at_once(client: Client, call: Callable[[Cl
         call(client)
 
 
-def test_a_session_knows_its_equals(kubectl: Kubectl, client: Client) -> None:  # E2-63
+def test_a_session_knows_its_equals(kubectl: Kubectl, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:  # E2-63
+    monkeypatch.setattr(session, "GONE_SECONDS", PATIENCE)
     mine = RayExecutor(TPU("v5litepod-16", 2, spot=True), "acme/ray:1", client=client, timeout=1.0, quiet=True)
     run_by_another = Session(replace(mine, timeout=None), name="lab")
     waiting = run_by_another.start_function(len, ("",))

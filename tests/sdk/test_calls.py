@@ -35,6 +35,7 @@ from slipway.client import portal
 from slipway.sdk import payload, session, stream
 from slipway.sdk.jobs import Run
 from tests.sdk.server import Server, until
+from tests.waiting import PATIENCE
 
 
 def test_a_call_from_its_job_to_its_result(server: Server, executor: RayExecutor) -> None:
@@ -193,10 +194,10 @@ def test_a_device_makes_its_session_at_the_first_call(server: Server, executor: 
     greeter: Any = Greeter("hello")
     assert server.jobs == {}
     later = greeter.greet.remote("you")
-    assert later.result(timeout=30) == [["hello you"], ["hello you"]]
+    assert later.result(timeout=PATIENCE) == [["hello you"], ["hello you"]]
     assert greeter.greet("me") == [["hello me"], ["hello me"]]
     assert shout("go", times=2) == ["GOGO", "GOGO"]
-    assert shout.remote("on").result(timeout=30) == ["ON", "ON"]
+    assert shout.remote("on").result(timeout=PATIENCE) == ["ON", "ON"]
     assert len(server.jobs) == 2
     greeter.close()
     shout.close()
@@ -217,8 +218,8 @@ def test_a_cluster_that_is_still_going_is_waited_for(server: Server, executor: R
         assert not again.done()
         assert server.loop is not None
         asyncio.run_coroutine_threadsafe(server.remove(old), server.loop).result()
-        closing.result(timeout=60)
-        again.result(timeout=60)
+        closing.result(timeout=PATIENCE)
+        again.result(timeout=PATIENCE)
     [new] = server.jobs.values()
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
 
@@ -231,7 +232,7 @@ def test_a_job_that_vanished_while_nobody_looked_is_missed(server: Server, execu
         assert server.loop is not None
         asyncio.run_coroutine_threadsafe(server.forget("lab"), server.loop).result()
         with pytest.raises(JobCancelled, match="it was deleted"):
-            waiting.result(timeout=30)
+            waiting.result(timeout=PATIENCE)
 
 
 def test_a_session_refuses_other_versions_by_name(

@@ -9,6 +9,7 @@ import pytest
 
 from slipway import DockerConfig, InvalidJob, run_docker_async
 from tests.sdk.server import Server
+from tests.waiting import PATIENCE
 
 CONFIG = DockerConfig("acme/train:1")
 
@@ -19,7 +20,7 @@ def test_the_job_is_there_when_the_call_returns(server: Server) -> None:  # E1-5
     assert list(server.jobs) == ["train"]
     assert not future.done()
     server.tell("train", phase="Succeeded")
-    done = future.result(timeout=30)
+    done = future.result(timeout=PATIENCE)
     assert (done.exit_code, done.stdout, server.jobs) == (0, "done\n", {})
 
 
@@ -49,7 +50,7 @@ def test_a_job_that_failed_stays(server: Server) -> None:
     server.log = "no\n"
     future = run_docker_async(CONFIG, name="train", client=server.client)
     server.tell("train", phase="Failed", attempts=[{"number": 0, "root": {"exitCode": 3}}])
-    assert (future.result(timeout=30).exit_code, list(server.jobs)) == (3, ["train"])
+    assert (future.result(timeout=PATIENCE).exit_code, list(server.jobs)) == (3, ["train"])
 
 
 def test_cancelling_the_future_cancels_the_job(server: Server) -> None:
@@ -69,6 +70,6 @@ future = run_docker_async(DockerConfig("a/b:1"), name="train", client=Client(kub
 @pytest.mark.parametrize(("then", "cancelled"), [("", False), ("future.cancel()", True)])
 def test_the_job_outlives_the_script(server: Server, then: str, cancelled: bool) -> None:
     text = PROGRAM.format(kubeconfig=server.folder / "kubeconfig", then=then)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert server.jobs["train"]["spec"].get("cancel", False) is cancelled

@@ -82,4 +82,4 @@ def test_a_job_that_somebody_else_ends_is_told(ray_jobs: Jobs, client: Client) -
         ray_jobs.until_true(name, lambda name=name: ray_jobs.kubectl("get", f"sj/{name}", check=False).returncode == 0)
         ray_jobs.kubectl(*command)
         with pytest.raises(JobCancelled, match=f"SliceJob {name}"):
-            started[name].result(timeout=60)
+            started[name].result(timeout=PATIENCE)

@@ -17,6 +17,7 @@ from slipway import (
 )
 from slipway.client.errors import SlipwayError
 from tests.sdk.server import Server, until
+from tests.waiting import PATIENCE
 
 CONFIG = DockerConfig("acme/train:1")
 SHORT = 5.0
@@ -36,7 +37,7 @@ def test_each_change_is_one_line(server: Server, capsys: pytest.CaptureFixture[s
             server.tell("train", phase="WaitingForCapacity", conditions=running(message))
         server.tell("train", phase="Running", conditions=running("attempt 0 runs"))
         server.tell("train", phase="Succeeded", conditions=running("attempt 0 succeeded"))
-        assert call.result(timeout=30) == ""
+        assert call.result(timeout=PATIENCE) == ""
     told = ("WaitingForCapacity: 1 of 2 nodes", "WaitingForCapacity: 2 of 2 nodes", "Running: attempt 0 runs")
     lines = [] if quiet else [f"SliceJob train: {one}" for one in told]
     assert capsys.readouterr().err.splitlines() == lines
@@ -47,22 +48,16 @@ def test_nothing_is_printed_for_a_job_that_nobody_waits_for(server: Server, caps
     future = run_docker_async(CONFIG, name="train", client=server.client)
     server.tell("train", phase="Running", conditions=running("attempt 0 runs"))
     server.tell("train", phase="Succeeded")
-    future.result(timeout=30)
+    future.result(timeout=PATIENCE)
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("phase", "kind"), [("WaitingForCapacity", CapacityUnavailable), ("Running", WaitTimeout)])
 @pytest.mark.row("B-50")
 def test_a_call_that_took_too_long_cancels_its_job(server: Server, phase: str, kind: type[SlipwayError]) -> None:
-    def call() -> object:
-        return run_docker_on_pod(CONFIG, CPU(), name="train", client=server.client, timeout=SHORT)
-
-    with ThreadPoolExecutor(1) as background:
-        waiting = background.submit(call)
-        until(lambda: server.watched)
-        server.tell("train", phase=phase, conditions=running("so it is"))
-        with pytest.raises(kind, match=rf"it was cancelled after timeout=5 s: {phase}: so it is"):
-            waiting.result(timeout=30)
+    server.status = {"phase": phase, "conditions": running("so it is")}
+    with pytest.raises(kind, match=rf"it was cancelled after timeout=5 s: {phase}: so it is"):
+        run_docker_on_pod(CONFIG, CPU(), name="train", client=server.client, timeout=SHORT)
     assert server.jobs["train"]["spec"]["cancel"] is True
 
 
@@ -89,7 +84,7 @@ def test_a_session_that_does_not_come_is_deleted_by_its_maker_only(server: Serve
         with pytest.raises(WaitTimeout, match="SliceJob lab in x: it is not ready after"):
             Session(short, name="lab").run_function(len, ("abc",))
         server.tell("lab", phase="Running", conditions=[{"type": "Ready", "status": "True"}])
-        made.result(timeout=30)
+        made.result(timeout=PATIENCE)
 
 
 def test_a_session_whose_making_was_not_answered_in_time_is_deleted(server: Server, executor: RayExecutor) -> None:

@@ -27,6 +27,8 @@ EXAMPLE: Final = "pretrain"
 POOLS: Final = (Pool(kind="real", type="v5p-16", count=2, spot=True),)
 LIMIT_SECONDS: Final = 300
 AWAY_SECONDS: Final = 10
+LOST_LEASE: Final = ("does not hold Lease", "has Lease")
+"""What an operator says that ends because a busy API server left its renewals unanswered; a kubelet starts it again."""
 
 
 class DemoFailed(Exception):
@@ -104,10 +106,12 @@ class Demo:
         """
         with ExitStack() as stack:
             self._apply("crds", shipped("crds"))
-            operator = stack.enter_context(
-                operator_process(self._cluster.kubeconfig, self._work / "operator.log", self._checkpoints)
-            )
-            self._operator = operator
+
+            def start() -> subprocess.Popen[bytes]:
+                log = self._work / "operator.log"
+                return stack.enter_context(operator_process(self._cluster.kubeconfig, log, self._checkpoints))
+
+            self._start, self._operator = start, start()
             seen = stack.enter_context(Follower(self._kubectl, self._name, self._changed.set))
             stack.enter_context(self._view.open())
             self._view.say(f"kubectl apply: SliceJob {self._name}, 2 slices of 2 hosts")
@@ -125,7 +129,7 @@ class Demo:
     def _preempt(self, seen: Follower) -> Times:
         node = next(
             pod["spec"]["nodeName"]
-            for pod in seen.pods.values()
+            for pod in list(seen.pods.values())
             if pod["metadata"]["labels"]["slipway.dev/slice"] == "1"
         )
         self._view.say(f"slipway cluster preempt {node} --return-after {AWAY_SECONDS}s")
@@ -135,7 +139,7 @@ class Demo:
         self._until(seen, "the restart", lambda: bool(seen.status["attempts"][0].get("endTime")) or self._next(seen))
         noticed = time.monotonic() - start
         self._until(
-            seen, "the pods of attempt 1", lambda: sum(n.startswith(f"{self._name}-1-") for n in seen.pods) == 4
+            seen, "the pods of attempt 1", lambda: sum(n.startswith(f"{self._name}-1-") for n in list(seen.pods)) == 4
         )
         created = time.monotonic() - start
         taking.join()
@@ -157,7 +161,9 @@ class Demo:
     def _until(self, seen: Follower, what: str, holds: Any) -> None:
         while not holds():
             if self._operator.poll() is not None:
-                raise DemoFailed(f"the operator ended while waiting for {what}: {self._log_tail()}")
+                if not any(words in self._log_tail() for words in LOST_LEASE):
+                    raise DemoFailed(f"the operator ended while waiting for {what}: {self._log_tail()}")
+                self._operator = self._start()
             if time.monotonic() > self._deadline or ("result" in seen.status and what != "the end of the job"):
                 raise DemoFailed(
                     f"{what} did not come; the job says: {json.dumps(seen.status, indent=1)[-3000:]}. "
