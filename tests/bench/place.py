@@ -19,6 +19,7 @@ from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Po
 from slipway.local_cluster.kubeapi import KubeApi
 from slipway.local_cluster.state import cluster_dir
 from tests.conftest import CRDS
+from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent
 HOME = "bench-system"
@@ -85,7 +86,7 @@ class Place:
 
     async def served(self, path: str) -> None:
         """Wait until a resource that was defined just now is served."""
-        for _ in range(100):
+        for _ in range(10 * PATIENCE):
             with suppress(SlipwayClusterError):
                 await self.api.get(path, msgspec.Raw)
                 return

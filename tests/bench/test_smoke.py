@@ -20,7 +20,7 @@ PODS = 8
 def run(tmp_path_factory: pytest.TempPathFactory, state_folder: Path) -> Run:
     out = tmp_path_factory.mktemp("bench") / "smoke.json"
     command = [sys.executable, "-m", "tests.bench", "run", "smoke", "--patience", "0", "--out", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=570, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return load(out)
 
@@ -50,8 +50,11 @@ def test_each_pod_is_created_once(run: Run) -> None:
 
 def test_beside_the_model_of_a_cluster_slipway_writes_what_it_writes_to_a_real_one(run: Run) -> None:
     model, real = one(run, f"alone 1x{PODS}", "slipway"), one(run, f"create {PODS}", "slipway")
-    for what in ("create pods", "create services", "try-create pods", "try-create services", "create events"):
+    for what in ("create pods", "create services", "try-create pods", "try-create services"):
         assert count(model, what) == count(real, what), what
+    # A busy machine has a job wait for a while, which is another Event, and may post the last one too late.
+    assert count(model, "create events") > 0
+    assert count(real, "create events") > 0
     assert model.pods == PODS
     assert model.cpu["controller"] > 0
 

@@ -808,7 +808,7 @@ REQUESTS: dict[str, tuple[tuple[str, ...], Any]] = {
     "create a job": (("create", "-f", "-"), job_of("mine", {})),
     "read it": (("get", "sj/mine"), None),
     "list jobs": (("get", "sj"), None),
-    "watch jobs": (("wait", "sj/mine", "--for=create", "--timeout=20s"), None),
+    "watch jobs": (("wait", "sj/mine", "--for=create", f"--timeout={PATIENCE}s"), None),
     "cancel it": (("replace", "-f", "-"), job_of("mine", {"cancel": True})),
     "delete it": (("delete", "sj/mine", "--wait=false"), None),
     "create a Secret": (("create", "secret", "generic", "payload"), None),

@@ -8,6 +8,7 @@ import pytest
 from tests.chart.conftest import Helm
 from tests.chart.kustomize import BASE, RENDERED, to_yaml
 from tests.conftest import Kubectl
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -19,7 +20,7 @@ def test_the_base_is_up_to_date(helm: Helm) -> None:
 def on_base(kubectl: Kubectl, *arguments: str) -> str:
     """Run kubectl on the base, whose objects name their namespaces."""
     command = [kubectl.program, "--kubeconfig", str(kubectl.kubeconfig), *arguments, "-k", str(BASE)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

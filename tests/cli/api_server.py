@@ -13,6 +13,7 @@ from aiohttp import web
 from slipway.api.base import rfc3339
 from slipway.cluster import paths
 from tests.cluster.replay import replaying
+from tests.waiting import PATIENCE
 
 Json = dict[str, Any]
 NAMESPACE = "team-a"
@@ -119,7 +120,7 @@ def serving() -> Iterator[ApiServer]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(PATIENCE)
     try:
         yield found
     finally:

@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-SECONDS = 60
+from tests.waiting import PATIENCE
 
 
 class Terminal:
@@ -35,7 +35,7 @@ class Terminal:
 
     def until(self, text: str) -> None:
         """Wait until it has written that."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + PATIENCE
         while text not in self.written:
             assert time.monotonic() < end, self.written
             self._read()
@@ -51,7 +51,7 @@ class Terminal:
 
     def end(self) -> int:
         """Wait for the end; returns the exit code."""
-        code = self._process.wait(SECONDS)
+        code = self._process.wait(PATIENCE)
         self._read()
         return code
 

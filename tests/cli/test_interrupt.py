@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.api_server import JOBS, ApiServer
 from tests.cli.terminal import Terminal
+from tests.waiting import PATIENCE
 
 FLAGS = ("--image", "a:1", "--name", "train", "--", "true")
 CREATION = f"POST {JOBS}"
@@ -41,7 +42,7 @@ def test_ctrl_c_tells_what_is_known_of_the_job(
 
 def asked(api_server: ApiServer, request: str) -> None:
     """Wait until the server is asked for that."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while request not in api_server.asked:
         assert time.monotonic() < end, api_server.asked
         time.sleep(0.02)

@@ -3,7 +3,9 @@
 import subprocess
 import sys
 
-FORKS = """
+from tests.waiting import PATIENCE
+
+FORKS = f"""
 import os, signal, sys
 from slipway.client import portal
 
@@ -12,7 +14,7 @@ async def answer():
 
 assert portal.run(answer()) == 7
 if (child := os.fork()) == 0:
-    signal.alarm(20)
+    signal.alarm({PATIENCE})
     os._exit(portal.run(answer()))
 assert portal.run(answer()) == 7
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -20,7 +22,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_forked_process_has_a_loop_of_its_own() -> None:
-    assert subprocess.run([sys.executable, "-c", FORKS], check=False, timeout=60).returncode == 7
+    assert subprocess.run([sys.executable, "-c", FORKS], check=False, timeout=2 * PATIENCE).returncode == 7
 
 
 CALLS_AT_ONCE = """
@@ -48,4 +50,4 @@ with ThreadPoolExecutor(8) as threads:
 
 
 def test_threads_that_call_at_once_share_a_loop() -> None:
-    subprocess.run([sys.executable, "-c", CALLS_AT_ONCE], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", CALLS_AT_ONCE], check=True, timeout=PATIENCE)

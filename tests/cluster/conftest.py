@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.cluster.bench import Bench, now
 from tests.cluster.replay import Replay, replaying
 from tests.cluster.things import Time
 from tests.conftest import Kubectl
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -34,8 +36,17 @@ def time() -> Time:
 
 
 @pytest.fixture
-async def bench(control_plane: NativeCluster, kubectl: Kubectl) -> AsyncIterator[Bench]:
+async def bench(
+    control_plane: NativeCluster, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Bench]:
     async with ApiConnection(await load_access(control_plane.kubeconfig)) as api:
+        send = api._send
+
+        async def patiently(*given: Any, seconds: float, **named: Any) -> bytes:
+            # What becomes of a write that is not answered in time is no matter of these tests.
+            return await send(*given, seconds=max(seconds, PATIENCE), **named)
+
+        monkeypatch.setattr(api, "_send", patiently)
         cache = Cache(Settings(), now, monotonic)
         recorder = EventRecorder(api, "tests", now=now, clock=monotonic)
         yield Bench(api, kubectl.namespace, cache, recorder, Applier(api, cache, recorder, now=now))

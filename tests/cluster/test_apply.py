@@ -9,7 +9,7 @@ import pytest
 
 from slipway.api.places import worker
 from slipway.api.status import Attempt, Phase, SliceJobStatus
-from slipway.cluster import paths
+from slipway.cluster import paths, removal
 from slipway.cluster.apply import MAX_CREATES, Applier
 from slipway.cluster.connection import WRITE_SECONDS
 from slipway.cluster.errors import ApiError, Conflict, ConnectionLost, Forbidden, NotFound, ServerError
@@ -43,6 +43,7 @@ from slipway.planner.subdomains import services
 from tests.cluster.bench import Bench, now
 from tests.cluster.things import job_json, node
 from tests.conftest import Kubectl
+from tests.waiting import PATIENCE, holds
 
 UNCHANGED = {"spec": {"schedulerName": "nobody"}}
 """The scheduler writes a new status of a waiting pod whenever a node comes or goes."""
@@ -205,12 +206,11 @@ async def test_a_huge_create_is_done_in_parts(bench: Bench) -> None:
 
 
 async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Bench, kubectl: Kubectl) -> None:
-    kubectl("create", "quota", "q", "--hard=pods=1")
+    kubectl("create", "quota", "q", "--hard=pods=1,secrets=0")
     job = await bench.job(hosts=2)
-    while (await bench.api.get(f"/api/v1/namespaces/{bench.namespace}/resourcequotas/q", JsonObject)).get(
-        "status", {}
-    ).get("used") is None:
-        pass
+    # Before the API server knows of the quota it admits pods that it does not count.
+    probe = ("create", "secret", "generic", "probe", "--dry-run=server")
+    await holds(lambda: "exceeded quota" in kubectl(*probe, check=False).stderr, seconds=PATIENCE)
     await bench.act(job, CreatePods(0, (worker(0, 0),)), CreatePods(0, (worker(0, 1),)))
     rejection = bench.now().rejection
     assert rejection is not None
@@ -454,6 +454,8 @@ async def test_the_first_pod_is_told_before_many_are_looked_for(
         return await delete_collection(*given, **named)
 
     monkeypatch.setattr(bench.api, "delete_collection", look_first)
+    # The others do not wait for a server that takes its time, and this is about the order.
+    monkeypatch.setattr(removal, "FIRST_SECONDS", PATIENCE)
     everybody = set(await bench.pods())
     await bench.act(job, DeletePods(0, (0,), 5))
     assert everybody - there[0] == told
@@ -557,7 +559,8 @@ async def test_a_pod_that_somebody_else_has_deleted_is_known_as_such_from_the_an
     await bench.act(job, CreatePods(0, (worker(0, 0),)))
     kubectl("patch", "pod", "train-0-0-0", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/held"]}}')
     kubectl("delete", "pod", "train-0-0-0", "--wait=false")
-    await bench.act(job, DeletePods(0, (0,), 5))
+    # Pod garbage collection lets a pod that was deleted before it had a node fail.
+    await bench.act(job, DeletePods(0, (0,), 5, ended_too=True))
     assert [pod.terminating for pod in bench.now().pods] == [True]
     kubectl("patch", "pod", "train-0-0-0", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
 

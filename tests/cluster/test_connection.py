@@ -152,7 +152,7 @@ async def test_a_dry_run_is_waited_for_longer_than_a_webhook_has(replay: Replay)
 
 
 async def test_a_write_ends_before_the_time_that_its_guard_leaves_it(replay: Replay) -> None:
-    left = iter((0.2,))
+    left = iter((2.0,))
 
     def guard() -> float:
         for seconds in left:
@@ -162,7 +162,7 @@ async def test_a_write_ends_before_the_time_that_its_guard_leaves_it(replay: Rep
     async with ApiConnection(open_access(replay.url), guard) as api, asyncio.timeout(30):
         with pytest.raises(PermissionError):
             await api.create(PATH, {}, JsonObject)
-    assert [one.query["timeout"] for one in replay.requests] == ["0.200s"]
+    assert [one.query["timeout"] for one in replay.requests] == ["2.000s"]
 
 
 async def test_a_write_whose_caller_was_cancelled_can_be_waited_for(replay: Replay, api: ApiConnection) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slipway.cluster import lease as lease_module
 from slipway.cluster.access import open_access
-from slipway.cluster.connection import WRITE_SECONDS, ApiConnection
+from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import (
     DEADLINE_SECONDS,
     DURATION_SECONDS,
@@ -315,8 +315,8 @@ async def test_a_renewal_after_a_lost_answer_reads_and_goes_on(
 async def test_a_request_that_is_never_answered_does_not_cost_the_lease(
     server: LeaseServer, replay: Replay, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_module, "REQUEST_SECONDS", 0.25)
-    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 4.0)
+    monkeypatch.setattr(lease_module, "REQUEST_SECONDS", 2.0)
+    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 30.0)
     async with leasing(replay.url, "a", retry=0.05) as lease:
         await soon(lease.acquire())
         if method == "GET":
@@ -334,14 +334,14 @@ async def test_a_server_that_never_answers_ends_leadership_at_the_deadline(
     server: LeaseServer, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "REQUEST_SECONDS", 60.0)
-    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 0.5)
+    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 3.0)
     async with leasing(replay.url, "a", retry=0.05) as lease:
         await soon(lease.acquire())
         server.delay = 60.0
         began = monotonic()
         with pytest.raises(LostLeadership):
             await lease.keep()
-        assert monotonic() - began < WRITE_SECONDS
+        assert monotonic() - began < lease_module.REQUEST_SECONDS
 
 
 async def test_a_lease_whose_last_renewal_was_not_answered_is_released_all_the_same(
@@ -399,9 +399,11 @@ async def test_a_standby_leads_within_ten_seconds_of_the_leaders_sudden_death() 
         keeping = asyncio.create_task(old.keep())
         standing_by = asyncio.create_task(new.acquire())
         await holds(lambda: server.version >= 2, seconds=PATIENCE)
+        renewed = monotonic()
         await asyncio.sleep(RETRY_SECONDS / 2)
         keeping.cancel()
         died, late = monotonic(), 0.0
+        slept = died - renewed
         while not new.held:
             assert not (old.held and new.held)
             turn = monotonic()
@@ -411,7 +413,7 @@ async def test_a_standby_leads_within_ten_seconds_of_the_leaders_sudden_death() 
         took = monotonic() - died
         await standing_by
     assert not old.held
-    assert DURATION_SECONDS - RETRY_SECONDS <= took <= 10.0 + late
+    assert DURATION_SECONDS - RETRY_SECONDS / 2 - slept <= took <= 10.0 + late
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

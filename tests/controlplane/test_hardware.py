@@ -56,8 +56,12 @@ def test_a_job_for_which_there_are_no_gpus_waits_and_says_why(jobs: Jobs, with_g
         jobs.apply(name, accelerator={"gpu": gpu}, **RUNS)
     for name, (_, reason, words) in WAITS.items():
         jobs.until("WaitingForCapacity", name)
-        jobs.until_true(reason, lambda name=name, reason=reason: jobs.condition("Running", name)["reason"] == reason)
-        assert words in jobs.condition("Running", name)["message"]
+
+        def told(name: str = name, reason: str = reason, words: str = words) -> bool:
+            running = jobs.condition("Running", name)
+            return running["reason"] == reason and words in running["message"]
+
+        jobs.until_true(f"{reason}: {words}", told)
 
 
 def test_a_job_of_more_hosts_than_nodes_waits_for_the_last(jobs: Jobs) -> None:  # E2-21

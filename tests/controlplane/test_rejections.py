@@ -15,7 +15,7 @@ import pytest
 from slipway.local_cluster import pki
 from slipway.local_cluster.provider import NativeCluster
 from tests.conftest import jobs_of, kubectl_for
-from tests.mistakes import note, shown
+from tests.mistakes import note, shown, until_said
 from tests.running import Jobs
 from tests.waiting import PATIENCE
 
@@ -105,17 +105,17 @@ def policy(jobs: Jobs) -> Iterator[None]:
 
 
 @contextmanager
-def webhook(jobs: Jobs, url: str, bundle: bytes = b"") -> Iterator[None]:
+def webhook(jobs: Jobs, url: str, bundle: bytes = b"", *, seconds: int) -> Iterator[None]:
     config = {"url": url} | ({"caBundle": base64.b64encode(bundle).decode()} if bundle else {})
     hook = {"name": "images.example.com", "clientConfig": config, "rules": PODS, "sideEffects": "None"} | here(jobs)
-    hook |= {"admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 2}
+    hook |= {"admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": seconds}
     with there(jobs, "ValidatingWebhookConfiguration", ADMISSION, webhooks=[hook]):
         until_refused(jobs, "webhook")
         yield
 
 
 def webhook_away(jobs: Jobs) -> AbstractContextManager[None]:
-    return webhook(jobs, NOWHERE)
+    return webhook(jobs, NOWHERE, seconds=2)
 
 
 class Denies(BaseHTTPRequestHandler):
@@ -146,7 +146,8 @@ def webhook_denies(jobs: Jobs) -> Iterator[None]:
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with webhook(jobs, f"https://127.0.0.1:{server.server_port}/", (folder / "ca.crt").read_bytes()):
+        url, bundle = f"https://127.0.0.1:{server.server_port}/", (folder / "ca.crt").read_bytes()
+        with webhook(jobs, url, bundle, seconds=10):
             yield
     finally:
         server.shutdown()
@@ -234,9 +235,7 @@ def test_the_rule_that_refuses_the_pods_is_named(mistake: str, jobs: Jobs) -> No
         # No two are equal, or the operator would not ask again: it knows for a minute what the API server accepts.
         jobs.apply(hosts=1, args=[mistake], retries={"capacityRetrySeconds": 2}, **fields)
         began = time.monotonic()
-        jobs.until_true(reason, lambda: jobs.condition("Running").get("reason") == reason)
-        assert words in jobs.condition("Running")["message"]
-        assert jobs.status()["phase"] == phase
+        until_said(jobs, phase, reason, words)
         jobs.until_true("an Event", lambda: {phase, reason} & set(jobs.events()))
         assert jobs.pods() == []
         note(shown(mistake, jobs, "train", seconds=time.monotonic() - began))

@@ -153,7 +153,10 @@ def test_a_changed_profile_touches_no_running_attempt_and_the_next_one_takes_it(
 
 
 def test_a_limit_is_a_condition_that_names_profile_and_rule(jobs: Jobs) -> None:
+    # One that runs may hear of the job before it hears of the profile.
+    jobs.operator.stop()
     jobs.kubectl.apply(profile(limits={"maxSlices": 1}))
+    jobs.operator.start()
     jobs.apply(**TPU)
     jobs.until("Invalid")
     accepted = jobs.condition("Accepted")

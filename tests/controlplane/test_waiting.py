@@ -11,7 +11,7 @@ import pytest
 
 from slipway.local_cluster.provider import NativeCluster
 from tests.conftest import give_gpus, jobs_of, kubectl_for
-from tests.mistakes import note, shown
+from tests.mistakes import note, shown, until_said
 from tests.running import Jobs
 from tests.waiting import PATIENCE
 
@@ -187,11 +187,8 @@ def test_a_job_without_nodes_says_why_and_what_would_help(mistake: str, jobs: Jo
     with scene(jobs):
         jobs.apply(**fields)
         began = time.monotonic()
-        jobs.until_true(reason, lambda: jobs.condition("Running").get("reason") == reason)
-        message = jobs.until_true("a remedy", lambda: (said := jobs.condition("Running")["message"]) * (step in said))
-        assert words in message
-        assert jobs.status()["phase"] == "WaitingForCapacity"
-        assert reason in jobs.kubectl("get", "sj", "train").stdout
+        until_said(jobs, "WaitingForCapacity", reason, words, step)
+        jobs.until_true("a column", lambda: reason in jobs.kubectl("get", "sj", "train").stdout)
         jobs.until_true("an Event", lambda: {"WaitingForCapacity", reason} & set(jobs.events()))
         holds = any(pod["spec"].get("nodeName") for pod in jobs.pods())
         assert holds == (reason == "TooFewNodes"), "slices that have nodes keep them while the others wait"
@@ -226,7 +223,10 @@ def test_a_priority_that_is_said_to_be_high_enough_is(jobs: Jobs) -> None:
         jobs.kubectl("delete", "sj", "train")
         jobs.apply(accelerator=SPOT, priorityClassName=priority_class(jobs, int(said[1]) + 1))
         jobs.until("Running")
-        assert any("notebook" in name and reason == "Preempted" for name, reason in all_events(jobs))
+        # The scheduler posts it some time after it has preempted the pod.
+        jobs.until_true(
+            "an Event", lambda: any("notebook" in name and reason == "Preempted" for name, reason in all_events(jobs))
+        )
 
 
 @pytest.fixture
@@ -248,13 +248,14 @@ def test_who_has_the_gpus_is_said_and_waiting_for_them_helps(jobs: Jobs, with_gp
     jobs.apply("eval", hosts=2, oneHostPerNode=True, **of_gpus(3))
     jobs.until("Running", "eval")
     jobs.apply(**of_gpus(2))
-    step = "wait for, or free, waiting/eval on cpu-0 and cpu-1"
-    message = jobs.until_true(
-        "a remedy", lambda: (said := jobs.condition("Running").get("message", "")) * (step in said)
+    until_said(
+        jobs,
+        "WaitingForCapacity",
+        "NodesHeld",
+        "cpu-0 has 1 of 4 nvidia.com/gpu left (waiting/eval has 3); cpu-1 has 1 of 4",
+        "a pod requests 2 nvidia.com/gpu",
+        "wait for, or free, waiting/eval on cpu-0 and cpu-1",
     )
-    assert jobs.condition("Running")["reason"] == "NodesHeld"
-    assert "cpu-0 has 1 of 4 nvidia.com/gpu left (waiting/eval has 3); cpu-1 has 1 of 4" in message
-    assert "a pod requests 2 nvidia.com/gpu" in message
     jobs.kubectl("delete", "sj", "eval")
     jobs.until("Running")
 
@@ -266,10 +267,11 @@ def test_who_has_the_cpus_is_said_and_the_priority_that_is_said_to_help_does(job
     jobs.apply(hosts=2, **size)
     words = r"a priorityClassName whose value is above (\d+): the scheduler may then preempt waiting/eval"
     said = jobs.until_true("a remedy", lambda: re.search(words, jobs.condition("Running").get("message", "")))
-    running = jobs.condition("Running")
-    assert running["reason"] == "PriorityTooLow"
-    assert (
-        "2 of 2 pods cannot be scheduled: cpu-0 has 12 of 32 cpu left (waiting/eval (priority 100" in running["message"]
+    until_said(
+        jobs,
+        "WaitingForCapacity",
+        "PriorityTooLow",
+        "2 of 2 pods cannot be scheduled: cpu-0 has 12 of 32 cpu left (waiting/eval (priority 100",
     )
     jobs.kubectl("delete", "sj", "train")
     jobs.apply(hosts=2, **size, priorityClassName=priority_class(jobs, int(said[1]) + 1))
@@ -290,8 +292,7 @@ def test_a_priority_that_preempts_nobody_is_explained(jobs: Jobs) -> None:
     jobs.until("Running", "eval")
     jobs.apply(accelerator=SPOT, priorityClassName=priority_class(jobs, 1000))
     words = "this job's priority is 1000, but the scheduler preempts pods of one node at a time"
-    jobs.until_true("words", lambda: words in jobs.condition("Running").get("message", ""))
-    assert jobs.condition("Running")["reason"] == "NodesHeld"
+    until_said(jobs, "WaitingForCapacity", "NodesHeld", words)
     rules = "node(s) didn't match pod anti-affinity rules"
 
     def told(pod: Any) -> bool:

@@ -21,6 +21,7 @@ import yaml
 from slipway.api.accelerators import resolve
 from slipway.api.names import RESERVED_ENV
 from slipway.api.slicejob import SliceJob
+from tests.waiting import PATIENCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = EXAMPLES / "train" / "train.py"
@@ -29,8 +30,6 @@ REQUIREMENTS = EXAMPLES / "train" / "requirements.txt"
 STEPS = 12
 CHECKPOINT_EVERY = 4
 INTERRUPTED_AFTER = 6
-START_SECONDS = 120
-"""Longest wait for a line of a process: four processes that import JAX at once on a busy machine are slow."""
 
 
 @pytest.fixture(scope="session")
@@ -65,13 +64,13 @@ class Host:
         return self.log.read_text(errors="replace")
 
     def wait_for(self, word: str) -> None:
-        end = time.monotonic() + START_SECONDS
+        end = time.monotonic() + PATIENCE
         while word not in self.text:
             assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.text}"
             assert time.monotonic() < end, f"no {word!r} in:\n{self.text}"
             time.sleep(0.02)
 
-    def end(self, limit: float = START_SECONDS) -> int:
+    def end(self, limit: float = PATIENCE) -> int:
         return self.process.wait(limit)
 
 
@@ -164,17 +163,16 @@ def test_four_processes_train_together(undisturbed: list[float]) -> None:
 
 
 def test_a_run_that_lost_a_host_ends_where_an_undisturbed_one_does(job: Job, undisturbed: list[float]) -> None:
-    with job.attempt(0, STEP_SECONDS="0.3") as hosts:
+    # Slow enough for a busy machine to stop a process before the last step.
+    with job.attempt(0, STEP_SECONDS="2") as hosts:
         hosts[0].wait_for(f"step={INTERRUPTED_AFTER} ")
         # A node that is taken away falls silent: its peers hang in the next sum and see no error.
         hosts[3].process.send_signal(signal.SIGSTOP)
         time.sleep(1)
         assert [host.process.poll() for host in hosts[:3]] == [None] * 3
-        told = time.monotonic()
         for host in hosts[:3]:
             host.process.terminate()
-        assert [host.end() for host in hosts[:3]] == [143] * 3
-        assert time.monotonic() - told < 60, "long before JAX misses the heartbeat of the silent peer"
+        assert [host.end() for host in hosts[:3]] == [143] * 3, "before JAX misses the heartbeat of the silent peer"
         before = losses(hosts[0].text)
     again = job.run(1)
     resumed_at = len(before) // CHECKPOINT_EVERY * CHECKPOINT_EVERY

@@ -19,9 +19,11 @@ from slipway.demo.images import EXAMPLES, manifest_of
 from slipway.local_cluster import ClusterSpec, NativeCluster, Pool, archives, packages, state
 from slipway.local_cluster import status as observed
 from slipway.local_cluster.packages import find_tool
+from slipway.local_cluster.processes import wait_until
 from slipway.local_cluster.progress import Silent
 from tests.conftest import ROOT
 from tests.docker_engine.servers import PACKAGES, engine_in
+from tests.waiting import PATIENCE
 
 from .helpers import await_phase, create, pod
 
@@ -160,11 +162,18 @@ def test_the_chips_of_a_host_can_be_said_where_a_type_leaves_them_open(state_fol
     try:
         made = run("up", "t-chips", "--simulated", "2*v6e-8:chipsPerHost=4", "--simulated", "1*cpu")
         assert "Cluster t-chips: 5 nodes" in made.output
-        assert rows(run("status", "t-chips").output)[:3] == [
+        asked_for = [
             ["pool", "kind", "type", "topology", "spot", "slices", "nodes"],
             ["v6e-8-0…v6e-8-1", "simulated", "v6e-8", "2x4", "2/2", "4/4"],
             ["default-pool", "simulated", "cpu", "1/1"],
         ]
+        seen: list[list[str]] = []
+
+        def shown() -> bool:
+            seen[:] = rows(run("status", "t-chips").output)[:3]
+            return seen == asked_for
+
+        assert wait_until(shown, PATIENCE), seen
     finally:
         run("down", "t-chips")
 

@@ -35,6 +35,7 @@ from slipway.local_cluster.errors import last_lines
 from slipway.local_cluster.progress import Silent
 from slipway.local_cluster.python_image import build_python_image
 from slipway.local_cluster.spec import ClusterSpec
+from tests.waiting import PATIENCE
 
 
 def test_no_two_clusters_share_an_address() -> None:
@@ -101,16 +102,19 @@ def test_a_pid_that_passed_to_a_stranger_is_neither_alive_nor_ended(tmp_path: Pa
 
 def test_ending_a_process_ends_its_whole_group(tmp_path: Path) -> None:
     record = processes.start(["sh", "-c", "sleep 61 & wait"], tmp_path / "log", tmp_path)
-    assert processes.wait_until(lambda: bool(processes.children(record.pid)), 60)
+    assert processes.wait_until(lambda: bool(processes.children(record.pid)), PATIENCE)
     child = processes.children(record.pid)[0]
     processes.end([record])
-    assert processes.wait_until(lambda: processes.start_ticks(child) is None, 60)
+    assert processes.wait_until(lambda: processes.start_ticks(child) is None, PATIENCE)
 
 
 def test_a_process_that_was_never_written_down_is_found_by_its_marker(tmp_path: Path) -> None:
     record = processes.start(["sleep", "62"], tmp_path / "log", tmp_path)
     try:
-        assert [found.pid for found in processes.marked(tmp_path)] == [record.pid]
+        # A process that has just begun has no environment for a moment.
+        assert processes.wait_until(
+            lambda: [found.pid for found in processes.marked(tmp_path)] == [record.pid], PATIENCE
+        )
         assert processes.marked(tmp_path / "other") == []
     finally:
         processes.end([record])

@@ -31,7 +31,7 @@ def talkers(real: NativeCluster) -> NativeCluster:
         await_phase(real, f"talk-{host}", "Running")
     # Addresses are published a moment after the pods run.
     for host in (0, 1):
-        shell(real, f"talk-{host}", f"until wget -qO- http://0-0-{1 - host}.talk:8080/; do sleep 0.2; done")
+        shell(real, f"talk-{host}", f"until timeout 10 wget -qO- http://0-0-{1 - host}.talk:8080/; do sleep 0.2; done")
     return real
 
 
@@ -40,8 +40,14 @@ def _meanwhile(preempted: str) -> None:
     """Take a node away before these tests, so that pod garbage collection has noticed when `test_spot.py` looks."""
 
 
-def shell(cluster: NativeCluster, name: str, command: str) -> str:
-    return cluster.kubectl("exec", name, "--", "sh", "-c", command).stdout.strip()
+def shell(cluster: NativeCluster, name: str, command: str, *, check: bool = True) -> str:
+    done = cluster.kubectl("exec", name, "--", "sh", "-c", command, check=check, timeout=PATIENCE)
+    return done.stdout.strip()
+
+
+def says(cluster: NativeCluster, name: str, command: str, words: str) -> bool:
+    """Whether the words come in time: on a busy machine a single packet may get lost, or be late."""
+    return wait_until(lambda: words in shell(cluster, name, command, check=False), PATIENCE, 0.5)
 
 
 def test_nodes_look_like_those_of_gke(real: NativeCluster) -> None:
@@ -62,8 +68,8 @@ def test_each_host_of_a_slice_runs_one_pod(talkers: NativeCluster) -> None:
 
 def test_pods_find_each_other_by_name_and_talk(talkers: NativeCluster) -> None:
     for name in ("0-0-1.talk", "0-0-1.talk.default.svc", "0-0-1.talk.default.svc.cluster.local"):
-        assert shell(talkers, "talk-0", f"wget -qO- http://{name}:8080/") == "0-0-1"
-    assert shell(talkers, "talk-1", "wget -qO- http://0-0-0.talk:8080/") == "0-0-0"
+        assert says(talkers, "talk-0", f"timeout 10 wget -qO- http://{name}:8080/", "0-0-1"), name
+    assert says(talkers, "talk-1", "timeout 10 wget -qO- http://0-0-0.talk:8080/", "0-0-0")
     assert shell(talkers, "talk-0", "hostname -f") == "0-0-0.talk.default.svc.cluster.local"
 
 
@@ -71,16 +77,15 @@ def test_service_addresses_work_from_every_side(talkers: NativeCluster) -> None:
     seen: set[str] = set()
 
     def both() -> bool:
-        seen.add(shell(talkers, "talk-0", "wget -qO- http://address/ || true"))
+        seen.add(shell(talkers, "talk-0", "timeout 10 wget -qO- http://address/", check=False))
         return seen >= {"0-0-0", "0-0-1"}
 
     assert wait_until(both, PATIENCE, 0.1), seen  # its own node's pod as well as the other
-    assert "true" in shell(talkers, "talk-1", "nc -w 3 kubernetes.default.svc 443 </dev/null && echo true")
+    assert says(talkers, "talk-1", "nc -w 10 kubernetes.default.svc 443 </dev/null && echo true", "true")
 
 
 def test_a_name_that_does_not_exist_is_answered_at_once(talkers: NativeCluster) -> None:
-    answer = shell(talkers, "talk-0", "nslookup no-such-host.example.com || true")
-    assert "NXDOMAIN" in answer
+    assert says(talkers, "talk-0", "nslookup no-such-host.example.com", "NXDOMAIN")
 
 
 def test_logs_and_exec_work_from_the_machine(talkers: NativeCluster) -> None:
@@ -98,7 +103,7 @@ def test_a_service_account_may_ask_the_api_server(talkers: NativeCluster) -> Non
 
 def test_a_container_over_its_memory_limit_is_oom_killed(real: NativeCluster) -> None:
     # The kernel tells containerd of the OOM through the container's cgroup, so the shell keeps that for a while.
-    create(real, pod("hungry", "tail /dev/zero; code=$?; sleep 3; exit $code", limits={"memory": "24Mi"}))
+    create(real, pod("hungry", "tail /dev/zero; code=$?; sleep 20; exit $code", limits={"memory": "24Mi"}))
     await_phase(real, "hungry", "Failed")
     found = read(real, "hungry")
     assert found is not None
@@ -126,9 +131,10 @@ def test_volumes_and_termination_messages_work(real: NativeCluster, tmp_path_fac
 
 def test_a_silent_kubelet_makes_its_node_not_ready_and_keeps_its_tpus(real: NativeCluster) -> None:
     real.stop_kubelet("v5p-16-0-0")
-    assert wait_until(lambda: not ready(real, "v5p-16-0-0"), 120, 0.2)
+    assert wait_until(lambda: not ready(real, "v5p-16-0-0"), PATIENCE, 0.2)
     real.start_kubelet("v5p-16-0-0")
+    # It may have been silent once more on a busy machine.
+    assert wait_until(lambda: ready(real, "v5p-16-0-0"), PATIENCE, 0.2)
     found = node(real, "v5p-16-0-0")
     assert found is not None
-    assert ready(real, "v5p-16-0-0")
     assert found["status"]["allocatable"]["google.com/tpu"] == "4"

@@ -6,13 +6,14 @@ from typing import Any
 
 from slipway.local_cluster import NativeCluster
 from slipway.local_cluster.processes import wait_until
+from tests.waiting import PATIENCE
 
 from .conftest import LONELY, ON_LONELY
 from .helpers import await_phase, create, node, phase, pod, read, ready
 
 
 def test_a_preempted_node_takes_its_pods_along(real: NativeCluster, preempted: str) -> None:
-    assert wait_until(lambda: bool(_disruption(real, "victim")), 240, 0.5)
+    assert wait_until(lambda: bool(_disruption(real, "victim")), PATIENCE, 0.5)
     assert _disruption(real, "victim")["reason"] == "DeletionByPodGC"
     assert phase(real, "victim") == "Failed"
     real.kubectl("patch", "pod", "victim", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
@@ -21,9 +22,10 @@ def test_a_preempted_node_takes_its_pods_along(real: NativeCluster, preempted: s
 
 def test_a_restored_node_is_another_machine_that_accepts_pods(real: NativeCluster, preempted: str) -> None:
     real.restore(LONELY)
+    # It may have been silent for a while on a busy machine.
+    assert wait_until(lambda: ready(real, LONELY), PATIENCE, 0.2)
     after = node(real, LONELY)
     assert after is not None
-    assert ready(real, LONELY)
     assert after["metadata"]["uid"] != preempted
     assert after["status"]["allocatable"]["google.com/tpu"] == "4"
     create(real, pod("successor", "echo back", 4, nodeSelector=ON_LONELY))

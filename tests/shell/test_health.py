@@ -60,8 +60,8 @@ def test_the_clock_does_not_follow_a_wall_clock_that_is_set(monkeypatch: pytest.
     clock = Clock()
     before = clock.now()
     monkeypatch.setattr(time, "time", lambda: 0.0)
-    assert 0 <= (clock.now() - before).total_seconds() < 1
-    assert abs(clock.at(clock.now()) - clock.monotonic()) < 1
+    assert 0 <= (clock.now() - before).total_seconds() < 60
+    assert abs(clock.at(clock.now()) - clock.monotonic()) < 60
 
 
 def test_a_log_line_says_when_how_serious_which_job_and_what() -> None:

@@ -113,12 +113,14 @@ async def test_a_kind_that_may_not_be_read_is_a_problem_of_jobs_in_queues_until_
         )
         assert (seen.told.version, seen.told.unseen) == (NEWER, refused == "workloads")
         await asyncio.to_thread(allow, kubectl, role, KINDS)
-        await seen.until_told(lambda kueue: not kueue.problem)
-        assert seen.watched() == KINDS.keys()
+        await seen.until_told(lambda kueue: not kueue.problem and seen.watched() == KINDS.keys())
         # So it is when the right is taken away from an operator that runs.
         await asyncio.to_thread(allow, kubectl, role, KINDS.keys() - {refused})
-        await seen.until_told(lambda kueue: f'cannot list resource "{refused}"' in kueue.problem)
-        assert seen.watched() == KINDS.keys() - {refused}
+        await seen.until_told(
+            lambda kueue: (
+                f'cannot list resource "{refused}"' in kueue.problem and seen.watched() == KINDS.keys() - {refused}
+            )
+        )
 
 
 def allow(kubectl: Kubectl, role: str, plurals: Collection[str]) -> None:
@@ -132,8 +134,7 @@ async def test_kinds_that_go_and_come_back_are_followed_again(seen: Seen, crds: 
     await asyncio.to_thread(crds, "delete", "crd", f"clusterqueues.{GROUP}")
     await seen.until_told(lambda kueue: not kueue.version)
     await asyncio.to_thread(crds.apply, crd("clusterqueues"))
-    await seen.until_told(lambda kueue: kueue.version == NEWER)
-    assert seen.watched() == KINDS.keys()
+    await seen.until_told(lambda kueue: kueue.version == NEWER and seen.watched() == KINDS.keys())
 
 
 async def test_a_version_that_is_served_no_longer_is_followed_in_a_later_one(
@@ -146,8 +147,9 @@ async def test_a_version_that_is_served_no_longer_is_followed_in_a_later_one(
             await seen.until_told(lambda kueue: kueue.version == OLDER and kueue.workload)
             later = [crd(plural, OLDER, NEWER, unserved=OLDER) for plural in KINDS]
             await asyncio.to_thread(admin.apply, *later)
-            await seen.until_told(lambda kueue: kueue.version == NEWER and kueue.workload)
-            assert seen.watched() == KINDS.keys()
+            await seen.until_told(
+                lambda kueue: kueue.version == NEWER and kueue.workload and seen.watched() == KINDS.keys()
+            )
 
 
 NO_WEBHOOK = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.conftest import ROOT
+from tests.waiting import PATIENCE
 
 Json = dict[str, Any]
 
@@ -47,6 +48,6 @@ def _file(commit: str) -> Path:
 def unpack(commit: str, folder: Path) -> None:
     """Unpack the operator and the CRDs of a commit. A shallow clone has only the newest."""
     command = ["git", "archive", commit, "operator", "crds"]
-    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=60).stdout
+    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=PATIENCE).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")

@@ -13,7 +13,7 @@ from slipway.cluster.wire import JsonObject
 from tests.bench.observer import Seen
 from tests.bench.place import Place
 
-START_SECONDS = 60.0
+START_SECONDS = 240.0
 PAUSE_SECONDS = 0.05
 IMAGE = "bench.local/nothing:1"
 """Never pulled: simulated nodes run no containers."""

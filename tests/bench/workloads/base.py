@@ -19,7 +19,7 @@ QUIET_SECONDS = 2.0
 """Pause for the last writes of a phase; in it the Job controller also ends the batches of events that it gathers."""
 IDLE_SECONDS, PATIENCE_SECONDS = 6.0, 120.0
 """Who has written nothing for the former is at rest; after the latter nobody waits for that any longer."""
-FILL_SECONDS, SECONDS_PER_POD = 60.0, 0.15
+FILL_SECONDS, SECONDS_PER_POD = 240.0, 0.15
 """How long jobs may take to run before they are given up: something, and more for each pod."""
 
 
