@@ -13,6 +13,7 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.go_modules import program
+from tests.waiting import PATIENCE
 
 CHART = ROOT / "charts/slipway"
 HELM = "4.3.1"
@@ -35,7 +36,7 @@ class Helm:
             env={**os.environ, **homes},
             text=True,
             capture_output=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
         if check and done.returncode != 0:

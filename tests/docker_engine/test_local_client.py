@@ -31,8 +31,7 @@ def test_a_supervisor_has_the_lock_from_its_first_moment_on(tmp_path: Path, monk
     job.create(BODY, {"options": Options(Address.configured()).to_json()})
     for _ in range(3):
         supervisor.ensure_supervisor(job)
-    until("the start", started.exists)
-    [process] = started.read_text().split()
+    [process] = until("the start", lambda: started.exists() and started.read_text().split())
     try:
         with job.supervised() as lock:
             assert lock is None

@@ -1,7 +1,6 @@
 """The model engine answers as a real one does: the same calls, the same states, exit codes and refusals."""
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,12 @@ from slipway.api import names
 from slipway.docker_engine.containers import Containers, EngineRefuses
 from tests.docker_engine.servers import Engine as Server
 from tests.docker_engine.servers import tool
+from tests.local_engine.engine import until
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.engine import Container, Engine, Reactions
 from tests.local_simulation.fibers import Process
 from tests.simulation.timeline import Timeline
+from tests.waiting import PATIENCE
 
 UID = "contract"
 IMAGE = "contract:1"
@@ -37,7 +38,7 @@ def body(*command: str) -> dict[str, Any]:
 FAILS, HANGS, OBEYS, ABSENT = (
     body("/bin/busybox", "sh", "-c", "exit 3"),
     body("/bin/busybox", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"),
-    body("/bin/busybox", "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"),
+    body("/bin/busybox", "sh", "-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done"),
     body("/no/such/program"),
 )
 
@@ -120,9 +121,14 @@ def image_of(api: Any, folder: Path) -> Iterator[None]:
 def test_a_real_engine_tells_the_same(engine: Server, tmp_path: Path) -> None:
     from docker import APIClient
 
-    api = APIClient(base_url=engine.host, version="auto")
+    api = APIClient(base_url=engine.host, version="auto", timeout=PATIENCE)
+
+    def settle() -> None:
+        until("the end", lambda: api.inspect_container("fails")["State"]["Status"] == "exited")
+        until("who listens", lambda: api.logs("obeys"))
+
     try:
         with image_of(api, tmp_path):
-            assert story(Containers(api, UID), lambda: time.sleep(2.0)) == modelled()
+            assert story(Containers(api, UID), settle) == modelled()
     finally:
         api.close()

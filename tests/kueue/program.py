@@ -8,6 +8,7 @@ from typing import Any, Final
 import yaml
 
 from tests.bench.programs import Program
+from tests.waiting import PATIENCE
 
 KUEUE: Final = Program("kueue", Path(__file__).parent / "module", "sigs.k8s.io/kueue/cmd/kueue")
 
@@ -21,5 +22,5 @@ def manifests(kubectl: str) -> list[Any]:
 def _rendered(kubectl: str) -> str:
     folder = KUEUE.sources().parents[1] / "config/default"
     return subprocess.run(
-        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True, timeout=120
+        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True, timeout=PATIENCE
     ).stdout

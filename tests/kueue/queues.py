@@ -104,7 +104,7 @@ class Queues:
             queued, message = status.get("phase") == "Queued", str(running.get("message"))
             return message if queued and running.get("reason") == reason and words in message else ""
 
-        return str(self.jobs.until_true(f"Queued for {reason}", found, seconds=seconds))
+        return str(self.jobs.until_true(f"Queued for {reason} {words}", found, seconds=seconds))
 
     def until_gone(self, name: str = "train") -> None:
         """Wait until the job's Workload and pods are gone."""

@@ -2,14 +2,15 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
 import pytest
 
@@ -80,9 +81,8 @@ def test_1_to_4_and_9_a_job_is_admitted_runs_and_gives_its_quota_back(queues: Qu
         assert {"key": "example.com/flavor", "operator": "Exists"} in pod["spec"]["tolerations"]
     queues.until_condition("PodsReady")
     # The other waits, in Kueue's words and with what would help.
-    said = queues.until_reason("WaitingForQuota", "second")
+    said = queues.until_reason("WaitingForQuota", "second", words="it begins when 16 more chips are free")
     assert "insufficient unused quota for google.com/tpu" in said
-    assert "it begins when 16 more chips are free" in said
     assert not queues.jobs.pods("second")
     end_pods(queues)
     queues.jobs.until("Succeeded")
@@ -156,8 +156,11 @@ def test_fewer_slices_while_there_is_no_quota_for_more(queues: Queues) -> None:
         assert queues.workload()["metadata"]["uid"] == asked["metadata"]["uid"]
         queues.kubectl("delete", "sj", "second")
         queues.until_used(CHIPS)
-        end_pods(queues, phase="Failed", only=1)
-        queues.jobs.until_attempt(2)
+        # The operator follows the queue by itself: when an attempt ends it may not know yet what is unused.
+        attempts = count(2)
+        while queues.jobs.status()["slices"]["granted"] == 1:
+            end_pods(queues, phase="Failed", only=1)
+            queues.jobs.until_attempt(next(attempts))
     # Three slices never fit; for two there is quota now.
     assert queues.jobs.status()["slices"] == {"requested": 3, "granted": 2, "ready": 2}
     assert queues.workload()["metadata"]["uid"] != asked["metadata"]["uid"]
@@ -233,8 +236,8 @@ def test_6_either_queue_is_drained_and_started_again(queues: Queues) -> None:
         what = f"{kind.lower()}s.kueue.x-k8s.io"
         patch(queues, what, name, {"spec": {"stopPolicy": "HoldAndDrain"}})
         queues.submit("late")
-        assert f"it is queued again when the {kind} is started" in queues.until_reason(f"{kind}Stopped")
-        assert f"{kind} {name} is inactive" in queues.until_reason("QueueStopped", "late")
+        queues.until_reason(f"{kind}Stopped", words=f"it is queued again when the {kind} is started")
+        queues.until_reason("QueueStopped", "late", words=f"{kind} {name} is inactive")
         queues.kubectl("delete", "sj", "late")
         patch(queues, what, name, {"spec": {"stopPolicy": "None"}})
         assert queues.jobs.until("Running")["uncharged"] == number
@@ -359,7 +362,7 @@ def test_2_why_a_job_waits_is_said_in_kueues_words_with_what_would_help(queues: 
         spec = TPU | {"accelerator": {"type": "v5litepod-16"}} if "nodeSelector" in fields else TPU
         queues.submit(f"job-{number}", **(spec | fields))
     for number, (_, reason, help_) in enumerate(WAITS.values()):
-        assert help_ in queues.until_reason(reason, f"job-{number}")
+        queues.until_reason(reason, f"job-{number}", words=help_)
     assert not queues.kubectl.get("pods")["items"]
     for command in ("why", "describe"):
         shown = " ".join(said(slipway(queues.jobs, command, "job-0")).split())
@@ -470,7 +473,7 @@ def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queu
 
 def test_6_a_check_that_wants_a_retry_takes_the_quota_until_it_is_ready_again(queues: Queues) -> None:
     check = submitted_to_a_check(queues)
-    queues.until_reason("UnsatisfiedAdmissionChecks")
+    queues.until_reason("UnsatisfiedAdmissionChecks", words=f"{check}: Pending")
     answer(queues, check, "Ready")
     queues.jobs.until("Running")
     queues.submit("second")
@@ -492,7 +495,7 @@ def test_6_a_check_that_wants_a_retry_takes_the_quota_until_it_is_ready_again(qu
 
 def test_6_a_rejected_job_is_queued_again_when_its_workload_is_active_again(queues: Queues) -> None:
     check = submitted_to_a_check(queues)
-    queues.until_reason("UnsatisfiedAdmissionChecks")
+    queues.until_reason("UnsatisfiedAdmissionChecks", words=f"{check}: Pending")
     answer(queues, check, "Ready")
     queues.jobs.until("Running")
     answer(queues, check, "Rejected")
@@ -502,7 +505,7 @@ def test_6_a_rejected_job_is_queued_again_when_its_workload_is_active_again(queu
     queues.until_used(0)
     patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", {"spec": {"active": True}})
     queues.jobs.until_true("its turn", lambda: queues.conditions()["Requeued"] == ("True", "Reactivated"))
-    queues.until_reason("UnsatisfiedAdmissionChecks")
+    queues.until_reason("UnsatisfiedAdmissionChecks", words=f"{check}: Pending")
     answer(queues, check, "Ready")
     queues.jobs.until("Running")
 
@@ -519,7 +522,7 @@ def test_pods_that_kueue_gates_where_a_queue_is_named_default_are_said(queues: Q
     queues.kubectl("wait", "localqueue/default", "--for=condition=Active", f"--timeout={PATIENCE}s")
     queues.jobs.apply(**TPU)
     # Kueue lets half of the pods go, one by one, and the others wait for ever.
-    assert "SliceJob.v1alpha1.slipway.dev" in queues.until_reason("GatedByKueue")
+    queues.until_reason("GatedByKueue", words="SliceJob.v1alpha1.slipway.dev")
     queues.kubectl("delete", "sj", "train")
     queues.open(CHIPS, local="default")
     # With the label Kueue counts the job, and its pods are free.
@@ -533,7 +536,7 @@ def test_pods_that_kueue_gates_where_a_queue_is_named_default_are_said(queues: Q
     queues.server.start(integrations={"frameworks": ["pod"]})
     try:
         queues.submit("queued", queue="default")
-        assert "SliceJob.v1alpha1.slipway.dev" in queues.until_reason("GatedByKueue", "queued")
+        queues.until_reason("GatedByKueue", "queued", words="SliceJob.v1alpha1.slipway.dev")
     finally:
         queues.server.stop()
         queues.server.start()
@@ -551,7 +554,7 @@ def test_jobs_on_cpu_and_gpu_nodes_are_admitted_by_what_they_request(queues: Que
     queues.submit("cpus", **general)
     queues.until_condition("Admitted", name="cpus")
     queues.submit("gpus", **general | {"accelerator": {"gpu": {"vendor": "nvidia", "count": 4}}})
-    assert "it begins when 4 more of cpu are free" in queues.until_reason("WaitingForQuota", "gpus")
+    queues.until_reason("WaitingForQuota", "gpus", words="it begins when 4 more of cpu are free")
     queues.kubectl("delete", "sj", "cpus")
     queues.until_condition("Admitted", name="gpus")
     [given] = queues.workload("gpus")["status"]["admission"]["podSetAssignments"]
@@ -608,17 +611,24 @@ def test_a_slice_that_loses_a_node_is_placed_in_another_node_pool_by_kueue(
     queues.kubectl("delete", "node", lost)
     try:
         with queues.never_more_than(CHIPS):
-            status = queues.jobs.until_attempt(1)
+            status = queues.jobs.until_true("another attempt running", lambda: runs_again(queues))
     finally:
         create_nodes(kueue_cluster.api(), [plan for plan in kueue_cluster.spec.nodes() if plan.name == lost])
-    assert (status["preemptions"], status["failures"]) == (1, 0)
-    ended = status["attempts"][1]
+    *_, ended = status["attempts"]
+    # Kueue evicts the Workload, or Slipway reads that the Node is gone: either may come first. Where Slipway does, its
+    # next attempt may begin before the eviction, which ends that one as well.
+    assert (status["preemptions"], status["failures"]) in ((1, 0), (2, 0))
     assert ended["cause"] == "preemption"
-    # Kueue evicts the Workload, or Slipway reads that the Node is gone: either may come first.
     words = {"PreemptedByQueue": f"no replacement for unhealthy node(s): {lost}", "NodeLost": "its node is gone"}
     assert words[ended["reason"]] in ended["message"]
     [other] = {where for where, _ in nodes_of(queues).values()}
     assert other != pool
+
+
+def runs_again(queues: Queues) -> Any:
+    """The status once an attempt after the first runs."""
+    status = queues.jobs.status()
+    return status if status["attempt"] > 0 and status["phase"] == "Running" else None
 
 
 def nodes_of(queues: Queues) -> dict[tuple[int, int], tuple[str, str]]:
@@ -676,7 +686,9 @@ def test_kueue_away_and_a_start_that_takes_too_long(queues: Queues) -> None:
     queues.server.stop(at_once=True)
     try:
         queues.submit("late")
-        assert "webhook mworkload.kb.io does not answer" in queues.until_reason("WebhookUnavailable", "late")
+        # An operator that was started again asks first whether it may create pods.
+        said = queues.until_reason("WebhookUnavailable", "late")
+        assert re.search(r"webhook m(workload|pod)\.kb\.io does not answer", said)
         assert queues.jobs.status()["phase"] == "Running"
     finally:
         queues.server.start(waitForPodsReady={"timeout": "15s"})
@@ -684,13 +696,18 @@ def test_kueue_away_and_a_start_that_takes_too_long(queues: Queues) -> None:
         queues.until_reason("WaitingForQuota", "late")
         queues.kubectl("cordon", "-l", POOL)
         queues.kubectl("delete", "sj", "train")
-        said = queues.until_reason("PodsReadyTimeout", "late")
-        assert "it is queued again at 20" in said
-        assert queues.jobs.status("late")["attempts"][0]["reason"] == "StoppedByQueue"
+        queues.until_reason("PodsReadyTimeout", "late", words="it is queued again at 20")
+        # Kueue may be faster than an attempt, and then stops one that begins after another turn.
+        queues.jobs.until_true("an attempt that was stopped", lambda: "StoppedByQueue" in reasons(queues, "late"))
     finally:
         queues.kubectl("uncordon", "-l", POOL)
         queues.server.stop()
         queues.server.start()
+
+
+def reasons(queues: Queues, name: str) -> list[str | None]:
+    """Why the attempts of a job have ended."""
+    return [one.get("reason") for one in queues.jobs.status(name).get("attempts", ())]
 
 
 def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
@@ -698,7 +715,7 @@ def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
 
     def aged() -> set[str]:
         # The operator may not have begun to serve them.
-        with suppress(URLError):
+        with suppress(OSError):
             return {key[1] for key in scrape(measured_queues.jobs)[1] if key[0] == "slipway_watch_age_seconds"}
         return set()
 

@@ -11,7 +11,7 @@ import pytest
 
 from slipway.local_cluster import NativeCluster
 from tests.conftest import Kubectl
-from tests.kueue.cases import CASES, QUOTA, Place, given_back
+from tests.kueue.cases import CASES, QUOTA, Place, given_back, is_so
 from tests.kueue.queues import GROUP
 from tests.kueue.server import Server
 from tests.waiting import PATIENCE
@@ -36,11 +36,11 @@ class Running:
         pod_sets = [{"name": "slice", "count": QUOTA, "template": {"spec": pod}}]
         self._apply("Workload", name, {"queueName": "tpu", "priority": priority, "active": True, "podSets": pod_sets})
 
-    def until(self, name: str, kind: str, status: str, reason: str) -> None:
-        end = time.monotonic() + WAIT_SECONDS
-        while (one := self._condition(name, kind)).get("status") != status or one.get("reason") != reason:
+    def until(self, name: str, kind: str, status: str, reason: str, words: str = "") -> None:
+        end, wanted = time.monotonic() + WAIT_SECONDS, f"{kind}={status} {reason} {words}"
+        while not is_so(self._condition(name, kind), status, reason, words):
             found = self._workload(name).get("status")
-            assert time.monotonic() < end, f"{name} is not {kind}={status} {reason} but {found}\n{self._server.tail()}"
+            assert time.monotonic() < end, f"{name} is not {wanted} but {found}\n{self._server.tail()}"
             time.sleep(0.1)
 
     def holds(self, name: str, kind: str) -> bool:

@@ -118,13 +118,15 @@ def test_a_job_is_dispatched_restarts_there_and_its_end_is_seen_here(clusters: C
     assert len(there.jobs.pods()) == 4
     copy = clusters.copy()
     assert "managedBy" not in copy["spec"]
-    assert copy["status"]["attempts"] == here.jobs.status()["attempts"]
+    here.jobs.until_true("its status", lambda: here.jobs.status()["attempts"] == clusters.copy()["status"]["attempts"])
     here.kubectl("label", "sj", "train", "kueue.x-k8s.io/priority-class=high", "--overwrite")
     there.jobs.until_true("the priority", lambda: there.workload()["spec"]["priority"] == 1000)
+    here.until_used(CHIPS)
+    there.until_used(CHIPS)
     # The attempts there are counted here, and keep the quota of both queues.
     end_pods(there, phase="Failed", only=1)
     here.jobs.until_true("one failure", lambda: here.jobs.status().get("failures") == 1)
-    clusters.until_here("Running")
+    here.jobs.until_attempt(1)
     assert (here.used(), there.used()) == (CHIPS, CHIPS)
     end_pods(there)
     clusters.until_here("Succeeded")
@@ -147,6 +149,7 @@ def test_requests_to_stop_and_queues_that_stop_take_the_copy_away(clusters: Clus
     # So does the queue here.
     patch(here, "clusterqueue", here.name, {"spec": {"stopPolicy": "HoldAndDrain"}})
     clusters.until_no_copy()
+    clusters.until_here("Queued")
     patch(here, "clusterqueue", here.name, {"spec": {"stopPolicy": "None"}})
     clusters.until_here("Running")
     patch(here, "slicejob", "train", {"spec": {"suspend": True}})

@@ -11,6 +11,7 @@ from tests.kueue.page import block, blocks
 from tests.kueue.queues import Queues
 from tests.kueue.test_kueue import end_pods, nodes_of, of_somebody_else
 from tests.typing_in import type_in
+from tests.waiting import PATIENCE
 
 FILES = ("queues.yaml", "train.yaml", "topology.yaml")
 Type = Callable[[str], str]
@@ -24,7 +25,8 @@ def typed(queues: Queues, tmp_path: Path) -> Iterator[Type]:
     own = tmp_path / "own.kubeconfig"
     own.write_bytes(queues.kubectl.kubeconfig.read_bytes())
     kubectl = Path(queues.kubectl.program).parent
-    typed = partial(type_in, folder=tmp_path, seconds=120, programs=(kubectl,), KUBECONFIG=str(own), COLUMNS="150")
+    environment = {"KUBECONFIG": str(own), "COLUMNS": "150"}
+    typed = partial(type_in, folder=tmp_path, seconds=2 * PATIENCE, programs=(kubectl,), **environment)
     typed(f"kubectl config set-context --current --namespace={queues.name}")
     yield typed
     typed("kubectl delete slicejobs --all")
@@ -37,14 +39,14 @@ def test_the_example_runs_and_a_second_job_waits_for_the_first(queues: Queues, t
     assert re.search(r"train +Running +Running +v5litepod-16 +2/2 +0 ", shown), shown
     assert len(queues.jobs.pods()) == 8
     typed(second)
-    queues.until_reason("WaitingForQuota", "second")
+    queues.until_reason("WaitingForQuota", "second", words="it begins when 32 more chips are free")
     shown = typed(look)
     assert re.search(r"second +Queued +WaitingForQuota ", shown), shown
     assert "it begins when 32 more chips are free" in " ".join(shown.split())
     end_pods(queues)
     queues.jobs.until("Running", "second")
     typed(end)
-    assert not queues.kubectl.get("workloads.kueue.x-k8s.io")["items"]
+    queues.jobs.until_true("no Workloads", lambda: not queues.versions())
 
 
 def test_with_the_topology_kueue_places_each_slice_of_the_example_in_a_node_pool(queues: Queues, typed: Type) -> None:

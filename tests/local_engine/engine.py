@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from unittest.mock import patch
 
 import docker
@@ -55,6 +55,8 @@ class Dockerd:
     folder: Path
     namespace: str
     process: subprocess.Popen[bytes] | None = None
+    shows_removals: ClassVar[bool] = True
+    """Whether a container that is removed by force shows that from the moment on at which it is killed."""
 
     @property
     def socket(self) -> Path:
@@ -114,7 +116,7 @@ class Dockerd:
     def _end(self, number: int) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(timeout=60)
+            self.process.wait(timeout=PATIENCE)
             self.process = None
 
 
@@ -162,7 +164,7 @@ def started(engine: Dockerd) -> Iterator[None]:
     """Start an engine and give it the image; stop it in the end."""
     try:
         engine.start()
-        with closing(docker.APIClient(engine.host)) as api:
+        with closing(docker.APIClient(engine.host, timeout=PATIENCE)) as api:
             api.import_image_from_data(image(), repository=IMAGE)
         yield
         engine.stop()

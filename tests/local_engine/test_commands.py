@@ -247,7 +247,8 @@ def test_a_network_that_is_there(user: User, engine: Engine) -> None:
 # K-08: the networks that every engine has know no names; a job of one host finds itself nevertheless.
 @pytest.mark.parametrize("network", ["bridge", "none"])
 def test_a_network_of_the_engine_s_own(user: User, network: str) -> None:
-    script = 'nc -l -p 8081 & sleep 1; nc -w 1 "${SLIPWAY_COORDINATOR_ADDRESS%:*}" 8081 < /dev/null'
+    asks = 'nc -w 9 "${SLIPWAY_COORDINATOR_ADDRESS%:*}" 8081 < /dev/null'
+    script = f"nc -l -p 8081 & until {asks}; do sleep 0.1; done"
     user.submit(script, "train", "--network", network, retries={"maxFailures": 0})
     status = user.ended()
     assert (status["phase"], status["failures"]) == ("Succeeded", 0)

@@ -17,6 +17,7 @@ from slipway.docker_engine import submission, supervisor
 from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Device, Inventory
 from slipway.docker_engine.job_files import JobFolder
 from tests.local_engine.engine import IMAGE, Engine, User, until
+from tests.waiting import PATIENCE
 
 NULL: Final = os.makedev(1, 3)
 
@@ -43,7 +44,7 @@ def two_chips(monkeypatch: pytest.MonkeyPatch, user: User, tmp_path: Path) -> It
     if names := user.unfinished():
         user.slipway("delete", "--yes", *names)
     for one in threads:
-        one.join(60)
+        one.join(PATIENCE)
 
 
 # T-11, T-13: a device comes with the permissions that are asked for, and no others. That to write to /dev/kmsg is no
@@ -81,8 +82,8 @@ def test_two_jobs_never_have_the_same_device(user: User, engine: Engine, two_chi
     for name in first:
         engine.running(name)
     [waiting] = set(names) - first.keys()
-    until("the reason", lambda: "this machine has 2 (tpu:0 and tpu:1)" in user.slipway("why", waiting).out)
-    words = user.slipway("why", waiting).out
+    there = "this machine has 2 (tpu:0 and tpu:1)"
+    words = until("the reason", lambda: there in (why := user.slipway("why", waiting).out) and why)
     assert all(f"{name} uses {chip}" in words for name, chip in first.items())
     given_up = min(first)
     user.slipway("cancel", given_up)

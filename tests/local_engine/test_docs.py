@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.local_engine.engine import IMAGE, User, until
+from tests.waiting import PATIENCE
 
 PAGE = (ROOT / "docs/local.md").read_text()
 
@@ -18,7 +19,7 @@ def test_the_commands_of_the_page(user: User) -> None:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         env=user.variables | {"PATH": path, "IMAGE": IMAGE},
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "host 1 of 2" in done.stdout
@@ -31,7 +32,7 @@ def test_the_program_of_the_page(user: User) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=user.variables | {"IMAGE": IMAGE},
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     phase, *lines = done.stdout.splitlines()

@@ -1,13 +1,18 @@
 """How attempts end on this machine, and what the job makes of it."""
 
+import os
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.models.containers import Container
 
-from tests.local_engine.engine import Engine, User
+from tests.local_engine.engine import Dockerd, Engine, User, until
 
-# The kernel tells the engine of the OOM through the container's cgroup, so the shell keeps that for a while.
-RUNS_OUT_OF_MEMORY = "tail -c 60000000 /dev/zero; code=$?; sleep 3; exit $code"
+# The kernel tells the engine of the OOM through the container's cgroup, so the shell keeps that until it has heard.
+RUNS_OUT_OF_MEMORY = "tail -c 60000000 /dev/zero; code=$?; until [ -e /shared/heard ]; do sleep 0.1; done; exit $code"
 FAILS_ONCE = 'echo "attempt $SLIPWAY_ATTEMPT"; [ $SLIPWAY_ATTEMPT -gt 0 ] || { echo "no luck" >&2; exit 3; }'
 
 
@@ -42,11 +47,6 @@ def test_a_job_that_fails_too_often_has_failed(user: User) -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        pytest.param(
-            {"command": ["sh", "-c", RUNS_OUT_OF_MEMORY], "resources": {"limits": {"memory": "30Mi"}}},
-            (0, "failure", "OOMKilled", 137),
-            id="more memory than its limit",
-        ),
         pytest.param({"command": ["/no/such/program"]}, (0, "failure", "CannotStart", 128), id="no such program"),
         pytest.param(
             {"command": ["sh", "-c", "sh -c 'kill -9 $$$$'; exit $?"]},
@@ -60,6 +60,23 @@ def test_the_cause_of_an_end(user: User, spec: dict[str, Any], expected: tuple[A
     status = user.ended()
     assert status["phase"] == "Failed"
     assert [cause(one) for one in status["attempts"]] == [expected]
+
+
+def test_more_memory_than_its_limit_is_the_cause(user: User, engine: Engine, shared: dict[str, Any]) -> None:
+    limits = {"limits": {"memory": "30Mi"}}
+    user.submit(RUNS_OUT_OF_MEMORY, retries={"maxFailures": 0}, resources=limits, **shared)
+    [one] = engine.running("train")
+    until("the engine's word", lambda: has_heard_of_oom(engine, one))
+    (Path(shared["volumes"][0]["hostPath"]["path"]) / "heard").touch()
+    status = user.ended()
+    assert status["phase"] == "Failed"
+    assert [cause(one) for one in status["attempts"]] == [(0, "failure", "OOMKilled", 137)]
+
+
+def has_heard_of_oom(engine: Engine, one: Container) -> bool:
+    """Whether the engine has told of it, which not every version shows in the state of a container that runs."""
+    filters, now = {"container": one.id, "event": "oom"}, int(datetime.now(UTC).timestamp())
+    return list(engine.client.events(since=0, until=now, filters=filters)) != []
 
 
 # Waiting would not help a program that cannot be started: it is known at once, and given up after a few tries.
@@ -79,13 +96,34 @@ def test_a_start_error_is_told_at_once(user: User) -> None:
         pytest.param("remove", (0, "preemption", "PodDeleted"), id="docker rm -f takes the host away"),
     ],
 )
-def test_what_is_done_to_a_container_by_hand(user: User, engine: Engine, act: str, expected: tuple[Any, ...]) -> None:
+def test_what_is_done_to_a_container_by_hand(
+    user: User, dockerd: Dockerd, engine: Engine, act: str, expected: tuple[Any, ...]
+) -> None:
     user.submit("[ $SLIPWAY_ATTEMPT -gt 0 ] || sleep 1000", hosts=2)
     one, _ = engine.running("train", 2)
-    one.kill() if act == "kill" else one.remove(force=True)
+    if act == "kill":
+        one.kill()
+    elif dockerd.shows_removals:
+        one.remove(force=True)
+    else:
+        remove_unseen(user, one)
     status = user.ended()
     assert status["phase"] == "Succeeded"
     *found, code = cause(status["attempts"][1])
     assert tuple(found) == expected
     # A container that is removed may be gone before anybody has read its exit code.
     assert code == 137 or (code is None and act == "remove")
+
+
+def remove_unseen(user: User, one: Container) -> None:
+    """Remove a container by force while its supervisor does not look.
+
+    It looks once more soon after a container was killed, and a busy engine may not have begun to remove it by then.
+    """
+    user.until("Running")
+    supervisor = user.only_supervisor()
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        one.remove(force=True)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)

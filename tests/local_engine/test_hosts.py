@@ -51,7 +51,8 @@ if [ $SLIPWAY_RANK = 0 ]; then
 fi
 until wget -q -O - http://$SLIPWAY_COORDINATOR_ADDRESS/ 2> /dev/null; do sleep 0.1; done
 for peer in $(echo $TPU_WORKER_HOSTNAMES | tr ',' ' '); do
-  ping -c 1 -w 5 $peer > /dev/null && echo "$peer is here"
+  until ping -c 1 -w 9 $peer > /dev/null; do sleep 0.1; done
+  echo "$peer is here"
 done
 touch /shared/done-$SLIPWAY_RANK
 until [ $(ls /shared | wc -l) -gt $SLIPWAY_WORLD_SIZE ]; do sleep 0.1; done

@@ -88,8 +88,8 @@ def test_a_sidecar_that_ends_is_started_again_and_ends_with_its_worker(user: Use
     user.submit(worker, hosts=2, **template(proxy))
     over = {"": "exited", ".proxy": "exited", "_sandbox": "exited"}
     until("the end of the first host", lambda: states(engine, "train-0-0-0") == over)
+    user.until("Running")
     assert states(engine, "train-0-0-1").keys() == over.keys()
-    assert user.status()["phase"] == "Running"
     user.slipway("cancel", "train")
     assert user.ended()["phase"] == "Cancelled"
 

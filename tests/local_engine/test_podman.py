@@ -41,6 +41,8 @@ network_backend = "netavark"
 class Podman(Dockerd):
     """Podman's service instead of dockerd. Containers do not end with it."""
 
+    shows_removals = False
+
     def command(self) -> list[str]:
         config = self.folder / "containers.conf"
         config.write_text(CONFIGURATION)

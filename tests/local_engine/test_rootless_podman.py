@@ -40,6 +40,8 @@ _OWN_MEMORY: Final = 'mount -t tmpfs tmpfs /dev/shm; "$@"; exit'
 class RootlessPodman(Dockerd):
     """Podman's service as nobody, in a user namespace that it makes itself."""
 
+    shows_removals = False
+
     def command(self) -> list[str]:
         (self.folder / "ids").write_text("nobody:100000:65536\n")
         config = self.folder / "containers.conf"
@@ -71,7 +73,7 @@ def dockerd() -> Iterator[Dockerd]:
 def test_hosts_reach_each_other_on_the_network_of_the_machine(user: User, shared: dict[str, Any]) -> None:
     (Path(shared["volumes"][0]["hostPath"]["path"]) / "seen").touch()
     asks = "wget -q -O - http://$peer:${SLIPWAY_COORDINATOR_ADDRESS#*:}/"
-    user.submit(ON_ONE_NETWORK.replace("ping -c 1 -w 5 $peer", asks), "train", "--network", "host", hosts=2, **shared)
+    user.submit(ON_ONE_NETWORK.replace("ping -c 1 -w 9 $peer", asks), "train", "--network", "host", hosts=2, **shared)
     assert user.ended()["phase"] == "Succeeded"
     said = ["answer of 0", "0-0-0.train is here", "0-0-1.train is here"]
     logs = user.slipway("logs", "train").out.splitlines()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.running import Jobs
+from tests.waiting import PATIENCE
 
 MARKED = "<!-- test -->\n"
 """Stands before what the tests run."""
@@ -30,7 +31,7 @@ def run(jobs: Jobs, script: str, folder: Path) -> str:
     # Whatever a block leaves in the background goes with its shell.
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

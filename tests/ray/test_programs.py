@@ -177,7 +177,7 @@ def test_the_driver_waits_for_all_workers(server: Server, tmp_path: Path) -> Non
     time.sleep(2)
     assert not (tmp_path / "slipway-joined").exists()
     server.workers = 2
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not (tmp_path / "slipway-joined").exists():
         assert time.monotonic() < deadline
         time.sleep(0.1)

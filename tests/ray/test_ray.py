@@ -120,7 +120,8 @@ def test_a_preempted_host_and_then_a_killed_head_each_mean_a_new_cluster(
     measured(capsys, "worker's node gone -> next entrypoint running, 2x2", start, begun)
     measured(capsys, "  of it after the node was back", back, begun)
     start = time.monotonic()
-    ray_jobs.kubectl("exec", "train-1-head", "-c", "ray-head", "--", "python3", "-c", KILL_GCS)
+    # The container may end before it has answered.
+    ray_jobs.kubectl("exec", "train-1-head", "-c", "ray-head", "--", "python3", "-c", KILL_GCS, check=False)
     measured(capsys, "head killed -> next entrypoint running, 2x2", start, until_begun(ray_jobs, 2))
     status = ray_jobs.until("Succeeded")
     assert counters(status) == (1, 1), status["attempts"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slipway.api import names
-from tests.kueue.cases import CASES, QUOTA, Place, given_back
+from tests.kueue.cases import CASES, QUOTA, Place, given_back, is_so
 from tests.simulation.kueue import Kueue
 from tests.simulation.requests import Server
 from tests.simulation.store import Store
@@ -36,13 +36,13 @@ class Model:
         spec = {"queueName": "tpu", "priority": priority, "active": True, "podSets": pod_sets}
         self.workloads.put({"metadata": metadata, "spec": spec, "status": {}})
 
-    def until(self, name: str, kind: str, status: str, reason: str) -> None:
+    def until(self, name: str, kind: str, status: str, reason: str, words: str = "") -> None:
         for _ in range(10 * PATIENCE):
-            found = condition(self.store.workloads[name], kind)
-            if (found.get("status"), found.get("reason")) == (status, reason):
+            if is_so(condition(self.store.workloads[name], kind), status, reason, words):
                 return
             self.timeline.run(self.timeline.now + 0.1)
-        raise AssertionError(f"{name} is not {kind}={status} {reason}: {self.store.workloads[name]['status']}")
+        wanted = f"{kind}={status} {reason} {words}"
+        raise AssertionError(f"{name} is not {wanted}: {self.store.workloads[name]['status']}")
 
     def holds(self, name: str, kind: str) -> bool:
         return holds(self.store.workloads[name], kind)

@@ -22,7 +22,7 @@ def who() -> tuple[str, str]:
 def place() -> None:
     ready = get_num_ready_tpu_slices(topology="2x2x2", accelerator_type="TPU-V5P")
     group = slice_placement_group(topology="2x2x2", accelerator_version="v5p", num_slices=2)
-    ray.get(group.placement_group.ready(), timeout=60)
+    ray.get(group.placement_group.ready(), timeout=280)
     places = [
         who.options(
             resources={"TPU": 4},
