@@ -13,8 +13,9 @@ from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 from tests.conftest import ROOT
 from tests.planner.build import World
+from tests.waiting import PATIENCE
 
-from .test_train import START_SECONDS, free_port, libraries
+from .test_train import free_port, libraries
 
 __all__ = ["libraries"]
 
@@ -56,7 +57,7 @@ def test_jax_finds_its_processes(libraries: Path, tmp_path: Path, name: str, sli
         for place in places
     ]
     try:
-        said = [process.communicate(timeout=START_SECONDS)[0] for process in started]
+        said = [process.communicate(timeout=PATIENCE)[0] for process in started]
     finally:
         for process in started:
             process.kill()

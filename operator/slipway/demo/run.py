@@ -93,6 +93,7 @@ class Demo:
         self._view = View(console, self._name)
         self._console = console
         self._deadline = time.monotonic() + LIMIT_SECONDS
+        self._open = ExitStack()
 
     @property
     def _steps(self) -> int:
@@ -104,16 +105,11 @@ class Demo:
         Raises:
             DemoFailed: with everything that was not as it should be.
         """
-        with ExitStack() as stack:
+        with self._open:
             self._apply("crds", shipped("crds"))
-
-            def start() -> subprocess.Popen[bytes]:
-                log = self._work / "operator.log"
-                return stack.enter_context(operator_process(self._cluster.kubeconfig, log, self._checkpoints))
-
-            self._start, self._operator = start, start()
-            seen = stack.enter_context(Follower(self._kubectl, self._name, self._changed.set))
-            stack.enter_context(self._view.open())
+            self._start_operator()
+            seen = self._open.enter_context(Follower(self._kubectl, self._name, self._changed.set))
+            self._open.enter_context(self._view.open())
             self._view.say(f"kubectl apply: SliceJob {self._name}, 2 slices of 2 hosts")
             self._apply("job", self._body)
             self._until(seen, "the first checkpoints", lambda: self._step() >= self._steps // 4)
@@ -158,12 +154,17 @@ class Demo:
         written = proof.newest(self._checkpoints)
         return len(written.losses) if written else 0
 
+    def _start_operator(self) -> None:
+        self._operator = self._open.enter_context(
+            operator_process(self._cluster.kubeconfig, self._work / "operator.log", self._checkpoints)
+        )
+
     def _until(self, seen: Follower, what: str, holds: Any) -> None:
         while not holds():
             if self._operator.poll() is not None:
                 if not any(words in self._log_tail() for words in LOST_LEASE):
                     raise DemoFailed(f"the operator ended while waiting for {what}: {self._log_tail()}")
-                self._operator = self._start()
+                self._start_operator()
             if time.monotonic() > self._deadline or ("result" in seen.status and what != "the end of the job"):
                 raise DemoFailed(
                     f"{what} did not come; the job says: {json.dumps(seen.status, indent=1)[-3000:]}. "
