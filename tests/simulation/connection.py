@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from slipway.cluster import connection, errors
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ConnectionLost
 from slipway.cluster.paths import KUEUE, NODES, profiles
 from slipway.cluster.writes import Writes
+from slipway.planner.objects import Pod
 from tests.simulation import versions
 from tests.simulation.grounds import CLOCKS, PROFILES, QUEUES, SIZES, SLOW_LISTS
 from tests.simulation.loop import ProcessLoop
@@ -25,6 +26,8 @@ from tests.simulation.requests import Server, refuse
 from tests.simulation.store import Log, LogEntry, Store
 from tests.simulation.timeline import Timeline, second
 from tests.simulation.truth import Violation
+
+T = TypeVar("T")
 
 LATEST: Final = 0.98
 """How late a request may still be carried out, as a share of Slipway's own timeout: it breaks the connection then."""
@@ -216,9 +219,19 @@ class ModelConnection(ApiConnection):
         # A list of who is on a node is read for their names and what they hold; no more of them is kept.
         if "/pods" in request.url and "fieldSelector" not in (request.query or {}):
             body = json.loads(content)
+            if request.method == "GET" and "items" not in body:
+                # `get` knows what it is read for.
+                return
             for one in body.get("items", [body]):
                 if "uid" in one.get("metadata", {}):
                     self._told(one["metadata"]["uid"], int(one["metadata"]["resourceVersion"]))
+
+    async def get(self, path: str, kind: type[T], *, accept: str = "application/json") -> T:
+        """One object; of a pod that is read for its owners alone nothing else is kept."""
+        found = await super().get(path, kind, accept=accept)
+        if isinstance(found, Pod):
+            self._told(found.metadata.uid, int(found.metadata.resource_version))
+        return found
 
     def _told(self, uid: str, version: int) -> None:
         if version > self.line.told.get(uid, 0):
