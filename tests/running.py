@@ -158,7 +158,9 @@ class Jobs:
             self.operator.is_as_asked()
         return self.status(name)
 
-    def until_all(self, names: Collection[str], phase: str, attempt: int | None = None) -> list[Any]:
+    def until_all(
+        self, names: Collection[str], phase: str, attempt: int | None = None, *, seconds: float = PATIENCE
+    ) -> list[Any]:
         """Wait until all are in a phase, in an attempt of this number where one is given; returns their status."""
 
         def found() -> Any:
@@ -167,7 +169,7 @@ class Jobs:
             holds = all(one.get("phase") == phase and attempt in (None, one.get("attempt")) for one in wanted)
             return wanted if holds else None
 
-        return list(self.until_true(f"{phase} of {', '.join(names)}", found, pause=0.5))
+        return list(self.until_true(f"{phase} of {', '.join(names)}", found, seconds=seconds, pause=0.5))
 
     def until_true(self, what: str, holds: Callable[[], Any], *, seconds: float = PATIENCE, pause: float = 0.1) -> Any:
         """Wait for something that no condition tells."""
