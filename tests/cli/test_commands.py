@@ -338,7 +338,7 @@ def completed(*words: str) -> list[str]:
 def test_names_of_jobs_are_completed(jobs: Jobs) -> None:
     said(slipway(jobs, "submit", *RUNS))
     where = ("--kubeconfig", str(jobs.kubectl.kubeconfig), "--namespace", jobs.kubectl.namespace)
-    # Whoever types has no more than two seconds, and a busy machine may not be so fast.
+    # The completion waits two seconds for the API server, and a busy one takes longer.
     jobs.until_true("a name", lambda: completed("describe", *where, "tr") == ["train"])
     assert completed("describe", *where, "other") == []
 

@@ -108,8 +108,6 @@ def test_nothing_is_open_when_the_loop_ends(
     async def program() -> None:
         async with ApiConnection(access(busy, tmp_path)) as api:
             await leave(api, busy)
-        for _ in range(3):
-            await asyncio.sleep(0)
 
     # What other tests have left open is not told here.
     gc.collect()

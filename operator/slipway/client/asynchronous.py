@@ -1,13 +1,12 @@
 """SliceJobs of a cluster over asyncio: one connection, one method for each verb."""
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from slipway.api import names
 from slipway.api.places import parse_pod_name
@@ -26,8 +25,6 @@ from slipway.cluster.errors import SlipwayClusterError
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
-
-_LAST_TURNS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -91,9 +88,6 @@ class AsyncClient(ClusterTarget, Verbs):
     ) -> None:
         self._connections.clear()
         await self._open.aclose()
-        # A connection that is broken off is closed in the next turns of the loop, which may be its last.
-        for _ in range(_LAST_TURNS):
-            await asyncio.sleep(0)
 
     @property
     def api(self) -> ApiConnection:

@@ -14,6 +14,7 @@ from slipway.cluster.calls import Calls
 
 MAX_CONNECTIONS: Final = 128
 """Of requests; watches last, so each has a connection of its own."""
+_LAST_TURNS: Final = 5
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -38,8 +39,9 @@ class _Connector(aiohttp.TCPConnector):
             self._made.add(connection.transport)
         return connection
 
-    def break_off(self) -> None:
-        """Close every connection at once, in the next turns of the event loop."""
+    async def close(self, *, abort_ssl: bool = False) -> None:
+        """Close every connection at once."""
+        await super().close(abort_ssl=abort_ssl)
         for transport in self._made:
             # In Debian's Python (3.11.2) a TLS transport that was closed twice cannot be aborted.
             with suppress(AttributeError):
@@ -64,7 +66,9 @@ class Sessions:
             await session.close()
         for connector in (self._bounded, self._unbounded):
             await connector.close()
-            connector.break_off()
+        # A connection that is broken off is closed in the next turns of the loop, which may be its last.
+        for _ in range(_LAST_TURNS):
+            await asyncio.sleep(0)
 
     def new(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
         """A session without a limit of connections; the caller closes it.

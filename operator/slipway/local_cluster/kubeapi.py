@@ -57,7 +57,7 @@ class KubeApi:
             self._context.load_cert_chain(*certificate)
         self._timeout = timeout
         self._idle: _Idle = deque()
-        # Not in `__del__`: in a cycle of garbage a socket may be finalized before whoever has it.
+        # Not in `__del__`: the garbage collector may finalize the socket of a connection before this client.
         weakref.finalize(self, _close, self._idle)
 
     def call(self, method: str, path: str, body: Object | None = None, patch: str = "merge") -> Object:
