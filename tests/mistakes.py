@@ -52,18 +52,6 @@ def shown(mistake: str, jobs: Jobs, name: str, *, seconds: float, held: float = 
     return Outcome(mistake, line[1], line[2], said["message"], event, seconds, held, seconds)
 
 
-def until_said(jobs: Jobs, phase: str, reason: str, *words: str) -> None:
-    """Wait until one look at job `train` shows all: two looks may show the same job before and after a change."""
-
-    def said() -> bool:
-        status = jobs.status()
-        running = condition({"status": status}, "Running")
-        seen = status.get("phase"), running.get("reason")
-        return seen == (phase, reason) and all(one in running["message"] for one in words)
-
-    jobs.until_true(f"{phase}, {reason}: {', '.join(words)}", said)
-
-
 def refused(mistake: str, error: str) -> Outcome:
     """Of a job that the API server did not store."""
     return Outcome(mistake, "", "", error.strip(), "", 0.0, 0.0, 0.0)

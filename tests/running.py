@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
+from slipway.cluster.lease import LOST_LEASE
 from tests.conftest import ROOT, Kubectl
 from tests.waiting import PATIENCE
 
@@ -92,7 +93,7 @@ class Operator:
     @property
     def lost_its_lease(self) -> bool:
         """Whether it has ended because a busy API server left its renewals unanswered."""
-        return self.said("does not hold Lease") or self.said("has Lease")
+        return any(map(self.said, LOST_LEASE))
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
@@ -179,6 +180,21 @@ class Jobs:
             self.operator.is_as_asked()
             time.sleep(pause)
         return found
+
+    def until_said(self, phase: str, reason: str, *words: str, name: str = "train", seconds: float = PATIENCE) -> str:
+        """Wait until one look shows the phase, the reason of Running and these words; returns its message.
+
+        Two looks may show the same job before and after a change.
+        """
+
+        def found() -> str:
+            status = self.status(name)
+            running = next((one for one in status.get("conditions", ()) if one["type"] == "Running"), {})
+            message = str(running.get("message"))
+            seen = status.get("phase"), running.get("reason")
+            return message if seen == (phase, reason) and all(one in message for one in words) else ""
+
+        return str(self.until_true(f"{phase}, {reason}: {', '.join(words)}", found, seconds=seconds))
 
     def until_attempt(
         self, number: int, name: str = "train", *, seconds: float = PATIENCE, pause: float = 0.1

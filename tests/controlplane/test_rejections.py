@@ -15,7 +15,7 @@ import pytest
 from slipway.local_cluster import pki
 from slipway.local_cluster.provider import NativeCluster
 from tests.conftest import jobs_of, kubectl_for
-from tests.mistakes import note, shown, until_said
+from tests.mistakes import note, shown
 from tests.running import Jobs
 from tests.waiting import PATIENCE
 
@@ -235,7 +235,7 @@ def test_the_rule_that_refuses_the_pods_is_named(mistake: str, jobs: Jobs) -> No
         # No two are equal, or the operator would not ask again: it knows for a minute what the API server accepts.
         jobs.apply(hosts=1, args=[mistake], retries={"capacityRetrySeconds": 2}, **fields)
         began = time.monotonic()
-        until_said(jobs, phase, reason, words)
+        jobs.until_said(phase, reason, words)
         jobs.until_true("an Event", lambda: {phase, reason} & set(jobs.events()))
         assert jobs.pods() == []
         note(shown(mistake, jobs, "train", seconds=time.monotonic() - began))

@@ -11,7 +11,7 @@ import pytest
 
 from slipway.local_cluster.provider import NativeCluster
 from tests.conftest import give_gpus, jobs_of, kubectl_for
-from tests.mistakes import note, shown, until_said
+from tests.mistakes import note, shown
 from tests.running import Jobs
 from tests.waiting import PATIENCE
 
@@ -187,7 +187,7 @@ def test_a_job_without_nodes_says_why_and_what_would_help(mistake: str, jobs: Jo
     with scene(jobs):
         jobs.apply(**fields)
         began = time.monotonic()
-        until_said(jobs, "WaitingForCapacity", reason, words, step)
+        jobs.until_said("WaitingForCapacity", reason, words, step)
         jobs.until_true("a column", lambda: reason in jobs.kubectl("get", "sj", "train").stdout)
         jobs.until_true("an Event", lambda: {"WaitingForCapacity", reason} & set(jobs.events()))
         holds = any(pod["spec"].get("nodeName") for pod in jobs.pods())
@@ -248,8 +248,7 @@ def test_who_has_the_gpus_is_said_and_waiting_for_them_helps(jobs: Jobs, with_gp
     jobs.apply("eval", hosts=2, oneHostPerNode=True, **of_gpus(3))
     jobs.until("Running", "eval")
     jobs.apply(**of_gpus(2))
-    until_said(
-        jobs,
+    jobs.until_said(
         "WaitingForCapacity",
         "NodesHeld",
         "cpu-0 has 1 of 4 nvidia.com/gpu left (waiting/eval has 3); cpu-1 has 1 of 4",
@@ -267,8 +266,7 @@ def test_who_has_the_cpus_is_said_and_the_priority_that_is_said_to_help_does(job
     jobs.apply(hosts=2, **size)
     words = r"a priorityClassName whose value is above (\d+): the scheduler may then preempt waiting/eval"
     said = jobs.until_true("a remedy", lambda: re.search(words, jobs.condition("Running").get("message", "")))
-    until_said(
-        jobs,
+    jobs.until_said(
         "WaitingForCapacity",
         "PriorityTooLow",
         "2 of 2 pods cannot be scheduled: cpu-0 has 12 of 32 cpu left (waiting/eval (priority 100",
@@ -292,7 +290,7 @@ def test_a_priority_that_preempts_nobody_is_explained(jobs: Jobs) -> None:
     jobs.until("Running", "eval")
     jobs.apply(accelerator=SPOT, priorityClassName=priority_class(jobs, 1000))
     words = "this job's priority is 1000, but the scheduler preempts pods of one node at a time"
-    until_said(jobs, "WaitingForCapacity", "NodesHeld", words)
+    jobs.until_said("WaitingForCapacity", "NodesHeld", words)
     rules = "node(s) didn't match pod anti-affinity rules"
 
     def told(pod: Any) -> bool:

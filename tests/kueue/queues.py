@@ -95,16 +95,7 @@ class Queues:
 
     def until_reason(self, reason: str, name: str = "train", *, words: str = "", seconds: float = PATIENCE) -> str:
         """Wait until the job is Queued for that reason, with these words in its message; returns the message."""
-
-        def found() -> str:
-            status = self.jobs.status(name)
-            running: dict[str, Any] = next(
-                (one for one in status.get("conditions", ()) if one["type"] == "Running"), {}
-            )
-            queued, message = status.get("phase") == "Queued", str(running.get("message"))
-            return message if queued and running.get("reason") == reason and words in message else ""
-
-        return str(self.jobs.until_true(f"Queued for {reason} {words}", found, seconds=seconds))
+        return self.jobs.until_said("Queued", reason, words, name=name, seconds=seconds)
 
     def until_gone(self, name: str = "train") -> None:
         """Wait until the job's Workload and pods are gone."""

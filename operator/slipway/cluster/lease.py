@@ -42,6 +42,10 @@ REQUEST_SECONDS: Final = 2.5
 """A request without an answer is given up after this, its retries included."""
 
 
+LOST_LEASE: Final = ("does not hold Lease", "has Lease")
+"""Words of `LostLeadership`: a process whose log ends with them has ended by itself, and a kubelet starts it again."""
+
+
 class LostLeadership(Exception):
     """Another process may be the leader by now: stop."""
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import yaml
 from rich.console import Console
 
+from slipway.cluster.lease import LOST_LEASE
 from slipway.demo import images, proof
 from slipway.demo.files import shipped
 from slipway.demo.follow import Follower
@@ -27,8 +28,6 @@ EXAMPLE: Final = "pretrain"
 POOLS: Final = (Pool(kind="real", type="v5p-16", count=2, spot=True),)
 LIMIT_SECONDS: Final = 300
 AWAY_SECONDS: Final = 10
-LOST_LEASE: Final = ("does not hold Lease", "has Lease")
-"""What an operator says that ends because a busy API server left its renewals unanswered; a kubelet starts it again."""
 
 
 class DemoFailed(Exception):
