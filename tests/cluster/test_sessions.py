@@ -5,7 +5,10 @@ import gc
 import socket
 import ssl
 import threading
+import tracemalloc
 import warnings
+from asyncio import sslproto
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -17,6 +20,7 @@ from kubernetes.aio.client import Configuration
 from slipway.cluster.access import Access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.pod_logs import LogStream
+from slipway.cluster.sessions import TLS_BUFFER_BYTES, spare_tls_buffers
 from slipway.cluster.wire import JsonObject
 from slipway.local_cluster import pki
 from tests.waiting import PATIENCE
@@ -139,3 +143,24 @@ def test_a_connection_that_is_gone_is_no_obstacle_at_the_end(
             gone.close()
 
     asyncio.run(program())
+
+
+@pytest.mark.parametrize("busy", [""], indirect=True, ids=["silent"])
+def test_a_connection_of_the_operator_keeps_a_small_buffer(
+    busy: Busy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Put back after the test.
+    monkeypatch.setattr(SSLProtocol, "max_size", SSLProtocol.max_size)
+    spare_tls_buffers()
+
+    async def program() -> int:
+        async with ApiConnection(access(busy, tmp_path)) as api:
+            tracemalloc.start()
+            waiting = asyncio.ensure_future(api.get(POD, JsonObject))
+            await asyncio.to_thread(busy.asked.wait, PATIENCE)
+            kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, sslproto.__file__)])
+            tracemalloc.stop()
+            waiting.cancel()
+            return sum(one.size for one in kept.statistics("filename"))
+
+    assert TLS_BUFFER_BYTES < asyncio.run(program()) < 2 * TLS_BUFFER_BYTES

@@ -1,6 +1,7 @@
 """The HTTP sessions with the API server: their pools of connections, TLS, proxy and credentials."""
 
 import asyncio
+from asyncio.sslproto import SSLProtocol
 from contextlib import suppress
 from typing import Final
 from weakref import WeakSet
@@ -15,6 +16,16 @@ from slipway.cluster.calls import Calls
 MAX_CONNECTIONS: Final = 128
 """Of requests; watches last, so each has a connection of its own."""
 _LAST_TURNS: Final = 5
+TLS_BUFFER_BYTES: Final = 32 * 1024
+"""More than the longest record of TLS."""
+
+
+def spare_tls_buffers() -> None:
+    """Let each new TLS connection of this process keep a small buffer; asyncio's own of 256 KiB has no parameter.
+
+    With all connections of an operator in use these buffers take a fifth of its memory.
+    """
+    SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
 class _Connector(aiohttp.TCPConnector):

@@ -13,6 +13,7 @@ from slipway.cluster.access import AccessError, load_access
 from slipway.cluster.calls import Calls
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import Lease, LostLeadership
+from slipway.cluster.sessions import spare_tls_buffers
 from slipway.shell import logs
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine, EngineFailed
@@ -140,4 +141,5 @@ def main(flags: Flags | None = None) -> int:
         print(f"slipway operator: {error}", file=sys.stderr)
         return EXIT_REFUSED
     logs.configure(settings.logging_level, settings.log_format)
+    spare_tls_buffers()
     return asyncio.run(run(settings))
