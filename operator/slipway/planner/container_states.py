@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import field
 from msgspec.structs import force_setattr
 
-from slipway.planner.parts import Part
+from slipway.planner.parts import Part, keep_once
 
 _LAST_SIGNAL: Final = 64
 
@@ -73,7 +73,8 @@ class ContainerStatus(Part, frozen=True):
     """Its unhealthy devices; of the others, which are nearly all, nothing is kept."""
 
     def __post_init__(self) -> None:
-        """Keep only unhealthy devices."""
+        """Keep only unhealthy devices, and the name once."""
+        keep_once(self, ("name",))
         if self.allocated_resources_status:
             force_setattr(self, "allocated_resources_status", tuple(_unhealthy(self.allocated_resources_status)))
 

@@ -9,8 +9,8 @@ from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.gpus import is_gpu
-from slipway.planner.objects import PodCondition
-from slipway.planner.parts import Part
+from slipway.planner.objects import PodCondition, kept
+from slipway.planner.parts import Part, keep_once, kept_once
 
 NODE_CONDITIONS: Final = frozenset(("Ready",))
 SIZES: Final = frozenset(("cpu", "memory", "pods", names.TPU_RESOURCE))
@@ -25,6 +25,10 @@ class Taint(Part, frozen=True):
     time_added: datetime | None = None
     value: str = ""
 
+    def __post_init__(self) -> None:
+        """Share the texts with taints of other nodes."""
+        keep_once(self, ("key", "effect", "value"))
+
 
 class NodeMetadata(Part, frozen=True):
     """Identity of a node."""
@@ -34,6 +38,11 @@ class NodeMetadata(Part, frozen=True):
     resource_version: str = "0"
     creation_timestamp: datetime | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Share the texts with pods and other nodes."""
+        keep_once(self, ("name",))
+        force_setattr(self, "labels", kept_once(self.labels))
 
 
 class NodeSpec(Part, frozen=True):
@@ -53,9 +62,9 @@ class NodeStatus(Part, frozen=True):
 
     def __post_init__(self) -> None:
         """Keep only what the planner reads."""
-        force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in NODE_CONDITIONS))
+        force_setattr(self, "conditions", kept(self.conditions, NODE_CONDITIONS))
         sizes = {key: value for key, value in self.allocatable.items() if key in SIZES or is_gpu(key)}
-        force_setattr(self, "allocatable", sizes)
+        force_setattr(self, "allocatable", kept_once(sizes))
 
 
 class Node(Part, frozen=True, gc=True, dict=True):

@@ -4,6 +4,7 @@ The structs mirror the API's JSON and name only the fields that decisions need, 
 into them in microseconds. All other fields are never allocated.
 """
 
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -14,7 +15,7 @@ from propcache.api import cached_property
 from slipway.api import names
 from slipway.api.places import HEAD, Place, parse_pod_name, worker
 from slipway.planner.container_states import ContainerState, ContainerStatus, Terminated
-from slipway.planner.parts import Named, Part
+from slipway.planner.parts import Named, Part, keep_once
 
 
 class PodLabels(
@@ -41,6 +42,10 @@ class PodLabels(
     role: str = names.ROLE_WORKER
     node_pool: str = ""
 
+    def __post_init__(self) -> None:
+        """Share the texts with the job's other pods."""
+        keep_once(self, self.__struct_fields__)
+
 
 class PodAnnotations(msgspec.Struct, frozen=True, gc=False, rename={"workload": names.QUEUE_WORKLOAD}):
     """The annotation that names the Workload by whose topology the node of a pod is chosen."""
@@ -52,6 +57,10 @@ class OwnerReference(Part, frozen=True):
     """The owner of an object."""
 
     uid: str = ""
+
+    def __post_init__(self) -> None:
+        """Share the UID with the label of the pod."""
+        keep_once(self, ("uid",))
 
 
 class PodMetadata(Part, frozen=True):
@@ -68,6 +77,10 @@ class PodMetadata(Part, frozen=True):
     annotations: PodAnnotations = PodAnnotations()
     owner_references: tuple[OwnerReference, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Share the namespace with other pods."""
+        keep_once(self, ("namespace",))
+
 
 class PodSpec(Part, frozen=True):
     """The node that a pod is bound to, and what the API server has made of what it was asked for."""
@@ -76,6 +89,10 @@ class PodSpec(Part, frozen=True):
     priority: int = 0
     termination_grace_period_seconds: int = 30
     scheduling_gates: tuple[Named, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Share the name with the Node."""
+        keep_once(self, ("node_name",))
 
 
 class PodCondition(Part, frozen=True):
@@ -86,6 +103,14 @@ class PodCondition(Part, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
+
+
+def kept(conditions: Iterable[PodCondition], types: Collection[str]) -> tuple[PodCondition, ...]:
+    """Those of some types, with texts that are shared with the conditions of other objects."""
+    found = tuple(one for one in conditions if one.type in types)
+    for one in found:
+        keep_once(one, ("type", "status", "reason", "message") if one.message else ("type", "status"))
+    return found
 
 
 POD_CONDITIONS: Final = frozenset(("PodScheduled", "Ready", "DisruptionTarget", "TerminationTarget"))
@@ -103,7 +128,8 @@ class PodStatus(Part, frozen=True):
 
     def __post_init__(self) -> None:
         """Keep only the conditions that the planner reads; the others were a third of the memory of pods and nodes."""
-        force_setattr(self, "conditions", tuple(one for one in self.conditions if one.type in POD_CONDITIONS))
+        force_setattr(self, "conditions", kept(self.conditions, POD_CONDITIONS))
+        keep_once(self, ("phase",))
 
 
 CREATING: Final = "ContainerCreating"

@@ -1,6 +1,25 @@
 """The base of everything that is decoded from the API's JSON."""
 
+from collections.abc import Iterable, Mapping
+from sys import intern
+
 import msgspec
+from msgspec.structs import force_setattr
+
+
+def keep_once(part: msgspec.Struct, fields: Iterable[str]) -> None:
+    """Let text fields refer to one string for each text.
+
+    Ten thousand pods and nodes have few different names of pools, jobs, phases and conditions, and decoding makes a
+    string for each of them.
+    """
+    for field in fields:
+        force_setattr(part, field, intern(getattr(part, field)))
+
+
+def kept_once(texts: Mapping[str, str]) -> dict[str, str]:
+    """The same texts, as one string for each text."""
+    return {intern(key): intern(value) for key, value in texts.items()}
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
