@@ -235,7 +235,7 @@ def test_nothing_is_left_of_pods_whose_job_nobody_has_shown(pods: PodStore, jobs
         "_by_job": 1,
         "_owners": 1,
         "_starting": 1,
-        "_on_node": 1,
+        "_over": 0,
         "_open_pools": 1,
         "busy": 1,
         "pinned": 0,
@@ -351,7 +351,7 @@ def test_the_indexes_are_those_of_a_store_that_has_seen_the_last_versions_only(c
     fresh = PodStore(lambda: NOW, Time(), Jobs().needs, OpenPools())
     for one in last.values():
         fresh.applied(one)
-    indexes = ("_by_job", "_owners", "_starting", "_on_node", "busy", "pinned")
+    indexes = ("_by_job", "_owners", "_starting", "_over", "busy", "pinned")
     assert [getattr(lived, name) for name in indexes] == [getattr(fresh, name) for name in indexes]
     # A job's pods stand in the order of their last changes.
     jobs = (KEY, ("ns", "other"))

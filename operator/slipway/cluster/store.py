@@ -104,7 +104,8 @@ class PodStore(Reflector[Pod, Key]):
         self._vanished: dict[Key, dict[str, Vanished]] = {}
         self._unclaimed: dict[str, tuple[float, Key]] = {}
         self._deletions: dict[str, float] = {}
-        self._on_node: dict[str, Counter[Key]] = {}
+        self._over: dict[str, Counter[Key]] = {}
+        """Nodes of pods that have ended or vanished, with the jobs of these pods."""
         self.busy: dict[str, Counter[Key]] = {}
         """Nodes that pods which have not ended are bound to, with the jobs of these pods."""
         self.pinned: dict[str, Counter[Key]] = {}
@@ -147,7 +148,7 @@ class PodStore(Reflector[Pod, Key]):
 
     def jobs_on(self, node: str) -> Collection[Key]:
         """The jobs that have, or had, pods on a node."""
-        return self._on_node.get(node, {}).keys()
+        return dict.fromkeys((*self.busy.get(node, ()), *self._over.get(node, ()))).keys()
 
     def relisted(self, key: Key, job_uid: str, pods: Iterable[Pod], version: str) -> None:
         """Take a complete list of one job's pods, as of a resource version."""
@@ -225,7 +226,7 @@ class PodStore(Reflector[Pod, Key]):
             self._unclaimed[uid] = (self._clock() + UNCLAIMED_SECONDS, key)
         self._vanished.setdefault(key, {})[uid] = gone
         if node := gone.pod.spec.node_name:
-            _more(self._on_node, node, key)
+            _more(self._over, node, key)
 
     def _expire(self) -> None:
         """Forget pods that are gone and that no job of their name has needed for minutes."""
@@ -247,7 +248,7 @@ class PodStore(Reflector[Pod, Key]):
             del self._vanished[key]
         self._unclaimed.pop(uid, None)
         if node := gone.pod.spec.node_name:
-            _fewer(self._on_node, node, key)
+            _fewer(self._over, node, key)
 
     def _link(self, pod: Pod) -> None:
         key = key_of(pod)
@@ -258,8 +259,6 @@ class PodStore(Reflector[Pod, Key]):
             _more(holders, held, key)
         if pool := _pinned_to(pod):
             self._open_pools.hold(pool)
-        if node := pod.spec.node_name:
-            _more(self._on_node, node, key)
 
     def _unlink(self, pod: Pod) -> None:
         key = key_of(pod)
@@ -273,14 +272,13 @@ class PodStore(Reflector[Pod, Key]):
         del siblings[pod.metadata.uid]
         if not siblings:
             del self._by_job[key], self._starting[key]
-        if node := pod.spec.node_name:
-            _fewer(self._on_node, node, key)
 
     def _holds(self, pod: Pod) -> Iterator[tuple[dict[str, Counter[Key]], str]]:
-        """What a pod that has not ended takes up."""
-        if pod.may_run:
-            held = ((self.busy, pod.spec.node_name), (self.pinned, _pinned_to(pod)))
-            yield from (one for one in held if one[1])
+        """Where a pod counts."""
+        if node := pod.spec.node_name:
+            yield (self.busy if pod.may_run else self._over), node
+        if pool := _pinned_to(pod):
+            yield self.pinned, pool
 
 
 def _pinned_to(pod: Pod) -> str:
