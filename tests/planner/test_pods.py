@@ -1,5 +1,6 @@
 """What the pods of a job look like: names, environment, placement, and the template laid over them."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -22,6 +23,18 @@ def make(
     place: Place = FIRST, *, attempt: int = 0, settings: Settings | None = None, site: Site = UNLIMITED, **fields: Any
 ) -> Any:
     return PodFactory(world_at(site, **fields).job, settings or Settings()).pod(attempt, place)
+
+
+def test_the_pods_of_many_slices_take_no_memory_once_they_are_made() -> None:
+    slices = 300
+    factory = PodFactory(world_at(UNLIMITED, slices=slices, **TPU).job, Settings())
+    factory.pod(0, FIRST)
+    tracemalloc.start()
+    for index in range(slices):
+        factory.pod(0, worker(index, 1))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100 * slices
 
 
 def environment(pod: Any) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def config_maps(job: Job, attempt: int, slices: int, resolved: Resolved) -> tupl
 class PodFactory:
     """Makes the pods of a job: its workers, and its Ray head if it has one.
 
-    What all hosts of a slice share is built once, so that a pod costs microseconds.
+    What the hosts of a slice share is built once when they are made one after another: a pod costs microseconds.
     """
 
     def __init__(self, job: Job, settings: Settings, pools: Mapping[int, str] | None = None) -> None:
@@ -85,7 +85,8 @@ class PodFactory:
         self._settings = settings
         self._resolved, self._hardware, self._runtime = asked.resolved, asked.hardware, asked.runtime
         self._pools = {index: pool for index, pool in (pools or {}).items() if pool}
-        self._slices: dict[tuple[int, int], tuple[Body, Body]] = {}
+        self._slice: tuple[tuple[int, int], tuple[Body, Body]] | None = None
+        """The template that was used last, and its attempt and slice."""
 
     @property
     def pool_hosts(self) -> int:
@@ -130,9 +131,9 @@ class PodFactory:
         if place.is_head:
             return self._head(attempt)
         key = (attempt, place.slice)
-        if key not in self._slices:
-            self._slices[key] = self._slice_template(*key)
-        metadata, spec = self._slices[key]
+        if self._slice is None or self._slice[0] != key:
+            self._slice = key, self._slice_template(*key)
+        metadata, spec = self._slice[1]
         containers = list(spec["containers"])
         at = _index_of_worker(containers)
         shared = containers[at]["env"]
