@@ -8,10 +8,12 @@ from tests.bench.figures import Figures, Measure, Spread, cpu_per_pod, moment
 from tests.bench.records import Record
 
 US = "slipway"
+PEERS = ("jobset", "kuberay")
 CREATE_LIMITS = {64: 1.5, 512: 1.3, 2048: 1.2, 8192: 1.2}
 COMMAND_LIMIT = 1.5
-PLAN_SECONDS = 0.020
-RSS_MB, RSS_PODS = 200.0, 10_000
+FIRST_LIMIT, REACT_LIMIT = 3.0, 2.0
+PLAN_SECONDS = 0.015
+RSS_MIB, RSS_PODS = 150.0, 10_000
 """Memory wanted up to so many pods."""
 STATUS_WRITES = 3
 LEVEL = 1.1
@@ -34,13 +36,7 @@ def verdicts(figures: Figures) -> Iterator[Verdict]:
     free = [one for one in figures.workloads() if one[1] == "unthrottled"]
     for workload in free:
         kind = workload[0].split()[0]
-        if kind == "create":
-            yield from _ratio(figures, workload, "exist", CREATE_LIMITS.get(int(workload[0].split()[1]), 1.5))
-            yield from _ratio(figures, workload, "running", CREATE_LIMITS.get(int(workload[0].split()[1]), 1.5))
-        elif kind in ("burst", "restart"):
-            yield from _ratio(figures, workload, "exist", 1.5)
-        if kind in ("restart", "loss"):
-            yield from _peer(figures, workload, moment("react"), "first reaction", "s", ("kuberay",))
+        yield from _times(figures, workload, kind)
         if kind in ("create", "burst", "restart"):
             yield from _peer(figures, workload, WRITERS, "CPU of operator and API server", "ms/pod", PEERS)
             yield from _writes(figures, workload)
@@ -55,13 +51,23 @@ def verdicts(figures: Figures) -> Iterator[Verdict]:
     yield from _level(figures)
 
 
-PEERS = ("jobset", "kuberay")
+def _times(figures: Figures, workload: tuple[str, str], kind: str) -> Iterator[Verdict]:
+    if kind == "create":
+        yield from _ratio(figures, workload, "first", "first pod", FIRST_LIMIT)
+        limit = CREATE_LIMITS.get(int(workload[0].split()[1]), 1.5)
+        yield from _ratio(figures, workload, "exist", "all exist", limit)
+        yield from _ratio(figures, workload, "running", "all running", limit)
+    elif kind in ("burst", "restart"):
+        yield from _ratio(figures, workload, "exist", "all exist", 1.5)
+    if kind in ("restart", "loss"):
+        yield from _ratio(figures, workload, "react", "first reaction", REACT_LIMIT)
+        yield from _peer(figures, workload, moment("react"), "first reaction", "s", ("kuberay",))
 
 
-def _ratio(figures: Figures, workload: tuple[str, str], name: str, limit: float) -> Iterator[Verdict]:
+def _ratio(figures: Figures, workload: tuple[str, str], name: str, what: str, limit: float) -> Iterator[Verdict]:
     if (found := figures.ratio(workload, US, "ceiling", moment(name))) is not None:
         wanted = f"≤ {limit:.1f} × ceiling"
-        yield Verdict(f"{workload[0]}: all {name}", wanted, f"{found.text()} ×", found.middle <= limit)
+        yield Verdict(f"{workload[0]}: {what}", wanted, f"{found.text()} ×", found.middle <= limit)
 
 
 def _peer(
@@ -93,10 +99,6 @@ def _count(record: Record, what: str) -> int:
     return sum(count for name, count in record.requests.items() if name.startswith(f"{US} {what}"))
 
 
-def _peak_mb(record: Record) -> float:
-    return record.peak_mib * 2**20 / 10**6
-
-
 def _level(figures: Figures) -> Iterator[Verdict]:
     found: dict[int, float] = {}
     for workload in figures.workloads("alone "):
@@ -112,8 +114,8 @@ def _level(figures: Figures) -> Iterator[Verdict]:
 
 def _memory(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
     asked = [one for one in figures.records(workload, US) if one.pods <= RSS_PODS]
-    if (found := Spread.of(map(_peak_mb, asked))) is not None:
-        yield Verdict(f"{workload[0]}: memory", f"< {RSS_MB:.0f} MB", f"{found.text(0)} MB", found.middle < RSS_MB)
+    if (found := Spread.of(one.peak_mib for one in asked)) is not None:
+        yield Verdict(f"{workload[0]}: memory", f"≤ {RSS_MIB:.0f} MiB", f"{found.text(0)} MiB", found.middle <= RSS_MIB)
 
 
 def _commands(figures: Figures, workload: tuple[str, str]) -> Iterator[Verdict]:
