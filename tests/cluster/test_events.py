@@ -67,6 +67,17 @@ async def test_telling_twice_has_the_same_name_and_is_no_error(
     assert not caplog.records
 
 
+async def test_what_an_event_tells_of_is_asked_for_first(
+    replay: Replay, api: ApiConnection, recorder: EventRecorder, job: Job
+) -> None:
+    replay.otherwise = answer({})
+    recorder.record(job, EventRecord("Preempted", "slice 1 was preempted", warning=True))
+    await asyncio.sleep(0)
+    await api.delete("/api/v1/namespaces/ns/pods/train-2-0-0", uid="pod-1")
+    await recorder.flush()
+    assert [one.path.rpartition("/")[2] for one in replay.requests] == ["train-2-0-0", "events"]
+
+
 async def test_a_note_is_cut_to_what_the_server_takes(replay: Replay, recorder: EventRecorder, job: Job) -> None:
     replay.otherwise = answer({})
     recorder.record(job, EventRecord("Failed", "é" * 2000))

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 1000
 BURST: Final = 20
+HEAD_START_SECONDS: Final = 0.1
+"""What an Event tells of goes on first: its writing would delay the first deletion of an attempt that has failed."""
 REFILL_SECONDS: Final = 6.0
 """Seconds until a job that has used up its burst may record one more Event."""
 MAX_NOTE_BYTES: Final = 1000
@@ -80,8 +82,11 @@ class EventRecorder:
     async def run(self) -> None:
         """Write what is recorded, for ever."""
         while True:
+            rested = self._waiting.empty()
             body = await self._waiting.get()
             try:
+                if rested:
+                    await asyncio.sleep(HEAD_START_SECONDS)
                 await self._api.create(paths.events(body["metadata"]["namespace"]), body, msgspec.Raw)
             except AlreadyExists:
                 pass
