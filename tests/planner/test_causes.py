@@ -49,6 +49,13 @@ def node_gone(world: World) -> None:
     victim(world).ends_as("Failed").has("DisruptionTarget", "DeletionByPodGC", message="PodGC: node no longer exists")
 
 
+def exits_0_as_its_machine_goes(world: World) -> None:
+    """A notice of seconds: the kubelet reports the container, and dies before it has set the phase."""
+    victim(world).exits(0).ends_as("Running")
+    world.now += timedelta(seconds=62)
+    node_gone(world)
+
+
 def gone_silently(world: World) -> None:
     victim(world).vanishes()
 
@@ -117,6 +124,7 @@ CASES = [
     ],
     case("3 disrupted and exits 0 on SIGTERM", disrupted("TerminationByKubelet", 0), "Disrupted", Cause.PREEMPTION),
     case("3 node object gone, marked by pod GC", node_gone, "Disrupted", Cause.PREEMPTION),
+    case("3 exits 0 as its machine goes, marked by pod GC", exits_0_as_its_machine_goes, "Disrupted", Cause.PREEMPTION),
     case(
         "4 Kueue preempts",
         lambda w: victim(w).has("TerminationTarget", "WorkloadEvictedDueToPreempted").exits(137),

@@ -41,7 +41,7 @@ from slipway.planner.endings import (
     Ending,
 )
 from slipway.planner.explain import cannot_start
-from slipway.planner.facts import Facts
+from slipway.planner.facts import POD_GC, Facts
 from slipway.planner.redact import foreign, last_line, log_tail
 
 _NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
@@ -70,7 +70,7 @@ def _oom(facts: Facts) -> str | None:
 
 def _disrupted(facts: Facts) -> str | None:
     found = facts.disruption
-    if found is None or (found.reason != "DeletionByPodGC" and facts.after_attempt_end(facts.disrupted_at)):
+    if found is None or (found.reason != POD_GC and facts.after_attempt_end(facts.disrupted_at)):
         return None
     return f"was disrupted: {found.reason}"
 

@@ -20,7 +20,10 @@ REMOVAL: Final = timedelta(seconds=35)
 The pod garbage collector removes a pod at the earliest 40 s after its Node has gone, and dates have whole seconds.
 """
 
-_AFTER_A_MACHINE: Final = ("DeletionByTaintManager", "DeletionByPodGC", "NodeFailures")
+POD_GC: Final = "DeletionByPodGC"
+"""The reason that the pod garbage collector gives for a pod whose Node is gone."""
+
+_AFTER_A_MACHINE: Final = ("DeletionByTaintManager", POD_GC, "NodeFailures")
 """Suffixes of the reasons of disruptions that follow the failure of a node, often much later."""
 
 _BY_KUBELET: Final = "TerminationByKubelet"
@@ -138,7 +141,18 @@ class Facts:
     def disruption(self) -> PodCondition | None:
         """The DisruptionTarget condition, if it was set before the container terminated by itself."""
         found = self.pod.condition("DisruptionTarget")
-        return found if found is not None and found.reason == _BY_KUBELET else self._before_end(found)
+        told = found is not None and found.reason == _BY_KUBELET
+        return found if told or self._cut_short else self._before_end(found)
+
+    @property
+    def _cut_short(self) -> bool:
+        """Whether its program exited 0 and its machine was gone before the kubelet had set the phase.
+
+        Kubelets set it within a second or so: the machine was about to go, and its SIGTERM may have ended the program.
+        """
+        found, end = self.pod.condition("DisruptionTarget"), self.end
+        collected = found is not None and found.reason == POD_GC and self.pod.status.phase == "Failed"
+        return collected and end is not None and end.exit_code == 0
 
     @property
     def disrupted_at(self) -> datetime | None:

@@ -14,6 +14,7 @@ from slipway.api.places import HEAD, Place
 from slipway.planner.actions import DeletePods, ForceDeletePod
 from slipway.planner.draft import Draft
 from slipway.planner.endings import ending_of
+from slipway.planner.facts import POD_GC
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import Pod
 
@@ -23,8 +24,6 @@ ROLE_AGAIN: Final = timedelta(seconds=60)
 """When a Lease is read again that the operator's role did not let it read."""
 LATE: Final = timedelta(seconds=2)
 """How late a renewal may be."""
-POD_GC: Final = "DeletionByPodGC"
-"""The reason that the pod garbage collector gives for a pod whose Node is gone."""
 FORCED: Final = timedelta(seconds=2)
 """What a kubelet gives the containers of a pod that the API server removed without a grace period."""
 OVERDUE: Final = timedelta(seconds=30)
