@@ -25,6 +25,11 @@ def make(
     return PodFactory(world_at(site, **fields).job, settings or Settings()).pod(attempt, place)
 
 
+def environment(pod: Any) -> dict[str, Any]:
+    [worker] = [one for one in pod["spec"]["containers"] if one["name"] == "worker"]
+    return {one["name"]: one.get("value", one.get("valueFrom")) for one in worker["env"]}
+
+
 def test_the_pods_of_many_slices_take_no_memory_once_they_are_made() -> None:
     slices = 300
     factory = PodFactory(world_at(UNLIMITED, slices=slices, **TPU).job, Settings())
@@ -35,11 +40,6 @@ def test_the_pods_of_many_slices_take_no_memory_once_they_are_made() -> None:
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 100 * slices
-
-
-def environment(pod: Any) -> dict[str, Any]:
-    [worker] = [one for one in pod["spec"]["containers"] if one["name"] == "worker"]
-    return {one["name"]: one.get("value", one.get("valueFrom")) for one in worker["env"]}
 
 
 def test_a_worker_knows_who_it_is_and_where_the_others_are() -> None:  # E2-29, E2-30, E2-31, E2-39, E2-32, E2-37

@@ -29,9 +29,9 @@ from slipway.planner.snapshot import Job, PodEvent, PodEvents
 log = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 1000
-BURST: Final = 20
 HEAD_START_SECONDS: Final = 0.1
 """What an Event tells of goes on first: its writing would delay the first deletion of an attempt that has failed."""
+BURST: Final = 20
 REFILL_SECONDS: Final = 6.0
 """Seconds until a job that has used up its burst may record one more Event."""
 MAX_NOTE_BYTES: Final = 1000

@@ -274,7 +274,7 @@ class PodStore(Reflector[Pod, Key]):
             del self._by_job[key], self._starting[key]
 
     def _holds(self, pod: Pod) -> Iterator[tuple[dict[str, Counter[Key]], str]]:
-        """Where a pod counts."""
+        """The indexes in which the pod's job counts, each with the name of the node or node pool."""
         if node := pod.spec.node_name:
             yield (self.busy if pod.may_run else self._over), node
         if pool := _pinned_to(pod):

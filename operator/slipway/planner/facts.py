@@ -141,18 +141,16 @@ class Facts:
     def disruption(self) -> PodCondition | None:
         """The DisruptionTarget condition, if it was set before the container terminated by itself."""
         found = self.pod.condition("DisruptionTarget")
-        told = found is not None and found.reason == _BY_KUBELET
-        return found if told or self._cut_short else self._before_end(found)
+        told_late = found is not None and (found.reason == _BY_KUBELET or self._cut_short(found))
+        return found if told_late else self._before_end(found)
 
-    @property
-    def _cut_short(self) -> bool:
+    def _cut_short(self, disruption: PodCondition) -> bool:
         """Whether its program exited 0 and its machine was gone before the kubelet had set the phase.
 
         Kubelets set it within a second or so: the machine was about to go, and its SIGTERM may have ended the program.
         """
-        found, end = self.pod.condition("DisruptionTarget"), self.end
-        collected = found is not None and found.reason == POD_GC and self.pod.status.phase == "Failed"
-        return collected and end is not None and end.exit_code == 0
+        collected = disruption.reason == POD_GC and self.pod.status.phase == "Failed"
+        return collected and self.end is not None and self.end.exit_code == 0
 
     @property
     def disrupted_at(self) -> datetime | None:

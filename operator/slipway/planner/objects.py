@@ -109,7 +109,7 @@ def kept(conditions: Iterable[PodCondition], types: Collection[str]) -> tuple[Po
     """Those of some types, with texts that are shared with the conditions of other objects."""
     found = tuple(one for one in conditions if one.type in types)
     for one in found:
-        keep_once(one, ("type", "status", "reason", "message") if one.message else ("type", "status"))
+        keep_once(one, ("type", "status", "reason", "message"))
     return found
 
 
