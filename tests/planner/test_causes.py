@@ -56,6 +56,14 @@ def exits_0_as_its_machine_goes(world: World) -> None:
     node_gone(world)
 
 
+def vanishes_after_exit_0(world: World) -> None:
+    """As above, but the watch missed what the pod garbage collector did, and a list showed that the pod is gone."""
+    victim(world).exits(0).ends_as("Running")
+    world.now += timedelta(seconds=62)
+    world.lose_node("node-0-0")
+    victim(world).vanishes()
+
+
 def gone_silently(world: World) -> None:
     victim(world).vanishes()
 
@@ -125,6 +133,7 @@ CASES = [
     case("3 disrupted and exits 0 on SIGTERM", disrupted("TerminationByKubelet", 0), "Disrupted", Cause.PREEMPTION),
     case("3 node object gone, marked by pod GC", node_gone, "Disrupted", Cause.PREEMPTION),
     case("3 exits 0 as its machine goes, marked by pod GC", exits_0_as_its_machine_goes, "Disrupted", Cause.PREEMPTION),
+    case("3 exits 0 as its machine goes, and vanishes", vanishes_after_exit_0, "NodeLost", Cause.PREEMPTION),
     case(
         "4 Kueue preempts",
         lambda w: victim(w).has("TerminationTarget", "WorkloadEvictedDueToPreempted").exits(137),

@@ -119,9 +119,14 @@ class Facts:
 
     @property
     def lost(self) -> bool:
-        """Whether the kubelet that started the container never reported its end."""
+        """Whether the kubelet that started the container never reported its end, or all of it."""
         end = self.end
-        return end is None or self.pod.termination_unobserved or self.machine_restarted
+        return end is None or self.pod.termination_unobserved or self.machine_restarted or self._phase_missing
+
+    @property
+    def _phase_missing(self) -> bool:
+        """Whether its program exited 0, and the pod was gone before its kubelet had set the phase."""
+        return self.gone_at is not None and self.pod.ending and self.end is not None and self.end.exit_code == 0
 
     @property
     def deleted_by_us(self) -> bool:
@@ -297,8 +302,8 @@ class Facts:
             return False
         if end is None and self.pod.status.phase != "Succeeded":
             return False
-        if self.pod.ending and not self.pod.terminating and self.gone_at is None:
-            # The kubelet has yet to set the phase, and may set the reason of an eviction with it.
+        if self.pod.ending and not self.pod.terminating and (self.gone_at is None or self.node_trouble):
+            # The kubelet has yet to set the phase, and may set the reason of an eviction with it; or it never could.
             return False
         if self.pod.status.phase == "Failed" and self.pod.status.reason and not self.refused_by_successor:
             # The reason of the pod outranks the exit code of its program.
