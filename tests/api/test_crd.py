@@ -45,13 +45,13 @@ def test_rules_of_a_profile_look_first_whether_a_field_is_there() -> None:
     walk("profile", crd.profile_schema())
 
 
-CHANGE = r"(Immutable|Can change (at any time|while suspend is true|to true only))\."
+CHANGE = r"(Immutable|Can change (at any time|while the phase is Suspended|to true only))\."
 SAID = {
     "retries.backoff.maxSeconds": "Longest delay in seconds. Default 300. Can change at any time.",
     "accelerator.spot": "tolerate their taint. Default false. Immutable.",
     "slices": "every slice runs. Default 1. Immutable.",
     "env.name": "Variable name. Immutable.",
-    "podTemplate.metadata.labels": "belong to Slipway. Can change while suspend is true.",
+    "podTemplate.metadata.labels": "belong to Slipway. Can change while the phase is Suspended.",
     "cancel": "keep the SliceJob. Default false. Can change to true only.",
 }
 
@@ -76,7 +76,7 @@ def test_the_rule_about_change_compares_and_names_every_field_that_is_said_to_be
     fields = crd.openapi_schema()["properties"]["spec"]["properties"]
     rule = next(one for one in crd.transition_rules() if one["fieldPath"] == ".spec")
     bound = {
-        name for name, node in fields.items() if re.search(r"(Immutable|while suspend is true)\.", node["description"])
+        name for name, node in fields.items() if re.search(r"(Immutable|is Suspended)\.", node["description"])
     }
     assert set(re.findall(r"self\.spec\.(\w+) ==", rule["rule"])) == bound
     assert set(re.findall(r"'(\w+), '", rule["messageExpression"])) == bound

@@ -1,5 +1,6 @@
 """What is counted of a job's attempts follows from two looks at its status, however many writes lie between them."""
 
+import re
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -26,6 +27,7 @@ from slipway.planner.measures import (
     waiting_reason,
 )
 from slipway.planner.objects import Pod
+from tests.conftest import ROOT
 from tests.planner.build import START, World
 
 
@@ -252,3 +254,10 @@ def test_what_a_new_job_waits_for_has_a_word_in_the_table() -> None:
     world.begin()
     plan = world.plan()
     assert waiting_reason(plan.status) in WAITING_REASONS
+
+
+def test_the_reasons_of_a_queued_job_that_the_page_lists_have_a_word_in_the_table() -> None:
+    section = (ROOT / "docs/kueue.md").read_text().partition("## What a job shows")[2].partition("\n## ")[0]
+    listed = {word for row in re.findall(r"(?m)^\| (`.*?) \|", section) for word in re.findall(r"`(\w+)`", row)}
+    assert listed
+    assert listed <= set(WAITING_REASONS)

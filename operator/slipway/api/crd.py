@@ -143,7 +143,7 @@ def _change(name: str) -> str:
         return "Can change to true only."
     if name in CHANGEABLE:
         return "Can change at any time."
-    return "Can change while suspend is true." if name in CHANGEABLE_WHILE_SUSPENDED else "Immutable."
+    return "Can change while the phase is Suspended." if name in CHANGEABLE_WHILE_SUSPENDED else "Immutable."
 
 
 def _say(node: dict[str, Any], change: str) -> None:

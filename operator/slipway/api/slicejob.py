@@ -229,8 +229,8 @@ class SliceJobSpec(Model):
     Fields are immutable after creation, except as follows.
     suspend, cancelGracePeriodSeconds, retries, timeouts, progress and ttlSecondsAfterFinished can change at any time.
     cancel can change to true only.
-    nodeSelector, tolerations and podTemplate can change while suspend is true.
-    Every field can change while the job is Invalid before its first attempt.
+    nodeSelector, tolerations and podTemplate can change while the phase is Suspended.
+    Before the first attempt every field can change while the phase is Invalid or Suspended.
     """
 
     model_config = ConfigDict(

@@ -337,7 +337,7 @@ class SliceJobStatus(Part):
     """State of the job in one word."""
     conditions: tuple[Condition, ...] = Field(default=(), json_schema_extra={"maxItems": 16})
     """Conditions of the job.
-    Accepted, CapacityAvailable, Running, Complete, Failed, Suspended, CleanupPending, Reconciling, Stalled.
+    Accepted, CapacityAvailable, Running, Finished, Complete, Failed, Suspended, CleanupPending, Reconciling, Stalled.
     Ray clusters with keepAlive also have Ready, jobs of an operator that may not read Nodes NodesVisible,
     jobs with spec.progress whose log cannot be read ProgressVisible."""
     attempt: int | None = None

@@ -22,6 +22,7 @@ from slipway.planner.trouble import scale_up
 from slipway.planner.unscheduled import COMING, MAX_VISITS, View, explain_unscheduled
 
 GATED: Final = "SchedulingGated"
+GATED_BY_KUEUE: Final = "GatedByKueue"
 _NEVER: Final = "preemptionPolicy=Never"
 SCHEDULER_SETTLES: Final = timedelta(seconds=10)
 """Within this time the scheduler has observed the pods and Nodes that Slipway has observed."""
@@ -54,7 +55,7 @@ def shortage(draft: Draft) -> Shortage | None:
     if UNSCHEDULABLE in words:
         return _unscheduled(draft, words[UNSCHEDULABLE])
     if gated_by_kueue(draft.seen.unscheduled):
-        return Shortage(Phase.QUEUED, "GatedByKueue", GATED_PODS)
+        return Shortage(Phase.QUEUED, GATED_BY_KUEUE, GATED_PODS)
     if GATED in words:
         return Shortage(Phase.QUEUED, GATED, words[GATED] or "the pods wait for admission by their queue")
     return None

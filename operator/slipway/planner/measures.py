@@ -16,9 +16,9 @@ from typing import Final
 
 from slipway.api.ledger import Account, Ledger
 from slipway.api.status import Attempt, Cause, ConditionType, Phase, SliceJobStatus
-from slipway.planner import explain, rejections, unscheduled
+from slipway.planner import explain, queue_words, rejections, unscheduled
 from slipway.planner.attempts import BACKOFF
-from slipway.planner.capacity import GATED
+from slipway.planner.capacity import GATED, GATED_BY_KUEUE
 from slipway.planner.charges import CHARGED
 from slipway.planner.endings import CAPACITY_RELEASED
 from slipway.planner.ledger import account_at, by_state
@@ -210,9 +210,10 @@ WAITING_REASONS: Final = tuple(
     sorted(
         explain.REASONS
         | unscheduled.REASONS.keys()
+        | queue_words.REASONS
         | {row.reason for row in rejections.ROWS}
-        | {POD_REJECTED, NAME_TAKEN, WAITING_FOR_OLD, UNSCHEDULABLE, GATED, BACKOFF, CAPACITY_RELEASED.reason}
-        | {_STARTING, Phase.PENDING}
+        | {POD_REJECTED, NAME_TAKEN, WAITING_FOR_OLD, UNSCHEDULABLE, BACKOFF, CAPACITY_RELEASED.reason}
+        | {GATED, GATED_BY_KUEUE, _STARTING, Phase.PENDING}
     )
 )
 """Why a job waits, in one word each."""

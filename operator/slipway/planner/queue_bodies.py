@@ -26,6 +26,7 @@ from slipway.planner.kueue_objects import (
 )
 from slipway.planner.metadata import metadata
 from slipway.planner.pods import PodFactory
+from slipway.planner.queue_words import DEACTIVATED
 
 OLDER: Final = "kueue.x-k8s.io/v1beta1"
 WORKERS: Final = "slice"
@@ -33,7 +34,6 @@ RAY_HEAD: Final = "head"
 """Names of the podSets."""
 REQUEUED_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures"})
 """Reasons of evictions after which a Workload is queued again at once; after others Kueue or a person decides that."""
-DEACTIVATED: Final = "Deactivated"
 _JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 _POD_FIELDS: Final = (
     "nodeSelector", "tolerations", "runtimeClassName", "overhead", "priorityClassName", "resources", "resourceClaims",

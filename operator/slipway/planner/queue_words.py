@@ -10,10 +10,16 @@ from slipway.api.base import rfc3339
 from slipway.planner.kueue_objects import ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED, Workload
 from slipway.planner.objects import Pod
 
+ENTERING: Final = "EnteringQueue"
 QUEUED: Final = "Queued"
 NO_QUOTA: Final = "WaitingForQuota"
 NEVER_FITS: Final = "ExceedsMaxQuota"
 PREEMPTS: Final = "WaitingForPreemptedWorkloads"
+CHECKS: Final = "UnsatisfiedAdmissionChecks"
+DEACTIVATED: Final = "Deactivated"
+DELETED_WORKLOAD: Final = "WorkloadDeleted"
+FINISHED_WORKLOAD: Final = "WorkloadFinished"
+NOT_USABLE: Final = "AdmissionNotUsable"
 _MOST_NAMES: Final = 3
 _MISSING: Final = re.compile(
     r"insufficient unused quota for (?P<what>\S+) in flavor (?P<flavor>[^,]+), (?P<more>\S+) more needed"
@@ -121,6 +127,16 @@ _HELD: Final = {
 }
 """What an evicted job waits for, by the reason of its eviction."""
 
+REASONS: Final = frozenset(
+    {
+        *(ENTERING, QUEUED, CHECKS, EVICTED, DEACTIVATED, DELETED_WORKLOAD, FINISHED_WORKLOAD, NOT_USABLE),
+        *(row.reason for row in ROWS),
+        *_HELD,
+        "PodsReadyTimeout",
+    }
+)
+"""Why a job is not admitted, in one word each; Kueue's own reasons may be others besides."""
+
 
 def gated_by_kueue(pods: Iterable[Pod]) -> bool:
     """Whether Kueue holds these pods themselves, and not the SliceJob."""
@@ -134,7 +150,7 @@ def waiting(known: Workload) -> tuple[str, str]:
         return EVICTED, f"evicted by its queue: {evicted.get('reason')}: {evicted.get('message', '')}"
     if not known.spec.active:
         said = known.condition(EVICTED).get("message") or "The workload is deactivated"
-        return "Deactivated", f"{said}; it is queued again when spec.active of Workload {known.metadata.name} is true"
+        return DEACTIVATED, f"{said}; it is queued again when spec.active of Workload {known.metadata.name} is true"
     requeued = known.condition(REQUEUED)
     if requeued.get("status") == "False":
         return str(requeued.get("reason") or QUEUED), f"{requeued.get('message', '')}; {_held(known)}"
@@ -197,7 +213,7 @@ def _checks(known: Workload) -> tuple[str, str]:
     pending = [one for one in known.status.admission_checks if one.state != "Ready"]
     said = "; ".join(f"{one.name}: {one.state}" + (f", {one.message}" if one.message else "") for one in pending)
     words = known.condition(ADMITTED).get("message") or "quota is reserved"
-    return "UnsatisfiedAdmissionChecks", f"{words}; admission checks: {said or 'not answered yet'}"
+    return CHECKS, f"{words}; admission checks: {said or 'not answered yet'}"
 
 
 def _quota(known: Workload) -> tuple[str, str]:

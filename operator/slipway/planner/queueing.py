@@ -111,23 +111,24 @@ def _words(draft: Draft, known: Workload | None) -> tuple[str, str]:
     """Reason and message of a job that may have no pods."""
     if known is None:
         if draft.job.origin:
-            return "WorkloadDeleted", "MultiKueue has removed the Workload of this copy, and will remove the copy"
+            removed = "MultiKueue has removed the Workload of this copy, and will remove the copy"
+            return queue_words.DELETED_WORKLOAD, removed
         refused = draft.snapshot.rejection
         if refused is not None:
             return refused.reason, refused.message
-        return "EnteringQueue", _without_workload(draft)
+        return queue_words.ENTERING, _without_workload(draft)
     name = f"Workload {known.metadata.name}"
     if not is_ours(draft, known):
         return WAITING_FOR_OLD, f"{name} of an earlier job of this name must go first"
     if known.deleting:
-        return "WorkloadDeleted", f"{name} was deleted; the job is queued again when its pods have gone"
+        return queue_words.DELETED_WORKLOAD, f"{name} was deleted; the job is queued again when its pods have gone"
     if known.holds(FINISHED):
         said = known.condition(FINISHED).get("message", "")
-        return "WorkloadFinished", f"{name} was finished by somebody else: {said}; the job is queued again"
+        return queue_words.FINISHED_WORKLOAD, f"{name} was finished by somebody else: {said}; the job is queued again"
     outdated = queue_sizes.is_outdated(draft, known)
     if outdated or known.admitted:
         what = "the defaults of its pods have changed: they" if outdated else f"all {draft.spec.most_slices} slices"
-        return "EnteringQueue", f"{what} are asked for again by a new {name}"
+        return queue_words.ENTERING, f"{what} are asked for again by a new {name}"
     reason, message = queue_words.waiting(known)
     kueue = draft.snapshot.kueue
     message = queue_words.with_name(message, kueue.preemptor)
@@ -160,7 +161,7 @@ def _add_to_pods(draft: Draft) -> None:
                 if place in draft.seen.wanted:
                     queue_bodies.refuse_contradictions(added, factory.pod(0, place))
     except Contradiction as problem:
-        draft.held = Hold("AdmissionNotUsable", f"admitted by its queue, but {problem}", Phase.QUEUED)
+        draft.held = Hold(queue_words.NOT_USABLE, f"admitted by its queue, but {problem}", Phase.QUEUED)
     else:
         known = kueue.workload
         if known is not None and queue_bodies.WORKERS in known.placed:
