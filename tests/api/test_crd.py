@@ -75,9 +75,7 @@ def test_every_field_says_its_default_and_when_it_may_change() -> None:
 def test_the_rule_about_change_compares_and_names_every_field_that_is_said_to_be_immutable() -> None:
     fields = crd.openapi_schema()["properties"]["spec"]["properties"]
     rule = next(one for one in crd.transition_rules() if one["fieldPath"] == ".spec")
-    bound = {
-        name for name, node in fields.items() if re.search(r"(Immutable|is Suspended)\.", node["description"])
-    }
+    bound = {name for name, node in fields.items() if re.search(r"(Immutable|is Suspended)\.", node["description"])}
     assert set(re.findall(r"self\.spec\.(\w+) ==", rule["rule"])) == bound
     assert set(re.findall(r"'(\w+), '", rule["messageExpression"])) == bound
 

@@ -380,3 +380,10 @@ def test_a_finished_job_stays_as_it_is_when_it_is_cancelled() -> None:
 
 def test_hashes_say_which_version_made_them() -> None:
     assert template_hash(spec()).startswith(acceptance.HASH_VERSION)
+
+
+def test_a_job_that_is_created_suspended_does_not_say_that_its_pods_are_taken() -> None:
+    world = World(suspend=True)
+    world.checked = False
+    world.step()
+    assert "is asked about its pods before the first attempt" in world.condition("Accepted").message

@@ -813,3 +813,10 @@ def test_the_oldest_attempt_that_ran_is_kept_by_the_decision_that_drops_it(ends:
     ran = {one.number for one in numbered if one.reason in RAN}
     assert ran - {one.number for one in decision.status.attempts} == set(leaving)
     assert len(decision.status.attempts) <= MAX_ATTEMPTS
+
+
+def test_a_kubelet_that_reports_no_start_times_keeps_no_attempt_from_running() -> None:
+    world = World(slices=1, hosts=1).begin()
+    world.pod(0, 0).binds()._worker(ContainerState(running=Running(None)), "Running")
+    world.settle()
+    assert world.status.phase == "Running"

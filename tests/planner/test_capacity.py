@@ -479,3 +479,29 @@ def test_fewer_slices_stay_fewer_when_a_pool_is_taken() -> None:
     world.settle()
     assert world.status.slices is not None
     assert world.status.slices.granted == 2
+
+
+@pytest.mark.parametrize("field", ["suspend", "queue"])
+def test_time_in_which_a_job_waits_for_no_nodes_is_not_counted(field: str) -> None:
+    world = World(slices=1, hosts=None, accelerator={"type": "v5litepod-16"}, timeouts={"scheduleSeconds": 3600})
+    world.begin()
+    world.pod(0, 0).binds()
+    world.pod(0, 2).unschedulable()
+    for _ in range(4):
+        world.step(seconds=30)
+    world.settle()
+    world.obey()
+    assert world.attempt.reason == "CapacityReleased"
+    if field == "queue":
+        world.queue = "team"
+    else:
+        world.fields["suspend"] = True
+    world.settle()
+    assert world.status.phase in ("Queued", "Suspended")
+    world.queue = None
+    world.fields["suspend"] = False
+    world.now += timedelta(days=2)
+    world.settle()
+    world.pod(0, 0).unschedulable()
+    world.step(seconds=1)
+    assert (world.status.attempt, world.attempt.end_time, world.status.result) == (1, None, None)

@@ -64,6 +64,26 @@ def vanishes_after_exit_0(world: World) -> None:
     victim(world).vanishes()
 
 
+def deleted_after_exit_0_on_a_silent_node(world: World) -> None:
+    """As above, but the taint manager is faster than the pod garbage collector."""
+    victim(world).exits(0).ends_as("Running")
+    world.now += timedelta(seconds=45)
+    world.not_ready("node-0-0")
+    world.now += timedelta(seconds=30)
+    victim(world).has("DisruptionTarget", "DeletionByTaintManager").is_deleted()
+
+
+def exits_0_as_its_machine_goes_and_its_peer_crashes(world: World) -> None:
+    """Nobody removes the pod that Slipway deletes then: its kubelet is dead."""
+    victim(world).exits(0).ends_as("Running")
+    world.now += timedelta(seconds=5)
+    world.pod(0, 1).exits(1)
+    world.step()
+    world.now += timedelta(seconds=31)
+    victim(world).is_deleted()
+    world.lose_node("node-0-0")
+
+
 def gone_silently(world: World) -> None:
     victim(world).vanishes()
 
@@ -134,6 +154,19 @@ CASES = [
     case("3 node object gone, marked by pod GC", node_gone, "Disrupted", Cause.PREEMPTION),
     case("3 exits 0 as its machine goes, marked by pod GC", exits_0_as_its_machine_goes, "Disrupted", Cause.PREEMPTION),
     case("3 exits 0 as its machine goes, and vanishes", vanishes_after_exit_0, "NodeLost", Cause.PREEMPTION),
+    case(
+        "3 exits 0 as its machine goes, and is deleted",
+        deleted_after_exit_0_on_a_silent_node,
+        "NodeLost",
+        Cause.PREEMPTION,
+    ),
+    case(
+        "3 exits 0 as its machine goes, before a peer crashes",
+        exits_0_as_its_machine_goes_and_its_peer_crashes,
+        "NodeLost",
+        Cause.PREEMPTION,
+        hosts=2,
+    ),
     case(
         "4 Kueue preempts",
         lambda w: victim(w).has("TerminationTarget", "WorkloadEvictedDueToPreempted").exits(137),

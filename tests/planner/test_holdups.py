@@ -191,3 +191,67 @@ def test_events_of_pods_that_no_kubelet_has_taken_up_are_not_read() -> None:
         handle.binds()
     for _ in range(60):
         assert not actions_of(world.step(seconds=1), Refresh)
+
+
+def test_the_time_to_start_begins_anew_after_a_suspension() -> None:
+    world = held(TYPO)
+    world.step(seconds=60)
+    world.obey()
+    world.fields["suspend"] = True
+    world.settle()
+    world.fields["suspend"] = False
+    world.now += timedelta(days=1)
+    world.settle()
+    for host in (0, 1):
+        world.pod(0, host).binds().waits("ErrImagePull", "429 too many requests")
+    world.step(seconds=1)
+    assert (world.status.attempt, world.attempt.end_time) == (1, None)
+
+
+def test_what_the_kubelet_says_of_a_late_start_is_redacted_and_short() -> None:
+    world = World(slices=1, hosts=1).begin()
+    secret = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
+    words = f'container create failed: args "--token={secret}" password=hunter2hunter2 {"x" * 2000}'
+    world.pod(0, 0).binds().waits("CreateContainerError", words)
+    world.step(seconds=1801)
+    world.step(seconds=5)
+    message = world.attempt.message or ""
+    assert "container create failed" in message
+    assert secret not in message
+    assert "hunter2" not in message
+    assert len(message) < 1000
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (TYPO, ("RunContainerError", "OCI runtime create failed: initialization error"), "ContainerCannotStart"),
+        (NO_SECRET, ("ImagePullBackOff", 'Back-off pulling image "busybox:1"'), "ImageUnavailable"),
+        (NO_SECRET, ("CreateContainerConfigError", "failed to sync configmap cache"), "ContainerConfigError"),
+        (TYPO, ("ImagePullBackOff", 'Back-off pulling image "busybox:1"'), "ImageUnavailable"),
+    ],
+    ids=["the image was pushed", "the Secret was made", "the Secret was made, more is missing", "the same goes on"],
+)
+def test_the_status_names_what_is_wrong_now(before: tuple[str, str], after: tuple[str, str], reason: str) -> None:
+    world = held(before)
+    world.step(seconds=6)
+    world.pod(0, 0).waits(*after)
+    world.step(seconds=6)
+    world.step(seconds=6)
+    running = world.condition("Running")
+    assert running.reason == reason
+    assert ("does not exist" in running.message) == (before == TYPO and after[0] == "ImagePullBackOff")
+
+
+def test_after_the_pause_the_status_names_what_keeps_the_next_attempt() -> None:
+    world = held(TYPO)
+    world.step(seconds=61)
+    world.step(seconds=1)
+    assert world.status.phase == "Pending"
+    assert "the next attempt begins at" in world.condition("Running").message
+    world.step(seconds=3600)
+    assert world.condition("Running").reason == "WaitingForOldPods"
+    world.obey()
+    world.fields["env"] = [{"name": "A", "value": "1"}]
+    world.step(seconds=1)
+    assert world.condition("Running").reason == "SpecChanged"

@@ -186,6 +186,13 @@ TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
         "a has 3 of 4 hosts",
         "",
     ),
+    "a node pool that is too large": (
+        Nodes().pool("a", hosts=8),
+        asking(),
+        "NodePoolIncomplete",
+        "a has 8 hosts, and a slice 4",
+        "",
+    ),
     "more memory than a host has": (
         Nodes().pool("a"),
         asking(resources={"requests": {"memory": "1Ti"}}),

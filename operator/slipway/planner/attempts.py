@@ -152,7 +152,7 @@ def _record_running(draft: Draft) -> bool:
     if _is_starting(draft) and draft.seen.all_started:
         # A kubelet whose clock is ahead dates the run of its worker later. None has been started a second time yet.
         runs = (pod.run_since for pod in draft.seen.live.values() if pod.started)
-        draft.update_attempt(running_time=max(draft.now, *(one for one in runs if one not in (None, NEVER))))
+        draft.update_attempt(running_time=max((draft.now, *(one for one in runs if one not in (None, NEVER)))))
         draft.update(image_wait_since=None)
     return not _is_starting(draft)
 
@@ -247,6 +247,7 @@ def begin_when_possible(draft: Draft) -> None:
         return
     if draft.problem is not None:
         draft.blocked = Hold(draft.problem.reason, draft.problem.message)
+        draft.update(waiting_since=None)
         return
     if (old := _old_pods(draft)) is not None:
         draft.blocked = Hold(WAITING_FOR_OLD, old)
@@ -255,6 +256,8 @@ def begin_when_possible(draft: Draft) -> None:
     seen_whole = draft.attempt is None or fencing.is_seen_whole(draft)
     if draft.held is not None:
         draft.blocked = draft.held
+        # What it waits for are no nodes.
+        draft.update(waiting_since=None)
         return
     site = draft.job.site.choice
     if site.superseded or (draft.job.in_attempt and (site.problem or draft.effective.forbidden is not None)):

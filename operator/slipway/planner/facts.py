@@ -125,8 +125,9 @@ class Facts:
 
     @property
     def _phase_missing(self) -> bool:
-        """Whether its program exited 0, and the pod was gone before its kubelet had set the phase."""
-        return self.gone_at is not None and self.pod.ending and self.end is not None and self.end.exit_code == 0
+        """Whether its program exited 0, and the kubelet had not set the phase when somebody ended the pod or its node."""
+        over = self.gone_at is not None or self.pod.terminating or self.node_replaced
+        return over and self.pod.ending and self.end is not None and self.end.exit_code == 0
 
     @property
     def deleted_by_us(self) -> bool:
@@ -302,7 +303,7 @@ class Facts:
             return False
         if end is None and self.pod.status.phase != "Succeeded":
             return False
-        if self.pod.ending and not self.pod.terminating and (self.gone_at is None or self.node_trouble):
+        if self.pod.ending and ((not self.pod.terminating and self.gone_at is None) or self.node_trouble):
             # The kubelet has yet to set the phase, and may set the reason of an eviction with it; or it never could.
             return False
         if self.pod.status.phase == "Failed" and self.pod.status.reason and not self.refused_by_successor:

@@ -10,7 +10,8 @@ from slipway.planner.endings import START_TIMEOUT
 from slipway.planner.explain import IMAGE_UNAVAILABLE, WAIT_FOR_USER
 from slipway.planner.freshness import MAX_NODE_READS, Step
 from slipway.planner.objects import CREATING, Pod
-from slipway.planner.observation import waiting_for
+from slipway.planner.observation import MAX_MESSAGE, waiting_for
+from slipway.planner.redact import foreign
 from slipway.planner.trouble import trouble
 
 
@@ -26,7 +27,7 @@ def timeout(draft: Draft) -> Evidence | None:
         time=draft.now,
         message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; "
         f"{place.words} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
-        f"{words}".strip(),
+        f"{foreign(words, draft.spec)[:MAX_MESSAGE]}".strip(),
         place=place,
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,

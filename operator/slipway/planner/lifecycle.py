@@ -25,7 +25,7 @@ def stop_on_request(draft: Draft) -> None:
         _stop(draft, Phase.FAILED, DEADLINE_EXCEEDED, message)
     elif draft.spec.suspend:
         end_uncharged(draft, SUSPENDED, "suspended by spec.suspend")
-        draft.update(start_time=None)
+        draft.update(start_time=None, waiting_since=None, image_wait_since=None)
 
 
 def _stop(draft: Draft, phase: Phase, ending: Ending, message: str) -> None:

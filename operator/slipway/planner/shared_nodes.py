@@ -141,6 +141,8 @@ def crowded(crowd: Crowd, standing: Standing) -> tuple[str, str]:
     lacking = {name for room in full for name in crowd.lacks(room)}
     asks = " and ".join(_quantity(name, crowd.asked[name]) for name in sorted(lacking - {_PODS}))
     clauses += [f"a pod requests {asks}"] if asks else []
+    if not full:
+        clauses = [f"the nodes that suit it have room for {sum(map(crowd.capacity, rooms))} of them"]
     reason, words = standing.words(_bar(crowd))
     clauses += [words] if words else []
     return reason, f"{count}: {'; '.join(clauses)}"

@@ -21,11 +21,11 @@ from slipway.planner import budgets, capacity, fencing, progress
 from slipway.planner.acceptance import HASH_VERSION
 from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import CANCELLED, SUSPENDED, ending_of
-from slipway.planner.explain import REASONS, WAIT_FOR_USER
+from slipway.planner.explain import WAIT_FOR_USER
 from slipway.planner.notices import sidecars
 from slipway.planner.observation import blocked_hosts, intervals
 from slipway.planner.redact import foreign
-from slipway.planner.snapshot import Job
+from slipway.planner.snapshot import WAITING_FOR_OLD, Job
 from slipway.planner.trouble import trouble
 
 _ABSENT_WHEN_FALSE: Final = (ConditionType.RECONCILING, ConditionType.STALLED)
@@ -89,10 +89,11 @@ def _blocked(draft: Draft, attempt: Attempt | None, hold: Hold) -> tuple[Phase, 
     """What a job shows whose next attempt, or the creation of whose pods, is blocked."""
     if hold.phase is not None:
         return hold.phase, hold.reason, hold.message
-    if attempt is not None and ending_of(attempt).held:
-        due = budgets.next_try(draft.status, draft.spec)
-        again = f"; the next attempt begins at {rfc3339(due)}" if due is not None else ""
-        return Phase.PENDING, attempt.reason or "", f"attempt {attempt.number}: {attempt.message}{again}"
+    due = budgets.next_try(draft.status, draft.spec) if attempt is not None and ending_of(attempt).held else None
+    if attempt is not None and due is not None and draft.now < due and hold.reason in (attempt.reason, WAITING_FOR_OLD):
+        draft.wake(due)
+        again = f"attempt {attempt.number}: {attempt.message}; the next attempt begins at {rfc3339(due)}"
+        return Phase.PENDING, attempt.reason or "", again
     return (Phase.RESTARTING if attempt else Phase.PENDING), hold.reason, hold.message
 
 
@@ -104,7 +105,7 @@ def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
         return Phase.STARTING, "Starting", f"attempt {number}: waiting for its pods to run"
     phase = Phase.PENDING if found.reason in WAIT_FOR_USER else Phase.STARTING
     known = draft.job.status.condition(ConditionType.RUNNING)
-    if found.vague and known is not None and known.reason in REASONS:
+    if found.vague and known is not None and known.reason == found.reason:
         return phase, known.reason, known.message
     waiting = f"{len(late)} of {len(draft.seen.wanted)} pods wait"
     return phase, found.reason, f"attempt {number}: {waiting}: {foreign(found.message, draft.spec)}; {found.next_step}"
@@ -171,7 +172,9 @@ def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
         return kept
     if draft.problem is not None:
         return ConditionType.ACCEPTED, False, draft.problem.reason, draft.problem.message
-    message = f"the spec is valid and {draft.snapshot.settings.maker} takes its pods{sidecars(draft.spec)}"
+    asked = draft.attempt is not None or draft.snapshot.checked
+    pods = "takes its pods" if asked else "is asked about its pods before the first attempt"
+    message = f"the spec is valid and {draft.snapshot.settings.maker} {pods}{sidecars(draft.spec)}"
     return ConditionType.ACCEPTED, True, "Accepted", message
 
 

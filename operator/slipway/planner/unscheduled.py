@@ -44,6 +44,8 @@ _REASONS: Final = {
     Kind.NOT_READY: "NodesNotReady",
     Kind.HELD: HELD,
 }
+_SELECTED: Final = (Kind.SHAPE, Kind.LABEL)
+"""What keeps pods out of nodes that they do not select."""
 NO_SUCH_NODES: Final = "NoSuchNodes"
 NO_SUCH_LABELS: Final = "SelectorMatchesNothing"
 COMING: Final = "NodesComing"
@@ -180,12 +182,15 @@ def _closed(request: Request, sites: Sequence[Site]) -> Explanation | None:
         return Explanation(NO_SUCH_NODES, f"no node has {' and '.join(sorted(request.needs.gpus))}", "")
     if any(not site.obstacles for site in sites):
         return None
-    near = min(sites, key=lambda site: len(site.obstacles))
-    kind = near.main.kind
-    reason = NO_SUCH_LABELS if kind in (Kind.SHAPE, Kind.LABEL) else _REASONS[kind]
-    label = f"{near.main.what}={request.needs.selector.get(near.main.what)}"
-    words = f"no node has {label}" if reason is NO_SUCH_LABELS else "; ".join(_clauses(sites))
-    return Explanation(reason, words, "")
+    if matching := [site for site in sites if not site.has(*_SELECTED)]:
+        near = min(matching, key=lambda site: len(site.obstacles))
+        return Explanation(_REASONS[near.main.kind], "; ".join(_clauses(matching)), "")
+    lacking = [[one.what for one in site.obstacles if one.kind in _SELECTED] for site in sites]
+    keys = min(lacking, key=len)
+    if any(set(keys).isdisjoint(others) for others in lacking):
+        keys = sorted({key for others in lacking for key in others})
+    wanted = " and ".join(f"{key}={request.needs.selector.get(key)}" for key in keys)
+    return Explanation(NO_SUCH_LABELS, f"no node has {wanted}", "")
 
 
 def _explained(view: View, request: Request, sites: Sequence[Site], free: int) -> Explanation:

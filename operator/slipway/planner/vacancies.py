@@ -191,7 +191,8 @@ def _of_pool(request: Request, pool: str, members: list[Node], ground: Ground) -
         yield from another
         return
     if len(members) != request.pool_hosts:
-        words = f"has {len(members)} of {request.pool_hosts} hosts"
+        few = len(members) < request.pool_hosts
+        words = f"has {len(members)} {'of' if few else 'hosts, and a slice'} {request.pool_hosts}{' hosts' * few}"
         yield Obstacle(Kind.HOSTS, str(len(members)), words)
     for tenant in ground.tenants.in_pool(pool):
         yield from _held(request, tenant)
