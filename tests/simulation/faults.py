@@ -162,7 +162,8 @@ class Faults:
                 self._cluster.silent(record)
             machine.stop(container, self._rng.choice((15.0, NOTICE_SECONDS)))
         wait = self._rng.choice((NOTICE_SECONDS + 2.0, self._rng.uniform(1.0, NOTICE_SECONDS)))
-        self._timeline.after(wait, lambda: self.spot(machine) if machine.alive else None)
+        machine.taken = lambda: self.spot(machine) if machine.alive else None
+        self._timeline.after(wait, machine.taken)
 
     def _just_ended_unseen(self, machine: Machine) -> list[PodRecord]:
         """Pods of a machine that were deleted a moment ago, and whose status says ContainerStatusUnknown."""

@@ -1,6 +1,7 @@
 """Machines and their kubelets: containers start, run and end; what the API shows of it comes later, or never."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -82,6 +83,8 @@ class Machine:
     """Until then somebody else uses it."""
     silent_since: float = NEVER
     """Since when its kubelet does not reach the API."""
+    taken: Callable[[], None] | None = None
+    """Takes the VM away, once the cloud has said that it will."""
     down_for_good: bool = False
     """Whether the cloud has taken it away; another may come in its place."""
     containers: dict[str, Container] = field(default_factory=dict)
@@ -247,6 +250,9 @@ class Machine:
             # Kubelets often report the container first and the pod's phase a moment later.
             pods.set_status(self.cluster.store, record, container_statuses=(_status(record, end),))
             self.cluster.timeline.after(self.rng.uniform(0.05, 1.0), lambda: self._show_phase(record, container))
+            if self.taken is not None and sum(map(ord, container.name)) % 2:
+                # Before the phase is set.
+                self.cluster.timeline.after(0.03, self.taken)
         else:
             self._show_phase(record, container, container_statuses=(_status(record, end),))
 

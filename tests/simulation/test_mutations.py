@@ -145,6 +145,12 @@ def every_exit_0_is_a_success(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Facts, "succeeded", property(broken))
 
 
+def a_phase_that_was_never_set_tells_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A program that exited 0 as its machine went is taken for one that exited by itself."""
+    patch.setattr(Facts, "_phase_missing", False)
+    patch.setattr(Facts, "_cut_short", lambda *_: False)
+
+
 def preemptions_count_as_failures(patch: pytest.MonkeyPatch) -> None:
     """Both are taken from one budget."""
     charged = budgets.charged
@@ -479,6 +485,12 @@ def machines_fall_silent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Faults, "kinds", lambda self: {name: kinds(self)[name] for name in ("silence", "exit")})
 
 
+def machines_go_with_a_notice(patch: pytest.MonkeyPatch) -> None:
+    """Pods get some seconds before their machine goes, and programs fail."""
+    kinds = Faults.kinds
+    patch.setattr(Faults, "kinds", lambda self: {name: kinds(self)[name] for name in ("notice", "exit")})
+
+
 def jobs_are_applied_again(patch: pytest.MonkeyPatch) -> None:
     """Every job is deleted and applied again soon, while somebody forces all that terminates."""
     people_force_what_terminates(patch)
@@ -509,6 +521,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (one_attempt_too_many, 1, ()),
     (charged_when_ended, 1, ()),
     (every_exit_0_is_a_success, 650, ()),
+    (a_phase_that_was_never_set_tells_nothing, 590, ()),
     (preemptions_count_as_failures, 1, ()),
     (nobody_looks_before_a_timeout, 29600, ()),
     (services_are_made_with_the_pods_only, 1, ()),
@@ -562,6 +575,7 @@ others of their name before they went (planner/test_attempts.py), and pods that 
 PROVOKED_BY: dict[Breakage, Breakage] = {
     silent_machines_count_as_gone: machines_fall_silent,
     a_watch_makes_nodes_lost: machines_are_replaced_at_once,
+    a_phase_that_was_never_set_tells_nothing: machines_go_with_a_notice,
     a_deleted_node_is_a_dead_machine: people_delete_nodes,
     what_was_asked_to_terminate_has: people_force_what_terminates,
     earlier_jobs_have_terminated: jobs_are_applied_again,

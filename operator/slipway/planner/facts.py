@@ -125,7 +125,7 @@ class Facts:
 
     @property
     def _phase_missing(self) -> bool:
-        """Whether its program exited 0, and the kubelet had not set the phase when somebody ended the pod or its node."""
+        """Whether its program exited 0, and its kubelet had not set the phase when the pod or its Node was to go."""
         over = self.gone_at is not None or self.pod.terminating or self.node_replaced
         return over and self.pod.ending and self.end is not None and self.end.exit_code == 0
 
