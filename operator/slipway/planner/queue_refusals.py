@@ -56,6 +56,6 @@ def _cannot_go_on(draft: Draft, known: Workload) -> bool:
 def _has_lasted(draft: Draft) -> bool:
     """Whether what is wrong with the job has been so for a while: a profile is away while it is replaced."""
     accepted = draft.job.status.condition(ConditionType.ACCEPTED)
-    if accepted is None or accepted.status != "False" or accepted.last_transition_time is None:
+    if accepted is None or accepted.status != "False":
         return False
     return draft.passed(accepted.last_transition_time + PATIENCE)
