@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from slipway.cluster.errors import ApiError, Conflict, Forbidden, SlipwayClusterError, TooManyRequests
+from slipway.cluster.errors import ApiError, Conflict, Forbidden, SlipwayClusterError
 from slipway.cluster.log_fields import log_fields
 from slipway.cluster.store import Key
 from slipway.planner.snapshot import Job
@@ -29,7 +29,7 @@ def backoff(error: BaseException, failures: int) -> float:
     if isinstance(error, Forbidden):
         return FORBIDDEN_SECONDS
     wait = min(FIRST_SECONDS * 2.0 ** min(failures - 1, 16), LONGEST_SECONDS)
-    if isinstance(error, ApiError | TooManyRequests) and error.retry_after is not None:
+    if isinstance(error, ApiError) and error.retry_after is not None:
         return max(wait, error.retry_after)
     return wait
 
