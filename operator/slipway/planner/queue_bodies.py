@@ -70,8 +70,9 @@ def labels_of(draft: Draft) -> dict[str, str]:
 
 def is_outdated(draft: Draft, known: Workload) -> bool:
     """Whether the next attempt has other pods than the Workload asks for, because the defaults of the site changed."""
-    asked = known.metadata.labels.pod_sets
-    return draft.active is None and draft.problem is None and asked not in ("", _digest(draft))
+    if draft.job.origin or draft.active is not None or draft.problem is not None:
+        return False
+    return known.metadata.labels.pod_sets not in ("", _digest(draft))
 
 
 def _digest(draft: Draft) -> str:

@@ -34,7 +34,7 @@ def is_replaced(draft: Draft, known: Workload) -> bool:
     """
     if draft.active is not None or draft.job.elsewhere:
         return False
-    if is_outdated(draft, known):
+    if queue_bodies.is_outdated(draft, known):
         return True
     given = known.assignment(queue_bodies.WORKERS)
     if given is not None and given.count is not None and given.count < known.pods_of(queue_bodies.WORKERS):
@@ -42,11 +42,6 @@ def is_replaced(draft: Draft, known: Workload) -> bool:
     if not _was_chosen_before(draft, known) or _is_worth_keeping(draft, known):
         return False
     return any(_is_unused(draft, known, one) for one in draft.spec.acceptable_slices)
-
-
-def is_outdated(draft: Draft, known: Workload) -> bool:
-    """Whether the Workload asks for other pods than the next attempt has: the defaults of the site have changed."""
-    return not draft.job.origin and queue_bodies.is_outdated(draft, known)
 
 
 def _was_chosen_before(draft: Draft, known: Workload) -> bool:
@@ -82,7 +77,7 @@ def change(draft: Draft, known: Workload) -> Body | None:
     """The patch by which a Workload without quota asks for other pods, or another number; None when it need not."""
     if known.holds(QUOTA_RESERVED) or draft.problem is not None:
         return None
-    if is_outdated(draft, known):
+    if queue_bodies.is_outdated(draft, known):
         return _pods(draft, draft.spec.most_slices)
     if not draft.spec.acceptable_slices:
         return None

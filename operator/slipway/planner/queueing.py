@@ -125,7 +125,7 @@ def _words(draft: Draft, known: Workload | None) -> tuple[str, str]:
     if known.holds(FINISHED):
         said = known.condition(FINISHED).get("message", "")
         return queue_words.FINISHED_WORKLOAD, f"{name} was finished by somebody else: {said}; the job is queued again"
-    outdated = queue_sizes.is_outdated(draft, known)
+    outdated = queue_bodies.is_outdated(draft, known)
     if outdated or known.admitted:
         what = "the defaults of its pods have changed: they" if outdated else f"all {draft.spec.most_slices} slices"
         return queue_words.ENTERING, f"{what} are asked for again by a new {name}"
@@ -313,7 +313,7 @@ def _followed(draft: Draft, known: Workload) -> tuple[Action, ...] | None:
     if known.admitted:
         replaced = queue_sizes.is_replaced(draft, known)
     else:
-        replaced = known.holds(QUOTA_RESERVED) and queue_sizes.is_outdated(draft, known)
+        replaced = known.holds(QUOTA_RESERVED) and queue_bodies.is_outdated(draft, known)
     if enters_again and replaced:
         return _removal(draft.snapshot.kueue.version, known) if _nothing_runs(draft) else ()
     if (sizes := queue_sizes.change(draft, known)) is not None:
