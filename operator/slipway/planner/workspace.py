@@ -26,6 +26,7 @@ from slipway.api.workspace import (
 from slipway.planner import datasets
 from slipway.planner.actions import Body
 from slipway.planner.hardware import Variable, literal
+from slipway.planner.refusals import Refusal
 from slipway.planner.reserved import lies_in, reserved_keys
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Job, Settings
@@ -40,10 +41,6 @@ _PROGRAM: Final = "slipway.workspace_check"
 _SEEN_AT: Final = "/volumes"
 """Where the init container has the volumes."""
 _CHECK_RESOURCES: Final = {"cpu": "100m", "memory": "64Mi"}
-
-
-Refusal = tuple[str, str]
-"""Reason and message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ def _asks(spec: SliceJobSpec) -> list[str]:
     return [name for name, part in (("workspace", spec.workspace), ("output", spec.output)) if part is not None]
 
 
-def _contradictions(spec: SliceJobSpec) -> Iterator[tuple[str, str]]:
+def _contradictions(spec: SliceJobSpec) -> Iterator[Refusal]:
     """What the API server's rules refuse, for those who read a spec before it does."""
     if spec.python_module is not None:
         given = ((spec.command, COMMAND_AND_MODULE), (spec.args, ARGS_AND_MODULE), (spec.ray, RAY_AND_MODULE))
