@@ -4,12 +4,13 @@ The scheduler preempts pods of one node at a time. A slice that has a node pool 
 of another slice remain, so no priority gets it into the node pool of another SliceJob.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from slipway.api import names
 from slipway.planner.vacancies import HELD, TOO_LOW, Kind, Request, Site
+from slipway.planner.wording import listed
 
 HIGHEST: Final = 1_000_000_000
 """The highest value of a PriorityClass that is not Kubernetes' own."""
@@ -37,6 +38,14 @@ class Standing:
                 f"this job's priority is {self.priority}, and the scheduler preempts only pods of a lower one",
             )
         return HELD, ""
+
+    def raised(self, enough: int, whose: Sequence[str]) -> str:
+        """What to do so that the scheduler preempts others, which it does above that priority."""
+        policy = "" if self.preempts else " and whose preemptionPolicy is not Never"
+        return (
+            f"apply it anew with a priorityClassName whose value is above {enough}{policy}: the scheduler may then "
+            f"preempt {listed(whose)}"
+        )
 
 
 ORDINARY: Final = Standing()

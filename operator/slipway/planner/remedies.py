@@ -147,11 +147,7 @@ def _outranked(scene: Scene) -> Iterator[Remedy]:
     found, standing = bar(request_of(scene.job, scene.settings), scene.sites, scene.slices), scene.standing
     if found is None or found.enough >= HIGHEST or (standing.preempts and not standing.kept_out(found.least)):
         return
-    policy = "" if standing.preempts else " and whose preemptionPolicy is not Never"
-    words = (
-        f"apply it anew with a priorityClassName whose value is above {found.enough}{policy}: the scheduler may then "
-        f"preempt {listed(found.whose)}"
-    )
+    words = standing.raised(found.enough, found.whose)
     yield Remedy("priorityClassName", (found.enough + 1,), words, found.open + found.held)
 
 

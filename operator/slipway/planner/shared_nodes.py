@@ -238,12 +238,7 @@ def _outranked(crowd: Crowd, standing: Standing) -> Iterator[Remedy]:
     whose = {
         use.tenant.title for room in rooms for use in room.uses if gone(use.tenant) and _in_the_way(crowd, room, use)
     }
-    policy = "" if standing.preempts else " and whose preemptionPolicy is not Never"
-    words = (
-        f"apply it anew with a priorityClassName whose value is above {least}{policy}: the scheduler may then "
-        f"preempt {listed(sorted(whose))}"
-    )
-    yield _remedy("priorityClassName", (least + 1,), words, rooms)
+    yield _remedy("priorityClassName", (least + 1,), standing.raised(least, sorted(whose)), rooms)
 
 
 def _in_the_way(crowd: Crowd, room: Room, use: Use) -> bool:
