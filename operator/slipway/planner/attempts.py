@@ -91,7 +91,7 @@ def _end_held(draft: Draft) -> bool:
             # All its pods exist. How they are, and whether the job is still held, is read first.
             draft.held = None
         return False
-    _end_charged(draft, held.ending, held.message, held.ending.cause)
+    end_at_once(draft, held.ending, held.message)
     if (over := budgets.verdict(draft.status, draft.spec)) is not None:
         finish(draft, *over)
     return True
@@ -106,7 +106,7 @@ def _give_up_unwitnessed(draft: Draft) -> bool:
     message = (
         f"{len(absent)} pod(s) are missing beside hosts that are done, and no operator saw whether they ran: {listed}"
     )
-    end_uncharged(draft, UNWITNESSED, message)
+    end_at_once(draft, UNWITNESSED, message)
     return True
 
 
@@ -130,16 +130,12 @@ def end_as(draft: Draft, cause: Evidence) -> None:
     draft.look()
 
 
-def end_uncharged(draft: Draft, ending: Ending, message: str) -> None:
-    """End the active attempt, if there is one, without charging it to any budget."""
-    if draft.active is not None:
-        _end_charged(draft, ending, message, Cause.UNCHARGED)
-
-
-def _end_charged(draft: Draft, ending: Ending, message: str, cause: Cause) -> None:
-    """End the active attempt, and charge it at once: no pod of it can tell more."""
-    draft.update_attempt(end_time=draft.now, reason=ending.reason, message=message, cause=cause)
-    draft.status = budgets.charged(draft.status, cause)
+def end_at_once(draft: Draft, ending: Ending, message: str) -> None:
+    """End the active attempt, if there is one, and charge it at once as its ending says: no pod of it can tell more."""
+    if draft.active is None:
+        return
+    draft.update_attempt(end_time=draft.now, reason=ending.reason, message=message, cause=ending.cause)
+    draft.status = budgets.charged(draft.status, ending.cause)
     draft.look()
 
 

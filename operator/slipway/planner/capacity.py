@@ -9,7 +9,7 @@ from slipway.api.places import HEAD
 from slipway.api.status import Attempt, Phase, Result, SliceCounts
 from slipway.planner import attempts, budgets, rivals
 from slipway.planner.acceptance import InvalidSpec
-from slipway.planner.attempts import end_uncharged, finish
+from slipway.planner.attempts import end_at_once, finish
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT
 from slipway.planner.explain import WAIT_FOR_USER, of_scheduler
@@ -164,7 +164,7 @@ def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
         return False
     words = explained(draft, short).message if short else f"{len(draft.seen.unscheduled)} pods are not scheduled"
     message = f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}"
-    end_uncharged(draft, SCHEDULE_TIMEOUT, message)
+    end_at_once(draft, SCHEDULE_TIMEOUT, message)
     finish(draft, Phase.FAILED, Result(reason=SCHEDULE_TIMEOUT.reason, message=message))
     return True
 
@@ -195,7 +195,7 @@ def _take(draft: Draft, fewer: int) -> None:
     """Begin an attempt with fewer slices."""
     message = f"{_placed(draft)} of {draft.granted} slices found nodes: starting with {fewer}"
     draft.update(slices=SliceCounts(requested=draft.spec.most_slices, granted=fewer))
-    end_uncharged(draft, FEWER_SLICES, message)
+    end_at_once(draft, FEWER_SLICES, message)
     attempts.begin_when_possible(draft)
 
 
@@ -214,7 +214,7 @@ def _leave_pools(draft: Draft, refused: Iterable[str], short: Shortage) -> None:
     """Begin an attempt whose node pools the scheduler chooses."""
     pools = ", ".join(sorted(refused)[:3])
     message = f"no room in {pools}, though it looked free; the scheduler chooses for the next attempt: {short.message}"
-    end_uncharged(draft, POOL_TAKEN, message)
+    end_at_once(draft, POOL_TAKEN, message)
     attempts.begin_when_possible(draft)
 
 
@@ -244,5 +244,5 @@ def _release_capacity(draft: Draft) -> None:
     if older is not None:
         why = f"the older job {older.namespace}/{older.name} waits for {rivals.waits_for(older)}"
     message = f"{held} of {len(draft.seen.wanted)} hosts had nodes, and the job could not start: {why}"
-    end_uncharged(draft, CAPACITY_RELEASED, message)
+    end_at_once(draft, CAPACITY_RELEASED, message)
     attempts.begin_when_possible(draft)

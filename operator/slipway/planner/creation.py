@@ -5,7 +5,7 @@ from typing import Final
 
 from slipway.api.status import Attempt
 from slipway.planner.actions import Action, CreatePods, CreateServices, DeleteHostLists
-from slipway.planner.attempts import end_uncharged
+from slipway.planner.attempts import end_at_once
 from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import DEFAULTS_CHANGED, ending_of
 from slipway.planner.environment import config_map_name
@@ -74,7 +74,7 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         draft.blocked = draft.held
         return ()
     if attempt.defaults != draft.job.site.applied:
-        end_uncharged(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")
+        end_at_once(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")
         draft.wake(draft.now)
         return ()
     if seen.foreign or any(pod.attempt != attempt.number for pod in seen.may_run):

@@ -9,7 +9,7 @@ from typing import Final
 
 from slipway.api.places import Place
 from slipway.planner import explain
-from slipway.planner.attempts import begin_when_possible, end_as, end_uncharged
+from slipway.planner.attempts import begin_when_possible, end_as, end_at_once
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANNOT_START, IMAGE_UNAVAILABLE, MISSING_OBJECTS, Ending
@@ -74,5 +74,5 @@ def _release(draft: Draft, ending: Ending, found: Explanation) -> None:
     if attempt is None or attempt.held_time is None or not draft.reached(attempt.held_time + HOLD):
         return
     held = f"{len(draft.seen.late)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s and did not start"
-    end_uncharged(draft, ending, f"{held}: {foreign(found.message, draft.spec)}; {found.next_step}")
+    end_at_once(draft, ending, f"{held}: {foreign(found.message, draft.spec)}; {found.next_step}")
     begin_when_possible(draft)

@@ -5,7 +5,7 @@ from typing import Final
 
 from slipway.api.status import Phase, Result, SliceJobStatus
 from slipway.planner.actions import DeleteJob
-from slipway.planner.attempts import end_uncharged, finish, judge
+from slipway.planner.attempts import end_at_once, finish, judge
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANCELLED, DEADLINE_EXCEEDED, SUSPENDED, Ending
 from slipway.planner.snapshot import Job
@@ -24,12 +24,12 @@ def stop_on_request(draft: Draft) -> None:
         message = f"not finished within activeDeadlineSeconds ({draft.spec.active_deadline_seconds} s)"
         _stop(draft, Phase.FAILED, DEADLINE_EXCEEDED, message)
     elif draft.spec.suspend:
-        end_uncharged(draft, SUSPENDED, "suspended by spec.suspend")
+        end_at_once(draft, SUSPENDED, "suspended by spec.suspend")
         draft.update(start_time=None, waiting_since=None, image_wait_since=None)
 
 
 def _stop(draft: Draft, phase: Phase, ending: Ending, message: str) -> None:
-    end_uncharged(draft, ending, message)
+    end_at_once(draft, ending, message)
     if draft.unjudged is not None:
         # It ended before the request. Its pods may take long to terminate, so it is judged by the evidence so far.
         judge(draft)

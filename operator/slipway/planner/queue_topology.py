@@ -8,7 +8,7 @@ from typing import Final
 
 from slipway.api import names
 from slipway.planner.actions import Body, PodAdditions
-from slipway.planner.attempts import end_uncharged
+from slipway.planner.attempts import end_at_once
 from slipway.planner.draft import Draft
 from slipway.planner.endings import STOPPED_BY_QUEUE
 from slipway.planner.kueue_objects import Workload, workload_name
@@ -51,7 +51,7 @@ def leave(draft: Draft) -> None:
     if gated and not (draft.seen.evidence or draft.spec.suspend or draft.spec.cancel):
         why = "the job is in no queue any more" if draft.job.queue is None else "Kueue is not installed any more"
         message = f"{gated} pod(s) wait for a node from Kueue, and {why}"
-        end_uncharged(draft, STOPPED_BY_QUEUE, message)
+        end_at_once(draft, STOPPED_BY_QUEUE, message)
 
 
 def _is_gated(draft: Draft, pod: Pod) -> bool:
