@@ -253,7 +253,7 @@ async def test_a_job_made_anew_while_the_workload_of_the_last_one_is_let_go_stay
         engine.observe("ADDED", job_json())
         engine.observe("DELETED", job_json(version=2))
         await engine._reconcile(KEY)
-        assert engine.cache.jobs.uids() == {KEY: "job-2"}
+        assert {job.key: job.uid for job in engine.cache.jobs.all()} == {KEY: "job-2"}
 
 
 async def test_a_job_that_went_unnoticed_is_dropped_by_the_slow_look_at_names(

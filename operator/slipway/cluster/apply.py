@@ -38,7 +38,6 @@ from slipway.cluster.looks import Looks
 from slipway.cluster.owned import NameTaken, ensure, name_taken
 from slipway.cluster.removal import PodDeleter
 from slipway.cluster.secret_check import missing_secrets
-from slipway.cluster.store import Key
 from slipway.cluster.wire import JsonObject
 from slipway.cluster.workloads import WorkloadWriter
 from slipway.planner.actions import (
@@ -118,7 +117,7 @@ class Applier:
         for creation in plan.actions:
             if isinstance(creation, CreatePods):
                 # Before anything is waited for, so that no other job chooses the same node pools.
-                self._cache.claims.take(_key(job), job.uid, creation.attempt, creation.pools)
+                self._cache.claims.take(job.key, job.uid, creation.attempt, creation.pools)
         # A write whose answer was lost is first seen in the job that the plan was made from.
         self._emit_events(job)
         for action in plan.before:
@@ -134,7 +133,7 @@ class Applier:
                 if wait is not None:
                     again.append(wait)
         except NameTaken as taken:
-            self._cache.claims.release(_key(job))
+            self._cache.claims.release(job.key)
             self._reject(current, taken.reason, str(taken))
             return NOW
         except _PlanInterrupted:
@@ -154,13 +153,13 @@ class Applier:
             return job
         if job.status_problem:
             log.warning("%s", job.status_problem, extra=log_fields(job))
-        path = paths.job(job.namespace, job.name)
+        path = paths.job(*job.key)
         body = {"metadata": {"resourceVersion": job.resource_version}, "status": patch}
         self._cache.writes(job, wanted)
         try:
             written = await self._api.patch_status(path, body, JsonObject)
         except NotFound:
-            self._cache.forget(_key(job), job.uid)
+            self._cache.forget(job.key, job.uid)
             return None
         except Conflict:
             await self._fetch(job)
@@ -173,10 +172,10 @@ class Applier:
 
     async def _fetch(self, job: Job) -> None:
         try:
-            self._cache.jobs.upsert(await self._api.get(paths.job(job.namespace, job.name), JsonObject))
+            self._cache.jobs.upsert(await self._api.get(paths.job(*job.key), JsonObject))
         except NotFound:
             # A job that was created since under the name is another.
-            self._cache.forget(_key(job), job.uid)
+            self._cache.forget(job.key, job.uid)
 
     async def _act(self, action: Action, job: Job) -> float | None:
         match action:
@@ -308,13 +307,9 @@ class Applier:
         self._cache.rejected(job, Rejection(message, self._now(), reason))
 
     def _is_current(self, job: Job) -> bool:
-        known = self._cache.jobs.get(_key(job))
+        known = self._cache.jobs.get(job.key)
         return known is not None and (known.uid, known.generation, known.deleting) == (job.uid, job.generation, False)
 
 
 class _PlanInterrupted(Exception):
     """Going on with this plan makes no sense."""
-
-
-def _key(job: Job) -> Key:
-    return job.namespace, job.name

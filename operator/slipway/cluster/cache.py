@@ -175,7 +175,7 @@ class Cache:
         """The node pools as a job may choose among them."""
         if not self.settings.whole_cluster:
             return NodePools()
-        pods, nodes, claim = self.pods, self.nodes, self.claims.of((job.namespace, job.name), job.uid)
+        pods, nodes, claim = self.pods, self.nodes, self.claims.of(job.key, job.uid)
         doubted = self.claims.doubted
         return NodePools(nodes.pools, nodes.open_pools, pods.pinned, pods.busy, doubted, self._tenants, claim)
 
@@ -243,7 +243,7 @@ class Cache:
 
     def pods_listed(self, job: Job, pods: Iterable[Pod], version: str, at: datetime) -> None:
         """All pods of the job were listed at that time, and these are they."""
-        self.pods.relisted((job.namespace, job.name), job.uid, pods, version)
+        self.pods.relisted(job.key, job.uid, pods, version)
         memory = self._memory(job)
         memory.pods_as_of, memory.pods_read_at = at, self._now()
 
@@ -290,7 +290,7 @@ class Cache:
     def tidy(self, job: Job) -> None:
         """Release what the job holds no longer."""
         if claim_over(job.status):
-            self.claims.end((job.namespace, job.name), job.status.attempt, doubted=doubts(job.status))
+            self.claims.end(job.key, job.status.attempt, doubted=doubts(job.status))
 
     def forget(self, key: Key, uid: str) -> Job | None:
         """Forget the job of that UID, which is gone, and return it; its pods stay until the watch shows their end.
@@ -312,10 +312,9 @@ class Cache:
         return self._clock() - self._accepted.get(_digest(job), -inf) < ANSWER_SECONDS
 
     def _memory(self, job: Job) -> _Memory:
-        key = (job.namespace, job.name)
-        memory = self._memories.get(key)
+        memory = self._memories.get(job.key)
         if memory is None or memory.uid != job.uid:
-            memory = self._memories[key] = _Memory(job.uid, job.generation)
+            memory = self._memories[job.key] = _Memory(job.uid, job.generation)
         elif memory.generation != job.generation:
             memory.generation, memory.checked, memory.rejection = job.generation, False, None
         return memory

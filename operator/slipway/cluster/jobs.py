@@ -50,10 +50,6 @@ class JobStore(Reflector[Job, Key]):
         job = self.get(key)
         return job is not None and job.status.attempt_ended
 
-    def uids(self) -> dict[Key, str]:
-        """UID of every job there is."""
-        return {(job.namespace, job.name): job.uid for job in self._objects.values()}
-
     def needs(self, pod: Pod) -> bool | None:
         """Whether a decision may rest on a pod that is gone; None when only one on another job of the name may.
 
@@ -76,8 +72,7 @@ class JobStore(Reflector[Job, Key]):
         """Known jobs that a list of one namespace, or of all, lacks as of a version, or shows with another UID."""
         known = (job for job in self._objects.values() if namespace in ("", job.namespace))
         old = (job for job in known if number(job.resource_version) <= number(version))
-        keyed = (((job.namespace, job.name), job.uid) for job in old)
-        return [(key, uid) for key, uid in keyed if key not in listed or listed[key][0] != uid]
+        return [(job.key, job.uid) for job in old if job.key not in listed or listed[job.key][0] != job.uid]
 
     def upsert(self, body: Mapping[str, Any]) -> Key | None:
         """Take a SliceJob as JSON; returns its key when that is news, None when newer is known or it is gone."""
@@ -145,7 +140,7 @@ class JobStore(Reflector[Job, Key]):
         return replace(job, spec=spec, given=written, site=site, accepted={})
 
     def _identity(self, one: Job) -> Identity:
-        return _listed((one.namespace, one.name), one.uid, one.resource_version)
+        return _listed(one.key, one.uid, one.resource_version)
 
     def _is_newer(self, it: Identity) -> bool:
         """Whether no such version is known, and the object is not known to be gone."""
@@ -153,37 +148,34 @@ class JobStore(Reflector[Job, Key]):
         return it.uid not in self._tombstones and (known is None or it.version > number(known.resource_version))
 
     def _changed(self, before: Job | None, after: Job) -> Collection[Key]:
-        key = (after.namespace, after.name)
         if before is not None:
             self._waits_no_more(before)
         if waits_for(after):
             insort(self._waiting.setdefault(_awaited(after), []), after, key=_age)
         self._follow_profile(before, after)
-        self._on_change(key)
-        return (key,)
+        self._on_change(after.key)
+        return (after.key,)
 
     def _gone(self, known: Job, last: Job, event: Job | None) -> Collection[Key]:
-        key = (known.namespace, known.name)
         self._waits_no_more(known)
         self._follow_profile(known, None)
-        self._on_change(key)
-        return (key,)
+        self._on_change(known.key)
+        return (known.key,)
 
     def _follow_profile(self, before: Job | None, after: Job | None) -> None:
         """Keep in mind under which profile a job is, and with which version its attempt has begun."""
         (old, old_began), (new, new_began) = _profile_of(before), _profile_of(after)
         job = after or before
         assert job is not None
-        key = (job.namespace, job.name)
         if old != new and old is not None:
             profiles = self._under[old[0]]
-            del profiles[old[1]][key]
+            del profiles[old[1]][job.key]
             if not profiles[old[1]]:
                 del profiles[old[1]]
             if not profiles:
                 del self._under[old[0]]
         if old != new and new is not None:
-            self._under.setdefault(new[0], {}).setdefault(new[1], {})[key] = None
+            self._under.setdefault(new[0], {}).setdefault(new[1], {})[job.key] = None
         if self._profiles is not None and (old, old_began) != (new, new_began):
             if new is not None and new_began is not None:
                 self._profiles.attempt_runs(new, new_began)

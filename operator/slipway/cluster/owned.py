@@ -98,7 +98,7 @@ async def _delete_predecessor(api: ApiConnection, path: str, uid: str, job: Job)
 
     That the job's name is its own by now shows that the earlier one is gone; an outdated cache does not.
     """
-    if (await api.get(paths.job(job.namespace, job.name), Owned)).metadata.uid == job.uid:
+    if (await api.get(paths.job(*job.key), Owned)).metadata.uid == job.uid:
         with suppress(NotFound, Conflict, Forbidden):
             await api.delete(path, uid=uid)
 

@@ -77,8 +77,8 @@ class PodDeleter:
         Collections are looked for among all pods of the namespace, so the job's first pod is told before that, by name.
         """
         log.info("deleting pods of attempt %d", action.attempt, extra=log_fields(job))
-        key, meant = (job.namespace, job.name), set(action.slices)
-        own = (pod for pod in self._cache.pods.of(key) if pod.metadata.labels.job_uid == job.uid)
+        meant = set(action.slices)
+        own = (pod for pod in self._cache.pods.of(job.key) if pod.metadata.labels.job_uid == job.uid)
         of_attempt = [pod for pod in own if pod.attempt == action.attempt]
         head = [pod for pod in of_attempt if pod.is_head and action.head]
         workers = [pod for pod in of_attempt if not pod.is_head and pod.place.slice in meant]
@@ -205,7 +205,7 @@ class PodDeleter:
             Conflict: when it has changed since, and may have another ttlSecondsAfterFinished or none.
         """
         log.info("deleting the SliceJob: ttlSecondsAfterFinished have passed", extra=log_fields(job))
-        path = paths.job(job.namespace, job.name)
+        path = paths.job(*job.key)
         with suppress(NotFound):
             await self._api.delete(path, uid=job.uid, version=job.resource_version, propagation="Background")
 

@@ -170,6 +170,11 @@ class Job:
     """What the site says of the job."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Its namespace and name."""
+        return self.namespace, self.name
+
+    @property
     def elsewhere(self) -> bool:
         """Whether it runs in another cluster, which MultiKueue chooses."""
         return self.spec is not None and self.spec.managed_by is not None

@@ -238,7 +238,7 @@ class Engine:
         # The lists have set the clock right by now.
         self.cache.leading_since = self._clock.now()
         self._ready.set()
-        self._wake(self.cache.jobs.uids().keys() | self.cache.kueue.jobs())
+        self._wake({job.key for job in self.cache.jobs.all()} | self.cache.kueue.jobs())
 
     async def _lead(self) -> None:
         await self._lease.acquire()

@@ -185,7 +185,7 @@ class Queues:
 
     def _news(self) -> None:
         """Have every job looked at that has a queue, or a Workload."""
-        queued = {(job.namespace, job.name) for job in self._cache.jobs.all() if job.queue is not None}
+        queued = {job.key for job in self._cache.jobs.all() if job.queue is not None}
         self._wake(queued | self._cache.kueue.jobs())
 
 
