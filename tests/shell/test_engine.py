@@ -296,7 +296,7 @@ async def test_a_standby_keeps_nothing_of_jobs_that_come_and_go(server: Server) 
             engine._see_pod(Applied(pod(f"j{number}-0-0-0", job=f"j{number}")), "")
             engine.observe("DELETED", job_json(2, name=f"j{number}", uid=f"u{number}"))
         assert not engine._orphans
-        assert not engine.queue
+        assert not engine.queue._due
 
 
 async def test_a_new_leader_deletes_the_pods_of_jobs_that_went_before_and_no_others(

@@ -23,11 +23,6 @@ class LogStream:
         self._query = query
         self._answer: aiohttp.ClientResponse | None = None
 
-    @property
-    def opened(self) -> bool:
-        """Whether the API server sends the log."""
-        return self._answer is not None
-
     def cut(self) -> None:
         """Break it."""
         if self._answer is not None:

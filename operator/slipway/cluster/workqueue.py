@@ -32,10 +32,6 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._taken = -inf
 
-    def __len__(self) -> int:
-        """Keys that wait, due or not."""
-        return len(self._due)
-
     def add(self, key: K) -> None:
         """Make a key due now."""
         self.add_at(key, self._clock())
