@@ -95,9 +95,9 @@ def of_jobs(jobs: Iterable[Job], now: datetime) -> dict[str, Series]:
     fenced = [0.0]
     for job in jobs:
         status = job.status
-        phases[_only("slipway_jobs", "phase", status.phase or Phase.PENDING)] += 1
+        phases[_only("slipway_jobs", phase=status.phase or Phase.PENDING)] += 1
         if (reason := waiting_reason(status)) is not None:
-            waiting[_only("slipway_jobs_waiting", "reason", reason)] += 1
+            waiting[_only("slipway_jobs_waiting", reason=reason)] += 1
         if (since := fenced_since(status)) is not None:
             fenced.append((now - since).total_seconds())
         if job.spec is None or status.resolved is None or status.final or status.phase in _AT_REST:
@@ -127,9 +127,9 @@ def _hardware(resolved: Resolved) -> str:
 def _calls(calls: Calls) -> Series:
     found: Counter[Labels] = Counter()
     for (verb, code), count in calls.counts.items():
-        found[tuple(bounded("slipway_api_calls_total", {"verb": verb, "code": code}).values())] += count
+        found[_only("slipway_api_calls_total", verb=verb, code=code)] += count
     return found
 
 
-def _only(name: str, label: str, value: str) -> Labels:
-    return tuple(bounded(name, {label: value}).values())
+def _only(name: str, **labels: str) -> Labels:
+    return tuple(bounded(name, labels).values())
