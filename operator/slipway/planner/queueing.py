@@ -284,8 +284,8 @@ def _removal(version: str, known: Workload) -> tuple[PatchWorkload | DeleteWorkl
 def _finish(draft: Draft, known: Workload) -> None:
     result = draft.status.result
     if not known.holds(FINISHED):
-        succeeded = draft.status.phase is not None and draft.status.phase.value == "Succeeded"
-        reason, words = "Succeeded" if succeeded else "Failed", result.message if result is not None else ""
+        reason = "Succeeded" if draft.status.phase is Phase.SUCCEEDED else "Failed"
+        words = result.message if result is not None else ""
         patch = queue_bodies.with_condition(known, FINISHED, True, reason, words, draft.now)
         draft.act(_patch(draft, known, patch, status=True))
     elif FINALIZER in known.metadata.finalizers:
