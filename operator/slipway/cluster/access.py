@@ -20,8 +20,8 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 log = logging.getLogger(__name__)
 
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
-
-_POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Where a pod finds the name of its own namespace."""
 _ADVICE: Final = "name a kubeconfig with --kubeconfig or the environment variable KUBECONFIG"
 _RENEWAL_PAUSE: Final = 5.0
 """Seconds during which a second 401 does not run the exec plugin again."""
@@ -110,7 +110,7 @@ def configured_namespace(kubeconfig: Path | None = None, context: str | None = N
     try:
         contents = _contents(path) if path is not None else {}
         if not contents:
-            return _POD_NAMESPACE.read_text().strip() if _POD_NAMESPACE.exists() else ""
+            return POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.exists() else ""
         wanted = context or _current_context(contents)
         entries = (entry for content in contents.values() for entry in content.get("contexts") or ())
         found = next((entry.get("context") for entry in entries if entry["name"] == wanted), None)

@@ -17,11 +17,10 @@ from slipway.api import names
 from slipway.api.profile import ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import IMAGE_PATTERN
+from slipway.cluster.access import POD_NAMESPACE
 from slipway.planner.snapshot import Settings as PlannerSettings
 from slipway.shell.logs import FORMATS
 
-NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-NO_PROFILE: Final = ProfileSpec()
 LONGEST_ID: Final = 40
 """Letters of an operator's id, so that the name of its Lease is no longer than a label."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -71,7 +70,7 @@ class OperatorSettings:
     """Image with Slipway in it, for the init container of jobs with directories; empty refuses such jobs."""
     read_secrets: bool = False
     """Whether to look for the Secrets that a job names before its pods are created; the role must allow it."""
-    site: ProfileSpec = NO_PROFILE
+    site: ProfileSpec = field(default_factory=ProfileSpec)
     """Defaults and limits of all jobs, below those of their SliceJobProfiles."""
     record: Path | None = None
     """Directory for a record of what each decision was made from, without secrets; none by default."""
@@ -118,7 +117,7 @@ class Flags:
 
 
 def read_settings(
-    flags: Flags | None = None, environment: Mapping[str, str] = os.environ, namespace_file: Path = NAMESPACE_FILE
+    flags: Flags | None = None, environment: Mapping[str, str] = os.environ, namespace_file: Path = POD_NAMESPACE
 ) -> OperatorSettings:
     """Settings from flags, else the environment, else the defaults.
 
