@@ -8,9 +8,8 @@ from aiohttp import web
 
 from slipway.client.model import JobState, Metadata, Stored
 from slipway.client.queue_position import position
-from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
-from tests.cluster.replay import replaying
+from tests.cluster.replay import open_access, replaying
 
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 QUEUE = "/namespaces/team-a/localqueues/tpu/pendingworkloads"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.cluster.access import load_access, open_access
+from slipway.cluster.access import load_access
 from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
@@ -12,7 +12,7 @@ from slipway.cluster.events import EventRecorder
 from slipway.local_cluster import NativeCluster
 from slipway.planner.snapshot import Settings
 from tests.cluster.bench import Bench, now
-from tests.cluster.replay import Replay, replaying
+from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import Time
 from tests.conftest import Kubectl
 from tests.waiting import PATIENCE

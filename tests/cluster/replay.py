@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
+from kubernetes.aio.client import Configuration
 
+from slipway.cluster.access import Access
 from tests.serving import served
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -44,6 +46,11 @@ class Replay:
             await self.until_closed()
             return web.Response(status=503)
         return await self.script.popleft()(request)
+
+
+def open_access(server: str) -> Access:
+    """The way to a server that asks nobody who he is."""
+    return Access(Configuration(host=server))
 
 
 @asynccontextmanager

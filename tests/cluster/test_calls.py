@@ -3,12 +3,11 @@
 import pytest
 from aiohttp import web
 
-from slipway.cluster.access import open_access
 from slipway.cluster.calls import NO_ANSWER, Calls, verb_of
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import NotFound
 from slipway.cluster.wire import JsonObject
-from tests.cluster.replay import replaying
+from tests.cluster.replay import open_access, replaying
 
 PODS = "/api/v1/namespaces/ns/pods"
 VERBS: dict[tuple[str, str], str] = {

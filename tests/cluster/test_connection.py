@@ -7,10 +7,9 @@ import pytest
 from aiohttp import web
 
 from slipway.cluster import errors, sessions
-from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.wire import JsonObject
-from tests.cluster.replay import Replay, answer, broken, listing, refusal
+from tests.cluster.replay import Replay, answer, broken, listing, open_access, refusal
 from tests.waiting import holds
 
 PATH = "/api/v1/namespaces/ns/pods"

@@ -6,13 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.kueue import KueueStore, can_be_listed
 from slipway.cluster.watch import Applied, Deleted
 from slipway.planner.kueue_objects import Workload
 from slipway.planner.kueue_queues import ClusterQueue, LocalQueue
-from tests.cluster.replay import Handler, answer, refusal, replaying
+from tests.cluster.replay import Handler, answer, open_access, refusal, replaying
 
 KEY = ("ml", "train")
 TPU = "google.com/tpu"

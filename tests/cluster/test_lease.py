@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipway.cluster import lease as lease_module
-from slipway.cluster.access import open_access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import (
     DEADLINE_SECONDS,
@@ -23,7 +22,7 @@ from slipway.cluster.lease import (
     Lease,
     LostLeadership,
 )
-from tests.cluster.replay import Replay, replaying
+from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import Time
 from tests.waiting import PATIENCE, holds
 

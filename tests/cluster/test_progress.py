@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from slipway.cluster import progress as module
-from slipway.cluster.access import open_access
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.progress import Lines, ProgressReader
@@ -23,6 +22,7 @@ from slipway.planner.printed import LINE_BYTES
 from slipway.planner.progress import LOGS_FORBIDDEN, STEPS_AFTER, TOO_MANY_LOGS
 from slipway.planner.snapshot import Printed, Settings
 from tests.client.kubelet import Log, Server, at, refused
+from tests.cluster.replay import open_access
 from tests.cluster.things import Time, job_json, pod
 from tests.waiting import holds
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.cluster.access import open_access
 from slipway.cluster.calls import Calls
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import Lease
@@ -24,7 +23,7 @@ from slipway.shell.gauges import Gauges
 from slipway.shell.metric_table import METRICS, Kind
 from slipway.shell.metrics import Metrics
 from slipway.shell.settings import OperatorSettings
-from tests.cluster.replay import Replay, replaying
+from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import job_json, node_json, pod, pod_json
 from tests.waiting import holds
 

@@ -155,11 +155,6 @@ def _nothing_found(error: Exception) -> str:
     )
 
 
-def open_access(server: str) -> Access:
-    """An API server that asks nobody who he is, such as a proxy on this machine."""
-    return Access(Configuration(host=server))
-
-
 def _kubeconfig(given: Path | None) -> str | None:
     if given is not None:
         return str(given)
