@@ -12,13 +12,12 @@ from slipway.api.status import Phase
 from slipway.cluster import events, paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import BURST, EventRecorder
-from slipway.cluster.jobs import JobStore
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import EventRecord
 from slipway.planner.snapshot import Job
 from tests.cluster.bench import Bench
 from tests.cluster.replay import Replay, answer, refusal
-from tests.cluster.things import Time, job_json
+from tests.cluster.things import Time, job_json, job_store
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ async def recorder(api: ApiConnection, time: Time) -> AsyncIterator[EventRecorde
 
 @pytest.fixture
 def job(time: Time) -> Job:
-    jobs = JobStore(time)
+    jobs = job_store(time)
     jobs.upsert(job_json(status={"attempt": 2}))
     found = jobs.get(("ns", "train"))
     assert found is not None
@@ -139,7 +138,7 @@ async def test_events_are_described_in_the_order_in_which_they_happened(bench: B
     times = iter(moment + timedelta(seconds=number) for number in range(8))
     recorder = EventRecorder(bench.api, "me", now=lambda: next(times), clock=monotonic)
     running = asyncio.create_task(recorder.run())
-    jobs = JobStore(monotonic)
+    jobs = job_store(monotonic)
     jobs.upsert(job_json() | {"metadata": job_json()["metadata"] | {"namespace": bench.namespace}})
     job = jobs.get((bench.namespace, "train"))
     assert job is not None

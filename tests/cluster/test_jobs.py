@@ -15,7 +15,7 @@ from slipway.cluster.store import UNCLAIMED_SECONDS
 from slipway.cluster.watch import Deleted
 from slipway.planner.acceptance import accept
 from slipway.planner.snapshot import Job, Settings
-from tests.cluster.things import Time, job_json, pod
+from tests.cluster.things import Time, job_json, job_store, pod
 
 KEY = ("ns", "train")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def jobs(time: Time) -> JobStore:
-    return JobStore(time)
+    return job_store(time)
 
 
 def test_a_job_is_read_into_words(jobs: JobStore) -> None:
@@ -265,7 +265,7 @@ def test_only_an_older_job_that_waits_for_nodes_or_quota_comes_first(
     )
 )
 def test_the_rivals_of_a_job_are_the_oldest_of_all_that_wait(changes: list[tuple[str, str]]) -> None:
-    jobs = JobStore(Time())
+    jobs = job_store(Time())
     for version, (name, reason) in enumerate(changes, 1):
         known = jobs.get(("ns", name))
         uid = known.uid if known is not None else f"{name}-{version}"

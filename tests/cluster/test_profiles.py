@@ -30,7 +30,7 @@ class Site:
     def __init__(self, chart: dict[str, Any] | None = None) -> None:
         self.time = Time()
         self.store = ProfileStore(self.time, ProfileSpec.model_validate(chart or {}))
-        self.jobs = JobStore(self.time, profiles=self.store)
+        self.jobs = JobStore(self.time, self.store)
         self._version = 0
 
     def profile(self, name: str = "default", limits: dict[str, Any] | None = None, **defaults: Any) -> "Site":

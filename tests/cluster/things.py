@@ -1,11 +1,19 @@
 """Pods, nodes and jobs as the API server shows them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from slipway.api.profile import ProfileSpec
+from slipway.cluster.jobs import JobStore
+from slipway.cluster.profiles import ProfileStore
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
+
+
+def job_store(clock: Callable[[], float]) -> JobStore:
+    return JobStore(clock, ProfileStore(clock, ProfileSpec()))
 
 
 def pod_json(name: str = "train-0-0-0", version: int = 1, uid: str = "", **parts: Any) -> dict[str, Any]:

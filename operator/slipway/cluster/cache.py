@@ -96,7 +96,7 @@ class Cache:
         """
         self.settings = settings
         self.profiles = ProfileStore(clock, chart)
-        self.jobs = JobStore(clock, lambda key: self.pods.forget_unneeded(key), self.profiles)
+        self.jobs = JobStore(clock, self.profiles, lambda key: self.pods.forget_unneeded(key))
         self.nodes = NodeStore(now, clock, settings.topology_key)
         self.pods = PodStore(now, clock, self.jobs.needs, self.nodes.open_pools)
         self.claims = Claims(self.nodes.open_pools)

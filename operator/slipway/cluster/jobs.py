@@ -28,14 +28,11 @@ class JobStore(Reflector[Job, Key]):
     """SliceJobs by namespace and name."""
 
     def __init__(
-        self,
-        clock: Callable[[], float],
-        changed: Callable[[Key], None] = lambda _: None,
-        profiles: ProfileStore | None = None,
+        self, clock: Callable[[], float], profiles: ProfileStore, changed: Callable[[Key], None] = lambda _: None
     ) -> None:
         """`clock` is monotonic, in seconds.
 
-        `changed` is called with the key of a job that is new, newer or gone; `profiles` are those of the jobs.
+        `profiles` are those of the jobs; `changed` is called with the key of a job that is new, newer or gone.
         """
         super().__init__(clock)
         self._on_change = changed
@@ -129,7 +126,7 @@ class JobStore(Reflector[Job, Key]):
     def _sited(self, job: Job, known: Job | None) -> Job:
         """A job with the defaults of its site; with what was made of them before, where they are the same."""
         written = job.written
-        if self._profiles is None or written is None:
+        if written is None:
             return job
         choice = self._profiles.choose(job.namespace, written, job.status)
         if known is not None and known.given is written and known.site.choice == choice:
@@ -176,7 +173,7 @@ class JobStore(Reflector[Job, Key]):
                 del self._under[old[0]]
         if old != new and new is not None:
             self._under.setdefault(new[0], {}).setdefault(new[1], {})[job.key] = None
-        if self._profiles is not None and (old, old_began) != (new, new_began):
+        if (old, old_began) != (new, new_began):
             if new is not None and new_began is not None:
                 self._profiles.attempt_runs(new, new_began)
             if old is not None and old_began is not None:
