@@ -197,8 +197,6 @@ _KINDS: Final = {
     "secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim",
     "config": "ConfigMap",
 }  # fmt: skip
-HELD: Final = frozenset({IMAGE_UNAVAILABLE, MISSING_OBJECTS})
-"""Reasons for which pods do not keep their nodes."""
 WAIT_FOR_USER: Final = frozenset({MISSING_OBJECTS, "VolumeNotBound"})
 """Reasons that only an object of the user's can remove: nothing is charged, and no time counts."""
 
