@@ -87,7 +87,7 @@ def _end_held(draft: Draft) -> bool:
         return False
     read = draft.seen.begun_by_this_process or draft.may(Step.END_HELD)
     if not (read and draft.may(Step.END_EVICTED, held.since)):
-        if not _is_starting(draft):
+        if draft.starting is None:
             # All its pods exist. How they are, and whether the job is still held, is read first.
             draft.held = None
         return False
@@ -145,12 +145,12 @@ def finish(draft: Draft, phase: Phase, result: Result) -> None:
 
 
 def _record_running(draft: Draft) -> bool:
-    if _is_starting(draft) and draft.seen.all_started:
+    if draft.starting is not None and draft.seen.all_started:
         # A kubelet whose clock is ahead dates the run of its worker later. None has been started a second time yet.
         runs = (pod.run_since for pod in draft.seen.live.values() if pod.started)
         draft.update_attempt(running_time=max((draft.now, *(one for one in runs if one not in (None, NEVER)))))
         draft.update(image_wait_since=None)
-    return not _is_starting(draft)
+    return draft.starting is None
 
 
 def _end_late_start(draft: Draft) -> bool:
@@ -168,10 +168,6 @@ _POLICIES: Final[tuple[Callable[[Draft], bool], ...]] = (
     _end_late_start,
 )
 """What may become of an active attempt, the most certain first. Each says whether it is what the attempt is at."""
-
-
-def _is_starting(draft: Draft) -> bool:
-    return draft.active is not None and draft.active.running_time is None
 
 
 def _doubtful_nodes(draft: Draft, attempt: Attempt) -> tuple[str, ...]:

@@ -41,8 +41,7 @@ class Shortage:
 
 def shortage(draft: Draft) -> Shortage | None:
     """Why pods of the active attempt are not created or not scheduled; None when nothing holds them up."""
-    attempt = draft.active
-    if attempt is None or attempt.running_time is not None:
+    if draft.starting is None:
         return None
     if (rejection := draft.snapshot.rejection) is not None:
         phase = Phase.WAITING_FOR_CAPACITY if rejection.reason == QUOTA_EXCEEDED else Phase.PENDING
@@ -118,8 +117,8 @@ def _standing(draft: Draft, short: Shortage) -> Standing:
 
 def wait(draft: Draft) -> None:
     """Count the checks for capacity, and end the attempt or the job when it has waited long enough."""
-    attempt, short = draft.active, shortage(draft)
-    if attempt is None or attempt.running_time is not None or _gave_up(draft, attempt, short):
+    attempt, short = draft.starting, shortage(draft)
+    if attempt is None or _gave_up(draft, attempt, short):
         return
     if short is None or short.phase is not Phase.WAITING_FOR_CAPACITY:
         return

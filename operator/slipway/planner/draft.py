@@ -118,6 +118,12 @@ class Draft:
         return attempt if attempt is not None and attempt.end_time is None else None
 
     @property
+    def starting(self) -> Attempt | None:
+        """The newest attempt while it has not ended and its hosts have not all been seen running."""
+        attempt = self.active
+        return attempt if attempt is not None and attempt.running_time is None else None
+
+    @property
     def unjudged(self) -> Attempt | None:
         """The newest attempt when it has ended without success and nothing has been charged for it yet."""
         attempt = self.status.unsettled

@@ -28,8 +28,8 @@ _ENDINGS: Final[dict[str, Ending]] = {
 
 def follow(draft: Draft) -> None:
     """Date the hold-up of the active attempt, and end the attempt when it has held its nodes long enough."""
-    attempt = draft.active
-    if attempt is None or attempt.running_time is not None:
+    attempt = draft.starting
+    if attempt is None:
         return
     if _end_hopeless(draft):
         return

@@ -41,7 +41,7 @@ _NOTHING_HELD: Final = "no pod runs and no capacity is held"
 def summarise(draft: Draft) -> None:
     """Set everything in the status that follows from the attempts."""
     phase, reason, message = _story(draft)
-    if not draft.snapshot.job.status.final:
+    if not draft.job.status.final:
         _count(draft)
     draft.update(
         phase=phase,
@@ -118,11 +118,10 @@ def _count(draft: Draft) -> None:
         for place in draft.seen.started - {HEAD}:
             started[place.slice] = started.get(place.slice, 0) + 1
     ready = sum(count == per_slice for count in started.values())
-    starting = draft.active is not None and draft.active.running_time is None
     draft.update(
         slices=SliceCounts(requested=requested, granted=draft.granted, ready=ready),
         ready_slices=f"{ready}/{requested}",
-        hosts=blocked_hosts(draft.seen, draft.spec, MAX_HOSTS) if starting else (),
+        hosts=blocked_hosts(draft.seen, draft.spec, MAX_HOSTS) if draft.starting else (),
         succeeded_hosts=intervals(draft.seen.succeeded) if draft.active else draft.status.succeeded_hosts,
     )
 
@@ -153,7 +152,7 @@ def _conditions(draft: Draft, phase: Phase, reason: str, message: str) -> tuple[
         found.append((ConditionType.NODES_VISIBLE, visible, *words))
     if (logs := progress.visible(draft)) is not None:
         found.append(logs)
-    return _dated(found, draft.snapshot.job.status, draft.now, draft.job.generation)
+    return _dated(found, draft.job.status, draft.now, draft.job.generation)
 
 
 def _finished(phase: Phase, message: str) -> tuple[ConditionType, bool, str, str]:
