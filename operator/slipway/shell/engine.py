@@ -62,10 +62,9 @@ class Engine:
         self._namespaces = settings.namespaces or ("",)
         self.cache = Cache(settings.planner, clock.now, clock.monotonic, settings.site)
         self.queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
-        recorder = EventRecorder(api, settings.identity, now=clock.now, clock=clock.monotonic)
-        self._recorder = recorder
+        self._recorder = EventRecorder(api, settings.identity, now=clock.now, clock=clock.monotonic)
         self._decisions = Recorder(settings.record)
-        self._applier = Applier(api, self.cache, recorder, now=clock.now, read_secrets=settings.read_secrets)
+        self._applier = Applier(api, self.cache, self._recorder, now=clock.now, read_secrets=settings.read_secrets)
         self._job_lists = JobLists(
             api, self.cache, self._namespaces, seen=lambda body: self.observe(None, body), gone=self._gone
         )
@@ -158,11 +157,8 @@ class Engine:
     def _gone(self, key: Key, uid: str) -> None:
         job = self.cache.forget(key, uid)
         if self._ready.is_set() and not (job is not None and job.orphaning):
-            self._orphaned(key, uid)
-
-    def _orphaned(self, key: Key, uid: str) -> None:
-        self._orphans.setdefault(key, set()).add(uid)
-        self.queue.add(key)
+            self._orphans.setdefault(key, set()).add(uid)
+            self.queue.add(key)
 
     def _sources(self, api: ApiConnection) -> Iterator[Source[Any]]:
         """Everything that is watched beside SliceJobs and Kueue's objects."""
