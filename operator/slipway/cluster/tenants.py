@@ -85,10 +85,9 @@ class Visitor(msgspec.Struct, frozen=True):
 
     @property
     def takes_devices(self) -> bool:
-        """Whether it is not Slipway's, has not ended, and requests TPUs."""
-        if names.LABEL_JOB_UID in self.metadata.labels or self.status.phase in ENDED_PHASES:
-            return False
-        return any(names.TPU_RESOURCE in each.asked for each in self.spec.containers)
+        """Whether it is not Slipway's, and requests TPUs."""
+        ours = names.LABEL_JOB_UID in self.metadata.labels
+        return not ours and any(names.TPU_RESOURCE in each.asked for each in self.spec.containers)
 
     @property
     def use(self) -> Use:
