@@ -130,12 +130,7 @@ def delete_stale_pods(draft: Draft) -> None:
     draft.act(*(_force(pod) for pod in unwanted if _machine_gone(draft, pod)))
     if draft.spec.timeouts.unsafe_silent_node_seconds is not None:
         draft.act(*(_force(pod, silent=True) for pod in unwanted if _given_up(draft, pod)))
-    asked = draft.snapshot.pending_deletions
-    waiting = [
-        pod
-        for pod in unwanted
-        if not pod.terminating and pod.metadata.uid not in asked and not _ends_by_itself(draft, pod)
-    ]
+    waiting = [pod for pod in draft.snapshot.staying(unwanted) if not _ends_by_itself(draft, pod)]
     stopped = {pod.metadata.uid for pod in waiting}
     ending = [pod for pod in unwanted if _programs_ended(pod) and pod.metadata.uid not in stopped]
     draft.act(*deletions(waiting, _grace(draft), ended_too=False, ending=ending))
@@ -179,12 +174,8 @@ def _outdated(draft: Draft) -> list[Pod]:
     if attempt is None:
         return []
     keep_from = attempt.number - 1 if draft.active else attempt.number
-    asked = draft.snapshot.pending_deletions
-    return [
-        pod
-        for pod in draft.seen.stale_attempt_pods
-        if pod.ended and not pod.terminating and pod.attempt < keep_from and pod.metadata.uid not in asked
-    ]
+    stale = draft.snapshot.staying(draft.seen.stale_attempt_pods)
+    return [pod for pod in stale if pod.ended and pod.attempt < keep_from]
 
 
 def _grace(draft: Draft) -> int | None:

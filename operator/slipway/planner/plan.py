@@ -153,9 +153,7 @@ def _checked_again(job: Job, refused: Rejection) -> datetime:
 
 def _remove_pods(snapshot: Snapshot) -> tuple[DeletePods, ...]:
     """A job that is being deleted takes its pods along at once; the garbage collector would take its time."""
-    asked = snapshot.pending_deletions
-    waiting = [pod for pod in snapshot.own_pods() if not pod.terminating and pod.metadata.uid not in asked]
-    return tuple(fencing.deletions(waiting, None, ended_too=True))
+    return tuple(fencing.deletions(snapshot.staying(snapshot.own_pods()), None, ended_too=True))
 
 
 def _after_the_end(draft: Draft) -> Plan:

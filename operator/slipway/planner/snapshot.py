@@ -334,3 +334,7 @@ class Snapshot:
     def own_pods(self) -> Iterator[Pod]:
         """Pods of this job UID, not of an earlier job of the same name."""
         return (pod for pod in self.pods if pod.metadata.labels.job_uid == self.job.uid)
+
+    def staying(self, pods: Iterable[Pod]) -> Iterator[Pod]:
+        """Those of these pods that nobody has asked to go, by the watch and by what the API server has accepted."""
+        return (pod for pod in pods if not pod.terminating and pod.metadata.uid not in self.pending_deletions)
