@@ -337,11 +337,6 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         return bound.last_transition_time if bound is not None else None
 
     @cached_property
-    def uneventful(self) -> bool:
-        """Whether it is not terminating and undisturbed, as nearly every pod is."""
-        return not self.terminating and self.undisturbed
-
-    @cached_property
     def undisturbed(self) -> bool:
         """Whether no container has terminated, no device is unhealthy and no condition or reason announces its end."""
         if self.ended or self.status.reason or self.unhealthy_devices:

@@ -36,7 +36,7 @@ def observe(cache: Cache, event: Event[Pod], scope: str) -> list[tuple[Key, floa
     for key in pods.observe(event, scope):
         pause = _going(cache, key)
         if pause is None:
-            at_once = not seen.uneventful or (starting > 0 and pods.starting(key) == 0)
+            at_once = seen.terminating or not seen.undisturbed or (starting > 0 and pods.starting(key) == 0)
             on_its_way = starts and seen.unhindered
             pause = 0.0 if at_once else max(_calm(cache, key), PROGRESS_SECONDS if on_its_way else 0.0)
         found.append((key, pause))
