@@ -15,6 +15,7 @@ from slipway.cluster.errors import Conflict, NotFound
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import KeepHistory, Plan
 from slipway.planner.metadata import metadata
+from slipway.planner.parts import packed
 from slipway.planner.snapshot import Job
 from tests.cluster.bench import Bench, now
 from tests.conftest import Kubectl
@@ -84,7 +85,7 @@ async def test_what_another_version_wrote_of_an_attempt_is_kept(bench: Bench) ->
     job, first = await bench.job(), ended(0)
     [stored] = as_json(first)
     stored["restartedSlices"] = [3]
-    await keep(bench, replace(job, stored_status={"attempts": [stored]}), first)
+    await keep(bench, replace(job, stored=packed({"attempts": [stored]})), first)
     assert content(await page(bench, 0)) == [stored]
 
 

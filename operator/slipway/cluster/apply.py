@@ -71,10 +71,12 @@ from slipway.planner.status_patch import status_patch
 log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT: Final = 64
-"""Requests for creations, and looks, at once; above it the API server is the limit anyway."""
+"""Requests for creations at once, and for looks; above it the API server is the limit anyway."""
 
 MAX_CREATES: Final = 512
 """Pods created before looking at the job again: reacting never waits behind a huge create."""
+CREATE_TIME: Final = timedelta(seconds=20)
+"""After which the job is looked at again, however few pods have been created."""
 
 NOW: Final = 0.0
 _REFUSALS: Final = (BadRequest, Forbidden, Invalid)
@@ -103,7 +105,9 @@ class Applier:
         self._history = History(api, recorder)
         self.remover = PodDeleter(api, cache)
         self.workloads = WorkloadWriter(api, cache)
-        self._looks = Looks(api, cache, self.workloads, self._executor, now)
+        self._looks = Looks(api, cache, self.workloads, BoundedExecutor(MAX_IN_FLIGHT), now)
+        self._unanswered: set[str] = set()
+        """Namespaces in which the last creation of a pod got no answer."""
 
     async def apply(self, plan: Plan, job: Job) -> float | None:
         """Keep what the status drops, write the status, record the Events, act.
@@ -237,6 +241,7 @@ class Applier:
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
         log.info("creating %d pod(s) of attempt %d", len(action.places), action.attempt, extra=log_fields(job))
         factory = PodFactory(job, self._cache.settings, action.pools)
+        until, first = self._now() + CREATE_TIME, action.places[0]
 
         def body(place: Place) -> Body:
             added = action.head if place.is_head else action.workers
@@ -245,8 +250,10 @@ class Applier:
         async def create(place: Place) -> None:
             if not self._is_current(job):
                 raise _PlanInterrupted
-            with self._refusals(job):
-                await self._create_pod(body(place), job)
+            # A webhook that does not answer in one namespace must not take the requests of all others.
+            if place is first or (self._now() < until and job.namespace not in self._unanswered):
+                with self._refusals(job):
+                    await self._create_pod(body(place), job)
 
         try:
             await self._executor.run(action.places[:MAX_CREATES], create)
@@ -278,7 +285,9 @@ class Applier:
         except (ConnectionLost, ServerError, TooManyRequests):
             # Of several tries the last alone may have been refused.
             unanswered()
+            self._unanswered.add(job.namespace)
             raise
+        self._unanswered.discard(job.namespace)
         self._cache.pods.applied(pod)
 
     @contextmanager

@@ -2,11 +2,12 @@
 
 After kube-rs' scheduler. A key waits at most once, at its earliest time; bursts collapse into one turn. A key that is
 being worked on is never handed out a second time: what arrives meanwhile is held, and waits again when it is done.
+Of one group of keys only so many are worked on at once, so that a group that is slow leaves workers for the others.
 """
 
 import asyncio
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from itertools import count
 from math import inf
@@ -20,9 +21,15 @@ _SLACK: Final = 64
 class WorkQueue(Generic[K]):
     """Keys and the times at which they are due. Adding and taking are O(log n)."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` is monotonic, in seconds, and runs as fast as the event loop's."""
+    def __init__(
+        self, clock: Callable[[], float], group: Callable[[K], Hashable] = lambda key: key, most: int = 1
+    ) -> None:
+        """`clock` is monotonic, in seconds, and runs as fast as the event loop's; `most` of a group run at once."""
         self._clock = clock
+        self._group = group
+        self._most = most
+        self._busy: Counter[Hashable] = Counter()
+        self._passed_over: dict[Hashable, list[tuple[float, int, K]]] = {}
         self._order = count()
         self._heap: list[tuple[float, int, K]] = []
         self._due: dict[K, float] = {}
@@ -31,6 +38,11 @@ class WorkQueue(Generic[K]):
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._taken = -inf
+
+    @property
+    def running(self) -> int:
+        """Keys that are being worked on."""
+        return len(self._running)
 
     def add(self, key: K) -> None:
         """Make a key due now."""
@@ -48,14 +60,18 @@ class WorkQueue(Generic[K]):
 
     def take(self) -> K | None:
         """The key that has been due longest, now running; None when none is due."""
-        head = self._head()
-        if head is None or head[0] > self._clock():
-            return None
-        heapq.heappop(self._heap)
-        key = head[2]
-        del self._due[key]
-        self._running[key] = self._taken = self._clock()
-        return key
+        while (head := self._head()) is not None and head[0] <= self._clock():
+            heapq.heappop(self._heap)
+            key = head[2]
+            group = self._group(key)
+            if self._busy[group] >= self._most:
+                heapq.heappush(self._passed_over.setdefault(group, []), head)
+                continue
+            self._busy[group] += 1
+            del self._due[key]
+            self._running[key] = self._taken = self._clock()
+            return key
+        return None
 
     async def get(self) -> K:
         """Wait for a key that is due; the caller must call `done` with it."""
@@ -78,7 +94,8 @@ class WorkQueue(Generic[K]):
 
     def done(self, key: K) -> None:
         """The work on a key is over; what arrived meanwhile makes it wait again."""
-        self._running.pop(key, None)
+        if self._running.pop(key, None) is not None:
+            self._leave(self._group(key))
         when = self._held.pop(key, None)
         if when is not None:
             self.add_at(key, when)
@@ -98,6 +115,21 @@ class WorkQueue(Generic[K]):
         """Seconds for which the key that has been running longest has been running."""
         return self._clock() - min(self._running.values()) if self._running else 0.0
 
+    def _leave(self, group: Hashable) -> None:
+        """One key of a group runs no more, so that another that was passed over may."""
+        self._busy[group] -= 1
+        if not self._busy[group]:
+            del self._busy[group]
+        others = self._passed_over.get(group, [])
+        while others:
+            one = heapq.heappop(others)
+            if self._due.get(one[2]) == one[0]:
+                heapq.heappush(self._heap, one)
+                self._notify()
+                break
+        if not others:
+            self._passed_over.pop(group, None)
+
     def _head(self) -> tuple[float, int, K] | None:
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
@@ -106,6 +138,7 @@ class WorkQueue(Generic[K]):
     def _compact(self) -> None:
         """Entries that an earlier time has overtaken stay in the heap until they are half of it."""
         if len(self._heap) > 2 * len(self._due) + _SLACK:
+            self._passed_over.clear()
             self._heap = [(when, next(self._order), key) for key, when in self._due.items()]
             heapq.heapify(self._heap)
 

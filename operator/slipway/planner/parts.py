@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from sys import intern
+from typing import Any
+from zlib import compress, decompress
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -20,6 +22,16 @@ def keep_once(part: msgspec.Struct, fields: Iterable[str]) -> None:
 def kept_once(texts: Mapping[str, str]) -> dict[str, str]:
     """The same texts, as one string for each text."""
     return {intern(key): intern(value) for key, value in texts.items()}
+
+
+def packed(content: Mapping[str, Any]) -> bytes:
+    """JSON in few bytes."""
+    return compress(msgspec.json.encode(content), 1)
+
+
+def unpacked(content: bytes) -> Mapping[str, Any]:
+    """What was `packed`."""
+    return msgspec.json.decode(decompress(content), type=dict[str, Any])
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):

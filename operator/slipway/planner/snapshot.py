@@ -15,6 +15,7 @@ from slipway.planner.kueue_objects import Kueue
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
+from slipway.planner.parts import packed, unpacked
 from slipway.planner.site import NO_SITE, Site
 from slipway.version import VERSION
 
@@ -160,8 +161,8 @@ class Job:
     """Whether its deletion leaves the dependents alone (`--cascade=orphan`)."""
     status_problem: str = ""
     """Field, value and fault of what cannot be read in the status; `status` holds the rest, and stays as it is."""
-    stored_status: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The status as it is stored, with what only another version can read."""
+    stored: bytes = field(default=packed({}), compare=False, repr=False)
+    """The `stored_status`, packed: of thousands of jobs that are over it is most of what is known."""
     accepted: dict["Settings", Any] = field(default_factory=dict, compare=False, repr=False)
     """What was made of the spec under these settings; all versions of the job with one spec and site share it."""
     given: SliceJobSpec | None = field(default=None, compare=False, repr=False)
@@ -173,6 +174,11 @@ class Job:
     def key(self) -> tuple[str, str]:
         """Its namespace and name."""
         return self.namespace, self.name
+
+    @property
+    def stored_status(self) -> Mapping[str, Any]:
+        """The status as it is stored, with what only another version can read."""
+        return unpacked(self.stored)
 
     @property
     def elsewhere(self) -> bool:

@@ -23,7 +23,8 @@ def status_patch(job: Job, wanted: SliceJobStatus) -> dict[str, Any]:
     read, new = _dump(job.status), _dump(wanted)
     if job.status_problem:
         new = read | {"conditions": new.get("conditions", [])}
-    return merge_patch(job.stored_status, _changed(job.stored_status, read, new))
+    stored = job.stored_status
+    return merge_patch(stored, _changed(stored, read, new))
 
 
 def _dump(status: SliceJobStatus) -> dict[str, Any]:

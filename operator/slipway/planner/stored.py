@@ -10,6 +10,7 @@ from slipway.api.names import LABEL_OPERATOR_ID, ORIGIN_LABEL, QUEUE_LABEL, QUEU
 from slipway.api.reading import describe, read_spec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import UNSEEN, ConditionType, SliceJobStatus
+from slipway.planner.parts import packed
 from slipway.planner.snapshot import Job
 
 NEVER_WRITTEN: Final = {"observedGeneration": UNSEEN}
@@ -24,6 +25,7 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
     uid, generation = str(metadata["uid"]), int(metadata.get("generation", 0))
     labels, stored = metadata.get("labels") or {}, body.get("status") or {}
     status, status_problem = read_status(stored)
+    status = _without_told(status, known.status if known is not None and known.uid == uid else status)
     if known is not None and (known.uid, known.generation) == (uid, generation) and known.written is not None:
         spec: SliceJobSpec | None = known.written
         problem, accepted = known.problem, known.accepted
@@ -46,7 +48,7 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
         deleting=metadata.get("deletionTimestamp") is not None,
         orphaning="orphan" in (metadata.get("finalizers") or ()),
         status_problem=status_problem,
-        stored_status=stored,
+        stored=packed(stored),
         accepted=accepted,
     )
 
@@ -65,6 +67,18 @@ def read_status(content: Mapping[str, Any]) -> tuple[SliceJobStatus, str]:
         bad = {one["loc"][0] for one in error.errors()}
         rest = {name: value for name, value in content.items() if name not in bad}
         return SliceJobStatus.model_validate(rest), describe(error, "status")
+
+
+def _without_told(status: SliceJobStatus, earlier: SliceJobStatus) -> SliceJobStatus:
+    """The status of a job that is over, without what nobody needs of it any more, which is most of its memory.
+
+    These are attempts that an earlier version had alike; of one that was over when it was first read, all but the last.
+    """
+    if not status.final:
+        return status
+    told = status.attempts if earlier.final else earlier.attempts
+    kept = (*status.attempts[:1], *(one for one in status.attempts[1:] if one not in told))
+    return status.model_copy(update={"attempts": kept})
 
 
 def _familiar(conditions: Any) -> Any:

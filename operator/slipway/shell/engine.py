@@ -38,8 +38,10 @@ from slipway.shell.sources import Source, silences
 
 log = logging.getLogger(__name__)
 
-WORKERS: Final = 24
+WORKERS: Final = 32
 """Jobs looked at concurrently."""
+WORKERS_OF_A_NAMESPACE: Final = 24
+"""Those of one namespace, so that others have their turn while its webhooks do not answer."""
 
 COLLECTED_EVERY: Final = 50_000
 """New objects after which the young ones are collected: what a burst of jobs brings stays, and cycles are rare."""
@@ -61,7 +63,7 @@ class Engine:
         self._clock = clock
         self._namespaces = settings.namespaces or ("",)
         self.cache = Cache(settings.planner, clock.now, clock.monotonic, settings.site)
-        self.queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
+        self.queue: WorkQueue[Key] = WorkQueue(clock.monotonic, group=lambda key: key[0], most=WORKERS_OF_A_NAMESPACE)
         self._recorder = EventRecorder(api, settings.identity, now=clock.now, clock=clock.monotonic)
         self._decisions = Recorder(settings.record)
         self._applier = Applier(api, self.cache, self._recorder, now=clock.now, read_secrets=settings.read_secrets)
@@ -135,7 +137,9 @@ class Engine:
         Raises:
             Unhealthy: when the process should be replaced.
         """
-        led = self._clock.monotonic() - self._led if self._ready.is_set() else 0.0
+        # While every worker is at work, what waits has not been forgotten.
+        may_wait = self.queue.running >= WORKERS or not self._ready.is_set()
+        led = 0.0 if may_wait else self._clock.monotonic() - self._led
         return health.check(
             oldest_wait=min(self.queue.oldest_age(), led),
             longest_turn=self.queue.longest_turn(),

@@ -65,8 +65,9 @@ class JobLists:
         while True:
             try:
                 for namespace in self._namespaces:
-                    for body in (await self._api.list(paths.jobs(namespace), JsonObject)).items:
-                        self._seen(body)
+                    async for page in self._api.pages(paths.jobs(namespace), JsonObject):
+                        for body in page.items or ():
+                            self._seen(body)
             except SlipwayClusterError as error:
                 log.warning("SliceJobs could not be listed, so no job is looked at yet: %s", error)
                 await asyncio.sleep(pause)
