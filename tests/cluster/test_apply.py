@@ -198,6 +198,41 @@ async def test_creating_stops_when_the_job_changes(bench: Bench) -> None:
     assert await bench.pods() == {}
 
 
+async def test_where_a_create_got_no_answer_one_pod_is_tried_before_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, create = await bench.job(hosts=8), bench.api.create
+    asked: list[str] = []
+    answers = False
+
+    async def lose(path: str, body: Body, *more: Any, **options: Any) -> Any:
+        asked.append(body["metadata"]["name"])
+        if answers:
+            return await create(path, body, *more, **options)
+        raise ConnectionLost("no answer")
+
+    monkeypatch.setattr(bench.api, "create", lose)
+    slots = tuple(worker(0, host) for host in range(8))
+    for tried in ("train-0-0-0", "train-0-0-0"):
+        asked.clear()
+        with pytest.raises(ConnectionLost):
+            await bench.act(job, CreatePods(0, slots))
+        # The last is a dry run.
+        assert set(asked) == {tried}
+    answers = True
+    assert await bench.act(job, CreatePods(0, slots)) == 0
+    assert await bench.act(job, CreatePods(0, slots)) == 0
+    assert len(await bench.pods()) == 8
+
+
+async def test_a_slow_create_leaves_the_rest_for_another_turn(bench: Bench) -> None:
+    job, later = await bench.job(hosts=4), iter((0, 0, 30, 30, 30))
+    applier = Applier(bench.api, bench.cache, bench.recorder, now=lambda: now() + timedelta(seconds=next(later, 30)))
+    plan = Plan(job.status, (CreatePods(0, tuple(worker(0, host) for host in range(4))),))
+    assert await applier.apply(plan, job) == 0
+    assert 1 <= len(await bench.pods()) < 4
+
+
 async def test_a_huge_create_is_done_in_parts(bench: Bench) -> None:
     job = await bench.job(hosts=MAX_CREATES + 1)
     slots = tuple(worker(0, h) for h in range(MAX_CREATES + 1))

@@ -37,6 +37,46 @@ async def test_a_small_job_does_not_wait_behind_a_huge_one() -> None:
     await huge
 
 
+async def test_a_small_job_waits_for_one_request_of_each_huge_one() -> None:
+    lanes = BoundedExecutor(MOST)
+    order: list[str] = []
+    full = asyncio.Event()
+
+    async def work(name: str) -> None:
+        order.append(name)
+        if len(order) == 2 * MOST:
+            full.set()
+        await asyncio.sleep(0)
+
+    huge = [asyncio.create_task(lanes.run(["huge"] * 1000, work)) for _ in range(5)]
+    await full.wait()
+    before = len(order)
+    await lanes.run(["small"], work)
+    assert order.index("small") - before <= MOST + len(huge)
+    await asyncio.gather(*huge)
+
+
+async def test_who_is_cancelled_in_line_takes_no_request_from_the_others() -> None:
+    lanes, go = BoundedExecutor(2), asyncio.Event()
+    done: list[str] = []
+
+    async def work(name: str) -> None:
+        await go.wait()
+        done.append(name)
+
+    first = asyncio.create_task(lanes.run(["first"] * 2, work))
+    await asyncio.sleep(0.01)
+    cancelled, last = (asyncio.create_task(lanes.run([name] * 4, work)) for name in ("cancelled", "last"))
+    await asyncio.sleep(0.01)
+    cancelled.cancel()
+    go.set()
+    await asyncio.gather(first, last)
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert sorted(done) == ["first"] * 2 + ["last"] * 4
+    assert lanes._free == 2
+
+
 async def test_after_a_failure_nothing_further_is_begun() -> None:
     begun: list[int] = []
 

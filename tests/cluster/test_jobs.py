@@ -15,6 +15,7 @@ from slipway.cluster.store import UNCLAIMED_SECONDS
 from slipway.cluster.watch import Deleted
 from slipway.planner.acceptance import accept
 from slipway.planner.snapshot import Job, Settings
+from slipway.planner.status_patch import status_patch
 from tests.cluster.things import Time, job_json, job_store, pod
 
 KEY = ("ns", "train")
@@ -294,3 +295,39 @@ def test_looking_for_rivals_does_not_walk_over_all_that_wait(jobs: JobStore, mon
     assert youngest is not None
     assert [job.name for job in jobs.rivals(youngest)] == [f"j00{number}" for number in range(MOST_RIVALS)]
     assert len(compared) < 50
+
+
+def ended_attempt(number: int, **more: Any) -> dict[str, Any]:
+    return {"number": number, "startTime": "2026-01-01T00:00:00Z", "cause": "failure", "reason": "ExitCode"} | more
+
+
+def test_of_a_job_that_is_over_the_attempts_that_were_told_are_left_out(jobs: JobStore) -> None:
+    before = {"phase": "Running", "attempt": 2, "attempts": [ended_attempt(number) for number in (2, 1, 0)]}
+    jobs.upsert(job_json(1, status=before))
+    changed = [ended_attempt(2), ended_attempt(1, message="said late"), ended_attempt(0)]
+    after = {"phase": "Failed", "attempt": 2, "attempts": changed, "foo": "of another version"}
+    kept = []
+    for version in (2, 3):
+        jobs.upsert(job_json(version, status=after))
+        job = jobs.get(KEY)
+        assert job is not None
+        kept.append([one.number for one in job.status.attempts])
+        assert job.stored_status == after
+    assert kept == [[2, 1], [2]]
+
+
+def test_of_a_job_that_was_over_when_it_was_first_read_the_last_attempt_is_kept(jobs: JobStore) -> None:
+    jobs.upsert(job_json(status={"phase": "Failed", "attempts": [ended_attempt(number) for number in (1, 0)]}))
+    job = jobs.get(KEY)
+    assert job is not None
+    assert [one.number for one in job.status.attempts] == [1]
+
+
+def test_a_change_of_a_job_that_is_over_leaves_its_attempts_as_they_are_stored(jobs: JobStore) -> None:
+    stored = {"phase": "Failed", "attempts": [ended_attempt(number) for number in (1, 0)]}
+    jobs.upsert(job_json(status=stored))
+    job = jobs.get(KEY)
+    assert job is not None
+    (last,) = job.status.attempts
+    changed = job.status.model_copy(update={"attempts": (last.model_copy(update={"message": "said late"}),)})
+    assert status_patch(job, changed)["attempts"] == [ended_attempt(1, message="said late"), ended_attempt(0)]

@@ -147,6 +147,41 @@ async def test_a_worker_cancelled_just_after_its_call_passes_the_call_on() -> No
         await first
 
 
+@pytest.fixture
+def shared(time: Time) -> WorkQueue[str]:
+    """Two keys of each group, which is their first letter, run at once."""
+    return WorkQueue(time, group=lambda key: key[0], most=2)
+
+
+def test_a_group_that_is_slow_leaves_workers_for_the_others(shared: WorkQueue[str]) -> None:
+    for key in ("a1", "a2", "a3", "a4", "b1"):
+        shared.add(key)
+    assert [shared.take() for _ in range(4)] == ["a1", "a2", "b1", None]
+    assert shared.oldest_age() == 0
+
+
+def test_keys_that_were_passed_over_come_in_their_order(shared: WorkQueue[str], time: Time) -> None:
+    for number, key in enumerate(("a1", "a2", "a3", "a4")):
+        shared.add_at(key, time.now - 9 + number)
+    assert [shared.take() for _ in range(3)] == ["a1", "a2", None]
+    shared.add_at("a4", time.now - 10)
+    assert shared.backlog() == (2, 10.0)
+    for done, following in (("a1", "a4"), ("a2", "a3")):
+        shared.done(done)
+        assert (shared.take(), shared.take()) == (following, None)
+
+
+async def test_a_worker_is_woken_for_a_key_that_was_passed_over() -> None:
+    queue: WorkQueue[str] = WorkQueue(asyncio.get_running_loop().time, group=lambda key: key[0], most=1)
+    queue.add("a1")
+    queue.add("a2")
+    assert await queue.get() == "a1"
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.done("a1")
+    assert await asyncio.wait_for(waiting, 30) == "a2"
+
+
 KEYS = st.integers(0, 3)
 STEPS = st.lists(
     st.one_of(
@@ -159,10 +194,10 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
-def test_no_key_is_ever_queued_twice_run_twice_or_lost(steps: list[tuple[str, int, float]]) -> None:
+@given(STEPS, st.booleans())
+def test_no_key_is_ever_queued_twice_run_twice_or_lost(steps: list[tuple[str, int, float]], shared: bool) -> None:
     time = Time()
-    queue: WorkQueue[int] = WorkQueue(time)
+    queue: WorkQueue[int] = WorkQueue(time, group=lambda key: key % 2, most=1) if shared else WorkQueue(time)
     due: dict[int, float] = {}
     running: set[int] = set()
     for what, key, number in steps:
@@ -172,7 +207,9 @@ def test_no_key_is_ever_queued_twice_run_twice_or_lost(steps: list[tuple[str, in
                 due[key] = min(due.get(key, 1e9), time.now + number)
             case "take":
                 taken = queue.take()
+                busy = {one % 2 for one in running} if shared else set()
                 ready = {one for one, when in due.items() if one not in running and when <= time.now}
+                ready = {one for one in ready if one % 2 not in busy}
                 assert (taken in ready) if ready else (taken is None)
                 if taken is not None:
                     assert due[taken] == min(due[one] for one in ready)
@@ -190,4 +227,5 @@ def test_no_key_is_ever_queued_twice_run_twice_or_lost(steps: list[tuple[str, in
     rest = []
     while (taken := queue.take()) is not None:
         rest.append(taken)
+        queue.done(taken)
     assert sorted(rest) == sorted(due)

@@ -18,7 +18,7 @@ from slipway.planner.snapshot import Snapshot
 from slipway.shell import engine as engine_module
 from slipway.shell import health, job_lists, sources
 from slipway.shell.clock import Clock
-from slipway.shell.engine import Engine, EngineFailed
+from slipway.shell.engine import WORKERS, Engine, EngineFailed
 from slipway.shell.gauges import Gauges
 from slipway.shell.metric_table import METRICS, Kind
 from slipway.shell.metrics import Metrics
@@ -320,6 +320,23 @@ async def test_the_wait_of_jobs_counts_from_when_this_process_leads(server: Serv
         engine.queue.add_at(KEY, -7200.0)
         seconds = 7.0
         assert engine.health()["oldestWait"] == "1.000"
+
+
+async def test_jobs_that_wait_while_every_worker_is_at_work_are_not_forgotten(server: Server) -> None:
+    seconds = 0.0
+    async with resting(server, Clock(monotonic=lambda: seconds)) as engine:
+        await engine._lease.acquire()
+        engine._unsynced.clear()
+        engine._maybe_ready()
+        for number in range(WORKERS + 1):
+            engine.queue.add((f"team-{number}", "train"))
+        seconds = 7.0
+        for _ in range(WORKERS - 1):
+            engine.queue.take()
+        engine.queue._taken = 0.0
+        assert engine.health()["oldestWait"] == "7.000"
+        engine.queue.take()
+        assert engine.health()["oldestWait"] == "0.000"
 
 
 async def test_a_uid_that_comes_while_another_is_deleted_is_not_lost(

@@ -1,35 +1,41 @@
 """A bound on the requests in flight, shared fairly by all jobs."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 
+_Line = deque["asyncio.Future[None]"]
+"""Those of one run who wait for a request to end, the first of them first."""
+
 
 class BoundedExecutor:
-    """Runs work with a bounded number of requests in flight; jobs that share it take turns."""
+    """Runs work with a bounded number of requests in flight; runs that share it take turns, however long they are."""
 
     def __init__(self, most: int) -> None:
         """`most` is how many requests may be under way at once."""
-        self._most = most
-        self._free = asyncio.Semaphore(most)
+        self._most = self._free = most
+        self._lines: deque[_Line] = deque()
+        """Of each run that waits its line, whose turn comes first first."""
 
     async def run(self, items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
         """Work on all items; after a failure no further one is begun, and the first failure is raised."""
-        waiting = iter(items)
+        waiting, line = iter(items), _Line()
         failures: list[Exception] = []
 
         async def lane() -> None:
             for item in waiting:
-                # Standing in line for each item anew is what makes jobs take turns.
-                async with self._free:
+                await self._enter(line)
+                try:
                     if failures:
                         return
-                    try:
-                        await work(item)
-                    except Exception as error:
-                        failures.append(error)
+                    await work(item)
+                except Exception as error:
+                    failures.append(error)
+                finally:
+                    self._leave()
 
         async with asyncio.TaskGroup() as lanes:
             for _ in range(min(self._most, len(items))):
@@ -38,3 +44,34 @@ class BoundedExecutor:
                 await asyncio.sleep(0)
         if failures:
             raise failures[0]
+
+    async def _enter(self, line: _Line) -> None:
+        """Wait until one request more may be under way."""
+        if self._free:
+            self._free -= 1
+            return
+        mine = asyncio.get_running_loop().create_future()
+        if not line:
+            self._lines.append(line)
+        line.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            # Whoever is cancelled after being let in lets the next one in.
+            if not mine.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """A request has ended; the first of the run whose turn it is may begin the next."""
+        while self._lines:
+            line = self._lines.popleft()
+            while line and line[0].done():
+                line.popleft()
+            if not line:
+                continue
+            line.popleft().set_result(None)
+            if line:
+                self._lines.append(line)
+            return
+        self._free += 1
