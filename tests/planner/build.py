@@ -39,8 +39,9 @@ from slipway.planner.fencing import LATE
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.news import cursor_of, news
 from slipway.planner.nodes import Node, NodeMetadata, Taint
-from slipway.planner.objects import ENDED_PHASES, Pod, PodCondition, PodLabels, PodMetadata, PodSpec
+from slipway.planner.objects import ENDED_PHASES, Pod
 from slipway.planner.plan import plan
+from slipway.planner.pod_parts import PodCondition, PodLabels, PodMetadata, PodSpec
 from slipway.planner.site import Site
 from slipway.planner.snapshot import (
     Job,

@@ -14,7 +14,7 @@ from slipway.planner import environment
 from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan, Refresh
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.nodes import NodeStatus
-from slipway.planner.objects import PodCondition
+from slipway.planner.pod_parts import PodCondition
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Rejection, Settings
 

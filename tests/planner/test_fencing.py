@@ -11,8 +11,9 @@ import pytest
 from slipway.api.places import HEAD
 from slipway.planner.actions import CreatePods, DeletePods, ForceDeletePod, Refresh
 from slipway.planner.container_states import ContainerState, ContainerStatus, Running
-from slipway.planner.objects import Pod, PodLabels, PodMetadata
+from slipway.planner.objects import Pod
 from slipway.planner.plan import plan
+from slipway.planner.pod_parts import PodLabels, PodMetadata
 from slipway.planner.snapshot import KubeletLease, LostNode, OwnDeletions
 
 from .build import PodHandle, World, actions_of

@@ -18,7 +18,7 @@ from slipway.planner.actions import DeletePods
 from slipway.planner.effective import effective, hardware_of
 from slipway.planner.hardware import Hardware, Tpu
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
-from slipway.planner.objects import PodCondition
+from slipway.planner.pod_parts import PodCondition
 from slipway.planner.pods import PodFactory
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings

@@ -13,8 +13,9 @@ from slipway.api.names import TAINT_IMPENDING_TERMINATION
 from slipway.api.places import Place, worker
 from slipway.api.status import Cause, Phase
 from slipway.planner.actions import CreatePods
-from slipway.planner.objects import Pod, PodStatus
+from slipway.planner.objects import Pod
 from slipway.planner.observation import _Judging, intervals, parse_intervals
+from slipway.planner.pod_parts import PodStatus
 
 from .build import World, actions_of
 

@@ -24,9 +24,10 @@ from slipway.planner.kueue_queues import ResourceFlavor
 from slipway.planner.ledger import Sums, account_at, sums
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node, NodeMetadata, NodeStatus
-from slipway.planner.objects import Pod, PodAnnotations, PodCondition, PodSpec
+from slipway.planner.objects import Pod
 from slipway.planner.parts import Named
 from slipway.planner.plan import plan
+from slipway.planner.pod_parts import PodAnnotations, PodCondition, PodSpec
 from slipway.planner.pods import PodFactory
 from slipway.planner.queue_topology import GATE
 from slipway.planner.queue_words import preemptor_of

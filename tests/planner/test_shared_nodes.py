@@ -13,8 +13,8 @@ from slipway.api import names
 from slipway.api.places import FIRST
 from slipway.api.resources import amount
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
-from slipway.planner.objects import PodCondition
 from slipway.planner.placement import Needs
+from slipway.planner.pod_parts import PodCondition
 from slipway.planner.pods import PodFactory
 from slipway.planner.preemption import ORDINARY, Standing
 from slipway.planner.remedies import Remedy

@@ -14,7 +14,7 @@ from slipway.api.places import worker
 from slipway.planner.acceptance import accept
 from slipway.planner.node_pools import NodePools, choose
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
-from slipway.planner.objects import PodCondition
+from slipway.planner.pod_parts import PodCondition
 from slipway.planner.pods import PodFactory
 from slipway.planner.preemption import ORDINARY, Standing
 from slipway.planner.remedies import Remedy

@@ -5,7 +5,8 @@ from typing import Final
 
 from slipway.api import names
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
-from slipway.planner.objects import ENDED_PHASES, PodCondition
+from slipway.planner.objects import ENDED_PHASES
+from slipway.planner.pod_parts import PodCondition
 from tests.simulation import pods
 from tests.simulation.cluster import Cluster
 from tests.simulation.machines import Machine

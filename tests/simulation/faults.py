@@ -8,7 +8,8 @@ from typing import Final
 from slipway.api import names
 from slipway.api.status import Cause
 from slipway.planner.nodes import Node, Taint
-from slipway.planner.objects import ENDED_PHASES, PodCondition
+from slipway.planner.objects import ENDED_PHASES
+from slipway.planner.pod_parts import PodCondition
 from slipway.planner.snapshot import SKEW
 from tests.simulation import pods
 from tests.simulation.cluster import Cluster

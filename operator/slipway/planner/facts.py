@@ -8,7 +8,8 @@ from slipway.api import names
 from slipway.planner.container_states import Terminated
 from slipway.planner.effective import Effective
 from slipway.planner.nodes import Node, Taint
-from slipway.planner.objects import Pod, PodCondition
+from slipway.planner.objects import Pod
+from slipway.planner.pod_parts import PodCondition
 from slipway.planner.snapshot import SKEW
 
 NEAR: Final = timedelta(seconds=120)

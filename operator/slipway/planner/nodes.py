@@ -9,8 +9,8 @@ from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.gpus import is_gpu
-from slipway.planner.objects import PodCondition, kept
 from slipway.planner.parts import Part, keep_once, kept_once
+from slipway.planner.pod_parts import PodCondition, kept
 
 NODE_CONDITIONS: Final = frozenset(("Ready",))
 SIZES: Final = frozenset(("cpu", "memory", "pods", names.TPU_RESOURCE))
