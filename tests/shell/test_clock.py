@@ -118,3 +118,22 @@ def test_a_server_that_is_set_back_is_followed_in_the_end_without_going_back() -
         assert world.clock.now() >= shown
         shown = world.clock.now()
     assert -1.0 <= world.offset <= 1.0
+
+
+@pytest.mark.parametrize("wrong_by", [691_200.0, 3600.0])
+def test_no_single_answer_moves_it_far_ahead(wrong_by: float) -> None:
+    world = World()
+    for _ in range(3 * ENOUGH_ANSWERS):
+        world.seconds += PATIENCE_SECONDS / ENOUGH_ANSWERS
+        world.answer(0.0)
+        world.answer(wrong_by)
+        assert -1.0 <= world.offset <= 1.0
+
+
+def test_a_machine_that_slept_is_put_right_once_many_answers_say_so() -> None:
+    world = World()
+    world.answer(0.0)
+    for _ in range(ENOUGH_ANSWERS + 1):
+        world.seconds += PATIENCE_SECONDS / ENOUGH_ANSWERS
+        world.answer(3600.0)
+    assert 3599.0 <= world.offset <= 3601.0

@@ -178,3 +178,25 @@ def workload(version: str) -> dict[str, Any]:
     """That of the job in a queue."""
     labels = {"slipway.dev/job-name": "train", "slipway.dev/job-uid": "train"}
     return {"apiVersion": version, "kind": "Workload", "metadata": {"name": "slicejob-train", "labels": labels}}
+
+
+async def test_without_kueue_jobs_that_are_not_over_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, woken = Cache(Settings(), Clock().now, Clock().monotonic), list[Key]()
+    for name, status in (("train", {}), ("over", {"phase": "Succeeded"})):
+        body = job_json(name=name, uid=name, status=status)
+        body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "tpu"}
+        cache.jobs.upsert(body)
+    rounds = asyncio.Semaphore(0)
+
+    async def no_version(*_: Any) -> str:
+        rounds.release()
+        return ""
+
+    monkeypatch.setattr(queues_module, "served_version", no_version)
+    monkeypatch.setattr(queues_module, "AGAIN_SECONDS", 0.0)
+    api: Any = None
+    following = asyncio.create_task(Queues(api, cache, ("",), woken.extend, asyncio.Event()).run())
+    for _ in range(5):
+        await rounds.acquire()
+    following.cancel()
+    assert woken == [("ns", "train")]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from math import inf
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -306,7 +307,9 @@ class ApiConnection:
                 content = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionLost(f"{request.method} {request.url}: {_said(error)}") from error
-        self._dated(response.headers.get("Date", ""), asked)
+        if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            # A proxy in front of the API servers answers with errors, and a clock, of its own.
+            self._dated(response.headers.get("Date", ""), asked)
         if response.status >= 400:
             raise from_response(response.status, content, response.headers.get("Retry-After"))
         return content

@@ -5,7 +5,8 @@ before or after we asked for it must not depend on how well this machine's clock
 forward must not end anybody's wait either, and one that is set back must not prolong it.
 
 API servers may disagree by seconds. The clock follows the one that is ahead: it moves forward as soon as an answer
-shows that it is behind, and back only when many answers in a row, from whichever server, showed that it is ahead.
+shows that it is behind, and back only when many answers in a row, from whichever server, showed that it is ahead. No
+single answer moves it far ahead either: jobs would be deleted whose time to live is not over.
 """
 
 import time
@@ -16,8 +17,9 @@ from typing import Final
 _SECOND: Final = timedelta(seconds=1)
 PATIENCE_SECONDS: Final = 60.0
 ENOUGH_ANSWERS: Final = 10
-"""The clock moves back after as many answers, and as long, without one that agrees with it."""
-
+"""The clock moves back, or far ahead, after as many answers, and as long, without one that agrees with it."""
+LONGEST_STEP: Final = timedelta(seconds=60)
+"""By how much a single answer moves the clock ahead."""
 
 LONGEST_STOP: Final = timedelta(seconds=60)
 """A clock that was wrong by more goes back; until then it stands still, which keeps every wait from ending."""
@@ -37,8 +39,9 @@ class Clock:
         """Monotonic seconds, the event loop's own."""
         self._start = monotonic()
         self._shown: datetime | None = None
-        self._ahead: list[timedelta] = []
-        self._ahead_since = self._start
+        self._doubts: list[timedelta] = []
+        """By how much the clock was ahead of answers in a row, or behind them."""
+        self._doubted_since = self._start
 
     def now(self) -> datetime:
         """The moment in UTC; once the API server has answered, never before one that was returned earlier."""
@@ -64,22 +67,28 @@ class Clock:
             self._wall += (max(present, date) if present <= latest else date + _SECOND) - present
             self._shown = self._unheld()
         elif present > latest:
-            self._disagrees(present - latest)
+            self._doubt(present - latest)
+            return
+        elif date - present > LONGEST_STEP:
+            self._doubt(present - date)
             return
         elif present < date:
             self._wall += date - present
-        self._ahead.clear()
+        self._doubts.clear()
 
     def _unheld(self) -> datetime:
         return self._wall + timedelta(seconds=self.monotonic() - self._start)
 
-    def _disagrees(self, by: timedelta) -> None:
-        if not self._ahead:
-            self._ahead_since = self.monotonic()
-        self._ahead.append(by)
-        if len(self._ahead) >= ENOUGH_ANSWERS and self.monotonic() - self._ahead_since >= PATIENCE_SECONDS:
-            back = min(self._ahead)
+    def _doubt(self, by: timedelta) -> None:
+        """An answer says that the clock is ahead by so much, or behind where that is negative."""
+        if self._doubts and (self._doubts[-1] > timedelta(0)) != (by > timedelta(0)):
+            self._doubts.clear()
+        if not self._doubts:
+            self._doubted_since = self.monotonic()
+        self._doubts.append(by)
+        if len(self._doubts) >= ENOUGH_ANSWERS and self.monotonic() - self._doubted_since >= PATIENCE_SECONDS:
+            back = min(self._doubts, key=abs)
             self._wall -= back
-            self._ahead.clear()
+            self._doubts.clear()
             if back > LONGEST_STOP:
                 self._shown = self._unheld()

@@ -78,11 +78,13 @@ class Queues:
                     # What is known stays until all kinds are listed by that version.
                     continue
                 log.info("the API server has no queues of Kueue any more")
+            changed = bool(store.version or store.problems) or not store.listed
             self._sources = []
             store.version = ""
             store.problems.clear()
             store.listed = True
-            self._news()
+            if changed:
+                self._news()
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _follow(self, version: str) -> bool:
@@ -184,8 +186,8 @@ class Queues:
             self._news()
 
     def _news(self) -> None:
-        """Have every job looked at that has a queue, or a Workload."""
-        queued = {job.key for job in self._cache.jobs.all() if job.queue is not None}
+        """Have every job looked at that has a queue and is not over, or that has a Workload."""
+        queued = {job.key for job in self._cache.jobs.all() if job.queue is not None and not job.status.final}
         self._wake(queued | self._cache.kueue.jobs())
 
 
