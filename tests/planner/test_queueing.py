@@ -1109,9 +1109,8 @@ def test_a_job_that_cannot_be_run_lets_the_workload_of_an_earlier_one_of_its_nam
 
 def test_a_workload_that_is_refused_for_good_is_asked_for_again_while_the_status_stays() -> None:
     world = Queue(**TPU)
-    world.queue = "TPU_1"
     world.checked = True
-    world.rejection = Rejection("spec.queueName: Invalid value", world.now, WORKLOAD_REJECTED)
+    world.rejection = Rejection("spec.podSets: Invalid value", world.now, WORKLOAD_REJECTED)
     world.step()
     assert world.status.phase == "Invalid"
     before = world.status
@@ -1154,6 +1153,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no Kueue": ({"version": ""}, "KueueNotInstalled", "install Kueue, or remove the label"),
     "no rights": ({"problem": "workloads is forbidden"}, "KueueUnreadable", "workloads is forbidden"),
     "no queue": ({"queue": ""}, "QueueNotSupported", "name a LocalQueue"),
+    "no name of a queue": ({"queue": "TPU_Large"}, "QueueNotSupported", "'TPU_Large': name a LocalQueue"),
     "no such class": ({"priority": "hgih"}, "PriorityClassNotFound", "there are: high, low"),
 }
 
@@ -2013,3 +2013,56 @@ def test_defaults_that_take_no_more_of_a_quota_cost_no_request(changed: dict[str
     by_profile(world, 2, **CPU4, **changed)
     world.settle()
     assert world.requests == ["create"]
+
+
+def test_a_job_that_waits_leaves_its_queue_for_a_label_that_is_no_name_of_one() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    lacks(world, 16).step(seconds=10)
+    world.queue = "TPU_Large"
+    world.settle()
+    assert (world.status.phase, world.stored) == ("Invalid", None)
+
+
+def test_a_job_that_asked_for_fewer_slices_asks_another_queue_for_all() -> None:
+    world = Queue(**SIZES)
+    world.settle()
+    for _ in range(2):
+        lacks(world, 16).step(seconds=60)
+        world.step()
+    assert asked(world) == 1
+    world.queue = "large"
+    world.settle()
+    assert world.stored is not None
+    assert (asked(world), world.stored["spec"]["queueName"]) == (4, "large")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "insufficient unused quota for cpu in flavor any, 1 more needed",
+        "insufficient quota for cpu in flavor any, previously considered podsets requests (0) + current podset request "
+        "(1050m) > maximum capacity (1)",
+    ],
+    ids=["it lacks CPUs now", "it never fits"],
+)
+def test_no_slices_are_given_up_for_the_ray_head(said: str) -> None:
+    world = Queue(**SIZES, ray={"entrypoint": "python train.py"})
+    world.settle()
+    for _ in range(3):
+        world.says("QuotaReserved", False, "Pending", f"couldn't assign flavors to pod set head: {said}")
+        world.step(seconds=60)
+        world.step()
+    assert world.stored is not None
+    assert {one["name"]: one["count"] for one in world.stored["spec"]["podSets"]} == {"head": 1, "slice": 16}
+
+
+def test_kueues_words_are_one_line_without_secrets() -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.says("QuotaReserved", False, "Pending", "no room\nFAKE LINE\x1b[2J token=abcdef123456")
+    world.step(seconds=10)
+    message = world.story()[2]
+    assert message.startswith("no room")
+    assert not {"\n", "\x1b"} & set(message)
+    assert "abcdef123456" not in message

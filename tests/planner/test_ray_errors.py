@@ -47,6 +47,8 @@ NOT_RAYS = {
     + "ray.exceptions.ActorDiedError: The actor died unexpectedly.\n\tclass_name: PreemptionWatcher\n",
     "a system error that says nothing of it": TRACE + "ray.exceptions.WorkerCrashedError: The worker died unexpectedly",
     "an error of Ray that is the program's fault": "ray.exceptions.GetTimeoutError: preempted",
+    "the program caught it and went on": TRACE
+    + "ray.exceptions.NodeDiedError: The node was preempted\nrestored checkpoint 400\nloss is nan: giving up",
     "nothing": "",
 }
 

@@ -84,6 +84,11 @@ def test_the_value_of_a_variable_with_a_secret_name_is_hidden_wherever_it_appear
     assert found == f'{HIDDEN} and {HIDDEN} and "{HIDDEN}"'
 
 
+def test_so_is_that_of_a_variable_of_rays_runtime_environment() -> None:
+    ray = {"entrypoint": "train", "runtimeEnv": {"env_vars": {"DB_PASSWORD": "hunter22", "OPEN": "plainly"}}}
+    assert redacted("hunter22 plainly", spec(ray=ray)) == f"{HIDDEN} plainly"
+
+
 @pytest.mark.parametrize("inits", ["x", ["x"], [{"env": "x"}], [{"env": ["x", {"name": 1, "value": "longer"}]}]])
 def test_a_template_that_was_not_checked_yet_hides_nothing_more(inits: Any) -> None:
     assert redacted("x", spec(podTemplate={"spec": {"initContainers": inits}})) == "x"

@@ -1,6 +1,7 @@
 """What runs in the pods, without Ray: a job server that answers as Ray's does, and a `ray` that is a shell script."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,10 @@ PLANNER = ROOT / "operator/slipway/planner"
 
 BUSY = "No available agent to submit job, please try again later."
 """What Ray answers with 500 while it is too busy with its start."""
+
+
+PROXY = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+"""As an image or a job may have it for addresses outside the cluster; nothing listens there."""
 
 
 class Server(ThreadingHTTPServer):
@@ -100,7 +105,7 @@ def driver(
     order = json.dumps({"workers": 2, "submission": wanted})
     return subprocess.Popen(
         [sys.executable, "-c", text, order], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={"RAY_AUTH_TOKEN_PATH": str(folder / "token")},
+        env={"RAY_AUTH_TOKEN_PATH": str(folder / "token"), **PROXY},
     )  # fmt: skip
 
 
@@ -186,12 +191,13 @@ def test_the_driver_waits_for_all_workers(server: Server, tmp_path: Path) -> Non
     assert process.returncode == 143
 
 
-def node(script: str, folder: Path, health: str = "") -> "subprocess.Popen[str]":
-    text = (PLANNER / "ray_node.py").read_text().replace("PAUSE_SECONDS = 2.0", "PAUSE_SECONDS = 0.1")
+def node(script: str, folder: Path, health: str = "", pause: float = 0.1) -> "subprocess.Popen[str]":
+    text = (PLANNER / "ray_node.py").read_text().replace("PAUSE_SECONDS = 2.0", f"PAUSE_SECONDS = {pause}")
     text = text.replace("http://127.0.0.1:52365/api/local_raylet_healthz", "http://127.0.0.1:9/")
     return subprocess.Popen(
-        [sys.executable, "-c", text, health, "sh", "-c", script], cwd=folder, stdout=subprocess.DEVNULL, text=True
-    )
+        [sys.executable, "-c", text, health, "sh", "-c", script], cwd=folder, stdout=subprocess.DEVNULL, text=True,
+        env=os.environ | PROXY,
+    )  # fmt: skip
 
 
 def test_a_start_that_fails_is_tried_again(tmp_path: Path) -> None:
@@ -206,6 +212,16 @@ def test_a_node_that_is_told_to_stop_says_so(tmp_path: Path) -> None:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=PATIENCE) == 143
+
+
+def test_a_node_that_is_told_to_stop_between_two_tries_begins_none(tmp_path: Path) -> None:
+    process = node("echo x >> tries; exit 5", tmp_path, pause=3.0)
+    while not (tmp_path / "tries").exists():
+        time.sleep(0.05)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=PATIENCE) == 143
+    assert (tmp_path / "tries").read_text().count("x") == 1
 
 
 def test_a_worker_waits_for_the_head(server: Server, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from slipway.planner.kueue_objects import (
 )
 from slipway.planner.metadata import metadata
 from slipway.planner.pods import PodFactory
+from slipway.planner.queue_refusals import names_a_queue
 from slipway.planner.queue_words import DEACTIVATED
 
 OLDER: Final = "kueue.x-k8s.io/v1beta1"
@@ -97,6 +98,26 @@ def wanted(draft: Draft) -> Body:
         return spec | {"priorityClassName": job.queue_priority, "priorityClassSource": source}
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": job.queue_priority}
     return spec | {"priorityClassRef": reference}
+
+
+def changed_spec(draft: Draft, known: Workload) -> Body | None:
+    """What the labels ask for otherwise than the Workload; with quota it cannot change queues, nor gain a class."""
+    job, asked, spec = draft.job, wanted(draft), known.spec
+    if not names_a_queue(job.queue):
+        return None
+    # A class that was deleted leaves those that have it their priority; one that never was changes nothing.
+    unknown_class = bool(job.queue_priority) and job.queue_priority not in draft.snapshot.kueue.priorities
+    if unknown_class:
+        moves = spec.queue_name != job.queue and not known.holds(QUOTA_RESERVED)
+        return {"queueName": job.queue} if moves else None
+    same_class = spec.priority_class == job.queue_priority and spec.priority == asked["priority"]
+    if known.holds(QUOTA_RESERVED):
+        if same_class or not (spec.priority_class and job.queue_priority):
+            return None
+        return {field: value for field, value in asked.items() if field != "queueName"}
+    if same_class and spec.queue_name == job.queue:
+        return None
+    return asked if job.queue_priority else asked | without_class(draft.snapshot.kueue.version)
 
 
 def without_class(version: str) -> Body:

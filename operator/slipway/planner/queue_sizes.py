@@ -85,6 +85,14 @@ def change(draft: Draft, known: Workload) -> Body | None:
     return None if slices == asked(draft, known) else _pods(draft, slices)
 
 
+def moved(draft: Draft, known: Workload, spec: Body) -> Body:
+    """The patch of a Workload for a changed spec: another queue, which may have quota for all, is asked for all."""
+    if not draft.spec.acceptable_slices or spec.get("queueName", known.spec.queue_name) == known.spec.queue_name:
+        return {"spec": spec}
+    most = _pods(draft, draft.spec.most_slices)
+    return most | {"spec": most["spec"] | spec}
+
+
 def _pods(draft: Draft, slices: int) -> Body:
     labels = queue_bodies.labels_of(draft)
     return {"metadata": {"labels": labels}, "spec": {"podSets": queue_bodies.pod_sets(draft, slices)}}
@@ -99,6 +107,9 @@ def _fewer(draft: Draft, known: Workload) -> int:
     now, sizes = asked(draft, known), sorted(draft.spec.acceptable_slices, reverse=True)
     reason, _ = queue_words.waiting(known)
     if reason not in _WAIT_FOR_QUOTA or not known.is_current(QUOTA_RESERVED):
+        return now
+    if not queue_words.is_about(known, queue_bodies.WORKERS):
+        # The Ray head is one pod however many slices there are.
         return now
     fitting = max((one for one in sizes if one < now and one <= _room(draft, known, now)), default=now)
     if reason == queue_words.NEVER_FITS or fitting == now or (_gave_back(draft, known) and fitting >= draft.granted):

@@ -168,6 +168,12 @@ def missing(known: Workload, resource: str) -> int:
     return min((int(asked) - int(has) for asked, has in counts), default=0)
 
 
+def is_about(known: Workload, pod_set: str) -> bool:
+    """Whether it is that podSet for which there is no quota, as far as Kueue names any."""
+    said = str(known.condition(QUOTA_RESERVED).get("message") or "")
+    return _POD_SET not in said or f"{_POD_SET} {pod_set}:" in said
+
+
 def _never_fits(said: str) -> bool:
     """Whether one podSet is too large for every flavor of which Kueue tells what is missing, however much is free."""
     for of_pod_set in said.split(_POD_SET):

@@ -30,6 +30,7 @@ from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.queue_bodies import Contradiction
 from slipway.planner.queue_refusals import leaves_for_now, refusal
+from slipway.planner.redact import foreign
 from slipway.planner.snapshot import WAITING_FOR_OLD, Snapshot
 
 FIRST_RETRY: Final = timedelta(seconds=2)
@@ -131,7 +132,7 @@ def _words(draft: Draft, known: Workload | None) -> tuple[str, str]:
         return queue_words.ENTERING, f"{what} are asked for again by a new {name}"
     reason, message = queue_words.waiting(known)
     kueue = draft.snapshot.kueue
-    message = queue_words.with_name(message, kueue.preemptor)
+    message = foreign(queue_words.with_name(message, kueue.preemptor), draft.spec)
     if reason == queue_words.PREEMPTS:
         message = queue_words.with_preempted(message, kueue.preempted)
     if (asked := queue_sizes.asked(draft, known)) < draft.spec.most_slices:
@@ -318,26 +319,8 @@ def _followed(draft: Draft, known: Workload) -> tuple[Action, ...] | None:
         return _removal(draft.snapshot.kueue.version, known) if _nothing_runs(draft) else ()
     if (sizes := queue_sizes.change(draft, known)) is not None:
         return (_change(draft, known, sizes),)
-    spec = _changed_spec(draft, known)
-    return (_change(draft, known, {"spec": spec}),) if spec is not None else None
-
-
-def _changed_spec(draft: Draft, known: Workload) -> Body | None:
-    """What the labels ask for otherwise than the Workload; with quota it cannot change queues, nor gain a class."""
-    job, asked, spec = draft.job, queue_bodies.wanted(draft), known.spec
-    # A class that was deleted leaves those that have it their priority; one that never was changes nothing.
-    unknown_class = bool(job.queue_priority) and job.queue_priority not in draft.snapshot.kueue.priorities
-    if unknown_class:
-        moves = spec.queue_name != job.queue and not known.holds(QUOTA_RESERVED)
-        return {"queueName": job.queue} if moves else None
-    same_class = spec.priority_class == job.queue_priority and spec.priority == asked["priority"]
-    if known.holds(QUOTA_RESERVED):
-        if same_class or not (spec.priority_class and job.queue_priority):
-            return None
-        return {field: value for field, value in asked.items() if field != "queueName"}
-    if same_class and spec.queue_name == job.queue:
-        return None
-    return asked if job.queue_priority else asked | queue_bodies.without_class(draft.snapshot.kueue.version)
+    spec = queue_bodies.changed_spec(draft, known)
+    return (_change(draft, known, queue_sizes.moved(draft, known, spec)),) if spec is not None else None
 
 
 def _patch(draft: Draft, known: Workload, patch: Body, *, status: bool = False) -> PatchWorkload:

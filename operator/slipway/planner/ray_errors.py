@@ -28,6 +28,10 @@ _NOT_RUN: Final = re.compile(r"^Ray did not run the entrypoint to its end: ")
 _CHAIN: Final = re.compile(r"^(?:Traceback|During handling of the above|The above exception)\b")
 """What comes between one error and the next, which is then the one that ended the program."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_RAYS: Final = re.compile(
+    r"^(?:\s|$|The |\(\w+ pid=|\(raylet|(?:class_name|name|namespace|function|repr|pid|ip|actor_id)\b)"
+)
+"""How Ray goes on with what an error says, and what its own processes print after it."""
 _USERS: Final = re.compile(
     r"^\s|^(?:class_name|name|namespace|function|repr)\b|\bray::|error raised in its creation task"
 )
@@ -38,6 +42,9 @@ def preempted(output: str) -> str:
     lines = _COLOUR.sub("", output).splitlines()
     last = next((place for place in range(len(lines) - 1, -1, -1) if _begins(lines[place])), None)
     if last is None or any(_CHAIN.match(line) for line in lines[last:]) or _USERS.search(lines[last]):
+        return ""
+    if any(not _RAYS.match(line) for line in lines[last + 1 :]):
+        # The program went on.
         return ""
     own = lines[last : last + 1] if _NOT_RUN.match(lines[last]) else lines[last:]
     said = (line for line in own if not _USERS.search(line))

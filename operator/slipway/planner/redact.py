@@ -108,6 +108,8 @@ def _variables(spec: SliceJobSpec) -> Iterator[dict[str, Any]]:
     of_head = spec.ray.head.env if spec.ray is not None else ()
     for variable in (*spec.env, *of_head):
         yield variable.model_dump(by_alias=True, exclude_none=True)
+    if spec.ray is not None and spec.ray.runtime_env is not None:
+        yield from ({"name": name, "value": value} for name, value in spec.ray.runtime_env.env_vars.items())
     template = template_spec(spec)
     for kind in ("containers", "initContainers"):
         for container in objects(template, kind):
