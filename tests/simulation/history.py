@@ -181,7 +181,7 @@ class History:
         self.fleet.start()
         for user, one in zip(self.users, self.plots.values(), strict=True):
             latest = 2.0 if user is self.users[0] else self.plot.horizon / 3
-            self.timeline.after(rng.uniform(0.0, latest), user.apply)
+            self.timeline.after(rng.uniform(0.0, latest), partial(self._ask, user, "apply"))
             for _ in range(rng.randint(1, 3) if STRANGERS in self.grounds else 0):
                 self.timeline.at(rng.uniform(0.0, self.plot.horizon), partial(self._meddle, user))
             for when, what in one.requests:
