@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from rich.console import Console
 from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.progress import for_console
 from tests.bench import command_line, costs, planning, programs, runner, tables
-from tests.bench.records import Run, load
+from tests.bench.records import Record, Run, load
 from tests.bench.suites import ALONE, SUITES
 from tests.bench.systems import SYSTEMS
 
@@ -90,6 +91,8 @@ def merged(runs: Iterable[Run]) -> Run:
     """Parts of a run as one. Ratios hold within a part only, so no workload is taken from two."""
     result = Run({})
     for run in runs:
+        for one in run.records:
+            one.processor = one.processor or run.machine.get("processor", "")
         again = {(one.workload, one.profile) for one in run.records}
         kept = [one for one in result.records if (one.workload, one.profile) not in again]
         result = Run(run.machine, kept + run.records)
@@ -98,7 +101,18 @@ def merged(runs: Iterable[Run]) -> Run:
 
 def _published(result: Run, text: str) -> str:
     where = ", ".join(f"{name} {value}" for name, value in result.machine.items())
-    return f"# Results\n\nWritten by `make bench`; read [how it is measured](README.md).\n\n{where}\n\n{text}"
+    head = f"# Results\n\nWritten by `make bench`; read [how it is measured](README.md).\n\n{where}\n\n"
+    for processor, found in groupby(sorted(costs.of_others(result), key=_processor), _processor):
+        head += f"From an earlier machine ({processor}): {', '.join(dict.fromkeys(map(_named, found)))}.\n\n"
+    return head + text
+
+
+def _processor(record: Record) -> str:
+    return record.processor
+
+
+def _named(record: Record) -> str:
+    return record.workload if record.profile == "unthrottled" else f"{record.workload} ({record.profile})"
 
 
 if __name__ == "__main__":

@@ -108,7 +108,18 @@ LINES: Final = (
 
 def page(text: str, run: Run) -> str:
     """The page with the run's machine and table in its generated part."""
-    return _PART.sub(lambda found: f"{found[1]}{_machine(run)}\n\n{table(run)}{found[2]}", text)
+    shown = {(line.workload, line.profile) for line in LINES}
+    others = {one.processor for one in of_others(run) if (one.workload, one.profile) in shown}
+    where = _machine(run)
+    if others:
+        where += f" Rows with ˣ are from an earlier machine: {' or '.join(sorted(others))}."
+    return _PART.sub(lambda found: f"{found[1]}{where}\n\n{table(run)}{found[2]}", text)
+
+
+def of_others(run: Run) -> list[Record]:
+    """Figures that were taken on another machine than the run's last ones."""
+    here = run.machine.get("processor")
+    return [one for one in run.records if one.processor and one.processor != here]
 
 
 def _machine(run: Run) -> str:
@@ -123,13 +134,15 @@ def _machine(run: Run) -> str:
 def table(run: Run) -> str:
     """The lines of which the run has figures, and below them what kept figures from being there."""
     figures, notes = Figures(run), list[str]()
+    others = {(one.workload, one.profile) for one in of_others(run)}
     head = ("work", "measured", *SYSTEMS.values())
     rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for work, lines in groupby(LINES, lambda line: line.work):
         shown = [line for line in lines if figures.systems((line.workload, line.profile))]
         for place, line in enumerate(shown):
             cells = [_cell(figures, line, system, notes) for system in SYSTEMS]
-            rows.append(f"| {' | '.join(('' if place else work, line.measured, *cells))} |".replace("|  |", "| |"))
+            named = work + " ˣ" * ((line.workload, line.profile) in others)
+            rows.append(f"| {' | '.join(('' if place else named, line.measured, *cells))} |".replace("|  |", "| |"))
     said = [f"{_mark(number)} {note}." for number, note in enumerate(notes, 1)]
     return "\n".join([*rows, "", *([" ".join(said), ""] if said else [])])
 

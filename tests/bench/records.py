@@ -33,6 +33,8 @@ class Record:
     """Lists of the observer: above 1 its watch was cut, and moments may be late."""
     problem: str = ""
     """Why the figures are incomplete."""
+    processor: str = ""
+    """On which the figures were taken."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""

@@ -1,7 +1,7 @@
 """What is made of the figures of a run."""
 
 from tests.bench.__main__ import merged
-from tests.bench.costs import table
+from tests.bench.costs import of_others, table
 from tests.bench.records import Record, Run
 
 
@@ -30,6 +30,19 @@ def test_what_kept_a_figure_from_being_there_is_said_once_below_the_table() -> N
     lines = shown(record("slipway", exist=1.0), record("jobset", problem=why), record("kuberay", problem=why))
     assert lines[0].endswith("| – ¹ | – ¹ |")
     assert lines[-1] == f"¹ {why}."
+
+
+def test_figures_of_an_earlier_machine_are_marked() -> None:
+    planned = Record("plan 4096", "slipway", 0, 1, times={"running": 0.008})
+    found = merged(
+        [
+            Run({"processor": "old"}, [record("slipway", exist=2.0), planned]),
+            Run({"processor": "new"}, [record("slipway", exist=1.0)]),
+        ]
+    )
+    assert "| plan a job of 4,096 hosts ˣ |" in table(found)
+    assert "| create 512 pods |" in table(found)
+    assert [one.workload for one in of_others(found)] == ["plan 4096"]
 
 
 def test_of_a_workload_in_two_parts_the_later_is_taken_whole() -> None:

@@ -9,4 +9,4 @@ from tests.conftest import ROOT
 def test_the_generated_table_is_that_of_the_published_figures() -> None:
     text = (ROOT / SUMMARY).read_text()
     assert text == page(text, load(ROOT / PUBLISHED / "results.json")), "run `python -m tests.bench report --publish`"
-    assert "| create 512 pods | s until all exist |" in text
+    assert "| create 100 jobs of 8 pods | s until all exist |" in text
