@@ -4,6 +4,8 @@ from slipway.api import names
 from slipway.api.profile import PROFILE_PLURAL
 
 NODES = "/api/v1/nodes"
+RESOURCES = f"/apis/{names.API_VERSION}"
+"""The API server's list of what it serves there, by which kopf finds SliceJobs."""
 
 
 def _of(api: str, namespace: str, resource: str) -> str:
@@ -42,7 +44,7 @@ def node(name: str) -> str:
 
 def jobs(namespace: str = "") -> str:
     """SliceJobs of a namespace, or of all."""
-    return _of(f"/apis/{names.API_VERSION}", namespace, names.PLURAL)
+    return _of(RESOURCES, namespace, names.PLURAL)
 
 
 def job(namespace: str, name: str) -> str:
@@ -52,7 +54,7 @@ def job(namespace: str, name: str) -> str:
 
 def profiles(namespace: str = "") -> str:
     """SliceJobProfiles of a namespace, or of all."""
-    return _of(f"/apis/{names.API_VERSION}", namespace, PROFILE_PLURAL)
+    return _of(RESOURCES, namespace, PROFILE_PLURAL)
 
 
 def events(namespace: str) -> str:

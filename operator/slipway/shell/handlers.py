@@ -37,7 +37,8 @@ class _Requests:
     that still connects then, and the process would seem to have failed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, asked: asyncio.Event) -> None:
+        self._asked = asked
         self._tasks: set[asyncio.Task[Any]] = set()
         self._over = False
 
@@ -47,6 +48,8 @@ class _Requests:
         """Know the task of a request while it waits for its answer; a middleware."""
         if self._over:
             raise asyncio.CancelledError
+        if request.url.path.endswith(f"/{names.PLURAL}"):
+            self._asked.set()
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -78,10 +81,15 @@ def kopf_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def registry_for(engine: Engine, api: ApiConnection, stop: asyncio.Event) -> kopf.OperatorRegistry:
-    """The handlers of one operator; `stop` is the flag that kopf was given to end by."""
+def registry_for(
+    engine: Engine, api: ApiConnection, stop: asyncio.Event, asked: asyncio.Event
+) -> kopf.OperatorRegistry:
+    """The handlers of one operator; `stop` is the flag that kopf was given to end by.
+
+    `asked` is set when kopf lists SliceJobs, for a list may take long before it begins to watch.
+    """
     registry = kopf.OperatorRegistry()
-    requests = _Requests()
+    requests = _Requests(asked)
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:

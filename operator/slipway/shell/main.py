@@ -89,15 +89,15 @@ def _listen_to_signals(stop: asyncio.Event) -> None:
 async def _serve(engine: Engine, api: ApiConnection, identity: str, served: Served, stop: asyncio.Event) -> int | None:
     """Serve SliceJobs until something ends it; returns the exit code, None when there is something else to serve."""
     # All of these before kopf, for at its end kopf waits for every task that began after its start.
-    end = asyncio.Event()
+    end, asked = asyncio.Event(), asyncio.Event()
     relay = asyncio.create_task(_relay(stop, end))
-    changes = asyncio.create_task(served.until_changed())
+    changes = asyncio.create_task(served.until_changed(asked))
     changes.add_done_callback(lambda _: end.set())
     over = engine.start()
     over.add_done_callback(lambda _: end.set())
     try:
         await kopf.operator(
-            registry=registry_for(engine, api, end),
+            registry=registry_for(engine, api, end, asked),
             settings=kopf_settings(),
             standalone=True,
             clusterwide=not served.namespaces,

@@ -5,6 +5,9 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
+from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import (
@@ -25,6 +28,8 @@ LONGEST_PAUSE: Final = 30.0
 """Seconds, at most, between two looks for the CRD or the API server."""
 RIGHTS_SECONDS: Final = 60.0
 """Between two looks at one's rights, of which no watch tells."""
+UNASKED_SECONDS: Final = 30.0
+"""How long kopf may take to ask for SliceJobs: it looks once for what there is, and watches nothing it did not find."""
 _MAY_PASS: Final = (NotFound, ConnectionLost, ServerError, TooManyRequests)
 _MISSING: Final = (
     "the API server does not know SliceJobs: install the CRD of the chart (kubectl apply -f crds/, or helm upgrade)"
@@ -33,6 +38,14 @@ _MISSING: Final = (
 
 class Refused(Exception):
     """The operator cannot work in this cluster; the message says why."""
+
+
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Resources(msgspec.Struct):
+    resources: tuple[_Resource, ...] | None = None
 
 
 class Served:
@@ -74,8 +87,17 @@ class Served:
                     )
                 return
 
-    async def until_changed(self) -> None:
-        """Wait until a named namespace is lost, or comes back."""
+    async def until_changed(self, asked: asyncio.Event) -> None:
+        """Wait until a named namespace is lost, or comes back, or kopf has not `asked` for SliceJobs in time.
+
+        kopf may be answered by another API server, which has not found the CRD yet.
+        """
+        try:
+            async with asyncio.timeout(UNASKED_SECONDS):
+                await asked.wait()
+        except TimeoutError:
+            log.warning("SliceJobs are not watched, perhaps as an API server did not name them: Slipway begins anew")
+            return
         while True:
             await asyncio.sleep(RIGHTS_SECONDS)
             if self._named and await self.changed():
@@ -99,4 +121,7 @@ class Served:
                 allowed.append(namespace)
         if refused is not None and not allowed:
             raise refused
+        found = await self._api.get(paths.RESOURCES, _Resources)
+        if names.PLURAL not in {one.name for one in found.resources or ()}:
+            raise NotFound(404, "NotFound", f"{paths.RESOURCES} does not name {names.PLURAL} yet")
         return tuple(filter(None, allowed))

@@ -1,0 +1,95 @@
+"""The operator's process, kopf included, through what an API server does at its edge once a month."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from slipway.shell import logs, served
+from slipway.shell.main import EXIT_OK, run
+from slipway.shell.settings import OperatorSettings
+from tests.serving import kubeconfig
+from tests.shell.api_server import RESOURCES, Answer, ApiServer, api_server, refusal, resources
+from tests.waiting import PATIENCE, holds
+
+
+@pytest.fixture(autouse=True)
+def quiet_kopf() -> None:
+    """As in a process: `main` says why kopf ended."""
+    logs.hush_kopf()
+
+
+@dataclass
+class Operating:
+    """A process and its API server."""
+
+    server: ApiServer
+    process: "asyncio.Task[int]"
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        """Until a condition holds, while the process runs."""
+        await holds(lambda: condition() or self.process.done(), seconds=PATIENCE)
+        assert not self.process.done()
+
+
+@asynccontextmanager
+async def operating(
+    folder: Path, instead: Callable[[web.Request], Answer] = lambda _: None, **given: Any
+) -> AsyncIterator[Operating]:
+    """A process that is told to stop in the end."""
+    stop = asyncio.Event()
+    async with api_server(instead) as server:
+        chosen = OperatorSettings(kubeconfig=kubeconfig(folder, server.url), health_port=0, metrics_port=0, **given)
+        running = Operating(server, asyncio.create_task(run(chosen, stop)))
+        try:
+            yield running
+        finally:
+            stop.set()
+            await asyncio.wait_for(running.process, PATIENCE)
+
+
+UNDISCOVERED: dict[str, Callable[[], web.Response]] = {
+    "the list of its group is not there": lambda: refusal(404, "NotFound"),
+    "the list of its group names others only": lambda: web.json_response(resources("slicejobprofiles")),
+    "the list of its group is empty": lambda: web.json_response({"resources": None}),
+}
+
+
+@pytest.mark.parametrize("lacks", UNDISCOVERED)
+async def test_slicejobs_that_can_be_listed_are_waited_for_until_kopf_will_find_them(
+    lacks: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = [True]
+
+    def instead(request: web.Request) -> Answer:
+        return UNDISCOVERED[lacks]() if missing and request.path == RESOURCES else None
+
+    async with operating(tmp_path, instead) as running:
+        await running.until(lambda: "does not know SliceJobs" in caplog.text)
+        missing.clear()
+        await running.until(lambda: running.server.watches)
+    assert running.process.result() == EXIT_OK
+
+
+async def test_kopf_that_was_told_of_no_slicejobs_by_another_server_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(served, "UNASKED_SECONDS", 0.5)
+    servers = [True, False]
+    """Whether they have discovered the CRD, in the order in which they answer; later ones have."""
+
+    def instead(request: web.Request) -> Answer:
+        knows = request.path != RESOURCES or not servers or servers.pop(0)
+        return None if knows else web.json_response(resources("slicejobprofiles"))
+
+    async with operating(tmp_path, instead) as running:
+        await running.until(lambda: "SliceJobs are not watched" in caplog.text)
+        await running.until(lambda: running.server.watches)
+        await asyncio.sleep(1.0)
+        assert running.server.watches == 1, "who watches them is left alone"
+    assert running.process.result() == EXIT_OK
