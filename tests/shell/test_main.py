@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 from aiohttp import web
 
-from slipway.shell import logs, served
+from slipway.shell import logs, main, served
+from slipway.shell.engine import Engine
 from slipway.shell.main import EXIT_OK, run
 from slipway.shell.settings import OperatorSettings
 from tests.serving import kubeconfig
@@ -93,3 +95,31 @@ async def test_kopf_that_was_told_of_no_slicejobs_by_another_server_begins_anew(
         await asyncio.sleep(1.0)
         assert running.server.watches == 1, "who watches them is left alone"
     assert running.process.result() == EXIT_OK
+
+
+async def test_an_engine_is_gone_from_memory_before_another_one_fills_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "RIGHTS_SECONDS", 0.2)
+    engines: list[ref[Engine]] = []
+    left: list[int] = []
+
+    def remembered(*given: Any) -> Engine:
+        left.append(sum(one() is not None for one in engines))
+        engines.append(ref(made := Engine(*given)))
+        return made
+
+    def leads() -> bool:
+        return (engine := engines[0]()) is not None and engine.leads
+
+    monkeypatch.setattr(main, "Engine", remembered)
+    refused = [True]
+
+    def instead(request: web.Request) -> Answer:
+        return refusal(403, "Forbidden") if refused and "/namespaces/b/" in request.path else None
+
+    async with operating(tmp_path, instead, namespaces=("a", "b")) as running:
+        await running.until(lambda: engines and leads())
+        refused.clear()
+        await running.until(lambda: len(engines) == 2)
+    assert left == [0, 0]

@@ -6,6 +6,7 @@ or repeating an event changes nothing.
 
 import asyncio
 from typing import Any
+from weakref import proxy
 
 import aiohttp
 import kopf
@@ -88,6 +89,8 @@ def registry_for(
 
     `asked` is set when kopf lists SliceJobs, for a list may take long before it begins to watch.
     """
+    # Timers that were cancelled hold what ran when they were set until they are due, be it minutes after kopf's end.
+    engine = proxy(engine)
     registry = kopf.OperatorRegistry()
     requests = _Requests(asked)
 

@@ -1,6 +1,7 @@
 """The operator's process: start, run until told to stop, leave nothing behind."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -77,6 +78,10 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
             code = await _serve(engine, api, settings.identity, served, stop)
             probes.figures = None
             gauges.follow(None, None)
+            del engine
+            # It froze what it had listed, and the next one lists all of that again.
+            gc.unfreeze()
+            gc.collect()
         return code
 
 
