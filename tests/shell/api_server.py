@@ -47,9 +47,13 @@ class ApiServer:
         """Answers in place of the server, or not at all."""
         self.url = ""
         self.loop: asyncio.AbstractEventLoop
-        self.over = asyncio.Event()
+        self.over, self.ended = asyncio.Event(), asyncio.Event()
         self.watches = 0
         """How often SliceJobs were watched."""
+
+    def end_watches(self) -> None:
+        """From now on each ends when it begins."""
+        self.loop.call_soon_threadsafe(self.ended.set)
 
     async def answer(self, request: web.Request) -> web.Response:
         watch = "watch" in request.query
@@ -57,7 +61,7 @@ class ApiServer:
         if (found := self.instead(request)) is not None:
             return found
         if watch:
-            await self.over.wait()
+            await self.ended.wait()
             return web.Response()
         if request.path in DOCUMENTS:
             return web.json_response(DOCUMENTS[request.path])
@@ -78,6 +82,7 @@ async def api_server(instead: Callable[[web.Request], Answer] = lambda _: None) 
             server.loop = asyncio.get_running_loop()
             up.set()
             await server.over.wait()
+            server.ended.set()
 
     thread = threading.Thread(target=asyncio.run, args=[serve()])
     thread.start()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from weakref import ref
 
+import kopf
 import pytest
 from aiohttp import web
 
@@ -123,3 +124,29 @@ async def test_an_engine_is_gone_from_memory_before_another_one_fills_it(
         refused.clear()
         await running.until(lambda: len(engines) == 2)
     assert left == [0, 0]
+
+
+async def test_a_process_that_goes_on_after_kopf_ended_is_not_killed_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed: list[Any] = []
+    gone = asyncio.Event()
+    made = kopf.OperatorSettings
+
+    def hasty() -> kopf.OperatorSettings:
+        settings = made()
+        settings.process.ultimate_exiting_timeout = 0.1
+        return settings
+
+    def instead(request: web.Request) -> Answer:
+        return refusal(404, "NotFound") if gone.is_set() and "slipway.dev" in request.path else None
+
+    monkeypatch.setattr(kopf, "OperatorSettings", hasty)
+    monkeypatch.setattr("signal.pthread_kill", lambda *given: killed.append(given))
+    async with operating(tmp_path, instead) as running:
+        await running.until(lambda: running.server.watches)
+        gone.set()
+        running.server.end_watches()
+        await running.until(lambda: "does not know SliceJobs" in caplog.text)
+        await asyncio.sleep(0.5)
+    assert killed == []

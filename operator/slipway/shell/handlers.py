@@ -71,6 +71,8 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.peering.standalone = True
     settings.scanning.disabled = True
+    # The process outlives kopf, and would be killed ten minutes after; a stop that hangs is for the kubelet to end.
+    settings.process.ultimate_exiting_timeout = None
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = kopf.MultiProgressStorage([])
