@@ -14,7 +14,7 @@ from aiohttp import web
 
 from slipway.shell import logs, main, served
 from slipway.shell.engine import Engine
-from slipway.shell.main import EXIT_OK, run
+from slipway.shell.main import EXIT_FAILED, EXIT_OK, run
 from slipway.shell.settings import OperatorSettings
 from tests.serving import kubeconfig
 from tests.shell.api_server import RESOURCES, Answer, ApiServer, api_server, refusal, resources
@@ -54,6 +54,10 @@ async def operating(
         finally:
             stop.set()
             await asyncio.wait_for(running.process, PATIENCE)
+
+
+def watches_slicejobs(request: web.Request) -> bool:
+    return "watch" in request.query and request.path.endswith("/slicejobs")
 
 
 UNDISCOVERED: dict[str, Callable[[], web.Response]] = {
@@ -150,3 +154,52 @@ async def test_a_process_that_goes_on_after_kopf_ended_is_not_killed_by_it(
         await running.until(lambda: "does not know SliceJobs" in caplog.text)
         await asyncio.sleep(0.5)
     assert killed == []
+
+
+ERROR = {"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcdserver: leader changed"}}
+BAD_WATCHES: dict[str, tuple[Callable[[], web.Response], str]] = {
+    "an error in the stream": (lambda: web.json_response(ERROR), "etcdserver: leader changed"),
+    "half a line": (lambda: web.Response(text='{"type":"ADDED","object":{"api'), "Unterminated string"),
+    "a version that is too old": (lambda: refusal(410, "Expired", "too old resource version"), "too old resource"),
+    "a request that cannot be read": (lambda: refusal(400, "BadRequest"), "BadRequest"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_WATCHES)
+async def test_a_bad_answer_to_kopfs_watch_ends_no_process(
+    bad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(main, "PAUSES", (0.2, 0.2))
+    answer, words = BAD_WATCHES[bad]
+
+    def instead(request: web.Request) -> Answer:
+        return answer() if watches_slicejobs(request) and running.server.watches <= 2 else None
+
+    async with operating(tmp_path, instead) as running:
+        await running.until(lambda: running.server.watches == 3)
+    assert running.process.result() == EXIT_OK
+    said = [one.getMessage() for one in caplog.records if one.name.startswith("slipway") and one.levelname != "INFO"]
+    assert len(said) == 2
+    assert all("the watch of SliceJobs ended and begins anew" in one and words in one for one in said)
+
+
+async def test_watches_that_end_again_and_again_within_a_minute_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(main, "PAUSES", (0.1, 0.2))
+
+    def instead(request: web.Request) -> Answer:
+        return refusal(400, "BadRequest") if watches_slicejobs(request) else None
+
+    async with operating(tmp_path, instead) as running:
+        assert await asyncio.wait_for(asyncio.shield(running.process), PATIENCE) == EXIT_FAILED
+        assert running.server.watches == 3
+    assert "ended again and again" in caplog.text
+
+
+def test_ends_that_are_more_than_a_minute_apart_are_no_reason_to_end() -> None:
+    seconds = 0.0
+    ends = main._Ends(lambda: seconds)
+    for _ in range(20):
+        assert ends.add(ValueError("once in a while")) is None
+        seconds += main.AGAIN_SECONDS

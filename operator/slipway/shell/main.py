@@ -5,7 +5,10 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 import kopf
 from prometheus_client import ProcessCollector
@@ -33,6 +36,37 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 2
 """Started with settings, or in a cluster, that it cannot work with."""
 
+PAUSES: Final = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before SliceJobs are watched again, by how often the watch has ended within AGAIN_SECONDS; then no more."""
+AGAIN_SECONDS: Final = 60.0
+
+
+class _Ends:
+    """When kopf ended by itself: a bad answer does not end our own watches, and ends it in every process at once."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._moments: list[float] = []
+        self._pause = 0.0
+
+    def add(self, error: Exception) -> int | None:
+        """Say what happened; returns the exit code, None while there is hope."""
+        now = self._clock()
+        self._moments = [*(at for at in self._moments if now - at < AGAIN_SECONDS), now]
+        words = next((one for one in error.args if one), type(error).__name__)
+        if len(self._moments) > len(PAUSES):
+            log.error("the watch of SliceJobs ended again and again, at last with: %s", words)
+            return EXIT_FAILED
+        self._pause = PAUSES[len(self._moments) - 1]
+        log.warning("the watch of SliceJobs ended and begins anew in %.0f s: %s", self._pause, words)
+        return None
+
+    async def rest(self, stop: asyncio.Event) -> None:
+        """Wait after an end, or for `stop`."""
+        pause, self._pause = self._pause, 0.0
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause)
+
 
 async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> int:
     """Run the operator until SIGTERM, SIGINT or `stop`; returns the process's exit code."""
@@ -52,7 +86,7 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
     ):
         api.on_date = clock.heard
         stop, code = stop or asyncio.Event(), None
-        served = Served(api, settings.namespaces)
+        served, ends = Served(api, settings.namespaces), _Ends(clock.monotonic)
         while code is None:
             _listen_to_signals(stop)
             try:
@@ -75,13 +109,14 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
             engine = Engine(api, lease, replace(settings, namespaces=served.namespaces), clock, metrics)
             probes.figures, probes.awaited = engine.health, lease.awaited
             gauges.follow(engine, lease)
-            code = await _serve(engine, api, settings.identity, served, stop)
+            code = await _serve(engine, api, settings.identity, served, ends, stop)
             probes.figures = None
             gauges.follow(None, None)
             del engine
             # It froze what it had listed, and the next one lists all of that again.
             gc.unfreeze()
             gc.collect()
+            await ends.rest(stop)
         return code
 
 
@@ -91,7 +126,9 @@ def _listen_to_signals(stop: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
-async def _serve(engine: Engine, api: ApiConnection, identity: str, served: Served, stop: asyncio.Event) -> int | None:
+async def _serve(
+    engine: Engine, api: ApiConnection, identity: str, served: Served, ends: _Ends, stop: asyncio.Event
+) -> int | None:
     """Serve SliceJobs until something ends it; returns the exit code, None when there is something else to serve."""
     # All of these before kopf, for at its end kopf waits for every task that began after its start.
     end, asked = asyncio.Event(), asyncio.Event()
@@ -100,6 +137,7 @@ async def _serve(engine: Engine, api: ApiConnection, identity: str, served: Serv
     changes.add_done_callback(lambda _: end.set())
     over = engine.start()
     over.add_done_callback(lambda _: end.set())
+    ended: Exception | None = None
     try:
         await kopf.operator(
             registry=registry_for(engine, api, end, asked),
@@ -112,20 +150,22 @@ async def _serve(engine: Engine, api: ApiConnection, identity: str, served: Serv
             stop_flag=end,
         )
     except Exception as error:
-        if await served.changed():
-            return None
-        log.error("the watch of SliceJobs ended: %s", error)
-        return EXIT_FAILED
+        ended = error
     finally:
         await engine.stop()
         relay.cancel()
         changes.cancel()
     if changes.done() and not changes.cancelled() and changes.exception() is None and not stop.is_set():
         return None
-    if not over.done():
+    if over.done():
+        return _failed(over.exception())
+    if ended is None or stop.is_set():
         log.info("stopped")
         return EXIT_OK
-    failure = over.exception()
+    return None if await served.changed() else ends.add(ended)
+
+
+def _failed(failure: BaseException | None) -> int:
     if isinstance(failure, LostLeadership | EngineFailed):
         log.error("stopped: %s", failure)
     else:
