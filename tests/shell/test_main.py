@@ -1,6 +1,8 @@
 """The operator's process, kopf included, through what an API server does at its edge once a month."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import kopf
 import pytest
 from aiohttp import web
 
+from slipway.cluster.lease import Lease
 from slipway.shell import logs, main, served
 from slipway.shell.engine import Engine
 from slipway.shell.main import EXIT_FAILED, EXIT_OK, run
@@ -203,3 +206,44 @@ def test_ends_that_are_more_than_a_minute_apart_are_no_reason_to_end() -> None:
     for _ in range(20):
         assert ends.add(ValueError("once in a while")) is None
         seconds += main.AGAIN_SECONDS
+
+
+def tell_to_stop() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def test_a_process_that_is_told_to_stop_while_its_engine_is_replaced_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "RIGHTS_SECONDS", 0.2)
+    refused, released = [True], []
+    real = Lease.release
+
+    async def release(lease: Lease) -> None:
+        released.append(lease)
+        tell_to_stop()
+        await real(lease)
+
+    def instead(request: web.Request) -> Answer:
+        return refusal(403, "Forbidden") if refused and "/namespaces/b/" in request.path else None
+
+    monkeypatch.setattr(Lease, "release", release)
+    async with operating(tmp_path, instead, namespaces=("a", "b")) as running:
+        await running.until(lambda: running.server.watches)
+        refused.clear()
+        assert await asyncio.wait_for(asyncio.shield(running.process), PATIENCE) == EXIT_OK
+    assert len(released) == 1
+
+
+async def test_a_process_that_is_told_to_stop_in_the_pause_before_another_watch_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(main, "PAUSES", (2.0 * PATIENCE,))
+
+    def instead(request: web.Request) -> Answer:
+        return refusal(400, "BadRequest") if watches_slicejobs(request) else None
+
+    async with operating(tmp_path, instead) as running:
+        await running.until(lambda: "begins anew" in caplog.text)
+        tell_to_stop()
+        assert await asyncio.wait_for(asyncio.shield(running.process), PATIENCE) == EXIT_OK

@@ -70,6 +70,8 @@ class _Ends:
 
 async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> int:
     """Run the operator until SIGTERM, SIGINT or `stop`; returns the process's exit code."""
+    stop = stop or asyncio.Event()
+    _listen_to_signals(stop)
     try:
         access = await load_access(settings.kubeconfig, settings.context)
     except AccessError as error:
@@ -85,10 +87,8 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
         serving(settings.metrics_port, {"/metrics": metrics.answer}),
     ):
         api.on_date = clock.heard
-        stop, code = stop or asyncio.Event(), None
-        served, ends = Served(api, settings.namespaces), _Ends(clock.monotonic)
+        code, served, ends = None, Served(api, settings.namespaces), _Ends(clock.monotonic)
         while code is None:
-            _listen_to_signals(stop)
             try:
                 await served.until_known(probes, stop)
             except Refused as error:
@@ -121,7 +121,6 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
 
 
 def _listen_to_signals(stop: asyncio.Event) -> None:
-    """Until kopf puts handlers of its own in their place."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
@@ -138,8 +137,9 @@ async def _serve(
     over = engine.start()
     over.add_done_callback(lambda _: end.set())
     ended: Exception | None = None
+    before = asyncio.all_tasks()
     try:
-        await kopf.operator(
+        tasks = await kopf.spawn_tasks(
             registry=registry_for(engine, api, end, asked),
             settings=kopf_settings(),
             standalone=True,
@@ -149,6 +149,9 @@ async def _serve(
             identity=identity,  # type: ignore[arg-type]
             stop_flag=end,
         )
+        # kopf has just put handlers of its own in place of ours, which hear nothing when it ends for another reason.
+        _listen_to_signals(stop)
+        await kopf.run_tasks(tasks, ignored=before)
     except Exception as error:
         ended = error
     finally:
