@@ -56,4 +56,5 @@ async def test_answers_and_their_absence_are_counted_in_every_session() -> None:
         async with api.new_session() as session, session.get(f"{replay.url}/apis/x/v1/slicejobs?watch=true"):
             pass
     assert calls.counts == {("get", NO_ANSWER): 1, ("get", "200"): 1, ("get", "404"): 1, ("watch", "200"): 1}
-    assert calls.watched.keys() == {"/apis/x/v1/slicejobs"}
+    assert calls.last_watched("/apis/x/v1/slicejobs") > 0.0
+    assert calls.last_watched("/apis/x/v1/namespaces/ns/slicejobs") == calls.last_watched(f"{PODS}/a") == 0.0

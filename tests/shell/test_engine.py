@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from slipway.cluster import paths
 from slipway.cluster.calls import Calls
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import Lease
@@ -155,7 +156,7 @@ async def test_without_a_role_for_nodes_it_works_without_them(
         shown = samples(engine)
     assert shown["slipway_nodes_watched", ()] == 0
     assert {labels for name, labels in shown if name == "slipway_watch_age_seconds"} == {
-        ("pods",), ("slicejobprofiles",),
+        ("slicejobs",), ("pods",), ("slicejobprofiles",),
     }  # fmt: skip
     assert caplog.text.count("nodes cannot be watched") == 1
 
@@ -175,9 +176,30 @@ async def test_only_the_leader_has_gauges_of_jobs(server: Server, planned: list[
     assert shown["slipway_leader", ()] == 0
 
 
-def samples(engine: Engine) -> dict[tuple[str, tuple[str, ...]], float]:
+WATCHED: dict[str, tuple[dict[str, float], float]] = {
+    "every namespace, the one earlier": ({paths.jobs("a"): 95.0, paths.jobs("b"): 90.0}, 10.0),
+    "one that was deleted a day before": ({paths.jobs("a"): 99.0, paths.jobs("b"): 98.0, paths.jobs("gone"): 1.0}, 2.0),
+    "one, and another not yet: since the start": ({paths.jobs("a"): 99.0}, 20.0),
+    "both by an engine before this one: since the start": ({paths.jobs("a"): 10.0, paths.jobs("b"): 10.0}, 20.0),
+    "both, through a proxy": ({f"/proxy{paths.jobs('a')}": 97.0, f"/proxy{paths.jobs('b')}": 98.0}, 3.0),
+}
+
+
+@pytest.mark.parametrize("watched", WATCHED)
+async def test_the_age_of_kopfs_watches_is_that_of_the_namespaces_that_are_served(server: Server, watched: str) -> None:
+    seconds = 80.0
+    clock, calls = Clock(monotonic=lambda: seconds), Calls()
+    calls._watched.update(WATCHED[watched][0])
+    async with resting(server, clock, namespaces=("a", "b")) as engine:
+        seconds = 100.0
+        assert samples(engine, calls, clock)["slipway_watch_age_seconds", ("slicejobs",)] == WATCHED[watched][1]
+
+
+def samples(
+    engine: Engine, calls: Calls | None = None, clock: Clock | None = None
+) -> dict[tuple[str, tuple[str, ...]], float]:
     """What a scrape shows of an engine, by name and labels."""
-    gauges = Gauges(Calls(), Clock())
+    gauges = Gauges(calls or Calls(), clock or Clock())
     gauges.follow(engine, engine._lease)
     found = (one for family in gauges.collect() for one in family.samples)
     return {(one.name, tuple(one.labels.values())): one.value for one in found}

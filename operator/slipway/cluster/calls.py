@@ -26,8 +26,7 @@ class Calls:
     def __init__(self) -> None:
         self.counts: Final[Counter[tuple[str, str]]] = Counter()
         """How often, by verb and HTTP status (NO_ANSWER without one)."""
-        self.watched: Final[dict[str, float]] = {}
-        """By path: when a watch of it was last answered, in seconds of `time.monotonic`."""
+        self._watched: Final[dict[str, float]] = {}
 
     async def count(self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         """Send a request on and count it; the middleware."""
@@ -41,8 +40,13 @@ class Calls:
         self.counts[verb, str(response.status)] += 1
         log.debug("%s %s: %d", verb, request.url.path, response.status)
         if verb == "watch" and response.ok:
-            self.watched[request.url.path] = time.monotonic()
+            self._watched[request.url.path] = time.monotonic()
         return response
+
+    def last_watched(self, path: str) -> float:
+        """When a watch of a path was last answered, in seconds of `time.monotonic`; 0 if none ever was."""
+        # An API server may be behind a path of its own.
+        return max((at for known, at in self._watched.items() if known.endswith(path)), default=0.0)
 
 
 def verb_of(method: str, path: str, *, watch: bool = False) -> str:

@@ -61,26 +61,28 @@ class Engine:
         self._metrics = metrics
         self._lease = lease
         self._clock = clock
-        self._namespaces = settings.namespaces or ("",)
+        self.namespaces = settings.namespaces or ("",)
+        """Those that are served; an empty name stands for all."""
         self.cache = Cache(settings.planner, clock.now, clock.monotonic, settings.site)
         self.queue: WorkQueue[Key] = WorkQueue(clock.monotonic, group=lambda key: key[0], most=WORKERS_OF_A_NAMESPACE)
         self._recorder = EventRecorder(api, settings.identity, now=clock.now, clock=clock.monotonic)
         self._decisions = Recorder(settings.record)
         self._applier = Applier(api, self.cache, self._recorder, now=clock.now, read_secrets=settings.read_secrets)
         self._job_lists = JobLists(
-            api, self.cache, self._namespaces, seen=lambda body: self.observe(None, body), gone=self._gone
+            api, self.cache, self.namespaces, seen=lambda body: self.observe(None, body), gone=self._gone
         )
         self._progress = ProgressReader(api, self.cache, self.queue.add_at, clock.monotonic)
         self.sources: list[Source[Any]] = [*self._sources(api)]
         self._unsynced = {"jobs", *(one.name for one in self.sources)}
         self._acquired = asyncio.Event()
         self._ready = asyncio.Event()
-        self.queues = Queues(api, self.cache, self._namespaces, self._wake, self._ready)
+        self.queues = Queues(api, self.cache, self.namespaces, self._wake, self._ready)
         self._led = 0.0
         self._orphans: dict[Key, set[str]] = {}
         self._failures = Failures()
         self.lag = health.LoopLag()
-        self._started = clock.monotonic()
+        self.started = clock.monotonic()
+        """Monotonic seconds."""
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> "asyncio.Future[None]":
@@ -156,7 +158,7 @@ class Engine:
 
     def watch_ages(self) -> dict[str, float]:
         """Seconds since the most silent watch of each resource, of those that may be watched, gave a sign of life."""
-        return silences(self.sources, self._started, self._clock.monotonic)
+        return silences(self.sources, self.started, self._clock.monotonic)
 
     def _gone(self, key: Key, uid: str) -> None:
         job = self.cache.forget(key, uid)
@@ -166,12 +168,12 @@ class Engine:
 
     def _sources(self, api: ApiConnection) -> Iterator[Source[Any]]:
         """Everything that is watched beside SliceJobs and Kueue's objects."""
-        for one in self._namespaces:
+        for one in self.namespaces:
             pods = Watcher(api, paths.pods(one), Pod, label_selector=names.LABEL_JOB_UID)
             yield Source("pods", pods, one, see=self._see_pod, settled=self._pods_settled, tolerated=())
         nodes = Watcher(api, paths.NODES, Node)
         yield Source("nodes", nodes, see=self._see_node, settled=self._nodes_settled)
-        for one in self._namespaces:
+        for one in self.namespaces:
             profiles = Watcher(api, paths.profiles(one), ProfileObject, late_refusals=True)
             see, settled, tolerated = self._see_profile, self._profiles_settled, (Forbidden, NotFound)
             yield Source("slicejobprofiles", profiles, one, see=see, settled=settled, tolerated=tolerated)

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from slipway.api import names
 from slipway.api.status import Phase, PhaseKind, Resolved
+from slipway.cluster import paths
 from slipway.cluster.calls import Calls
 from slipway.cluster.lease import Lease
 from slipway.planner.measures import fenced_since, lost_share, waiting_reason
@@ -79,9 +80,9 @@ class Gauges(Collector):
 
     def _watch_ages(self, engine: Engine) -> Series:
         ages = engine.watch_ages() | silences(engine.queues.sources, 0.0, self._clock.monotonic)
-        begun = [at for path, at in self._calls.watched.items() if path.endswith(f"/{names.PLURAL}")]
-        if begun:
-            ages[names.PLURAL] = self._clock.monotonic() - min(begun)
+        # What a process has watched before may be served no longer, as when a namespace was deleted.
+        begun = [self._calls.last_watched(paths.jobs(one)) for one in engine.namespaces]
+        ages[names.PLURAL] = self._clock.monotonic() - max(min(begun), engine.started)
         return {(resource,): age for resource, age in ages.items()}
 
 

@@ -195,9 +195,9 @@ _ROWS: Final = (
         "slipway_watch_age_seconds",
         Kind.GAUGE,
         "Time since the last sign of life of the most silent watch of a resource: an event or one of the bookmarks "
-        "that the API server sends each minute. Of `slicejobs`, which kopf watches, the last beginning "
-        "of a watch, which is at least every 290 s. A resource that the role does not allow to watch is left out. So "
-        "are the last five, which are Kueue's, where there is no Kueue.",
+        "that the API server sends each minute. Of `slicejobs`, which kopf watches, the last beginning of a watch of "
+        "each served namespace, which is at least every 290 s. A resource that the role does not allow to watch is "
+        "left out. So are the last five, which are Kueue's, where there is no Kueue.",
         (_RESOURCE,),
         of_leader=False,
     ),
