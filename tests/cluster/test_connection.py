@@ -1,5 +1,7 @@
 import asyncio
 import time
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -9,7 +11,7 @@ from aiohttp import web
 from slipway.cluster import errors, sessions
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.wire import JsonObject
-from tests.cluster.replay import Replay, answer, broken, listing, open_access, refusal
+from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, refusal
 from tests.waiting import holds
 
 PATH = "/api/v1/namespaces/ns/pods"
@@ -43,6 +45,28 @@ async def test_an_answer_of_a_proxy_is_an_error_too(replay: Replay, api: ApiConn
     replay.then(*[answer("<html>bad gateway</html>", 502)] * 3)
     with pytest.raises(errors.ServerError, match="bad gateway"):
         await api.get(PATH, JsonObject)
+
+
+NEW_YEAR = "Tue, 01 Jan 2030 00:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("said", "counts"),
+    [
+        pytest.param(answer({}, Date=NEW_YEAR), True, id="what was asked for"),
+        pytest.param(answer("404 page not found", 404, Date=NEW_YEAR), True, id="no such path"),
+        pytest.param(answer("<html>bad gateway</html>", 502, Date=NEW_YEAR), False, id="the page of a proxy"),
+    ],
+)
+async def test_the_date_of_an_answer_is_that_of_the_api_server(
+    replay: Replay, api: ApiConnection, said: Handler, counts: bool
+) -> None:
+    heard: list[datetime] = []
+    api.on_date = lambda date, asked: heard.append(date)
+    replay.then(*[said] * 3)
+    with suppress(errors.ApiError):
+        await api.get(PATH, JsonObject)
+    assert heard == [datetime(2030, 1, 1, tzinfo=UTC)] * counts
 
 
 @pytest.mark.parametrize("fault", [broken(), refusal(500, ""), refusal(503, ""), refusal(429, "")])

@@ -137,3 +137,13 @@ def test_a_machine_that_slept_is_put_right_once_many_answers_say_so() -> None:
         world.seconds += PATIENCE_SECONDS / ENOUGH_ANSWERS
         world.answer(3600.0)
     assert 3599.0 <= world.offset <= 3601.0
+
+
+def test_servers_that_are_wrong_both_ways_say_nothing_of_it() -> None:
+    world = World()
+    world.answer(0.0)
+    for _ in range(3 * ENOUGH_ANSWERS):
+        world.seconds += PATIENCE_SECONDS / ENOUGH_ANSWERS
+        world.answer(3600.0)
+        world.answer(-3600.0)
+    assert -1.0 <= world.offset <= 1.0
