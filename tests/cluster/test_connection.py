@@ -1,5 +1,6 @@
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from aiohttp import web
 from slipway.cluster import errors, sessions
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.wire import JsonObject
+from slipway.planner.objects import Pod
 from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, refusal
 from tests.waiting import holds
 
@@ -165,6 +167,39 @@ async def test_a_guard_is_asked_before_each_retry(replay: Replay) -> None:
         replay.then(broken())
         with pytest.raises(PermissionError):
             await api.create(PATH, {}, JsonObject)
+
+
+Write = Callable[[ApiConnection, Callable[[], None]], Awaitable[object]]
+WRITES: dict[str, Write] = {
+    "a creation": lambda api, told: api.create(PATH, {}, JsonObject, on_retry=told),
+    "a replacement": lambda api, told: api.replace(PATH, {}, JsonObject),
+    "a change": lambda api, told: api.patch(PATH, {}, JsonObject),
+    "a deletion": lambda api, told: api.delete(PATH, uid="u", on_retry=told),
+    "a deletion of many": lambda api, told: api.delete_collection(PATH, Pod, label_selector="a=b", on_retry=told),
+}
+TOLD = ("a creation", "a deletion", "a deletion of many")
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_a_write_on_a_kept_connection_that_breaks_is_sent_again_by_nobody_else(name: str, replay: Replay) -> None:
+    guarded, told = list[int](), list[int]()
+
+    def guard() -> float:
+        guarded.append(len(replay.requests))
+        return 10.0
+
+    async with ApiConnection(open_access(replay.url), guard) as api:
+        replay.then(answer({}), broken(), answer({"metadata": {}}))
+        await api.get(PATH, JsonObject)
+        await WRITES[name](api, lambda: told.append(len(replay.requests)))
+    # Each is asked after the read, and before the request that it is about.
+    assert (len(replay.requests), guarded) == (3, [1, 2])
+    assert told == ([2] if name in TOLD else [])
+
+
+async def test_a_read_on_a_kept_connection_that_breaks_is_sent_again(replay: Replay, api: ApiConnection) -> None:
+    replay.then(answer({}), broken(), answer({"ok": 1}))
+    assert [await api.get(PATH, JsonObject) for _ in range(2)] == [{}, {"ok": 1}]
 
 
 async def test_a_dry_run_is_waited_for_longer_than_a_webhook_has(replay: Replay) -> None:

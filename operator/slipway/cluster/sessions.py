@@ -59,6 +59,19 @@ class _Connector(aiohttp.TCPConnector):
                 transport.abort()
 
 
+async def _written_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keeps aiohttp from sending a PUT or a DELETE again, of which neither the guard nor its sender would know.
+
+    aiohttp does so when a connection breaks that was kept, unless it gets another error.
+    """
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if request.method == "GET":
+            raise
+        raise aiohttp.ClientConnectionError(str(error)) from error
+
+
 class Sessions:
     """One session for requests and one for watches, both with the credentials of an `Access`."""
 
@@ -92,7 +105,7 @@ class Sessions:
         return aiohttp.ClientSession(
             connector=connector,
             connector_owner=False,
-            middlewares=(*middlewares, self._authorize, self._calls.count),
+            middlewares=(_written_once, *middlewares, self._authorize, self._calls.count),
             proxy=self._access.proxy,
             headers={"User-Agent": "slipway"},
         )
