@@ -47,6 +47,12 @@ class ApiServer:
         self.asked: list[str] = []
         self.takes_jobs = True
         """Whether it answers who creates a job."""
+        self.meanwhile: dict[str, Callable[[], object]] = {}
+        """What somebody else does just before a request is answered, by method and path."""
+        self.loses_deletions = False
+        """Whether the connection breaks before the answer to who deletes a job."""
+        self.successor: Json | None = None
+        """What somebody else creates at once when a job is deleted."""
         self.deleted_while_watched = False
         """Whether a watch of jobs sees them go."""
         self.until_closed: Callable[[], Awaitable[object]]
@@ -57,13 +63,16 @@ class ApiServer:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Whatever a command asks."""
-        self.asked.append(f"{request.method} {request.path}")
+        asked = f"{request.method} {request.path}"
+        self.asked.append(asked)
+        if asked in self.meanwhile and "watch" not in request.query:
+            self.meanwhile[asked]()
         if request.query.get("watch"):
             return await self._watch(request)
         if request.path == JOBS and request.method == "POST":
             return await self._create(request)
         if request.path.startswith(f"{JOBS}/"):
-            return self._one(request.method, request.path.removeprefix(f"{JOBS}/"))
+            return await self._one(request, request.path.removeprefix(f"{JOBS}/"))
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.35.0"})
         if request.method == "POST":
@@ -91,15 +100,27 @@ class ApiServer:
         await self.until_closed()
         return answer
 
-    def _one(self, method: str, name: str) -> web.Response:
+    async def _one(self, request: web.Request, name: str) -> web.Response:
         if name not in self.jobs:
             return _missing(name)
-        return web.json_response(self.jobs.pop(name) if method == "DELETE" else self.jobs[name])
+        if request.method != "DELETE":
+            return web.json_response(self.jobs[name])
+        if (await request.json())["preconditions"]["uid"] != self.jobs[name]["metadata"]["uid"]:
+            return _refused(409, "Conflict", f"the UID of {name} is another")
+        gone = self.jobs.pop(name)
+        if self.successor is not None:
+            self.put(self.successor)
+        if self.loses_deletions and request.transport is not None:
+            request.transport.abort()
+        return web.json_response(gone)
 
 
 def _missing(what: str) -> web.Response:
-    message = f"{what} not found"
-    return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound", "message": message}, status=404)
+    return _refused(404, "NotFound", f"{what} not found")
+
+
+def _refused(code: int, reason: str, message: str) -> web.Response:
+    return web.json_response({"kind": "Status", "code": code, "reason": reason, "message": message}, status=code)
 
 
 @contextmanager

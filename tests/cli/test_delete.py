@@ -1,8 +1,12 @@
-"""The question of `slipway delete`, at a terminal."""
+"""The question of `slipway delete`, at a terminal, and what it says when its answer is lost."""
+
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from tests.cli.api_server import ApiServer, job
+from slipway.cli.main import main
+from tests.cli.api_server import JOBS, ApiServer, job
 from tests.cli.terminal import Terminal
 
 
@@ -41,3 +45,28 @@ def test_ctrl_c_after_an_answer_says_what_was_deleted(api_server: ApiServer) -> 
         assert terminal.end() == 130
         assert "slicejob a deleted\n" in terminal.written
     assert list(api_server.jobs) == ["b", "c"]
+
+
+DELETION = f"DELETE {JOBS}/a"
+LATER: dict[str, dict[str, Any] | None] = {
+    "nothing has its name": None,
+    "another job has its name": job("a", "Pending") | {"metadata": job("a", "Pending")["metadata"] | {"uid": "later"}},
+}
+
+
+@pytest.mark.parametrize("later", LATER.values(), ids=LATER)
+def test_a_job_whose_deletion_was_carried_out_and_not_answered_is_said_to_be_deleted(
+    api_server: ApiServer, later: dict[str, Any] | None
+) -> None:
+    api_server.loses_deletions, api_server.successor = True, later
+    done = CliRunner().invoke(main, ["delete", "a"])
+    assert (done.exit_code, done.output) == (0, "slicejob a deleted\n")
+    assert api_server.asked.count(DELETION) == 2
+    assert api_server.jobs.get("a") == later
+
+
+def test_a_job_that_somebody_else_has_deleted_is_not_said_to_be(api_server: ApiServer) -> None:
+    api_server.meanwhile[DELETION] = lambda: api_server.jobs.pop("a")
+    done = CliRunner().invoke(main, ["delete", "a"])
+    assert (done.exit_code, "slicejob a deleted" in done.output) == (4, False), done.output
+    assert api_server.asked.count(DELETION) == 1

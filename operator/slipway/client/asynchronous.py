@@ -1,5 +1,6 @@
 """SliceJobs of a cluster over asyncio: one connection, one method for each verb."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -216,8 +217,14 @@ class AsyncClient(ClusterTarget, Verbs):
             return await self.api.patch(path, {"metadata": version, "spec": fields}, Stored)
 
     async def _remove(self, found: JobState) -> None:
-        with answered():
-            await self.api.delete(paths.job(found.namespace, found.name), uid=found.uid, propagation="Background")
+        path, again = paths.job(found.namespace, found.name), asyncio.Event()
+        try:
+            with answered():
+                await self.api.delete(path, uid=found.uid, propagation="Background", on_retry=again.set)
+        except (errors.NotFound, errors.ChangedMeanwhile):
+            # The first request was carried out, and its answer was lost.
+            if not again.is_set():
+                raise
 
     async def _events(self, found: JobState) -> tuple[Event, ...]:
         with answered():
