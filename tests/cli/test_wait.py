@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from slipway.cli.main import main
-from tests.cli.api_server import ApiServer, failed, job
+from tests.cli.api_server import JOBS, ApiServer, failed, job
 from tests.waiting import PATIENCE
 
 FAILED = "slicejob train is Failed: it failed as often as it may\n"
@@ -35,5 +35,15 @@ def test_a_job_that_is_there_is_not_said_to_be_deleted(
 def test_a_job_that_is_deleted_meanwhile_is_said_to_be(api_server: ApiServer, states: tuple[str, ...]) -> None:
     api_server.put(job("train", "Running"))
     api_server.deleted_while_watched = True
+    done = CliRunner().invoke(main, ["wait", "train", *(word for state in states for word in ("--for", state))])
+    assert (done.exit_code, done.stdout) == (0, "slicejob train deleted\n"), done.output
+
+
+@pytest.mark.parametrize("states", [("deleted",), ("deleted", "failed"), ("deleted", "finished")], ids=" or ".join)
+def test_a_job_that_is_deleted_as_soon_as_it_was_seen_is_said_to_be(
+    api_server: ApiServer, states: tuple[str, ...]
+) -> None:
+    api_server.put(job("train", "Running"))
+    api_server.meanwhile[f"GET {JOBS}"] = api_server.jobs.clear
     done = CliRunner().invoke(main, ["wait", "train", *(word for state in states for word in ("--for", state))])
     assert (done.exit_code, done.stdout) == (0, "slicejob train deleted\n"), done.output

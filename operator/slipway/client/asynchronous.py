@@ -117,7 +117,9 @@ class AsyncClient(ClusterTarget, Verbs):
         Raises:
             NotFound: when there is no such job at the beginning.
         """
-        watched = (await self.get(name)).uid
+        first = await self.get(name)
+        # It may be gone before it is listed, and whoever waits for that has to know that it was there.
+        yield first
         watcher = Watcher(self.api, paths.jobs(self.resolved_namespace), Stored, field_selector=f"metadata.name={name}")
         listed = False
         with answered():
@@ -126,9 +128,11 @@ class AsyncClient(ClusterTarget, Verbs):
                     match event:
                         case Init():
                             listed = False
-                        case Applied(stored) if stored.metadata.uid == watched:
+                        case Applied(stored) if stored.metadata.uid == first.uid:
                             listed = True
-                            yield JobState(stored)
+                            # Each change has a version of its own, so none is left out.
+                            if stored != first.stored:
+                                yield JobState(stored)
                         case InitDone() if listed:
                             pass
                         case InitDone() | Deleted() | Applied():
