@@ -1,10 +1,13 @@
 """What `slipway wait` says of a job that is where it should be, or is gone."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
 from slipway.cli.main import main
 from tests.cli.api_server import JOBS, ApiServer, failed, job
+from tests.cli.terminal import Terminal
 from tests.waiting import PATIENCE
 
 FAILED = "slicejob train is Failed: it failed as often as it may\n"
@@ -47,3 +50,30 @@ def test_a_job_that_is_deleted_as_soon_as_it_was_seen_is_said_to_be(
     api_server.meanwhile[f"GET {JOBS}"] = api_server.jobs.clear
     done = CliRunner().invoke(main, ["wait", "train", *(word for state in states for word in ("--for", state))])
     assert (done.exit_code, done.stdout) == (0, "slicejob train deleted\n"), done.output
+
+
+IN_LINES: dict[str, tuple[dict[str, str], bool]] = {
+    "a file": ({}, False),
+    "a file, with colours": ({"FORCE_COLOR": "1"}, False),
+    "a file that is said to be a terminal": ({"TTY_COMPATIBLE": "1"}, False),
+    "a terminal that cannot draw": ({"TERM": "dumb"}, True),
+}
+
+
+@pytest.mark.parametrize(("environment", "at_terminal"), IN_LINES.values(), ids=IN_LINES)
+def test_a_line_is_printed_where_no_picture_can_be_drawn_again(
+    api_server: ApiServer, environment: dict[str, str], at_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api_server.put(job("train", "Running"))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    command = ("wait", "train", "--timeout", "2s")
+    if at_terminal:
+        with Terminal(*command) as terminal:
+            assert terminal.end() == 124
+            printed = terminal.written
+    else:
+        printed = CliRunner().invoke(main, command).stderr
+    line, error = printed.splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d train attempt 0 Running: .*", line), printed
+    assert error == "Error: SliceJob train is Running after 2 s: Slipway has not seen the job yet"

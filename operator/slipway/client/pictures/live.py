@@ -42,11 +42,13 @@ class Progress:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Keep the picture up to date; where there is neither a terminal nor a notebook, print lines instead."""
-        self._drawn = self._console.is_terminal or self._console.is_jupyter
+        # FORCE_COLOR has rich take a file for a terminal, and a dumb one cannot draw over what it shows.
+        terminal = self._console.file.isatty() and self._console.is_terminal and not self._console.is_dumb_terminal
+        self._drawn = terminal or self._console.is_jupyter
         if self._console.is_jupyter:
             with _cell(self._draw):
                 yield
-        elif self._console.is_terminal:
+        elif terminal:
             # Results that other programs read go to stdout, whatever is drawn meanwhile.
             with Live(
                 console=self._console, get_renderable=self._draw, refresh_per_second=_PER_SECOND, transient=True,
