@@ -107,6 +107,9 @@ class _JobLogs:
     async def _past(self, number: int, *, alone: bool) -> AsyncGenerator[Batch, None]:
         """The logs of an attempt as far as there are any; `alone` makes it an error that there are none."""
         places, following = self._places(number), self._selection.follow
+        if self._selection.failed and not places:
+            yield [Note(f"the host that ended attempt {number} of {self._words} is none of those that are wanted")]
+            return
         yield [Opening(number, places)]
         pods = {place: self._board.pod(number, place) for place in places}
         readable = [place for place, pod in pods.items() if pod is not None and pod.started]
@@ -157,14 +160,22 @@ class _JobLogs:
 
     def _places(self, number: int) -> tuple[Place, ...]:
         job, slices = self._board.job, self._board.job.slices
+        root = root_place(job.name, self._desk.record(number))
         if number != job.status.attempt:
-            there = {place.slice for place in self._board.attempts().get(number, ()) if not place.is_head}
-            slices = max(there) + 1 if there else most_slices(job)
+            slices = self._slices_of_past(number, root)
         places = self._selection.places(job, slices)
         if self._selection.failed:
-            root = root_place(job.name, self._desk.record(number))
             return tuple(place for place in places if place == root)
         return places
+
+    def _slices_of_past(self, number: int, root: Place | None) -> int:
+        """Slices that an earlier attempt had; its pods may be gone, some of them or all."""
+        job = self._board.job
+        there = {place.slice for place in self._board.attempts().get(number, ()) if not place.is_head}
+        # Attempts have different numbers of slices only with acceptableSlices, and no record tells them.
+        if not there or not job.stored.spec.get("acceptableSlices"):
+            return most_slices(job)
+        return max(*there, root.slice if root is not None and not root.is_head else 0) + 1
 
     async def _numbers(self) -> list[int]:
         """The attempts that are wanted of a job that is not followed, oldest first."""
