@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from slipway.api.places import HEAD, Place, worker
-from slipway.cli.logs import Moment, Printer, logs
+from slipway.cli.logs import AttemptNumber, Moment, Printer, logs
 from slipway.client.logs import Item, Line, Note, Opening, Separator
 from tests.client.kubelet import START
 
@@ -70,6 +70,11 @@ def test_what_is_said_goes_to_stderr(together: bool, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().err
     assert said.startswith("\n-- beware\n" if together else "-- beware\n")
     assert said.endswith("-- attempt 0 ended: failure: x\n")
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("12", 12), ("all", "all"), ("All", "all"), ("ALL", "all")])
+def test_an_attempt_is_read(text: str, number: int | str) -> None:
+    assert AttemptNumber().convert(text, None, None) == number
 
 
 @pytest.mark.parametrize(

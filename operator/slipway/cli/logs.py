@@ -57,7 +57,7 @@ class AttemptNumber(click.ParamType["int | Literal['all']"]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | Literal["all"]:
         """Read it."""
-        if value == "all":
+        if str(value).lower() == "all":
             return "all"
         if not str(value).isdecimal():
             self.fail(f"{value!r} is neither a number nor all.", param, ctx)
