@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from slipway.cli.main import main
-from tests.cli.api_server import JOBS, ApiServer, failed, job
+from tests.cli.api_server import JOBS, NOW, ApiServer, failed, job
 from tests.cli.terminal import Terminal
 from tests.waiting import PATIENCE
 
@@ -50,6 +50,18 @@ def test_a_job_that_is_deleted_as_soon_as_it_was_seen_is_said_to_be(
     api_server.meanwhile[f"GET {JOBS}"] = api_server.jobs.clear
     done = CliRunner().invoke(main, ["wait", "train", *(word for state in states for word in ("--for", state))])
     assert (done.exit_code, done.stdout) == (0, "slicejob train deleted\n"), done.output
+
+
+@pytest.mark.parametrize(("generation", "code"), [(1, 1), (2, 124)], ids=["as it was refused", "corrected since"])
+def test_a_job_that_was_refused_is_waited_for_once_it_was_corrected(
+    api_server: ApiServer, generation: int, code: int
+) -> None:
+    refused = {"type": "Accepted", "status": "False", "reason": "Bad", "message": "no", "lastTransitionTime": NOW}
+    found = job("train", "Invalid", conditions=[refused], attempt=None)
+    found["metadata"]["generation"] = generation
+    api_server.put(found)
+    done = CliRunner().invoke(main, ["wait", "train", "--timeout", f"{PATIENCE}s" if code == 1 else "0.5s"])
+    assert (done.exit_code, done.stdout) == (code, "slicejob train is Invalid: no\n" if code == 1 else ""), done.output
 
 
 IN_LINES: dict[str, tuple[dict[str, str], bool]] = {

@@ -84,7 +84,8 @@ class JobState:
     @property
     def over(self) -> bool:
         """Whether the job has ended, or cannot begin as it is written."""
-        return self.status.final or self.status.phase is Phase.INVALID
+        # An operator has yet to see a spec that was corrected.
+        return self.status.final or (self.status.phase is Phase.INVALID and self.seen)
 
     @property
     def seen(self) -> bool:
