@@ -47,6 +47,8 @@ class ApiServer:
         self.asked: list[str] = []
         self.takes_jobs = True
         """Whether it answers who creates a job."""
+        self.refused: tuple[str, ...] = ()
+        """Names of the jobs that it does not take."""
         self.meanwhile: dict[str, Callable[[], object]] = {}
         """What somebody else does just before a request is answered, by method and path."""
         self.loses_deletions = False
@@ -86,6 +88,8 @@ class ApiServer:
         if not self.takes_jobs:
             await self.until_closed()
         body = await request.json()
+        if body["metadata"]["name"] in self.refused:
+            return _refused(422, "Invalid", "it is refused")
         made = job(body["metadata"]["name"], "Pending") | {"spec": body["spec"]}
         if "dryRun" not in request.query:
             self.put(made)

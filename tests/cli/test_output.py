@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from slipway.cli.main import COMMANDS, main
+from slipway.client.manifest import manifest
 from tests.cli.api_server import NOW, ApiServer, failed, job
 
 FLAGS = ("--image", "a:1", "--name", "other", "-e", "A=1", "--", "true")
@@ -50,6 +51,22 @@ def test_why_says_in_yaml_how_a_job_ended(api_server: ApiServer) -> None:
     api_server.put(failed("done"))
     found = yaml.safe_load(CliRunner().invoke(main, ["why", "done", "-o", "yaml"]).stdout)
     assert (found["phase"], found["cause"], found["log"]) == ("Failed", "failure", "the reason\n")
+
+
+@pytest.mark.parametrize("kind", ["json", "yaml"])
+@pytest.mark.parametrize("refused", [(), ("b",)], ids=["all are taken", "one is refused"])
+def test_several_jobs_that_are_submitted_are_one_list(
+    api_server: ApiServer, tmp_path: Path, refused: tuple[str, ...], kind: str
+) -> None:
+    api_server.refused = refused
+    spec = {"image": "a:1", "command": ["true"]}
+    bodies = [manifest(name, spec) for name in ("a", "b", "c")]
+    (tmp_path / "jobs.yaml").write_text(yaml.safe_dump_all(bodies))
+    done = CliRunner().invoke(main, ["submit", "-f", str(tmp_path / "jobs.yaml"), "-o", kind])
+    assert done.exit_code == (2 if refused else 0), done.output
+    found = json.loads(done.stdout) if kind == "json" else yaml.safe_load(done.stdout)
+    taken = [name for name in ("a", "b", "c") if name not in refused]
+    assert [(one["metadata"]["name"], one["spec"]) for one in found] == [(name, spec) for name in taken]
 
 
 NO_ATTEMPT = {"it waits": ("Queued", " yet"), "it was refused": ("Failed", "")}

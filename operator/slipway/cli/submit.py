@@ -271,7 +271,7 @@ async def _unserved(client: Verbs, results: Sequence[Any]) -> list[str]:
 
 def _tell(bodies: Sequence[Manifest], results: Sequence[Any], output: str | None, suffix: str) -> None:
     """Say what became of each; the exit code is that of the first that went wrong."""
-    code = 0
+    code, stored = 0, []
     for body, result in zip(bodies, results, strict=True):
         name = body["metadata"]["name"]
         if isinstance(result, SlipwayError):
@@ -283,9 +283,12 @@ def _tell(bodies: Sequence[Manifest], results: Sequence[Any], output: str | None
             click.echo(f"slicejob.slipway.dev/{name}")
         elif output:
             about = {"name": name, "namespace": result.job.namespace, "uid": result.job.uid}
-            print_data({"metadata": about, "spec": result.job.stored.spec}, output)
+            stored.append({"metadata": about, "spec": result.job.stored.spec})
         else:
             click.echo(f"slicejob {name} {'created' if result.created else 'unchanged'}{suffix}")
+    if output and stored:
+        # One document: a list where several jobs were asked for, however many were taken.
+        print_data(stored if len(bodies) > 1 else stored[0], output)
     raise SystemExit(code)
 
 
