@@ -1,11 +1,13 @@
 """What `slipway run` says at Ctrl-C, by what is known of the job."""
 
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.cli.api_server import JOBS, ApiServer
+from tests.cli.api_server import JOBS, NAMESPACE, ApiServer
 from tests.cli.terminal import Terminal
+from tests.serving import kubeconfig
 from tests.waiting import PATIENCE
 
 FLAGS = ("--image", "a:1", "--name", "train", "--", "true")
@@ -13,12 +15,12 @@ CREATION = f"POST {JOBS}"
 FOLLOWED = f"GET {JOBS}/train"
 WORDS = {
     "it was created": (
-        (), True, "slicejob train goes on by itself. Follow it with `slipway logs train -f` or `slipway wait train`, "
-        "end it with `slipway cancel train`.",
+        (), True, "slicejob train goes on by itself. Follow it with `slipway logs train -f -n team-a` or `slipway wait "
+        "train -n team-a`, end it with `slipway cancel train -n team-a`.",
     ),
     "there was no answer": (
         (), False, "slicejob train may exist or not: there was no answer to its creation yet. Find out with `slipway "
-        "describe train`, end it with `slipway cancel train`.",
+        "describe train -n team-a`, end it with `slipway cancel train -n team-a`.",
     ),
     "it was created, and is to be cancelled": (("--cancel-on-interrupt",), True, "slicejob train was cancelled"),
     "there was no answer, and it is to be cancelled": (
@@ -38,6 +40,22 @@ def test_ctrl_c_tells_what_is_known_of_the_job(
         assert terminal.end() == 130
         assert f"{words}\n" in terminal.written
     assert any(one.startswith("PATCH") for one in api_server.asked) == (answered and bool(options))
+
+
+def test_the_commands_lead_to_where_the_job_is(
+    api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api_server.takes_jobs = False
+    (tmp_path / "my files").mkdir()
+    other = kubeconfig(tmp_path / "my files", api_server.url, namespace="default")
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    where = ("-n", NAMESPACE, "--context", "it", "--kubeconfig", str(other))
+    with Terminal("run", *where, *FLAGS) as terminal:
+        asked(api_server, CREATION)
+        terminal.interrupt()
+        assert terminal.end() == 130
+        for verb in ("describe", "cancel"):
+            assert f"`slipway {verb} train -n team-a --context it --kubeconfig '{other}'`" in terminal.written
 
 
 def asked(api_server: ApiServer, request: str) -> None:

@@ -1,6 +1,7 @@
 """`slipway run`: submit a job, follow it to its end, and exit as it did."""
 
 import asyncio
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import click
 
 from slipway.cli.common import FAILED, INTERRUPTED, NOTHING_TO_TALK_TO, Failure, code_of, exit_codes, program, targeted
 from slipway.cli.submit import job_options, manifests
+from slipway.client.asynchronous import ClusterTarget
 from slipway.client.errors import AlreadyExists, NotFound, Refused, SlipwayError
 from slipway.client.model import JobState
 from slipway.client.pictures.follow import follow
@@ -97,15 +99,24 @@ class _Run:
                 words = asyncio.run(self._cancelled())
         elif self.there:
             words = (
-                f"goes on by itself. Follow it with `{self.command} logs {self.name} -f` or "
-                f"`{self.command} wait {self.name}`, end it with `{self.command} cancel {self.name}`."
+                f"goes on by itself. Follow it with {self._call('logs', '-f')} or {self._call('wait')}, "
+                f"end it with {self._call('cancel')}."
             )
         else:
             words = (
                 "may exist or not: there was no answer to its creation yet. Find out with "
-                f"`{self.command} describe {self.name}`, end it with `{self.command} cancel {self.name}`."
+                f"{self._call('describe')}, end it with {self._call('cancel')}."
             )
         click.echo(f"\nslicejob {self.name} {words}", err=True)
+
+    def _call(self, verb: str, *options: str) -> str:
+        """A command about the job, which leads to the same place whatever the context is by then."""
+        where: dict[str, object] = {}
+        if isinstance(self.target, ClusterTarget):
+            given = self.target
+            where = {"-n": given.namespace, "--context": given.context, "--kubeconfig": given.kubeconfig}
+        words = [word for name, value in where.items() if value for word in (name, str(value))]
+        return f"`{self.command} {shlex.join((verb, self.name, *options, *words))}`"
 
     async def _cancelled(self) -> str:
         async with self.target.client() as client:
