@@ -47,6 +47,8 @@ class ApiServer:
         self.asked: list[str] = []
         self.takes_jobs = True
         """Whether it answers who creates a job."""
+        self.added: Json = {}
+        """What defaults and webhooks add to the spec of every job."""
         self.refused: tuple[str, ...] = ()
         """Names of the jobs that it does not take."""
         self.meanwhile: dict[str, Callable[[], object]] = {}
@@ -90,7 +92,9 @@ class ApiServer:
         body = await request.json()
         if body["metadata"]["name"] in self.refused:
             return _refused(422, "Invalid", "it is refused")
-        made = job(body["metadata"]["name"], "Pending") | {"spec": body["spec"]}
+        if body["metadata"]["name"] in self.jobs:
+            return _refused(409, "AlreadyExists", "its name is taken")
+        made = job(body["metadata"]["name"], "Pending") | {"spec": self.added | body["spec"]}
         if "dryRun" not in request.query:
             self.put(made)
         return web.json_response(made, status=201)

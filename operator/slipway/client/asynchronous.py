@@ -1,7 +1,7 @@
 """SliceJobs of a cluster over asyncio: one connection, one method for each verb."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +14,7 @@ from slipway.api.places import parse_pod_name
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
 from slipway.client import errors, operators, queue_position
 from slipway.client.answers import NO_SLICEJOBS, answered, typed
+from slipway.client.differences import differences
 from slipway.client.hosts import PodSeen
 from slipway.client.kubelets import PodLogs
 from slipway.client.model import Event, JobState, ProfileOfJob, Stored
@@ -213,6 +214,15 @@ class AsyncClient(ClusterTarget, Verbs):
         path = paths.jobs(possible_namespace(namespace))
         with answered():
             return await self.api.create(path, body, Stored, check=dry_run)
+
+    async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
+        """In what the API server would store the manifest otherwise: with its defaults, and what webhooks add."""
+        # Few calls need it, and it takes time to import.
+        from slipway.client.manifest import new_name
+
+        unused = dict(body) | {"metadata": dict(body["metadata"]) | {"name": new_name(found.name)}}
+        made = await self._create(unused, found.namespace, dry_run=True)
+        return differences(made.spec, found.stored.spec)
 
     async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
         version = {"resourceVersion": found.stored.metadata.resource_version}
