@@ -1,6 +1,9 @@
 """What programs read: every command with -o prints JSON and YAML that say the same."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,28 @@ def test_several_jobs_that_are_submitted_are_one_list(
     found = json.loads(done.stdout) if kind == "json" else yaml.safe_load(done.stdout)
     taken = [name for name in ("a", "b", "c") if name not in refused]
     assert [(one["metadata"]["name"], one["spec"]) for one in found] == [(name, spec) for name in taken]
+
+
+ENCODINGS = (
+    (("describe", "train"), "ascii"),
+    (("describe", "train"), "ascii:surrogateescape"),
+    (("why", "train"), "latin-1"),
+    (("list", "-o", "wide"), "latin-1"),
+    (("wait", "train"), "latin-1"),
+)
+
+
+@pytest.mark.parametrize(("words", "encoding"), ENCODINGS, ids=[f"{words[0]}-{kind}" for words, kind in ENCODINGS])
+def test_a_sign_that_the_encoding_lacks_ends_no_command(
+    api_server: ApiServer, words: tuple[str, ...], encoding: str
+) -> None:
+    found = failed("train")
+    found["status"]["result"]["message"] = "läuft ✓ nicht"
+    api_server.put(found)
+    program = [sys.executable, "-m", "slipway.cli.main", *words]
+    done = subprocess.run(program, env=os.environ | {"PYTHONIOENCODING": encoding}, capture_output=True, check=False)
+    assert done.returncode == int(words[0] == "wait"), done.stderr
+    assert b"uft ? nicht" in done.stdout
 
 
 NO_ATTEMPT = {"it waits": ("Queued", " yet"), "it was refused": ("Failed", "")}

@@ -1,6 +1,8 @@
 """`slipway`: the commands."""
 
+import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Final
 
 import click
@@ -114,6 +116,9 @@ class Commands(click.Group):
 def main() -> None:
     """Run container jobs on TPU slices that survive preemptions."""
     allow_any_nesting()
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        # A sign that the terminal's encoding lacks ends no command; stderr escapes it by itself.
+        sys.stdout.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":
