@@ -72,6 +72,28 @@ def test_several_jobs_that_are_submitted_are_one_list(
     assert [(one["metadata"]["name"], one["spec"]) for one in found] == [(name, spec) for name in taken]
 
 
+FORGED = {
+    "why": (("why", "train"), 0),
+    "wait": (("wait", "train"), 1),
+    "wait in vain": (("wait", "train", "--for", "deleted", "--timeout", "0.5s"), 124),
+    "run": (("run", "--image", "a:1", "--name", "train"), 1),
+}
+
+
+@pytest.mark.parametrize(("words", "code"), FORGED.values(), ids=FORGED)
+def test_a_message_moves_no_cursor(api_server: ApiServer, words: tuple[str, ...], code: int) -> None:
+    found = failed("train")
+    found["status"]["result"]["message"] = "all \x1b[2Jgone"
+    found["status"]["attempts"][0] |= {"message": "host 0 \u202eended"}
+    found["status"]["attempts"][0]["root"]["log"] = "\x1b]0;title\x07\tlast\r words\n"
+    api_server.put(found)
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == code, done.output
+    assert "all �[2Jgone" in done.output.splitlines()[-1 if words[0] != "why" else 0]
+    assert [sign for sign in done.output if not (sign.isprintable() or sign in "\t\n")] == []
+    assert words[0] != "why" or "  �]0;title�\tlast\n   words\n" in done.output
+
+
 ENCODINGS = (
     (("describe", "train"), "ascii"),
     (("describe", "train"), "ascii:surrogateescape"),

@@ -14,6 +14,7 @@ import click
 
 from slipway.client import errors
 from slipway.client.asynchronous import ClusterTarget
+from slipway.client.pictures.controls import visible
 from slipway.client.target import Target
 
 P = ParamSpec("P")
@@ -52,7 +53,7 @@ class Failure(click.ClickException):
     """Ends a command with a sentence and an exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
-        super().__init__(message)
+        super().__init__(visible(message))
         self.code = code
 
     def show(self, file: Any = None) -> None:
@@ -122,6 +123,11 @@ def retargeted(command: click.Command, make_target: Callable[[], Target], drop: 
     made.params = [one for one in command.params if one not in rest and one.name not in _CLUSTER_OPTIONS]
     made.context_settings = {**command.context_settings, "obj": make_target}
     return made
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a sentence in which words of others stand, such as the message of a job."""
+    click.echo(visible(text), err=err)
 
 
 def warn_of(out_of_reach: Mapping[str, str]) -> None:

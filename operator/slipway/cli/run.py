@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from slipway.cli.common import FAILED, INTERRUPTED, NOTHING_TO_TALK_TO, Failure, code_of, exit_codes, program, targeted
+from slipway.cli.common import (
+    FAILED,
+    INTERRUPTED,
+    NOTHING_TO_TALK_TO,
+    Failure,
+    code_of,
+    exit_codes,
+    program,
+    say,
+    targeted,
+)
 from slipway.cli.submit import job_options, manifests
 from slipway.client.asynchronous import ClusterTarget
 from slipway.client.errors import AlreadyExists, NotFound, Refused, SlipwayError
@@ -61,7 +71,7 @@ def run(target: Target, files: tuple[str, ...], place: str, cancel_on_interrupt:
     except SlipwayError as error:
         raise Failure(str(error), code_of(error)) from error
     code = f" (exit code {end.exit_code})" if end.exit_code else ""
-    click.echo(f"slicejob {name} {end.phase}{code}: {end.message}", err=True)
+    say(f"slicejob {name} {end.phase}{code}: {end.message}", err=True)
     raise SystemExit(0 if end.phase == "Succeeded" else FAILED)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
-from slipway.cli.common import FAILED, run, some_jobs, targeted
+from slipway.cli.common import FAILED, run, say, some_jobs, targeted
 from slipway.cli.span import Span
 from slipway.client.model import JobState
 from slipway.client.pictures.live import Progress
@@ -64,7 +64,8 @@ def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeou
             found = run(work())
     finally:
         if not quiet:
-            click.echo("".join(f"{line}\n" for line in ends), nl=False)
+            for line in ends:
+                say(line)
     if not all(_right(state, wanted) for state in found):
         raise SystemExit(FAILED)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from slipway.cli.advice import advice
-from slipway.cli.common import one_job, output_option, print_data, run, targeted, warn_of
+from slipway.cli.common import one_job, output_option, print_data, run, say, targeted, warn_of
 from slipway.client.model import JobState
 from slipway.client.target import Target
 from slipway.client.verbs import Verbs
@@ -75,14 +75,14 @@ def why(target: Target, name: str, output: str | None) -> None:
         print_data(found, output)
         return
     reason = f" ({found['reason']})" if found["reason"] not in ("", found["phase"]) else ""
-    click.echo(f"{name} is {found['phase']}{reason}: {found['message']}")
+    say(f"{name} is {found['phase']}{reason}: {found['message']}")
     if found.get("position"):
-        click.echo(f"place: {found['position']}")
+        say(f"place: {found['position']}")
     if found.get("attemptMessage") and found["attemptMessage"] not in found["message"]:
         charged = f", charged to {found['cause']}" if found["cause"] else ""
-        click.echo(f"attempt {found['attempt']} ended ({found['attemptReason']}{charged}): {found['attemptMessage']}")
+        say(f"attempt {found['attempt']} ended ({found['attemptReason']}{charged}): {found['attemptMessage']}")
     if found.get("log"):
-        click.echo("last lines:")
-        click.echo("\n".join(f"  {line}" for line in found["log"].splitlines()[-10:]))
+        say("last lines:")
+        say("\n".join(f"  {line}" for line in found["log"].splitlines()[-10:]))
     if found.get("nextStep"):
-        click.echo(f"what to do: {found['nextStep']}")
+        say(f"what to do: {found['nextStep']}")

@@ -1,7 +1,6 @@
 """Where people read."""
 
 import os
-import re
 import sys
 from collections.abc import Iterable
 from typing import Final
@@ -9,9 +8,9 @@ from typing import Final
 from rich import console as rich_console
 from rich.segment import Segment
 
+from slipway.client.pictures.controls import visible
+
 _UNLIMITED: Final = 10_000
-_CONTROLS: Final = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
-"""What would move the cursor, change the terminal or turn the direction of text."""
 
 
 class Console(rich_console.Console):
@@ -23,7 +22,7 @@ class Console(rich_console.Console):
         """What is printed, with signs in place of control characters."""
         for one in super().render(renderable, options):
             # Controls of rich's own are no text.
-            yield one if one.control else Segment(_CONTROLS.sub("�", one.text), one.style)
+            yield one if one.control else Segment(visible(one.text), one.style)
 
 
 def console(*, stderr: bool = False) -> Console:
