@@ -29,7 +29,7 @@ def test_a_job_that_is_there_is_not_said_to_be_deleted(
 ) -> None:
     api_server.put(failed("train"))
     wanted = [word for state in states for word in ("--for", state)]
-    patience = "0.5s" if code == 124 else f"{PATIENCE}s"
+    patience = "2s" if code == 124 else f"{PATIENCE}s"
     done = CliRunner().invoke(main, ["wait", "train", *wanted, "--timeout", patience])
     assert (done.exit_code, done.stdout) == (code, words), done.output
 
