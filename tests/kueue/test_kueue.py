@@ -417,7 +417,7 @@ def test_what_no_queue_can_take_is_refused_until_its_cause_is_gone(queues: Queue
         queues, "classless", "PriorityClassNotFound"
     )
     assert "name a LocalQueue" in refused(queues, "nameless", "QueueNotSupported")
-    assert "spec.queueName" in refused(queues, "misnamed", "WorkloadRejected")
+    assert "'TPU_1': name a LocalQueue" in refused(queues, "misnamed", "QueueNotSupported")
     assert "metadata.labels of the SliceJob" in refused(queues, "pods", "QueueNotSupported")
     assert "add it, or create the job without managedBy" in refused(queues, "elsewhere", "QueueMissing")
     queues.apply("WorkloadPriorityClass", "hgih", value=1, description="")
