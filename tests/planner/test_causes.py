@@ -73,6 +73,12 @@ def deleted_after_exit_0_on_a_silent_node(world: World) -> None:
     victim(world).has("DisruptionTarget", "DeletionByTaintManager").is_deleted()
 
 
+def deleted_after_exit_0_on_an_unseen_node(world: World) -> None:
+    deleted_after_exit_0_on_a_silent_node(world)
+    world.nodes_watched = False
+    world.nodes.clear()
+
+
 def exits_0_as_its_machine_goes_and_its_peer_crashes(world: World) -> None:
     """Nobody removes the pod that Slipway deletes then: its kubelet is dead."""
     victim(world).exits(0).ends_as("Running")
@@ -157,7 +163,13 @@ CASES = [
     case(
         "3 exits 0 as its machine goes, and is deleted",
         deleted_after_exit_0_on_a_silent_node,
-        "NodeLost",
+        "Disrupted",
+        Cause.PREEMPTION,
+    ),
+    case(
+        "3 exits 0 as its machine goes, and nobody may read Nodes",
+        deleted_after_exit_0_on_an_unseen_node,
+        "Disrupted",
         Cause.PREEMPTION,
     ),
     case(

@@ -21,6 +21,9 @@ REMOVAL: Final = timedelta(seconds=35)
 The pod garbage collector removes a pod at the earliest 40 s after its Node has gone, and dates have whole seconds.
 """
 
+PHASE_SET: Final = timedelta(seconds=10)
+"""By when a kubelet that lives has set the phase of a pod whose containers have terminated."""
+
 POD_GC: Final = "DeletionByPodGC"
 """The reason that the pod garbage collector gives for a pod whose Node is gone."""
 
@@ -156,8 +159,11 @@ class Facts:
 
         Kubelets set it within a second or so: the machine was about to go, and its SIGTERM may have ended the program.
         """
-        collected = disruption.reason == POD_GC and self.pod.status.phase == "Failed"
-        return collected and self.end is not None and self.end.exit_code == 0
+        end, since = self.end, disruption.last_transition_time
+        if end is None or end.exit_code != 0 or not disruption.reason.endswith(_AFTER_A_MACHINE):
+            return False
+        late = since is not None and end.finished_at is not None and since - end.finished_at > PHASE_SET
+        return (self.pod.ending and late) or (disruption.reason == POD_GC and self.pod.status.phase == "Failed")
 
     @property
     def disrupted_at(self) -> datetime | None:
