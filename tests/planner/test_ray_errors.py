@@ -58,6 +58,25 @@ def test_rays_own_words_count(output: str, said: str) -> None:  # E2-53
     assert preempted(output).startswith(said)
 
 
+AFTER_IT = (
+    "(A pid=1, ip=1.2.3.4) hi",
+    "(pid=12, ip=10.0.0.1) hello",
+    "\x1b[36m(pid=1)\x1b[0m x",
+    "(ServeReplica:app:dep pid=1) x",
+    "(A(rank=1) pid=1) x",
+    "(raylet) x",
+    "(autoscaler +3s) x",
+    "2026-01-01 00:00:00,000\tINFO worker.py:1 -- x",
+    "[2026-01-01 00:00:00,000 E 1 2] core_worker.cc:1: x",
+)
+
+
+@pytest.mark.parametrize("line", AFTER_IT)
+def test_what_ray_prints_after_it_is_nothing_that_the_program_does(line: str) -> None:
+    said, _ = RAYS_OWN["node drained for a preemption"]
+    assert preempted(f"{said}\n{line}\n")
+
+
 @pytest.mark.parametrize("output", NOT_RAYS.values(), ids=NOT_RAYS)
 def test_the_users_words_do_not(output: str) -> None:
     assert preempted(output) == ""

@@ -130,7 +130,16 @@ def test_no_single_answer_moves_it_far_ahead(wrong_by: float) -> None:
         assert -1.0 <= world.offset <= 1.0
 
 
-def test_a_machine_that_slept_is_put_right_once_many_answers_say_so() -> None:
+def test_a_machine_that_slept_is_put_right_at_once() -> None:
+    seconds, slept = 1000.0, 0.0
+    clock = Clock(lambda: seconds + slept, lambda: seconds)
+    clock.heard(datetime.fromtimestamp(1000, UTC), asked=1000.0)
+    slept = 10_800.0
+    clock.heard(datetime.fromtimestamp(11_800, UTC), asked=1000.0)
+    assert clock.now() == datetime.fromtimestamp(11_800, UTC)
+
+
+def test_far_ahead_it_follows_once_many_answers_say_so() -> None:
     world = World()
     world.answer(0.0)
     for _ in range(ENOUGH_ANSWERS + 1):

@@ -71,7 +71,9 @@ from slipway.planner.status_patch import status_patch
 log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT: Final = 64
-"""Requests for creations at once, and for looks; above it the API server is the limit anyway."""
+"""Requests for creations at once; above it the API server is the limit anyway."""
+MAX_LOOKS: Final = 32
+"""Requests for looks at once, so that connections are left for status writes."""
 
 MAX_CREATES: Final = 512
 """Pods created before looking at the job again: reacting never waits behind a huge create."""
@@ -105,9 +107,9 @@ class Applier:
         self._history = History(api, recorder)
         self.remover = PodDeleter(api, cache)
         self.workloads = WorkloadWriter(api, cache)
-        self._looks = Looks(api, cache, self.workloads, BoundedExecutor(MAX_IN_FLIGHT), now)
+        self._looks = Looks(api, cache, self.workloads, BoundedExecutor(MAX_LOOKS), now)
         self._unanswered: set[str] = set()
-        """Namespaces in which the last creation of a pod got no answer."""
+        """Namespaces in which the creation of a pod got no answer, until one has been created since."""
 
     async def apply(self, plan: Plan, job: Job) -> float | None:
         """Keep what the status drops, write the status, record the Events, act.

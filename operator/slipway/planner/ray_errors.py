@@ -29,7 +29,9 @@ _CHAIN: Final = re.compile(r"^(?:Traceback|During handling of the above|The abov
 """What comes between one error and the next, which is then the one that ended the program."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _RAYS: Final = re.compile(
-    r"^(?:\s|$|The |\(\w+ pid=|\(raylet|(?:class_name|name|namespace|function|repr|pid|ip|actor_id)\b)"
+    r"^(?:\s|$|The |(?:class_name|name|namespace|function|repr|pid|ip|actor_id)\b"
+    r"|\((?:.*\s)?pid=\d|\((?:raylet|autoscaler)\b"
+    r"|\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \w+\.py:\d+ -- |\[\d{4}-\d\d-\d\d [^\]]* \d+ \d+\] )"
 )
 """How Ray goes on with what an error says, and what its own processes print after it."""
 _USERS: Final = re.compile(

@@ -5,8 +5,9 @@ before or after we asked for it must not depend on how well this machine's clock
 forward must not end anybody's wait either, and one that is set back must not prolong it.
 
 API servers may disagree by seconds. The clock follows the one that is ahead: it moves forward as soon as an answer
-shows that it is behind, and back only when many answers in a row, from whichever server, showed that it is ahead. No
-single answer moves it far ahead either: jobs would be deleted whose time to live is not over.
+shows that it is behind, and back only when many answers in a row, from whichever server, showed that it is ahead.
+Once it is set, no single answer moves it far ahead either, unless the machine's own clock agrees, as after a sleep:
+jobs would be deleted whose time to live is not over.
 """
 
 import time
@@ -33,7 +34,8 @@ class Clock:
         wall: Callable[[], float] = time.time,  # noqa: TID251
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`wall` gives seconds since the epoch and is read once; `monotonic` is the event loop's clock."""
+        """`wall` gives the machine's seconds since the epoch; `monotonic` is the event loop's clock."""
+        self._machine = wall
         self._wall = datetime.fromtimestamp(wall(), UTC)
         self.monotonic: Final = monotonic
         """Monotonic seconds, the event loop's own."""
@@ -69,12 +71,15 @@ class Clock:
         elif present > latest:
             self._doubt(present - latest)
             return
-        elif date - present > LONGEST_STEP:
+        elif date - present > LONGEST_STEP and not self._machine_agrees(date):
             self._doubt(present - date)
             return
         elif present < date:
             self._wall += date - present
         self._doubts.clear()
+
+    def _machine_agrees(self, date: datetime) -> bool:
+        return abs(datetime.fromtimestamp(self._machine(), UTC) - date) <= LONGEST_STEP
 
     def _unheld(self) -> datetime:
         return self._wall + timedelta(seconds=self.monotonic() - self._start)
