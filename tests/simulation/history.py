@@ -10,6 +10,7 @@ from typing import Any
 from slipway.api.places import HEAD, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
+from slipway.cluster.connection import READ_SECONDS
 from slipway.planner.acceptance import resolve
 from slipway.planner.effective import hardware_of
 from slipway.planner.explain import REASONS
@@ -54,6 +55,8 @@ PATIENCE = 3600.0
 """Simulated seconds within which a job must end once nothing stands in its way."""
 CLEAN_UP = 900.0
 """Simulated seconds after which nothing may be left of a deleted job."""
+UNANSWERED_SECONDS = READ_SECONDS + 5.0
+"""Simulated seconds for which a process may wait for an answer that was lost, and for the turn after it."""
 UNREAD_SECONDS = 120.0
 """Simulated seconds for which answers and processes may be lost, so that nobody has read a status that was written."""
 
@@ -105,9 +108,11 @@ class History:
         self.fleet = Fleet(
             self.timeline, self.store, self.server, self.plot.weather, rng, self.grounds, record=record, say=self._say
         )
-        self._read_seconds = UNREAD_SECONDS if self.plot.weather.lose else EVENT_SECONDS
+        weather = self.plot.weather
+        self._read_seconds = UNREAD_SECONDS if weather.lose else EVENT_SECONDS
         """Simulated seconds within which a process has read the status that it wrote, and told of it."""
-        self.calm = False
+        self._slow = bool(weather.lose or weather.late or weather.refuse > MOST_REFUSED)
+        self.calm, self._calm_since = False, 0.0
         self.broken: Violation | None = None
         """What was found broken inside a process, which would only log it and go on."""
         self._writes = 0
@@ -286,7 +291,7 @@ class History:
         if self.calm:
             return
         self._say("--- all is well from here on ---")
-        self.calm = True
+        self.calm, self._calm_since = True, self.timeline.now
         self.fleet.calm_down()
         self.server.quota_full = False
         self.faults.end_all()
@@ -344,11 +349,11 @@ class History:
     def _known_since(self, uid: str, version: int) -> float | None:
         """Since when the leader has been shown a version of an object; None where it has not, or may not hear of it."""
         leader = self.fleet.leader()
-        weather = self.plot.weather
-        slow = weather.lose or weather.late or weather.refuse > MOST_REFUSED
-        if leader is None or slow or leader.line.told.get(uid, 0) < version:
+        if leader is None or (self._slow and not self.calm) or leader.line.told.get(uid, 0) < version:
             return None
-        return max(leader.line.told_at[uid], leader.lease.led_from)
+        # What was sent before the calm may get no answer for so long.
+        answered = self._calm_since + UNANSWERED_SECONDS if self._slow else 0.0
+        return max(leader.line.told_at[uid], leader.lease.led_from, answered)
 
     def _over(self) -> bool:
         return all(user.uid in self.invariants.final for user in self.users)
