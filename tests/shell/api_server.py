@@ -40,7 +40,7 @@ def refusal(code: int, reason: str, message: str = "") -> web.Response:
 
 
 class ApiServer:
-    """Lists are empty, watches silent, and a Lease is whoever's wants it."""
+    """Lists are empty, watches send nothing, and every client gets the Lease."""
 
     def __init__(self, instead: Callable[[web.Request], Answer]) -> None:
         self.instead = instead

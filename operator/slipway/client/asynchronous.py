@@ -119,7 +119,7 @@ class AsyncClient(ClusterTarget, Verbs):
             NotFound: when there is no such job at the beginning.
         """
         first = await self.get(name)
-        # It may be gone before it is listed, and whoever waits for that has to know that it was there.
+        # The job may be deleted before the list: a caller that waits for the deletion must learn that the job existed.
         yield first
         watcher = Watcher(self.api, paths.jobs(self.resolved_namespace), Stored, field_selector=f"metadata.name={name}")
         listed = False

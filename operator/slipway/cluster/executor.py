@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _Line = deque["asyncio.Future[None]"]
-"""Those of one run who wait for a request to end, the first of them first."""
+"""The lanes of one run that wait until a request ends, in their order."""
 
 
 class BoundedExecutor:
@@ -18,7 +18,7 @@ class BoundedExecutor:
         """`most` is how many requests may be under way at once."""
         self._most = self._free = most
         self._lines: deque[_Line] = deque()
-        """Of each run that waits its line, whose turn comes first first."""
+        """One line for each run that waits, in the order of their turns."""
 
     async def run(self, items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
         """Work on all items; after a failure no further one is begun, and the first failure is raised."""
@@ -57,13 +57,13 @@ class BoundedExecutor:
         try:
             await mine
         except asyncio.CancelledError:
-            # Whoever is cancelled after being let in lets the next one in.
+            # A lane that is cancelled after its turn has come gives the turn to the next lane.
             if not mine.cancelled():
                 self._leave()
             raise
 
     def _leave(self) -> None:
-        """A request has ended; the first of the run whose turn it is may begin the next."""
+        """End a request: the run at the head of the lines begins its next one."""
         while self._lines:
             line = self._lines.popleft()
             while line and line[0].done():

@@ -342,5 +342,5 @@ class Snapshot:
         return (pod for pod in self.pods if pod.metadata.labels.job_uid == self.job.uid)
 
     def staying(self, pods: Iterable[Pod]) -> Iterator[Pod]:
-        """Those of these pods that nobody has asked to go, by the watch and by what the API server has accepted."""
+        """Those of the given pods that nobody deleted: they have no deletionTimestamp, and no deletion was accepted."""
         return (pod for pod in pods if not pod.terminating and pod.metadata.uid not in self.pending_deletions)
