@@ -26,7 +26,6 @@ from slipway.planner.kueue_objects import (
 )
 from slipway.planner.metadata import metadata
 from slipway.planner.pods import PodFactory
-from slipway.planner.queue_refusals import names_a_queue
 from slipway.planner.queue_words import DEACTIVATED
 
 OLDER: Final = "kueue.x-k8s.io/v1beta1"
@@ -103,7 +102,7 @@ def wanted(draft: Draft) -> Body:
 def changed_spec(draft: Draft, known: Workload) -> Body | None:
     """What the labels ask for otherwise than the Workload; with quota it cannot change queues, nor gain a class."""
     job, asked, spec = draft.job, wanted(draft), known.spec
-    if not names_a_queue(job.queue):
+    if not names.is_dns_subdomain(job.queue):
         return None
     # A class that was deleted leaves those that have it their priority; one that never was changes nothing.
     unknown_class = bool(job.queue_priority) and job.queue_priority not in draft.snapshot.kueue.priorities

@@ -1,6 +1,5 @@
 """Why a job can be in no queue, whatever Kueue says of it."""
 
-import re
 from datetime import timedelta
 from typing import Final
 
@@ -11,14 +10,8 @@ from slipway.planner.draft import Draft
 from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
 from slipway.planner.redact import printable
 
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 PATIENCE: Final = timedelta(seconds=60)
 """How long a job keeps quota that it cannot use."""
-
-
-def names_a_queue(label: str | None) -> bool:
-    """Whether an object can have that name; label values may have other characters."""
-    return _NAME.fullmatch(label or "") is not None
 
 
 def refusal(draft: Draft) -> InvalidSpec | None:
@@ -32,7 +25,7 @@ def refusal(draft: Draft) -> InvalidSpec | None:
             "KueueNotInstalled",
             f"{label}: {draft.snapshot.settings.maker} has no Workloads of Kueue: install Kueue, or remove the label",
         )
-    if not names_a_queue(job.queue):
+    if not names.is_dns_subdomain(job.queue):
         return InvalidSpec("QueueNotSupported", f"{label}: name a LocalQueue, or remove the label")
     known = kueue.workload
     has_it = known is not None and known.spec.priority_class == job.queue_priority
