@@ -333,7 +333,8 @@ class History:
     def _noticed(self, who: str, blow: Blow) -> bool:
         asked = self.store.asked_at.get(blow.uid)
         until = int(blow.time) + 1 + self.cluster.slack + (KUBELETS_MAY_DIFFER if blow.code in (137, 143) else 0.0)
-        if asked is not None and blow.time <= asked < until and blow.kind in OUTRANKED:
+        alone = blow.kind in OUTRANKED or self._eviction_untold(blow)
+        if asked is not None and blow.time <= asked < until and alone:
             return False
         process = self.fleet.named(who)
         line, gone = process.line, self.store.removed_at.get(blow.uid, math.inf)
@@ -345,6 +346,11 @@ class History:
             return told >= blow.version
         # Its machine is known to who was shown that it was bound.
         return blow.kind in (Kind.LOST, Kind.SILENT) and told >= self.store.bound_in.get(blow.uid, math.inf)
+
+    def _eviction_untold(self, blow: Blow) -> bool:
+        """Whether a kubelet evicted the pod, and all that it told until the pod was gone was an exit code."""
+        last = self.store.final.get(blow.uid)
+        return blow.kind is Kind.OVER_LIMIT and last is not None and not last.pod.status.reason
 
     def _known_since(self, uid: str, version: int) -> float | None:
         """Since when the leader has been shown a version of an object; None where it has not, or may not hear of it."""

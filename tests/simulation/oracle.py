@@ -19,7 +19,8 @@ OOM (design 5.4). Allowances, each for a case that the rules or the evidence lea
 6. A machine that only fell silent: its peers crash, and when it comes back its kubelet confirms an end that looks
    like any other. Or one that was about to go before its pod ran: nobody ever confirms an end. Preemption and failure
    are both right.
-7. A program that exited by itself in the second in which its pod was deleted: the kubelet may have terminated it.
+7. A program that exited by itself in the second in which its pod was deleted: the kubelet may have terminated it. So
+   it is with a container that a kubelet evicted, when the pod went before the kubelet had set the reason.
    Where the clocks of API servers differ, that second is so much longer. So is it, by 5 s, for exit codes of signals:
    by the clock of a kubelet that is behind, what SIGTERM ended may have ended so much earlier.
 8. A program that exits 137 or 143 by itself on a machine that is in trouble within two minutes: the rule takes it for
