@@ -203,4 +203,4 @@ class ProgressReader:
 
     def _has_ended(self, pod: str) -> bool:
         known = self._cache.pods.get(pod)
-        return known is None or known.ended or (known.worker is not None and known.worker.terminated is not None)
+        return known is None or known.ended or known.end is not None

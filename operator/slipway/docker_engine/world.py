@@ -274,7 +274,7 @@ class World:
         clocks of this machine and of the engine are taken for one.
         """
         attempt = job.status.attempts[0] if job.status.attempt_ended else None
-        end = pod.worker.terminated if pod.worker is not None else None
+        end = pod.end
         if attempt is None or attempt.end_time is None or end is None or end.finished_at is None:
             return pod
         if pod.may_run or pod.terminating or pod.attempt != attempt.number or self._ended_here == attempt.number:

@@ -228,7 +228,7 @@ def _dated(draft: Draft, attempt: Attempt, noted: Evidence) -> Evidence:
     if noted.ending is POD_DELETED and dates:
         # Who recorded it may have found the pod missing only after its peers had crashed.
         return replace(noted, time=min(noted.time, *dates), confirmed=True)
-    if any(pod.worker is not None and pod.worker.terminated is not None for pod in there):
+    if any(pod.end is not None for pod in there):
         return replace(noted, confirmed=True)
     return noted
 

@@ -85,9 +85,8 @@ class Facts:
 
     @property
     def end(self) -> Terminated | None:
-        """The terminated state of the worker container; in a Ray head of its driver, or of Ray if that was first."""
-        state = self.pod.worker
-        return state.terminated if state else None
+        """How the worker ended; None while its kubelet has not reported that."""
+        return self.pod.end
 
     @property
     def ran_program(self) -> bool:

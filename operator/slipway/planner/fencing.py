@@ -100,8 +100,7 @@ def end_unreported(pod: Pod) -> bool:
 
     A kubelet removes no pod whose phase is not final, so somebody forced such a pod, or collected it.
     """
-    reported = pod.worker is not None and pod.worker.terminated is not None
-    if not pod.spec.node_name or reported:
+    if not pod.spec.node_name or pod.end is not None:
         return False
     return not pod.ended or _collected_since(pod) is not None
 
@@ -144,7 +143,7 @@ def _ends_by_itself(draft: Draft, pod: Pod) -> bool:
     Such a pod is not deleted, so that its log stays readable. The kubelet first terminates Ray in a head pod, and the
     init containers that are sidecars.
     """
-    end = pod.worker.terminated if pod.worker is not None and (pod.is_head or _programs_ended(pod)) else None
+    end = pod.end if pod.is_head or _programs_ended(pod) else None
     if end is None or end.finished_at is None or pod.ray_crashed or draft.snapshot.machine_gone(pod):
         return False
     return not draft.passed(end.finished_at + _patience(draft, pod))

@@ -205,7 +205,7 @@ def _released(pod: Pod, removed: datetime | None, ended: datetime | None) -> dat
     A pod that a node refuses has no date of its end; it ends its attempt in a moment. Neither has one whose container a
     kubelet does not know any more; it had ended by the time until which it was given to terminate, or with the attempt.
     """
-    end = pod.worker.terminated if pod.worker is not None and pod.ended else None
+    end = pod.end if pod.ended else None
     if end is not None and end.finished_at is not None:
         return end.finished_at
     if not pod.ended:

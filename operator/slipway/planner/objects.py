@@ -109,6 +109,11 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         return ContainerState(terminated=self._ray_end) if self.ray_ended_first else self.program
 
     @property
+    def end(self) -> Terminated | None:
+        """How its worker has ended; in a Ray head its driver, or Ray if that was first."""
+        return self.worker.terminated if self.worker is not None else None
+
+    @property
     def program(self) -> ContainerState | None:
         """State of the container that the pod is there for: the worker, or the driver in a head pod."""
         name = names.DRIVER_CONTAINER if self.is_head else names.WORKER_CONTAINER
@@ -140,22 +145,19 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         """
         ends = ((one.name, one.state.terminated) for one in self.status.init_container_statuses)
         failed = [(name, end) for name, end in ends if end is not None and end.exit_code != 0]
-        ran = self.worker is not None and self.worker.terminated is not None
-        if self.status.phase != "Failed" or ran or not failed:
+        if self.status.phase != "Failed" or self.end is not None or not failed:
             return None
         return min(failed, key=lambda found: found[1].finished_at or NEVER)
 
     @cached_property
     def termination_unobserved(self) -> bool:
         """Whether its kubelet did not see how the worker ended (ContainerStatusUnknown)."""
-        end = self.worker.terminated if self.worker is not None else None
-        return end is not None and end.reason == "ContainerStatusUnknown"
+        return self.end is not None and self.end.reason == "ContainerStatusUnknown"
 
     @property
     def ended_unasked(self) -> bool:
         """Whether its worker had terminated before anybody wanted the pod gone, as far as its versions show."""
-        ended = self.worker is not None and self.worker.terminated is not None
-        return self.ended_first or (ended and not self.terminating and not self.announced)
+        return self.ended_first or (self.end is not None and not self.terminating and not self.announced)
 
     @cached_property
     def ray_crashed(self) -> bool:
@@ -218,10 +220,7 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     @cached_property
     def undisturbed(self) -> bool:
         """Whether no container has terminated, no device is unhealthy and no condition or reason announces its end."""
-        if self.ended or self.status.reason or self.unhealthy_devices:
-            return False
-        worker = self.worker
-        if worker is not None and worker.terminated is not None:
+        if self.ended or self.status.reason or self.unhealthy_devices or self.end is not None:
             return False
         return not self.announced
 
