@@ -390,15 +390,20 @@ class SliceJobStatus(Part):
     """When the job reached its final phase."""
 
     @property
+    def newest(self) -> Attempt | None:
+        """The newest attempt; None before the first."""
+        return self.attempts[0] if self.attempts else None
+
+    @property
     def unsettled(self) -> Attempt | None:
         """The newest attempt until it has succeeded or its end is charged: it may be running."""
-        newest = self.attempts[0] if self.attempts else None
+        newest = self.newest
         return newest if newest is not None and newest.cause is None and not self.final else None
 
     @property
     def attempt_ended(self) -> bool:
         """Whether the newest attempt has ended."""
-        return bool(self.attempts) and self.attempts[0].end_time is not None
+        return self.newest is not None and self.newest.end_time is not None
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of that type."""

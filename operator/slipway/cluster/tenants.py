@@ -36,7 +36,7 @@ class WatchedTenants(Tenants):
         job = self._jobs.get(key)
         if job is None:
             return Tenant(names.KIND, *key)
-        newest = job.status.attempts[0] if job.status.attempts else None
+        newest = job.status.newest
         since = (newest.running_time or newest.start_time) if newest is not None else None
         of_class = job.spec.priority_class_name if job.spec is not None else None
         pod = next(iter(self._pods.of(key)), None)

@@ -273,7 +273,7 @@ class World:
         A container does not show that Slipway has stopped it; but all of an attempt that has ended is stopped. The
         clocks of this machine and of the engine are taken for one.
         """
-        attempt = job.status.attempts[0] if job.status.attempt_ended else None
+        attempt = job.status.newest if job.status.attempt_ended else None
         end = pod.end
         if attempt is None or attempt.end_time is None or end is None or end.finished_at is None:
             return pod

@@ -97,7 +97,7 @@ def next_try(status: SliceJobStatus, spec: SliceJobSpec, *, contested: bool = Fa
     While an older job waits for the same (`contested`), a job that released its nodes stands back twice as long each
     time. Otherwise a third job, whose pods are Pending, would take them each time instead of the older one.
     """
-    last = status.attempts[0] if status.attempts else None
+    last = status.newest
     if last is None or last.end_time is None:
         return None
     seconds = _delay(last, tries(status.attempts), spec)

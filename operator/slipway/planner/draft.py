@@ -99,7 +99,7 @@ class Draft:
     @property
     def attempt(self) -> Attempt | None:
         """The newest attempt."""
-        return self.status.attempts[0] if self.status.attempts else None
+        return self.status.newest
 
     @property
     def granted(self) -> int:

@@ -98,9 +98,8 @@ def _certain(status: SliceJobStatus) -> datetime | None:
     """Until when no later evidence changes what the time is counted as; None while that is not known of any time."""
     if (over := status.completion_time or suspended_since(status)) is not None:
         return over
-    if not status.attempts:
+    if (newest := status.newest) is None:
         return None
-    newest = status.attempts[0]
     if newest.end_time is None or newest.cause is None:
         # Why it ended, and since when it was broken, is judged when its last pod has terminated. By the clocks of
         # kubelets, it may seem to have been broken, and to have ended, before every host ran.

@@ -197,7 +197,7 @@ def lost_share(created: datetime, status: SliceJobStatus, now: datetime) -> floa
 
 def fenced_since(status: SliceJobStatus) -> datetime | None:
     """Since when pods of an ended attempt may still run, so that no other begins; None when that is not so."""
-    ended = status.attempts[0] if status.attempt_ended else None
+    ended = status.newest if status.attempt_ended else None
     cleanup = status.condition(ConditionType.CLEANUP_PENDING)
     overdue = cleanup.last_transition_time if cleanup is not None and cleanup.status == "True" else None
     if ended is not None and (overdue is not None or (ended.cause is None and not status.final)):

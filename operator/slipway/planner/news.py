@@ -55,7 +55,7 @@ def news(
     running = status.condition(ConditionType.RUNNING)
     words = running.message if running is not None else ""
     trouble = _trouble(status)
-    newest = status.attempts[0] if status.attempts else None
+    newest = status.newest
     if status.phase is not None and status.phase is not told.phase:
         # What a pending job waits for says more than that it is pending.
         waits = trouble if status.phase is Phase.PENDING else None

@@ -92,4 +92,4 @@ def claim_over(status: SliceJobStatus) -> bool:
 
 def doubts(status: SliceJobStatus) -> bool:
     """Whether the last attempt's end casts doubt on its node pools."""
-    return any(ending_of(attempt).doubts_pools for attempt in status.attempts[:1])
+    return ending_of(status.newest).doubts_pools

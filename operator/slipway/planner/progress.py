@@ -34,9 +34,10 @@ def source(job: Job, pods: Iterable[Pod]) -> Source | None:
     """The log to read now; None when the job asks for none, or what writes it has not started."""
     if job.spec is None or not job.in_attempt or job.status.final or job.deleting or job.status_problem:
         return None
-    asked, attempt = job.spec.progress, job.status.attempts[0].number if job.status.attempts else None
-    if asked is None or attempt is None or groups(asked) is None:
+    asked, newest = job.spec.progress, job.status.newest
+    if asked is None or newest is None or groups(asked) is None:
         return None
+    attempt = newest.number
     of_ray = job.spec.ray is not None
     place, container = (HEAD, names.DRIVER_CONTAINER) if of_ray else (FIRST, names.WORKER_CONTAINER)
     for pod in pods:

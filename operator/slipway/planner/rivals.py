@@ -27,7 +27,7 @@ def waits_for(job: Job) -> str:
 
 def gives_way(job: Job) -> bool:
     """Whether a job may have to give way to older ones: it waits, or its pods are going because it has given way."""
-    released = job.status.attempt_ended and ending_of(job.status.attempts[0]) is CAPACITY_RELEASED
+    released = job.status.attempt_ended and ending_of(job.status.newest) is CAPACITY_RELEASED
     return bool(waits_for(job)) or (released and not job.status.final)
 
 

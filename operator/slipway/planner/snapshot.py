@@ -198,7 +198,8 @@ class Job:
     @property
     def defaults_unknown(self) -> bool:
         """Whether the newest attempt began with other defaults of the site than the spec has."""
-        return bool(self.status.attempts) and self.status.attempts[0].defaults != self.site.applied
+        newest = self.status.newest
+        return newest is not None and newest.defaults != self.site.applied
 
     @property
     def granted(self) -> int:

@@ -49,7 +49,7 @@ def spells(created: datetime, status: SliceJobStatus, now: datetime) -> list[Spe
         assert attempt is not None
         life.between(before, attempt.start_time, attempt)
         life.attempt(attempt)
-    newest = status.attempts[0] if status.attempts else None
+    newest = status.newest
     if newest is None or newest.end_time is not None:
         life.rest(newest)
     return life.spells
@@ -109,7 +109,7 @@ class _Life:
             self.lost = lost
 
     def _admitted(self, attempt: Attempt, failed: datetime) -> datetime:
-        newest = attempt is self.status.attempts[0] and attempt.end_time is None
+        newest = attempt is self.status.newest and attempt.end_time is None
         queued = newest and self.status.phase is Phase.QUEUED
         return failed if queued else attempt.admitted_time or attempt.start_time
 
