@@ -5,20 +5,14 @@ import pytest
 
 from slipway.cluster.reflector import REMEMBERED_SECONDS, Reflector, Tombstones
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from slipway.planner.parts import ObjectMeta
 from tests.cluster.things import Time
-
-
-class Meta(msgspec.Struct, frozen=True):
-    name: str
-    uid: str
-    resource_version: str
-    namespace: str = "ns"
 
 
 class Thing(msgspec.Struct, frozen=True):
     """A kind of which nothing but its metadata matters."""
 
-    metadata: Meta
+    metadata: ObjectMeta
 
 
 Things = Reflector[Thing, tuple[str, str]]
@@ -26,7 +20,7 @@ KEY = ("ns", "a")
 
 
 def thing(version: int, uid: str = "1", name: str = "a") -> Thing:
-    return Thing(Meta(name, uid, str(version)))
+    return Thing(ObjectMeta(name, "ns", uid, str(version)))
 
 
 @pytest.fixture

@@ -466,7 +466,7 @@ def node(name: str, gpus: str | None = None, **labels: str) -> Node:
     size = {"cpu": "8", "memory": "32Gi"} | ({"nvidia.com/gpu": gpus} if gpus is not None else {})
     taints = (Taint("nvidia.com/gpu", "NoSchedule", None, "present"),) if gpus is not None else ()
     ready = PodCondition("Ready", "True", "", "", START)
-    return Node(NodeMetadata(name, f"uid-{name}", labels=labels), NodeSpec(taints), NodeStatus((ready,), size))
+    return Node(NodeMetadata(name, uid=f"uid-{name}", labels=labels), NodeSpec(taints), NodeStatus((ready,), size))
 
 
 L4 = {MODEL_LABEL: "nvidia-l4"}

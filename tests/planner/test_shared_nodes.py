@@ -50,7 +50,7 @@ class Nodes(Tenants):
         size |= {names.TPU_RESOURCE: "4"} if "chips" in more else {}
         ready = PodCondition("Ready", "True", "", "", START)
         self.nodes[name] = Node(
-            NodeMetadata(name, f"uid-{name}", labels=more.get("labels", {})),
+            NodeMetadata(name, uid=f"uid-{name}", labels=more.get("labels", {})),
             NodeSpec(more.get("taints", ()), more.get("cordoned", False)),
             NodeStatus((ready,), size),
         )

@@ -62,7 +62,7 @@ class Nodes(Tenants):
             size = {"cpu": "200", "memory": more.get("memory", "400Gi"), names.TPU_RESOURCE: str(chips)}
             taints = (Taint(names.TPU_RESOURCE, "NoSchedule", None, "present"), *more.get("taints", ()))
             self.nodes[node] = Node(
-                NodeMetadata(node, f"uid-{node}", labels=labels | more.get("labels", {})),
+                NodeMetadata(node, uid=f"uid-{node}", labels=labels | more.get("labels", {})),
                 NodeSpec(taints, more.get("cordoned", False) and host == 0),
                 NodeStatus((ready,), size),
             )

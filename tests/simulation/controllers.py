@@ -49,7 +49,7 @@ class Controllers:
         node = Node(
             NodeMetadata(
                 machine.name,
-                self._store.new_uid("node"),
+                uid=self._store.new_uid("node"),
                 creation_timestamp=self._store.second(),
                 labels=(self._labels if machine.tpu else {}) | {names.NODE_POOL: machine.pool},
             ),

@@ -14,6 +14,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import AppliedDefaults, SliceJobStatus
 from slipway.cluster.reflector import REMEMBERED_SECONDS, Reflector
 from slipway.cluster.store import Key
+from slipway.planner.parts import ObjectMeta
 from slipway.planner.site import CHART, Choice, Profile, Site, applied, missing_profile, profile_name, site_of
 
 MAX_EARLIER: Final = 16
@@ -23,13 +24,9 @@ Version = tuple[Key, AppliedDefaults]
 """A version of a profile, by what it and the chart's values give to an attempt."""
 
 
-class ProfileMeta(msgspec.Struct, frozen=True, rename="camel"):
+class ProfileMeta(ObjectMeta, frozen=True):
     """Identity of a SliceJobProfile."""
 
-    name: str
-    namespace: str
-    uid: str
-    resource_version: str
     generation: int = 0
 
 

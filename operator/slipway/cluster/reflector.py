@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
+from slipway.planner.parts import ObjectMeta
 
 T = TypeVar("T")
 N = TypeVar("N")
@@ -156,9 +157,8 @@ class Reflector(Generic[T, N]):
         return self._gone(known, known, None)
 
     def _identity(self, one: T) -> Identity:
-        metadata = cast(Any, one).metadata
-        namespace = getattr(metadata, "namespace", "")
-        return Identity((namespace, metadata.name), metadata.uid, number(metadata.resource_version), namespace)
+        it: ObjectMeta = cast(Any, one).metadata
+        return Identity((it.namespace, it.name), it.uid, number(it.resource_version), it.namespace)
 
     def _watched(self, seen: T) -> Collection[N]:
         """The watch shows an object."""

@@ -9,7 +9,7 @@ import msgspec
 
 from slipway.api import names
 from slipway.planner.kueue_queues import FlavorSpec, Quota
-from slipway.planner.parts import Named, Part
+from slipway.planner.parts import Named, ObjectMeta, Part
 
 FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
 """As long as a Workload has it, Kueue counts its quota as used."""
@@ -77,13 +77,9 @@ class WorkloadAnnotations(
         return found if found.tzinfo is not None else None
 
 
-class WorkloadMeta(Part, frozen=True):
+class WorkloadMeta(ObjectMeta, frozen=True):
     """Identity and deletion of a Workload."""
 
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = "0"
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None

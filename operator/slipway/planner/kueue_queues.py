@@ -7,19 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from slipway.api.resources import amount
-from slipway.planner.parts import Part
+from slipway.planner.parts import ObjectMeta, Part
 
 Quota = dict[tuple[str, str], Decimal]
 """Amounts by flavor and resource."""
 _NOTHING: Final = Decimal(0)
-
-
-class ObjectMeta(Part, frozen=True):
-    """Identity of an object of the whole cluster."""
-
-    name: str
-    uid: str = ""
-    resource_version: str = "0"
 
 
 class FlavorSpec(Part, frozen=True):
@@ -43,12 +35,6 @@ class LocalQueueSpec(Part, frozen=True):
     cluster_queue: str = ""
 
 
-class NamespacedMeta(ObjectMeta, frozen=True):
-    """Identity of an object of a namespace."""
-
-    namespace: str = ""
-
-
 class QueueCondition(Part, frozen=True):
     """A condition of a queue."""
 
@@ -65,7 +51,7 @@ class LocalQueueStatus(Part, frozen=True):
 class LocalQueue(Part, frozen=True):
     """A queue of a namespace."""
 
-    metadata: NamespacedMeta
+    metadata: ObjectMeta
     spec: LocalQueueSpec = LocalQueueSpec()
     status: LocalQueueStatus = LocalQueueStatus()
 

@@ -9,7 +9,7 @@ from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.gpus import is_gpu
-from slipway.planner.parts import Part, keep_once, kept_once
+from slipway.planner.parts import ObjectMeta, Part, keep_once, kept_once
 from slipway.planner.pod_parts import PodCondition, kept
 
 NODE_CONDITIONS: Final = frozenset(("Ready",))
@@ -30,12 +30,9 @@ class Taint(Part, frozen=True):
         keep_once(self, ("key", "effect", "value"))
 
 
-class NodeMetadata(Part, frozen=True):
-    """Identity of a node."""
+class NodeMetadata(ObjectMeta, frozen=True):
+    """Identity and labels of a node."""
 
-    name: str
-    uid: str = ""
-    resource_version: str = "0"
     creation_timestamp: datetime | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 

@@ -41,6 +41,15 @@ class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """
 
 
+class ObjectMeta(Part, frozen=True):
+    """Which object it is, and in which version; the namespace is empty for objects of the whole cluster."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+
+
 class Named(Part, frozen=True):
     """A scheduling gate, a reference to another object: a part of which the name is all that matters."""
 

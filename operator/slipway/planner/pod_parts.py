@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from slipway.api import names
 from slipway.planner.container_states import ContainerStatus
-from slipway.planner.parts import Named, Part, keep_once
+from slipway.planner.parts import Named, ObjectMeta, Part, keep_once
 
 
 class PodLabels(
@@ -61,13 +61,9 @@ class OwnerReference(Part, frozen=True):
         keep_once(self, ("uid",))
 
 
-class PodMetadata(Part, frozen=True):
+class PodMetadata(ObjectMeta, frozen=True):
     """Identity, creation and deletion of a pod."""
 
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = "0"
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None

@@ -14,6 +14,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import NotFound, SlipwayClusterError
 from slipway.cluster.store import Key
 from slipway.cluster.wire import JsonObject
+from slipway.planner.parts import ObjectMeta
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +26,8 @@ _RELIST_SECONDS: Final = (0.5, 30.0)
 """The first and the longest pause before SliceJobs are listed again that could not be listed."""
 
 
-class _JobMeta(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str
-    uid: str
-    resource_version: str
-
-
 class _JobName(msgspec.Struct):
-    metadata: _JobMeta
+    metadata: ObjectMeta
 
 
 class JobLists:

@@ -196,7 +196,7 @@ def _says_something_else(event: Event[Any], known: Reflector[Any, Key]) -> bool:
     if not isinstance(event, Applied):
         return True
     seen = event.object
-    before = known.get((getattr(seen.metadata, "namespace", ""), seen.metadata.name))
+    before = known.get((seen.metadata.namespace, seen.metadata.name))
     fields = set(seen.__struct_fields__) - {"metadata", "status"}
     return before is None or any(getattr(before, one) != getattr(seen, one) for one in fields)
 
