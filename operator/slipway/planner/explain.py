@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from slipway.planner import endings
 from slipway.planner.objects import Pod
 
-IMAGE_UNAVAILABLE: Final = "ImageUnavailable"
-MISSING_OBJECTS: Final = "MissingObjects"
+IMAGE_UNAVAILABLE: Final = endings.IMAGE_UNAVAILABLE.reason
+MISSING_OBJECTS: Final = endings.MISSING_OBJECTS.reason
 _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 _CONFIG: Final = frozenset({"CreateContainerConfigError"})
 _START: Final = frozenset({"RunContainerError", "CreateContainerError"})

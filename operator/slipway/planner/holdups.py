@@ -12,7 +12,7 @@ from slipway.planner import explain
 from slipway.planner.attempts import begin_when_possible, end_as, end_at_once
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
-from slipway.planner.endings import CANNOT_START, IMAGE_UNAVAILABLE, MISSING_OBJECTS, Ending
+from slipway.planner.endings import CANNOT_START, ENDINGS, IMAGE_UNAVAILABLE, Ending
 from slipway.planner.explain import Explanation
 from slipway.planner.objects import Pod
 from slipway.planner.redact import foreign
@@ -20,10 +20,6 @@ from slipway.planner.trouble import trouble
 
 HOLD: Final = timedelta(seconds=60)
 """How long pods keep their nodes while they wait for that."""
-_ENDINGS: Final[dict[str, Ending]] = {
-    explain.IMAGE_UNAVAILABLE: IMAGE_UNAVAILABLE,
-    explain.MISSING_OBJECTS: MISSING_OBJECTS,
-}
 
 
 def follow(draft: Draft) -> None:
@@ -34,8 +30,8 @@ def follow(draft: Draft) -> None:
     if _end_hopeless(draft):
         return
     found = trouble(draft)
-    ending = _ENDINGS.get(found.reason) if found is not None else None
-    if found is None or ending is None:
+    ending = ENDINGS.get(found.reason) if found is not None else None
+    if found is None or ending is None or not ending.held:
         if attempt.held_time is not None and attempt.unheld_time is None:
             draft.update_attempt(unheld_time=draft.now)
         return
