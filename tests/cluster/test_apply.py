@@ -39,7 +39,6 @@ from slipway.planner.snapshot import (
     Rejection,
     Settings,
 )
-from slipway.planner.subdomains import services
 from tests.cluster.bench import Bench, now
 from tests.cluster.things import job_json, node
 from tests.conftest import Kubectl
@@ -50,7 +49,7 @@ UNCHANGED = {"spec": {"schedulerName": "nobody"}}
 
 
 def service(job: Job) -> Body:
-    return services(job, 1, 1)[0]
+    return PodFactory(job, Settings()).peers(0).services()[0]
 
 
 async def test_the_status_is_written_and_known_at_once(bench: Bench) -> None:

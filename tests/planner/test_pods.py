@@ -7,7 +7,6 @@ import pytest
 
 from slipway.api import names
 from slipway.api.places import FIRST, Place, worker
-from slipway.planner import pods
 from slipway.planner.acceptance import InvalidSpec, resolve
 from slipway.planner.actions import Action, CreatePods, DeleteHostLists
 from slipway.planner.pods import PodFactory
@@ -115,10 +114,9 @@ def test_when_an_attempt_has_its_pods_the_host_lists_of_the_one_before_go() -> N
 
 def test_long_host_lists_stand_in_one_config_map_for_each_slice() -> None:
     world = World(slices=2, accelerator={"type": "v5litepod-256"}, hosts=None)
-    pod = PodFactory(world.job, Settings()).pod(0, worker(1, 63))
-    reference = environment(pod)["TPU_WORKER_HOSTNAMES"]["configMapKeyRef"]
-    assert world.job.spec is not None
-    first, second = pods.config_maps(world.job, 0, 2, resolve(world.job.spec, Settings()))
+    factory = PodFactory(world.job, Settings())
+    reference = environment(factory.pod(0, worker(1, 63)))["TPU_WORKER_HOSTNAMES"]["configMapKeyRef"]
+    first, second = factory.peers(0).host_lists()
     assert reference == {"name": second["metadata"]["name"], "key": "hostnames"}
     assert first["immutable"] is True
     assert second["data"]["hostnames"].split(",")[63] == "0-1-63.train-g1"

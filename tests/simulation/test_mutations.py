@@ -21,12 +21,12 @@ from slipway.planner import (
     budgets,
     capacity,
     creation,
-    environment,
     facts,
     fencing,
     held_back,
     ledger,
     observation,
+    peers,
     placement,
     queue_bodies,
     queue_sizes,
@@ -39,7 +39,6 @@ from slipway.planner.actions import DeleteHostLists, Plan
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import PREEMPTED_BY_QUEUE
-from slipway.planner.environment import config_map_name
 from slipway.planner.facts import Facts
 from slipway.planner.freshness import Step
 from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
@@ -448,14 +447,14 @@ def host_lists_go_while_they_are_read(patch: pytest.MonkeyPatch) -> None:
     """The ConfigMaps of the attempt that begins are deleted instead of those of the one before."""
 
     def broken(draft: Draft, attempt: Attempt) -> tuple[DeleteHostLists, ...]:
-        return (DeleteHostLists(tuple(config_map_name(draft.job, attempt.number, index) for index in range(4))),)
+        return (DeleteHostLists(tuple(map(draft.peers(attempt.number).host_list, range(4)))),)
 
     patch.setattr(creation, "_old_host_lists", broken)
 
 
 def host_lists_are_long(patch: pytest.MonkeyPatch) -> None:
     """The list of a single host is too long for a variable."""
-    patch.setattr(environment, "LONGEST_INLINE_LIST", 0)
+    patch.setattr(peers, "LONGEST_INLINE_LIST", 0)
 
 
 def the_status_holds_two_attempts(patch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from slipway.docker_engine.seen import ended
 from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, World
+from slipway.planner.acceptance import accept
 from slipway.planner.actions import Body, Check, CreatePods
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
@@ -160,7 +161,7 @@ class Creator:
                 raise _Refused(words, POD_REJECTED)
 
     def _surroundings(self, job: Job) -> Surroundings:
-        return surroundings(job, job.status.resolved, self._options, self._network_of(job))
+        return surroundings(job, accept(job, SETTINGS).resolved, self._options, self._network_of(job))
 
     def _assigned(self, bodies: list[Body], used: dict[str, str]) -> list[Assigned]:
         return list(self._options.assigned(self._world.machine.inventory(), bodies, used))

@@ -13,7 +13,7 @@ from typing import Final
 from slipway.api.base import rfc3339
 from slipway.api.places import pod_name
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts
-from slipway.planner import budgets, environment, fencing, late_start
+from slipway.planner import budgets, fencing, late_start
 from slipway.planner.actions import KeepHistory
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft, Hold
@@ -28,6 +28,7 @@ from slipway.planner.endings import (
 from slipway.planner.freshness import MAX_NODE_READS, Step
 from slipway.planner.objects import NEVER
 from slipway.planner.observation import intervals, seen_running
+from slipway.planner.peers import Peers
 from slipway.planner.rivals import goes_first
 from slipway.planner.snapshot import WAITING_FOR_OLD, Job
 from slipway.planner.verdict import combined, first_cause, recorded, root_of
@@ -321,7 +322,7 @@ def _begin(draft: Draft, slices: int) -> None:
         image_wait_since=draft.status.image_wait_since if before.held else None,
         succeeded_hosts=(),
         slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
-        coordinator=environment.recorded_coordinator(draft.job, number, slices, draft.resolved),
+        coordinator=Peers(draft.job, number, slices, draft.resolved).recorded_coordinator,
         ray=draft.runtime.state(draft.job),
         resolved=draft.resolved,
         start_time=draft.status.start_time or draft.now,

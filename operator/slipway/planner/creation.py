@@ -8,12 +8,12 @@ from slipway.planner.actions import Action, CreatePods, CreateServices, DeleteHo
 from slipway.planner.attempts import end_at_once
 from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import DEFAULTS_CHANGED, ending_of
-from slipway.planner.environment import config_map_name
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import Step
 from slipway.planner.node_pools import choose
 from slipway.planner.nodes import Node
-from slipway.planner.pods import PodFactory, config_maps, has_host_lists
+from slipway.planner.peers import Peers
+from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE, Rejection
 
 MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
@@ -37,7 +37,7 @@ def create(draft: Draft) -> None:
     if draft.snapshot.served != attempt.number and (refused is not None or not pods):
         # After a rejection the Services come first: if the name of one is taken, no pod must be created.
         draft.act(
-            CreateServices(attempt.number, draft.runtime.services(draft.job, draft.granted, draft.resolved.hosts)),
+            CreateServices(attempt.number, draft.runtime.services(draft.peers(attempt.number))),
             *_old_host_lists(draft, attempt),
         )
     draft.act(*pods)
@@ -45,12 +45,10 @@ def create(draft: Draft) -> None:
 
 def _old_host_lists(draft: Draft, attempt: Attempt) -> tuple[DeleteHostLists, ...]:
     """Pods of this attempt exist, so those of the one before it cannot run any more, and read their lists no more."""
-    before = attempt.number - 1
-    if before < 0 or not has_host_lists(draft.resolved):
+    before = Peers(draft.job, attempt.number - 1, draft.spec.most_slices, draft.resolved)
+    if before.attempt < 0 or not before.have_host_lists:
         return ()
-    return (
-        DeleteHostLists(tuple(config_map_name(draft.job, before, index) for index in range(draft.spec.most_slices))),
-    )
+    return (DeleteHostLists(tuple(map(before.host_list, range(before.slices)))),)
 
 
 def _pause(draft: Draft, refused: Rejection) -> timedelta:
@@ -86,8 +84,7 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
         return ()
     before: tuple[Action, ...] = ()
     if not seen.live:
-        bodies = config_maps(draft.job, attempt.number, draft.granted, draft.resolved)
-        before = draft.runtime.surroundings(draft.job, bodies)
+        before = draft.runtime.surroundings(draft.peers(attempt.number))
     return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft), *draft.additions))
 
 

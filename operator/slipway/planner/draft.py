@@ -14,6 +14,7 @@ from slipway.planner.endings import Ending
 from slipway.planner.freshness import EVER, NODES, PODS, WORKLOAD, Step, is_recent, needed_since
 from slipway.planner.hardware import Hardware
 from slipway.planner.observation import Observation, observe, parse_intervals
+from slipway.planner.peers import Peers
 from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import SKEW, Job, Snapshot
 
@@ -110,6 +111,10 @@ class Draft:
     def most_slices(self) -> int:
         """The largest number of slices that the next attempt can have."""
         return self.offered or self.spec.most_slices
+
+    def peers(self, attempt: int) -> Peers:
+        """The workers of an attempt with the slices of the newest one."""
+        return Peers(self.job, attempt, self.granted, self.resolved)
 
     @property
     def active(self) -> Attempt | None:

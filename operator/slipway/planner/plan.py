@@ -119,7 +119,7 @@ def _check(draft: Draft) -> Plan | None:
         return None
     # The answer for equal pods is known; whether somebody has the names of the Services is not.
     pods = () if snapshot.equal_accepted else _checked(draft)
-    services = draft.runtime.services(job, draft.granted, draft.resolved.hosts)
+    services = draft.runtime.services(draft.peers(0))
     return Plan(job.status, (Check((*pods, *services)),))
 
 

@@ -1,4 +1,4 @@
-"""The manifests of a job: its pods, and ConfigMaps with long host lists."""
+"""The manifests of the pods of a job."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,7 +8,6 @@ from propcache.api import cached_property
 from slipway.api import names
 from slipway.api.places import HEAD, Place, pod_name
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import Resolved
 from slipway.planner import environment, placement
 from slipway.planner.acceptance import accept
 from slipway.planner.actions import Body
@@ -18,10 +17,10 @@ from slipway.planner.limits import mirrored
 from slipway.planner.merge import merged
 from slipway.planner.metadata import metadata
 from slipway.planner.nodes import Node
+from slipway.planner.peers import Peers
 from slipway.planner.program import program
 from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import Job, Settings
-from slipway.planner.subdomains import service_label, subdomain
 from slipway.planner.workspace import Directories, directories
 
 _SHM_VOLUME = "slipway-shm"
@@ -42,31 +41,6 @@ _WORKERS_ONLY = frozenset(
 """Fields of podTemplate.spec that apply to the workers and not to a Ray head."""
 
 
-def has_host_lists(resolved: Resolved) -> bool:
-    """Whether the host lists are too long for variables, so that each slice has a ConfigMap with its own."""
-    return resolved.hosts > environment.LONGEST_INLINE_LIST
-
-
-def config_maps(job: Job, attempt: int, slices: int, resolved: Resolved) -> tuple[Body, ...]:
-    """One immutable host list for each slice, when the lists are long."""
-    if not has_host_lists(resolved):
-        return ()
-    return tuple(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata(
-                job,
-                environment.config_map_name(job, attempt, index),
-                {names.LABEL_ATTEMPT: str(attempt), names.LABEL_SLICE: str(index)},
-            ),
-            "immutable": True,
-            "data": environment.config_map_data(job, attempt, slices, index, resolved.hosts),
-        }
-        for index in range(slices)
-    )
-
-
 class PodFactory:
     """Makes the pods of a job: its workers, and its Ray head if it has one.
 
@@ -85,8 +59,8 @@ class PodFactory:
         self._settings = settings
         self._resolved, self._hardware, self._runtime = asked.resolved, asked.hardware, asked.runtime
         self._pools = {index: pool for index, pool in (pools or {}).items() if pool}
-        self._slice: tuple[tuple[int, int], tuple[Body, Body]] | None = None
-        """The template that was used last, and its attempt and slice."""
+        self._slice: tuple[tuple[int, int], Peers, tuple[Body, Body]] | None = None
+        """Attempt and slice of the template that was used last, the workers of the attempt, and the template."""
 
     @property
     def pool_hosts(self) -> int:
@@ -132,13 +106,13 @@ class PodFactory:
             return self._head(attempt)
         key = (attempt, place.slice)
         if self._slice is None or self._slice[0] != key:
-            self._slice = key, self._slice_template(*key)
-        metadata, spec = self._slice[1]
+            self._slice = key, self.peers(attempt), self._slice_template(*key)
+        _, peers, (metadata, spec) = self._slice
         containers = list(spec["containers"])
         at = _index_of_worker(containers)
         shared = containers[at]["env"]
-        containers[at] = {**containers[at], "env": environment.host_variables(place, self._resolved) + shared}
-        command = self._runtime.worker_command(self._job, attempt, place, self._hardware)
+        containers[at] = {**containers[at], "env": environment.host_variables(peers, place) + shared}
+        command = self._runtime.worker_command(peers, place, self._hardware)
         if command is not None:
             containers[at]["command"] = command
         return {
@@ -165,11 +139,11 @@ class PodFactory:
         }
         if slice_index in self._pools:
             labels[names.LABEL_NODE_POOL] = self._pools[slice_index]
-        service = subdomain(self._job, self._job.granted, self._resolved.hosts, slice_index)
-        labels |= service_label(self._job, service)
+        peers = self.peers(attempt)
+        labels |= peers.service_label(service := peers.service(slice_index))
         spec = merged(self._pod_spec(attempt, slice_index), template_spec(self._spec))
         spec = _with_last_words(_pulled(spec, self._job.site.mirrors))
-        spec["containers"] = self._with_variables(spec["containers"], attempt, slice_index)
+        spec["containers"] = self._with_variables(spec["containers"], peers, slice_index)
         return self._metadata(labels), spec | {"restartPolicy": "Never", "subdomain": service}
 
     def _head(self, attempt: int) -> Body:
@@ -177,10 +151,14 @@ class PodFactory:
         common = self._common_spec(attempt) | {"tolerations": placement.common_tolerations(self._spec)}
         template = {key: value for key, value in template_spec(self._spec).items() if key not in _WORKERS_ONLY}
         common, container = merged(_without_empty(common), template), self._common_container(attempt)
-        spec = self._runtime.head(self._job, attempt, self._hardware, common, container)
+        spec = self._runtime.head(self.peers(attempt), self._hardware, common, container)
         spec = _with_last_words(_pulled(spec, self._job.site.mirrors))
         head = self._metadata(labels) | {"name": pod_name(self._job.name, attempt, HEAD)}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": _without_empty(spec)}
+
+    def peers(self, attempt: int) -> Peers:
+        """The workers of an attempt."""
+        return Peers(self._job, attempt, self._job.granted, self._resolved)
 
     def _metadata(self, labels: dict[str, str]) -> Body:
         body = metadata(self._job, "", labels)
@@ -250,19 +228,17 @@ class PodFactory:
         }
         return _without_empty(body)
 
-    def _with_variables(self, containers: list[Body], attempt: int, slice_index: int) -> list[Body]:
+    def _with_variables(self, containers: list[Body], peers: Peers, slice_index: int) -> list[Body]:
         """The containers of a slice, and in the worker the variables that its hosts share."""
-        job, resolved, hardware = self._job, self._resolved, self._hardware
-        at = _index_of_worker(containers)
+        at, hardware = _index_of_worker(containers), self._hardware
         given = {one["name"]: one for one in containers[at].get("env", ())}
         beside = (port for one in containers[:at] + containers[at + 1 :] for port in one.get("ports", ()))
-        taken = {resolved.coordinator_port, *(port["containerPort"] for port in beside)}
-        meeting, processes = environment.coordinator(job, attempt, job.granted, resolved), job.granted * resolved.hosts
-        megascale = hardware.accelerated and job.granted > 1
+        taken = {self._resolved.coordinator_port, *(port["containerPort"] for port in beside)}
+        megascale = hardware.accelerated and peers.slices > 1
         own = [
-            *environment.slice_variables(job, attempt, slice_index, job.granted, resolved, hardware),
-            *environment.group_variables(meeting, processes, given, taken, megascale=megascale),
-            *self._runtime.worker_variables(job, attempt, slice_index, hardware),
+            *environment.slice_variables(peers, slice_index, hardware),
+            *environment.group_variables(peers, given, taken, megascale=megascale),
+            *self._runtime.worker_variables(peers, slice_index, hardware),
         ]
         # The job's own come last, because $(NAME) can only refer to variables before it.
         env = [one for one in own if one["name"] not in given] + list(given.values())

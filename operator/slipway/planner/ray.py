@@ -17,10 +17,11 @@ from slipway.api.places import HEAD, Place
 from slipway.api.ray import Ray
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
-from slipway.planner import ray_objects, subdomains
+from slipway.planner import ray_objects
 from slipway.planner.actions import Action, Body, CreateObjects, CreateToken
 from slipway.planner.hardware import Hardware, Variable, literal
 from slipway.planner.objects import Pod
+from slipway.planner.peers import Peers
 from slipway.planner.runtime import Runtime, workers
 from slipway.planner.snapshot import Job
 
@@ -46,9 +47,9 @@ _NODE_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_node.py"
 _DRIVER_PROGRAM: Final = resources.files("slipway.planner").joinpath("ray_driver.py").read_text()
 
 
-def head_address(job: Job, attempt: int) -> str:
+def head_address(peers: Peers) -> str:
     """Where the head of this attempt is, by a name known before any pod exists."""
-    return f"{names.head_hostname(attempt)}.{names.head_service(job.name)}.{job.namespace}.svc"
+    return f"{names.head_hostname(peers.attempt)}.{names.head_service(peers.job.name)}.{peers.job.namespace}.svc"
 
 
 def mounts() -> list[Body]:
@@ -114,9 +115,9 @@ def _never_on_tpus() -> Body:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [without]}}}
 
 
-def _ray_container(job: Job, ray: Ray, attempt: int, hardware: Hardware, container: Body) -> Body:
+def _ray_container(peers: Peers, ray: Ray, hardware: Hardware, container: Body) -> Body:
     """Ray itself, and in it the entrypoint."""
-    own = [*job_variables(job, attempt, hardware), *_variables(job, "127.0.0.1", "headgroup")]
+    own = [*job_variables(peers, hardware), *_variables(peers.job, "127.0.0.1", "headgroup")]
     if ray.args is not None:
         own.append(literal("SLIPWAY_ARGS", json.dumps(ray.args)))
     for_all = {one["name"]: one for one in container.get("env", ())}
@@ -140,13 +141,13 @@ def _ray_container(job: Job, ray: Ray, attempt: int, hardware: Hardware, contain
     }  # fmt: skip
 
 
-def job_variables(job: Job, attempt: int, hardware: Hardware) -> list[Variable]:
+def job_variables(peers: Peers, hardware: Hardware) -> list[Variable]:
     """What the entrypoint is told of its job; what tells slices and hosts apart is in the workers."""
     return [
-        literal("SLIPWAY_JOB", job.name),
-        literal("SLIPWAY_ATTEMPT", attempt),
-        literal("SLIPWAY_WORLD_SIZE", job.granted * hardware.hosts),
-        *hardware.job_variables(job.granted),
+        literal("SLIPWAY_JOB", peers.job.name),
+        literal("SLIPWAY_ATTEMPT", peers.attempt),
+        literal("SLIPWAY_WORLD_SIZE", peers.count),
+        *hardware.job_variables(peers.slices),
     ]
 
 
@@ -168,9 +169,9 @@ def _folder_mount() -> Body:
     return {"name": _FOLDER_VOLUME, "mountPath": "/tmp/ray"}
 
 
-def _driver(job: Job, ray: Ray, attempt: int, hardware: Hardware, container: Body) -> Body:
+def _driver(peers: Peers, ray: Ray, container: Body) -> Body:
     """Waits for the workers and follows the entrypoint; it is ready once all have joined."""
-    order = json.dumps({"workers": job.granted * hardware.hosts, "submission": submission(job, ray, attempt)})
+    order = json.dumps({"workers": peers.count, "submission": submission(peers, ray)})
     kept = ("image", "imagePullPolicy", "securityContext", "terminationMessagePolicy")
     return {key: container[key] for key in kept if key in container} | {
         "name": names.DRIVER_CONTAINER,
@@ -186,18 +187,18 @@ def _driver(job: Job, ray: Ray, attempt: int, hardware: Hardware, container: Bod
     }
 
 
-def submission(job: Job, ray: Ray, attempt: int) -> dict[str, Any] | None:
+def submission(peers: Peers, ray: Ray) -> dict[str, Any] | None:
     """What Ray's job server is asked to run, under a name that is new in each attempt; None for a kept cluster."""
     if ray.entrypoint is None:
         return None
     environment = ray.runtime_env
     return {
-        "submission_id": f"{job.name}-{attempt}",
+        "submission_id": f"{peers.job.name}-{peers.attempt}",
         "entrypoint": " ".join([ray.entrypoint, *_options(ray.args or {})]),
         "runtime_env": environment.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
         if environment is not None
         else {},
-        "metadata": {"slipway_job": job.name, "slipway_attempt": str(attempt)},
+        "metadata": {"slipway_job": peers.job.name, "slipway_attempt": str(peers.attempt)},
     }
 
 
@@ -261,15 +262,14 @@ class RayCluster(Runtime):
         )
         return found.get("memory")
 
-    def surroundings(self, job: Job, config_maps: tuple[Body, ...]) -> tuple[Action, ...]:
+    def surroundings(self, peers: Peers) -> tuple[Action, ...]:
         """The NetworkPolicy before the token, and that before the first pod."""
-        return CreateObjects((ray_objects.network_policy(job), *config_maps)), CreateToken(
-            ray_objects.token_secret(job)
-        )
+        objects = (ray_objects.network_policy(peers.job), *peers.host_lists())
+        return CreateObjects(objects), CreateToken(ray_objects.token_secret(peers.job))
 
-    def services(self, job: Job, slices: int, hosts: int) -> tuple[Body, ...]:
+    def services(self, peers: Peers) -> tuple[Body, ...]:
         """The workers' Services and the head's."""
-        return *subdomains.services(job, slices, hosts), ray_objects.service(job)
+        return *peers.services(), ray_objects.service(peers.job)
 
     def state(self, job: Job) -> RayState | None:
         """How clients reach the cluster."""
@@ -293,41 +293,41 @@ class RayCluster(Runtime):
         """Where Ray is told to find the token."""
         return mounts()
 
-    def worker_variables(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
+    def worker_variables(self, peers: Peers, slice_index: int, hardware: Hardware) -> list[Variable]:
         """How it finds the head."""
-        group = names.slice_name(job.name, slice_index)
-        return _variables(job, head_address(job, attempt), group) + hardware.ray_variables()
+        group = names.slice_name(peers.job.name, slice_index)
+        return _variables(peers.job, head_address(peers), group) + hardware.ray_variables()
 
     def worker_fields(self) -> Body:
         """How the kubelet sees that it has joined."""
         return worker_probes()
 
-    def worker_command(self, job: Job, attempt: int, place: Place, hardware: Hardware) -> list[str] | None:
+    def worker_command(self, peers: Peers, place: Place, hardware: Hardware) -> list[str] | None:
         """Starts Ray with the resources of this host."""
-        head = head_address(job, attempt)
-        offered = worker_resources(job, self._ray, place, hardware)
+        head = head_address(peers)
+        offered = worker_resources(peers.job, self._ray, place, hardware)
         # Ray does not take GPUs among the resources.
         gpus = [f"--num-gpus={offered.pop('GPU')}"] if "GPU" in offered else []
         health = f"http://{head}:{AGENT_PORT}{_RAYLET_HEALTH}"
         joins = f"--address={head}:{names.RAY_GCS_PORT}"
         return _ray_start(health, joins, *gpus, f"--resources={json.dumps(offered)}")
 
-    def head(self, job: Job, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
+    def head(self, peers: Peers, hardware: Hardware, common: Body, container: Body) -> Body:
         """Ray, and the driver that follows the entrypoint."""
         if "securityContext" in container:
             # Only what opens TPUs needs it.
             allowed = {key: value for key, value in container["securityContext"].items() if key != "privileged"}
             container = container | {"securityContext": allowed}
-        ray_itself = _ray_container(job, self._ray, attempt, hardware, container)
+        ray_itself = _ray_container(peers, self._ray, hardware, container)
         return common | {
             "nodeSelector": self._ray.head.node_selector,
             "affinity": _never_on_tpus(),
             "volumes": [*common["volumes"], {"name": _FOLDER_VOLUME, "emptyDir": {}}],
             "initContainers": [*common.get("initContainers", ()), ray_itself],
-            "containers": [_driver(job, self._ray, attempt, hardware, container)],
+            "containers": [_driver(peers, self._ray, container)],
             "restartPolicy": "Never",
-            "subdomain": names.head_service(job.name),
-            "hostname": names.head_hostname(attempt),
+            "subdomain": names.head_service(peers.job.name),
+            "hostname": names.head_hostname(peers.attempt),
         }
 
 

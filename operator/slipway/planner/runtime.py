@@ -5,11 +5,11 @@ from functools import lru_cache
 from slipway.api.places import Place, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
-from slipway.planner import subdomains
 from slipway.planner.actions import Action, Body, CreateObjects
 from slipway.planner.containers import memory_limit
 from slipway.planner.hardware import Hardware, Variable
 from slipway.planner.objects import Pod
+from slipway.planner.peers import Peers
 from slipway.planner.snapshot import Job
 
 
@@ -37,13 +37,13 @@ class Runtime:
         """The most memory that the container may use whose end is the end of that pod."""
         return memory_limit(spec)
 
-    def surroundings(self, job: Job, config_maps: tuple[Body, ...]) -> tuple[Action, ...]:
+    def surroundings(self, peers: Peers) -> tuple[Action, ...]:
         """The actions that create what must exist before the first pod of an attempt."""
-        return (CreateObjects(config_maps),) if config_maps else ()
+        return (CreateObjects(lists),) if (lists := peers.host_lists()) else ()
 
-    def services(self, job: Job, slices: int, hosts: int) -> tuple[Body, ...]:
-        """The Services of the job, for an attempt with so many slices of so many hosts."""
-        return subdomains.services(job, slices, hosts)
+    def services(self, peers: Peers) -> tuple[Body, ...]:
+        """The Services of an attempt."""
+        return peers.services()
 
     def state(self, job: Job) -> RayState | None:
         """What the status says of the cluster around the program."""
@@ -65,7 +65,7 @@ class Runtime:
         """Where these are mounted."""
         return []
 
-    def worker_variables(self, job: Job, attempt: int, slice_index: int, hardware: Hardware) -> list[Variable]:
+    def worker_variables(self, peers: Peers, slice_index: int, hardware: Hardware) -> list[Variable]:
         """Variables that the workers of a slice have besides those of any worker."""
         return []
 
@@ -73,11 +73,11 @@ class Runtime:
         """Further fields of the workers' container."""
         return {}
 
-    def worker_command(self, job: Job, attempt: int, place: Place, hardware: Hardware) -> list[str] | None:
+    def worker_command(self, peers: Peers, place: Place, hardware: Hardware) -> list[str] | None:
         """The command of a worker; None where the spec gives it."""
         return None
 
-    def head(self, job: Job, attempt: int, hardware: Hardware, common: Body, container: Body) -> Body:
+    def head(self, peers: Peers, hardware: Hardware, common: Body, container: Body) -> Body:
         """The PodSpec of the head, given what it shares with the workers' pods, and with their container."""
         raise ValueError("only a Ray cluster has a head")
 

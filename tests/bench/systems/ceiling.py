@@ -14,7 +14,6 @@ from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Job as SliceJob
 from slipway.planner.snapshot import Settings
 from slipway.planner.stored import read_job
-from slipway.planner.subdomains import services
 from tests.bench import programs
 from tests.bench.systems.base import Job, Loss, System
 from tests.bench.systems.slipway import Slipway, slice_job
@@ -111,7 +110,7 @@ class Ceiling(System):
         return {
             "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
             # One for all pods, as the peers make it.
-            "service": services(owner, 1, job.shape.pods)[0] if self.with_service and attempt == 0 else None,
+            "service": factory.peers(0).services()[0] if self.with_service and attempt == 0 else None,
             "pods": [factory.pod(attempt, place) for place in places],
         }
 

@@ -34,8 +34,8 @@ from slipway.docker_engine.conversion.unconvertible import Refusals, Unconvertib
 from slipway.docker_engine.conversion.variables import environment
 from slipway.docker_engine.conversion.volumes import mounts
 from slipway.planner.actions import Body
-from slipway.planner.environment import HOSTNAMES_KEY, PROCESS_ADDRESSES_KEY
 from slipway.planner.merge import without_nulls
+from slipway.planner.peers import HOSTNAMES_KEY, PROCESS_ADDRESSES_KEY
 
 __all__ = ["ContainerRequest", "Surroundings", "Unconvertible", "containers", "docker_run", "problems"]
 

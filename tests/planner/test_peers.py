@@ -11,9 +11,9 @@ from slipway.api import names
 from slipway.api.status import Coordinator
 from slipway.planner.actions import Body, CreateObjects, Plan
 from slipway.planner.effective import effective
+from slipway.planner.peers import HOSTS_OF_A_SERVICE, Peers
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
-from slipway.planner.subdomains import HOSTS_OF_A_SERVICE
 
 from .build import World, actions_of
 
@@ -33,7 +33,8 @@ class Attempt:
         asked, hosts = effective(job.spec, status.resolved, job.site), status.resolved.hosts
         factory, places = PodFactory(job, Settings()), asked.runtime.places(job.granted, hosts)
         self.workers = [factory.pod(status.attempt, place) for place in places if not place.is_head]
-        self.services = [one for one in asked.runtime.services(job, job.granted, hosts) if "head" not in _name(one)]
+        peers = Peers(job, status.attempt, job.granted, status.resolved)
+        self.services = [one for one in asked.runtime.services(peers) if "head" not in _name(one)]
         self.maps = {
             _name(body): body.get("data", {}) for one in actions_of(begun, CreateObjects) for body in one.bodies
         }

@@ -1,0 +1,23 @@
+"""What is looked at before the containers of a job are created."""
+
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, cast
+
+from slipway.api.places import FIRST
+from slipway.docker_engine.creation import Creator
+from slipway.docker_engine.options import Options
+from slipway.docker_engine.world import SETTINGS, World
+from slipway.planner.actions import Check
+from slipway.planner.peers import LONGEST_INLINE_LIST
+from slipway.planner.pods import PodFactory
+from tests.planner import build
+
+
+def test_the_host_list_of_a_large_slice_is_there_for_the_check() -> None:
+    job = build.World(hosts=LONGEST_INLINE_LIST + 1).job
+    known: Any = SimpleNamespace(containers=None, machine=SimpleNamespace(inventory=lambda: None), rejection=None)
+    with ThreadPoolExecutor() as pool:
+        creator = Creator(cast(World, known), Options(without_devices=True), pool)
+        creator.check(Check((PodFactory(job, SETTINGS).pod(0, FIRST),)), job)
+    assert (known.checked, known.rejection) == (job.generation, None)
