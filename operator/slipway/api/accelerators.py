@@ -9,7 +9,6 @@ topology may come in any order, because GKE makes slices in rising order only: `
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -40,11 +39,8 @@ from slipway.api.tpu_generations import (
 
 __all__ = ["AcceleratorError", "Shape", "Wanted", "known_types", "resolve"]
 
-HOST_BOUNDS: Final[Mapping[int, Dims]] = {1: (1, 1, 1), 2: (1, 2, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
-"""How the chips of one host lie, by their number (GKE's TPU device plugin)."""
-
-FIRST_METRICS_PORT: Final = 8431
-"""TCP port on which libtpu serves the metrics of a host's first device (GKE's TPU device plugin)."""
+CHIPS_OF_A_HOST: Final = (1, 2, 4, 8)
+"""How many chips a host can have (GKE's TPU device plugin)."""
 
 MAX_UNKNOWN_CHIPS: Final = 65_536
 """Most chips in a slice of an unknown generation: seven times the largest known one, to catch slips."""
@@ -79,67 +75,6 @@ class Shape:
     """Chips of one host: what its worker requests as google.com/tpu."""
     chips: int
     """Chips of the slice."""
-
-    @property
-    def dims(self) -> Dims:
-        """The topology as numbers."""
-        return tuple(int(side) for side in self.topology.split("x"))
-
-    @property
-    def multi_host(self) -> bool:
-        """Whether the slice has several hosts, and is a node pool of its own then."""
-        return self.hosts > 1
-
-    @property
-    def cores(self) -> int:
-        """TensorCores of the slice: the number in its type."""
-        return int(self.type.rpartition("-")[2])
-
-    @property
-    def devices_per_host(self) -> int:
-        """JAX devices of one host; one for each chip where the generation is not in the catalogue."""
-        known = BY_SPELLING.get(self.generation)
-        return self.chips_per_host * (known.devices_per_chip if known else 1)
-
-    @property
-    def devices(self) -> int:
-        """JAX devices of the slice."""
-        return self.hosts * self.devices_per_host
-
-    @property
-    def machine_type(self) -> str | None:
-        """GCE machine type of its hosts; None where the catalogue has none for the label."""
-        known = BY_SPELLING.get(self.generation)
-        return known.machines[self.chips_per_host] if known and known.label == self.label else None
-
-    @property
-    def cubes(self) -> bool:
-        """Whether the slice is made of whole 4x4x4 cubes: then it wraps around, and has ICI resiliency."""
-        return len(self.dims) == 3 and min(self.dims) >= 4
-
-    @property
-    def wrap(self) -> str:
-        """TPU_TOPOLOGY_WRAP: which sides close to a ring, `true,true,true` (GKE's TPU device plugin)."""
-        rings = [self.cubes] * 3 if len(self.dims) == 3 else [side == 16 for side in (*self.dims, 1)]
-        return ",".join(str(ring).lower() for ring in rings)
-
-    @property
-    def chips_per_host_bounds(self) -> str:
-        """TPU_CHIPS_PER_HOST_BOUNDS: how the chips of one host lie, `2,2,1`."""
-        return spell(HOST_BOUNDS[self.chips_per_host], ",")
-
-    @property
-    def host_bounds(self) -> str | None:
-        """TPU_HOST_BOUNDS: hosts along each side, `1,1,2`; None if an unknown generation's hosts lie otherwise."""
-        sides = list(zip((*self.dims, 1), HOST_BOUNDS[self.chips_per_host], strict=False))
-        if any(side % host for side, host in sides):
-            return None
-        return spell((side // host for side, host in sides), ",")
-
-    @property
-    def metrics_ports(self) -> tuple[int, ...]:
-        """TPU_RUNTIME_METRICS_PORTS: one TCP port for each JAX device of a host."""
-        return tuple(range(FIRST_METRICS_PORT, FIRST_METRICS_PORT + self.devices_per_host))
 
 
 def known_types() -> tuple[str, ...]:
@@ -380,7 +315,7 @@ def _unknown_hosts(asked: _Asked, dims: Dims, chips_per_host: int) -> int:
     if chips > MAX_UNKNOWN_CHIPS:
         field, value = asked.topology_field
         raise refusal(field, value, f"it has {chips} chips; at most {MAX_UNKNOWN_CHIPS} are possible")
-    possible = [n for n in HOST_BOUNDS if chips % n == 0]
+    possible = [n for n in CHIPS_OF_A_HOST if chips % n == 0]
     if chips_per_host not in possible:
         problem = f"a host of {spell(dims)} can have {' or '.join(str(n) for n in possible)} chips"
         raise refusal("chipsPerHost", chips_per_host, problem)

@@ -41,8 +41,6 @@ class Generation:
     """An older label, whose nodes are always slices of one host."""
     cores_per_chip: int
     """TensorCores of a chip; where it is 1, the number in a name counts chips."""
-    devices_per_chip: int = 1
-    """JAX devices of a chip; cores that work as one (megacore) are one device."""
     max_chips: int
     """Chips of the largest slice."""
     machines: Mapping[int, str]
@@ -117,7 +115,6 @@ GENERATIONS: Final = (
         label="tpu7x",
         aliases=("7x", "v7x", "ironwood"),
         cores_per_chip=2,
-        devices_per_chip=2,
         max_chips=9216,
         machines={1: "tpu7x-standard-1t", 4: "tpu7x-standard-4t"},
         fixed=((1, 1, 1), *_DEEP),
