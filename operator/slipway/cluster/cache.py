@@ -29,6 +29,7 @@ from slipway.planner.tenants import Visitors
 T = TypeVar("T")
 
 NO_PROFILE: Final = ProfileSpec()
+_NOTHING_READ: Final = Horizon()
 
 MAX_READ: Final = 10_000
 """Nodes of which is remembered when they were read; an older one is read again."""
@@ -70,10 +71,8 @@ class _Memory:
     served_at: datetime = EVER
     begun: int | None = None
     status_written: datetime | None = None
-    pods_as_of: datetime | None = None
-    pods_read_at: datetime | None = None
-    creates_end: datetime = EVER
-    workload_as_of: datetime | None = None
+    known: Horizon = _NOTHING_READ
+    """Without what is the same for all jobs."""
     deletions: Deletions | None = None
     reading: Reading | None = None
     measured: SliceJobStatus | None = None
@@ -137,14 +136,7 @@ class Cache:
             rejection=memory.rejection,
             kubelets=self.kubelets,
             pod_events=self.pod_events,
-            known=Horizon(
-                self.leading_since,
-                memory.pods_as_of,
-                memory.pods_read_at,
-                memory.creates_end,
-                self.nodes_as_of,
-                memory.workload_as_of,
-            ),
+            known=replace(memory.known, leading_since=self.leading_since, nodes_as_of=self.nodes_as_of),
             rivals=self.jobs.rivals(job),
             pools=self.node_pools(job),
             kueue=self.kueue.of(key, job.queue),
@@ -245,16 +237,17 @@ class Cache:
         """All pods of the job were listed at that time, and these are they."""
         self.pods.relisted(job.key, job.uid, pods, version)
         memory = self._memory(job)
-        memory.pods_as_of, memory.pods_read_at = at, self._now()
+        memory.known = replace(memory.known, pods_as_of=at, pods_read_at=self._now())
 
     def workload_read(self, job: Job, at: datetime) -> None:
         """The job's Workload was read, or found absent."""
-        self._memory(job).workload_as_of = at
+        memory = self._memory(job)
+        memory.known = replace(memory.known, workload_as_of=at)
 
     def create_unanswered(self, job: Job, until: datetime) -> None:
         """The API server may still create a pod of the job until then, or may have done it."""
         memory = self._memory(job)
-        memory.creates_end = max(memory.creates_end, until)
+        memory.known = replace(memory.known, creates_end=max(memory.known.creates_end, until))
 
     def deleted(self, job: Job, attempt: int, uids: Iterable[str]) -> None:
         """This process has deleted these pods."""
