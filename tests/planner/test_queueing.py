@@ -1423,6 +1423,24 @@ def test_each_smaller_number_of_slices_has_the_same_time() -> None:
     assert asked(world) == 1
 
 
+def test_the_time_before_a_suspension_counts_for_no_fewer_slices_where_its_workload_was_left() -> None:
+    world = Queue(**SIZES)
+    world.settle()
+    lacks(world, 16).step(0)
+    world.step(59)
+    world.fields["suspend"] = True
+    # Who writes the status is gone before it deletes the Workload.
+    world.apply(replace(world.plan(), actions=()))
+    assert world.status.phase == "Suspended"
+    world.fields["suspend"] = False
+    world.step(30)
+    assert (world.status.phase, asked(world)) == ("Queued", 4)
+    world.step(59)
+    assert asked(world) == 4
+    world.step(1)
+    assert asked(world) == 2
+
+
 def shrunk(**fields: Any) -> Queue:
     """A job that runs on two of four slices."""
     world = Queue(**SIZES, **fields)

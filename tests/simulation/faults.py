@@ -206,7 +206,8 @@ class Faults:
             self._cluster.unheard(container)
         for record in self._store.pods.values():
             container = machine.containers.get(record.uid)
-            if record.pod.spec.node_name == machine.name and not record.pod.ended:
+            # A pod whose containers have terminated looks lost until its kubelet has set the phase.
+            if record.pod.spec.node_name == machine.name and record.pod.status.phase not in ENDED_PHASES:
                 self._cluster.silent(record)
                 if container is not None and container.program is not None and self._rng.random() < 0.6:
                     container.program.deserted(container)

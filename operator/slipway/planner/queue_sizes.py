@@ -14,6 +14,7 @@ from slipway.planner.actions import Body
 from slipway.planner.draft import Draft
 from slipway.planner.endings import SUSPENDED, ending_of
 from slipway.planner.kueue_objects import EVICTED, QUOTA_RESERVED, Workload
+from slipway.planner.spells import suspended_since
 
 PAUSE: Final = timedelta(hours=1)
 """Time that a job keeps quota at least that it got when it asked for more slices."""
@@ -115,7 +116,9 @@ def _fewer(draft: Draft, known: Workload) -> int:
     if reason == queue_words.NEVER_FITS or fitting == now or (_gave_back(draft, known) and fitting >= draft.granted):
         return fitting
     tried = sum(one >= now for one in sizes)
-    since = draft.status.queued_time or draft.now
+    # The status of a suspended job has the times of its wait before the suspension.
+    queued = draft.status.queued_time if suspended_since(draft.job.status) is None else None
+    since = queued or draft.now
     due = since + tried * timedelta(seconds=draft.spec.retries.capacity_retry_seconds)
     return fitting if draft.passed(due) else now
 
