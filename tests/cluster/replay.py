@@ -75,6 +75,15 @@ def answer(body: Any, status: int = 200, **headers: str) -> Handler:
     return handle
 
 
+def raw(content: bytes, status: int = 200) -> Handler:
+    """An answer that says it is JSON."""
+
+    async def handle(_: web.Request) -> web.Response:
+        return web.Response(body=content, status=status, content_type="application/json")
+
+    return handle
+
+
 def refusal(code: int, reason: str, message: str = "", **details: Any) -> Handler:
     """A Status."""
     return answer({"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}, code)

@@ -13,7 +13,7 @@ from slipway.cluster import errors, sessions
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.wire import JsonObject
 from slipway.planner.objects import Pod
-from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, refusal
+from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, raw, refusal
 from tests.waiting import holds
 
 PATH = "/api/v1/namespaces/ns/pods"
@@ -43,8 +43,22 @@ async def test_every_refusal_has_its_error(
     assert (caught.value.status, caught.value.reason) == (status, reason)
 
 
-async def test_an_answer_of_a_proxy_is_an_error_too(replay: Replay, api: ApiConnection) -> None:
-    replay.then(*[answer("<html>bad gateway</html>", 502)] * 3)
+def nested(content: bytes) -> bytes:
+    """JSON that no parser of bounded depth reads."""
+    return b'{"message":"' + content + b'","details":' + b'{"of":' * 100_000 + b"1" + b"}" * 100_001
+
+
+PAGES = {
+    "no JSON": b"<html>bad gateway</html>",
+    "JSON of another form": b'["bad gateway"]',
+    "JSON in Latin-1": b'{"message":"bad gateway: r\xe9essayez"}',
+    "JSON that is nested too deeply": nested(b"bad gateway"),
+}
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+async def test_an_answer_of_a_proxy_is_an_error_too(replay: Replay, api: ApiConnection, page: bytes) -> None:
+    replay.then(*[raw(page, 502)] * 3)
     with pytest.raises(errors.ServerError, match="bad gateway"):
         await api.get(PATH, JsonObject)
 
@@ -92,8 +106,17 @@ async def test_a_long_wait_is_left_to_the_caller(replay: Replay, api: ApiConnect
     assert (caught.value.retry_after, len(replay.requests)) == (30.0, 1)
 
 
-async def test_what_cannot_be_read_is_garbled(replay: Replay, api: ApiConnection) -> None:
-    replay.then(answer([1]))
+UNREADABLE = {
+    "no JSON": b"ok",
+    "JSON of another form": b"[1]",
+    "JSON in Latin-1": b'{"name":"r\xe9seau"}',
+    "JSON that is nested too deeply": nested(b""),
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+async def test_what_cannot_be_read_is_garbled(replay: Replay, api: ApiConnection, content: bytes) -> None:
+    replay.then(raw(content))
     with pytest.raises(errors.Garbled):
         await api.get(PATH, JsonObject)
 

@@ -104,7 +104,16 @@ async def test_a_version_that_is_too_old_leads_to_a_new_list(replay: Replay, wat
     assert await heard(watcher, 6) == ["init", f"+{A}", "done 10", "init", f"+{B}", "done 20"]
 
 
-@pytest.mark.parametrize("line", [b"{not json\n", b'{"type":"ADDED","object":{"metadata":{}}}\n', b'{"type":"NEW"}\n'])
+GARBLED = {
+    "no JSON": b"{not json\n",
+    "an object without a version": b'{"type":"ADDED","object":{"metadata":{}}}\n',
+    "an event of another type": b'{"type":"NEW"}\n',
+    "JSON in Latin-1": b'{"type":"ERROR","object":{"message":"r\xe9essayez"}}\n',
+    "JSON that is nested too deeply": b'{"type":"ADDED","object":' + b'{"of":' * 9999 + b"1" + b"}" * 10_000 + b"\n",
+}
+
+
+@pytest.mark.parametrize("line", GARBLED.values(), ids=GARBLED)
 async def test_a_garbled_line_leads_to_a_new_list(replay: Replay, watcher: Watcher[Pod], line: bytes) -> None:
     replay.then(listing("10"), watching(added(A, 11), line), listing("20", pod_json(A, 11)))
     assert await heard(watcher, 6) == ["init", "done 10", f"+{A}", "init", f"+{A}", "done 20"]

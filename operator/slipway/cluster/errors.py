@@ -122,6 +122,8 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     429: TooManyRequests,
 }
 _MAX_TEXT: Final = 512
+UNREADABLE: Final = (ValueError, RecursionError)
+"""What reading JSON may raise: a text that is not UTF-8 is none of msgspec's own errors, nor is too deep a nest."""
 
 _decoder: Final = msgspec.json.Decoder(Status)
 
@@ -143,7 +145,7 @@ def from_response(code: int, content: bytes, retry_after: str | None = None) -> 
     """
     try:
         read = _decoder.decode(content)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         read = Status(message=content[:_MAX_TEXT].decode(errors="replace").strip())
     details = read.details or Details()
     if details.retry_after_seconds is None and retry_after is not None and retry_after.isdigit():

@@ -20,6 +20,7 @@ import msgspec
 
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import (
+    UNREADABLE,
     ApiError,
     Forbidden,
     Garbled,
@@ -202,7 +203,7 @@ class Watcher(Generic[T]):
     def _read(self, line: bytes) -> Any:
         try:
             message = self._decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Garbled(f"unreadable watch event: {error}") from error
         if not isinstance(message, _Error):
             self._alive()

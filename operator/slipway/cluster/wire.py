@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from slipway.cluster.errors import Garbled
+from slipway.cluster.errors import UNREADABLE, Garbled
 
 T = TypeVar("T")
 JsonObject = dict[str, Any]
@@ -47,6 +47,6 @@ def decode(kind: type[T], content: bytes) -> T:
     """
     try:
         found: T = _decoder(kind).decode(content)  # type: ignore[arg-type]
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Garbled(f"unreadable answer: {error}") from error
     return found
