@@ -225,6 +225,23 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+ASKED_TO_WAIT = {
+    "a moment": ("10", 10_000),
+    "an hour, of which it waits as long as it ever does": ("3600", 30_000),
+    "no number of seconds": ("Fri, 27 Nov 2026 16:00:00 GMT", 1),
+    "a digit that is no number": ("\u00b2", 1),
+}
+
+
+@pytest.mark.parametrize(("said", "paused"), ASKED_TO_WAIT.values(), ids=ASKED_TO_WAIT)
+async def test_a_server_that_asks_for_a_pause_has_one(
+    replay: Replay, watcher: Watcher[Pod], pauses: list[int], said: str, paused: int
+) -> None:
+    replay.then(listing("10"), answer("maintenance", 503, Retry_After=said), watching(added(A, 11)))
+    assert (await heard(watcher, 3))[-1] == f"+{A}"
+    assert pauses == [paused]
+
+
 @pytest.mark.parametrize("watch", SHORT_LIVES.values(), ids=SHORT_LIVES.keys())
 async def test_lists_whose_watches_die_at_once_come_ever_more_seldom(
     replay: Replay, watcher: Watcher[Pod], pauses: list[int], watch: Any

@@ -16,6 +16,12 @@ CASES = [
         1,
         9.0,
     ),
+    (
+        "but no server has a job left alone for an hour",
+        ServerError(503, "", "", Details(retry_after_seconds=3600)),
+        1,
+        LONGEST_SECONDS,
+    ),
     ("and not when it is shorter", TooManyRequests(429, "", "", Details(retry_after_seconds=1)), 5, 8.0),
 ]
 

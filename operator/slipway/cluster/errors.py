@@ -148,6 +148,6 @@ def from_response(code: int, content: bytes, retry_after: str | None = None) -> 
     except UNREADABLE:
         read = Status(message=content[:_MAX_TEXT].decode(errors="replace").strip())
     details = read.details or Details()
-    if details.retry_after_seconds is None and retry_after is not None and retry_after.isdigit():
+    if details.retry_after_seconds is None and retry_after is not None and retry_after.isdecimal():
         details = msgspec.structs.replace(details, retry_after_seconds=float(retry_after))
     return from_status(msgspec.structs.replace(read, code=code, details=details))
