@@ -50,7 +50,7 @@ def store(queue: str, active: str, attempt: str) -> KueueStore:
 )
 def test_quota_that_a_job_may_have_beside_its_own(queue: str, active: str, attempt: str, unused: int | None) -> None:
     found = store(queue, active, attempt).of(KEY, "own").unused
-    assert found == ({("v5e", TPU): Decimal(unused)} if unused is not None else {})
+    assert found == ({"v5e": {TPU: Decimal(unused)}} if unused is not None else {})
 
 
 def of_job(name: str, evicted: str, reserved: str, preemptor: str, version: int = 1) -> Workload:

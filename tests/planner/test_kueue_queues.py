@@ -9,7 +9,6 @@ import pytest
 from slipway.planner.kueue_queues import ClusterQueue, unused
 
 TPU = "google.com/tpu"
-KEY = ("v5e", TPU)
 
 
 def queue(
@@ -61,4 +60,4 @@ CASES: dict[str, tuple[ClusterQueue, tuple[ClusterQueue, ...], int | None]] = {
 
 @pytest.mark.parametrize(("own", "others", "free"), CASES.values(), ids=CASES.keys())
 def test_unused_quota(own: ClusterQueue, others: tuple[ClusterQueue, ...], free: int | None) -> None:
-    assert unused(own, (own, *others)) == ({KEY: Decimal(free)} if free is not None else {})
+    assert unused(own, (own, *others)) == ({"v5e": {TPU: Decimal(free)}} if free is not None else {})

@@ -20,7 +20,7 @@ from slipway.api.progress import ProgressState
 from slipway.api.status import Phase
 from slipway.planner.actions import CreatePods, CreateWorkload, DeleteWorkload, PatchWorkload, Plan, Refresh
 from slipway.planner.kueue_objects import Kueue, Workload
-from slipway.planner.kueue_queues import ResourceFlavor
+from slipway.planner.kueue_queues import Quota, ResourceFlavor
 from slipway.planner.ledger import Sums, account_at, sums
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node, NodeMetadata, NodeStatus
@@ -73,7 +73,7 @@ class Queue(World):
         self.unseen = False
         self.topologies: frozenset[str] | None = frozenset()
         self.preemptor, self.preempted = "", tuple[str, ...]()
-        self.unused: dict[tuple[str, str], Decimal] = {}
+        self.unused: Quota = {}
         self.boosts = False
         self.pools = NodePools()
         self.requests: list[str] = []
@@ -1452,18 +1452,16 @@ def shrunk(**fields: Any) -> Queue:
     return world
 
 
-KEPT: dict[str, dict[tuple[str, str], Decimal]] = {
+KEPT: dict[str, Quota] = {
     "nothing is unused, or others wait": {},
-    "less than a slice is unused": {("v5e", "google.com/tpu"): Decimal(31)},
-    "another flavor has it": {("v5p", "google.com/tpu"): Decimal(64)},
-    "it is of another resource": {("v5e", "cpu"): Decimal(64)},
+    "less than a slice is unused": {"v5e": {"google.com/tpu": Decimal(31)}},
+    "another flavor has it": {"v5p": {"google.com/tpu": Decimal(64)}},
+    "it is of another resource": {"v5e": {"cpu": Decimal(64)}},
 }
 
 
 @pytest.mark.parametrize("unused", KEPT.values(), ids=KEPT.keys())
-def test_a_job_with_fewer_slices_keeps_its_quota_where_there_is_none_for_more(
-    unused: dict[tuple[str, str], Decimal],
-) -> None:
+def test_a_job_with_fewer_slices_keeps_its_quota_where_there_is_none_for_more(unused: Quota) -> None:
     world = shrunk()
     world.unused = unused
     world.requests.clear()
@@ -1478,7 +1476,7 @@ def test_a_job_with_fewer_slices_keeps_its_quota_where_there_is_none_for_more(
 def test_the_attempt_after_one_with_fewer_slices_asks_for_the_most_by_a_new_workload_where_there_is_quota() -> None:
     world = shrunk()
     world.requests.clear()
-    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    world.unused = {"v5e": {"google.com/tpu": Decimal(32)}}
     world.pod(0, 0).exits(1)
     world.settle()
     assert world.requests == [], "the pods still run"
@@ -1502,7 +1500,7 @@ def restarted(world: Queue) -> list[str]:
 
 def test_a_job_that_gave_its_quota_back_takes_as_much_as_before_at_once_and_keeps_it_for_an_hour() -> None:
     world = shrunk()
-    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    world.unused = {"v5e": {"google.com/tpu": Decimal(32)}}
     assert restarted(world) == ["delete", "patch", "create"]
     world.requests.clear()
     lacks(world, 32).settle()
@@ -1519,7 +1517,7 @@ def test_a_job_that_gave_its_quota_back_takes_as_much_as_before_at_once_and_keep
 @pytest.mark.parametrize("reason", ["Preempted", "ClusterQueueStopped"])
 def test_an_evicted_job_that_gave_its_next_quota_back_takes_as_much_as_before_at_once(reason: str) -> None:
     world = shrunk()
-    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    world.unused = {"v5e": {"google.com/tpu": Decimal(32)}}
     world.evicts(reason)
     world.settle()
     world.obey()
@@ -1534,7 +1532,7 @@ def test_an_evicted_job_that_gave_its_next_quota_back_takes_as_much_as_before_at
 
 def test_a_job_that_gave_its_quota_back_waits_before_it_takes_less_than_before() -> None:
     world = shrunk()
-    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    world.unused = {"v5e": {"google.com/tpu": Decimal(32)}}
     restarted(world)
     lacks(world, 48).settle()
     assert asked(world) == 4
@@ -1544,7 +1542,7 @@ def test_a_job_that_gave_its_quota_back_waits_before_it_takes_less_than_before()
 
 def test_a_job_that_was_evicted_from_the_more_it_got_waits_as_any() -> None:
     world = shrunk()
-    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    world.unused = {"v5e": {"google.com/tpu": Decimal(32)}}
     restarted(world)
     grants(world).evicts("Preempted")
     world.settle()
@@ -1568,7 +1566,7 @@ def checked(world: Queue) -> None:
 def test_a_job_with_fewer_slices_keeps_its_quota_where_it_may_get_none_again(trouble: Callable[[Queue], None]) -> None:
     world = shrunk()
     world.topologies = None
-    world.unused = {("v5e", "google.com/tpu"): Decimal(32)}
+    world.unused = {"v5e": {"google.com/tpu": Decimal(32)}}
     trouble(world)
     assert restarted(world) == []
 

@@ -2,14 +2,17 @@
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from slipway.api.names import TAINT_OUT_OF_SERVICE
 from slipway.api.progress import ProgressState
 from slipway.planner.acceptance import changed_since, resolve
+from slipway.planner.kueue_objects import Kueue
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, Taint
 from slipway.planner.plan import plan
@@ -45,6 +48,20 @@ def test_a_record_has_what_was_read_of_the_log(tmp_path: Path) -> None:
         whole = replace(seen, printed=printed)
         plan(whole, START)
         assert kept(whole, tmp_path) == Record(START, whole)
+
+
+KUEUES = {
+    "there is quota for more slices": Kueue(version="v", unused={"v5e": {"google.com/tpu": Decimal(32)}}),
+    "the queue is not known": Kueue(version="v", topologies=None),
+    "Kueue chooses nodes": Kueue(version="v", topologies=frozenset({"google.com/tpu"})),
+}
+
+
+@pytest.mark.parametrize("kueue", KUEUES.values(), ids=KUEUES)
+def test_a_record_has_what_was_known_of_kueue(kueue: Kueue, tmp_path: Path) -> None:
+    seen = replace(snapshot(), kueue=kueue)
+    plan(seen, START)
+    assert kept(seen, tmp_path) == Record(START, seen)
 
 
 def test_values_of_the_environment_and_tokens_are_left_out(tmp_path: Path) -> None:
@@ -113,3 +130,12 @@ def test_a_disk_that_cannot_be_written_disturbs_nobody(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     Recorder(tmp_path / "file").add(snapshot(), START)
     Recorder(None).add(snapshot(), START)
+
+
+def test_what_cannot_be_recorded_disturbs_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    recorder, seen = Recorder(tmp_path), snapshot()
+    strange: Any = {("a", "b"): 1}
+    recorder.add(replace(seen, kueue=Kueue(unused=strange)), START)
+    assert "a decision is not recorded" in caplog.text
+    recorder.add(seen, START)
+    assert len(list(records(tmp_path / "ml_train.jsonl"))) == 1

@@ -9,8 +9,10 @@ import msgspec
 from slipway.api.resources import amount
 from slipway.planner.parts import ObjectMeta, Part
 
-Quota = dict[tuple[str, str], Decimal]
-"""Amounts by flavor and resource."""
+Quota = dict[str, dict[str, Decimal]]
+"""Amounts by flavor, and of each by resource."""
+_Amounts = dict[tuple[str, str], Decimal]
+"""The same by both at once."""
 _NOTHING: Final = Decimal(0)
 
 
@@ -153,7 +155,7 @@ def unused(queue: ClusterQueue, all_queues: Iterable[ClusterQueue]) -> Quota:
         key = flavor, quota.name
         limit = amount(quota.borrowing_limit)
         room = free[key] + sum((one.get(key, _NOTHING) for one in lent), _NOTHING)
-        found[key] = room if limit is None else min(room, free[key] + limit)
+        found.setdefault(flavor, {})[quota.name] = room if limit is None else min(room, free[key] + limit)
     return found
 
 
@@ -164,7 +166,7 @@ def _quotas(queue: ClusterQueue) -> Iterable[tuple[str, ResourceQuota]]:
                 yield flavor.name, quota
 
 
-def _free(queue: ClusterQueue) -> Quota:
+def _free(queue: ClusterQueue) -> _Amounts:
     """Nominal quota less what is reserved; less than 0 where more is borrowed."""
     reserved = {
         (flavor.name, one.name): amount(one.total) or _NOTHING
@@ -177,9 +179,9 @@ def _free(queue: ClusterQueue) -> Quota:
     }
 
 
-def _lent(queue: ClusterQueue) -> Quota:
+def _lent(queue: ClusterQueue) -> _Amounts:
     """What a ClusterQueue lends to others of its cohort; less than 0 where it borrows itself."""
-    free, found = _free(queue), Quota()
+    free, found = _free(queue), _Amounts()
     for flavor, quota in _quotas(queue):
         key, limit = (flavor, quota.name), amount(quota.lending_limit)
         found[key] = free[key] if limit is None else min(free[key], limit)

@@ -69,7 +69,7 @@ def _is_unused(draft: Draft, known: Workload, slices: int) -> bool:
         return False
     unused, more = draft.snapshot.kueue.unused, Decimal(slices - now) / now
     return all(
-        (amount(used) or 0) * more <= unused.get((given.flavors.get(resource, ""), resource), 0)
+        (amount(used) or 0) * more <= unused.get(given.flavors.get(resource, ""), {}).get(resource, 0)
         for resource, used in given.resource_usage.items()
     )
 

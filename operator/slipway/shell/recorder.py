@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
+from slipway.cluster.log_fields import log_fields
 from slipway.planner.acceptance import template_hash
 from slipway.planner.node_pools import NodePools
 from slipway.planner.redact import HIDDEN, redacted
@@ -51,7 +52,7 @@ class Recorder:
         self._max_bytes = max_bytes
 
     def add(self, snapshot: Snapshot, now: datetime) -> None:
-        """Record a decision that is about to be made; a disk that is full keeps nobody from making it."""
+        """Record a decision that is about to be made; a full disk, or a mistake here, keeps nobody from making it."""
         if self._directory is None:
             return
         job = snapshot.job
@@ -65,6 +66,8 @@ class Recorder:
         except OSError as error:
             log.warning("decisions are not recorded any more: %s", error)
             self._directory = None
+        except Exception:
+            log.exception("a decision is not recorded, by a mistake in Slipway", extra=log_fields(job))
 
 
 def line_of(record: Record) -> bytes:
@@ -82,6 +85,7 @@ def line_of(record: Record) -> bytes:
     cleaned = _cleaned(content, lambda text: redacted(text, job.spec))
     for one in (cleaned["snapshot"]["job"], *cleaned["snapshot"]["rivals"]):
         one.setdefault("spec", None)
+    cleaned["snapshot"]["kueue"].setdefault("topologies", None)
     for lease in cleaned["snapshot"]["kubelets"].values():
         lease.setdefault("renewed_at", None)
     return msgspec.json.encode(cleaned) + b"\n"
