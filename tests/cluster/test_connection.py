@@ -3,14 +3,19 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from kubernetes.aio.client import Configuration
 
 from slipway.cluster import errors, sessions
+from slipway.cluster.access import Access
 from slipway.cluster.connection import ApiConnection
+from slipway.cluster.pod_logs import LogStream
 from slipway.cluster.wire import JsonObject
 from slipway.planner.objects import Pod
 from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, raw, refusal
@@ -223,6 +228,50 @@ async def test_a_write_on_a_kept_connection_that_breaks_is_sent_again_by_nobody_
 async def test_a_read_on_a_kept_connection_that_breaks_is_sent_again(replay: Replay, api: ApiConnection) -> None:
     replay.then(answer({}), broken(), answer({"ok": 1}))
     assert [await api.get(PATH, JsonObject) for _ in range(2)] == [{}, {"ok": 1}]
+
+
+async def read_a_watch(api: ApiConnection) -> None:
+    async for _ in api.watch(PATH, resource_version="1"):
+        pass
+
+
+async def read_a_log(api: ApiConnection) -> None:
+    async for _ in LogStream(api, f"{PATH}/a", {}).chunks():
+        pass
+
+
+async def ask_in_another_session(api: ApiConnection) -> None:
+    try:
+        async with api.new_session() as session, session.get(f"{api.server}{PATH}") as response:
+            await response.read()
+    except aiohttp.ClientConnectionError as error:
+        raise errors.ConnectionLost(str(error)) from error
+
+
+REQUESTS: dict[str, Callable[[ApiConnection], Awaitable[object]]] = {
+    **{name: partial(write, told=lambda: None) for name, write in WRITES.items()},
+    "a read": lambda api: api.get(PATH, JsonObject),
+    "a watch": read_a_watch,
+    "a log": read_a_log,
+    "kopf's": ask_in_another_session,
+}
+
+
+@pytest.mark.parametrize("ask", REQUESTS.values(), ids=REQUESTS)
+@pytest.mark.parametrize("status", [301, 302, 303, 304, 308])
+async def test_credentials_are_not_sent_where_an_answer_points_and_nothing_counts_as_done(
+    status: int, ask: Callable[[ApiConnection], Awaitable[object]], replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody waits before a second try.
+    monkeypatch.setattr("slipway.cluster.connection.random.uniform", lambda *_: 0.0)
+    elsewhere = replay.url.replace("127.0.0.1", "localhost")
+    replay.otherwise = answer({"metadata": {}}, status, Location=f"{elsewhere}/login?from=here")
+    configuration = Configuration(host=replay.url)
+    configuration.api_key["BearerToken"] = "Bearer abc"
+    async with ApiConnection(Access(configuration)) as api:
+        with pytest.raises(errors.ConnectionLost, match=f"answered with {status}, a redirect to {elsewhere}/login$"):
+            await ask(api)
+    assert {(one.url.host, one.headers["Authorization"]) for one in replay.requests} == {("127.0.0.1", "Bearer abc")}
 
 
 async def test_a_dry_run_is_waited_for_longer_than_a_webhook_has(replay: Replay) -> None:

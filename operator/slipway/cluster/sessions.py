@@ -72,6 +72,19 @@ async def _written_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientH
         raise aiohttp.ClientConnectionError(str(error)) from error
 
 
+async def _not_redirected(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keeps aiohttp from going where an answer of 3xx points: credentials would go there, too, whoever it is.
+
+    No API server answers so. Whoever stands in front of it has done nothing of what was asked.
+    """
+    response = await handler(request)
+    if not 300 <= response.status < 400:
+        return response
+    response.close()
+    where = response.headers.get("Location", "").partition("?")[0]
+    raise aiohttp.ClientConnectionError(f"answered with {response.status}, a redirect to {where or 'nowhere'}")
+
+
 class Sessions:
     """One session for requests and one for watches, both with the credentials of an `Access`."""
 
@@ -105,7 +118,7 @@ class Sessions:
         return aiohttp.ClientSession(
             connector=connector,
             connector_owner=False,
-            middlewares=(_written_once, *middlewares, self._authorize, self._calls.count),
+            middlewares=(_written_once, _not_redirected, *middlewares, self._authorize, self._calls.count),
             proxy=self._access.proxy,
             headers={"User-Agent": "slipway"},
         )
