@@ -75,6 +75,10 @@ NEW_YEAR = "Tue, 01 Jan 2030 00:00:00 GMT"
     ("said", "counts"),
     [
         pytest.param(answer({}, Date=NEW_YEAR), True, id="what was asked for"),
+        pytest.param(answer({}, Date=NEW_YEAR.replace("GMT", "-0000")), True, id="of no zone"),
+        pytest.param(answer({}, Date=NEW_YEAR.replace("GMT", "+0000")), True, id="of a zone in figures"),
+        pytest.param(answer({}, Date="soon"), False, id="no date"),
+        pytest.param(answer({}, Date=NEW_YEAR.replace("2030", "9" * 30)), False, id="in a year beyond all dates"),
         pytest.param(answer("404 page not found", 404, Date=NEW_YEAR), True, id="no such path"),
         pytest.param(answer("<html>bad gateway</html>", 502, Date=NEW_YEAR), False, id="the page of a proxy"),
     ],

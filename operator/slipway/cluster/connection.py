@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from math import inf
@@ -317,8 +317,10 @@ class ApiConnection:
     def _dated(self, date: str, asked: float) -> None:
         if date != self._date:
             self._date = date
-            with suppress(ValueError):
-                self.on_date(parsedate_to_datetime(date), asked)
+            with suppress(ValueError, OverflowError):
+                read = parsedate_to_datetime(date)
+                # With -0000 it is in UTC, too, but says nothing of a zone.
+                self.on_date(read if read.tzinfo is not None else read.replace(tzinfo=UTC), asked)
 
 
 def _break_off(response: aiohttp.ClientResponse) -> None:
