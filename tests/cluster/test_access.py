@@ -1,8 +1,9 @@
 """Credentials: read by the official client, kept fresh by us."""
 
+import asyncio
 import os
 import sys
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import certifi
 import pytest
 import yaml
+from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import incluster_config
 
 from slipway.cluster import access
@@ -18,6 +20,7 @@ from slipway.cluster.errors import Unauthorized
 from slipway.cluster.wire import JsonObject
 from tests.cluster.replay import Replay, answer, refusal
 from tests.serving import kubeconfig
+from tests.waiting import PATIENCE
 
 
 def plugin(folder: Path, **status: str) -> dict[str, Any]:
@@ -66,6 +69,27 @@ async def test_an_exec_plugin_is_run_again_before_its_token_expires(replay: Repl
         replay.then(answer({}))
         await api.get("/x", JsonObject)
     assert headers(replay) == ["Bearer token-2"]
+
+
+async def test_an_exec_plugin_that_hangs_is_given_up_by_all_who_wait_and_run_again_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(access, "_RENEWAL_SECONDS", 1.0)
+    monkeypatch.setattr(access, "_RENEWAL_PAUSE", 0.9)
+    tokens = iter(("old", "", "new"))
+
+    async def reload(configuration: Configuration) -> datetime:
+        configuration.api_key["BearerToken"] = next(tokens) or await asyncio.Event().wait()
+        return datetime.now(UTC)
+
+    found = access.Access(Configuration(host="http://nowhere"), reload)
+    await found.renew()
+    monkeypatch.setattr(found, "_renewed", -access._RENEWAL_PAUSE)
+    async with asyncio.timeout(PATIENCE):
+        assert await asyncio.gather(*(found.authorization() for _ in range(5))) == ["old"] * 5
+    assert caplog.text.count("credentials could not be read again within") == 1
+    monkeypatch.setattr(found, "_renewed", -access._RENEWAL_PAUSE)
+    assert await found.authorization() == "new"
 
 
 async def test_a_refusal_that_lasts_is_an_error_and_not_a_loop(replay: Replay, tmp_path: Path) -> None:

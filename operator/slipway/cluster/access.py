@@ -25,6 +25,8 @@ POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/names
 _ADVICE: Final = "name a kubeconfig with --kubeconfig or the environment variable KUBECONFIG"
 _RENEWAL_PAUSE: Final = 5.0
 """Seconds during which a second 401 does not run the exec plugin again."""
+_RENEWAL_SECONDS: Final = 30.0
+"""An exec plugin that takes longer hangs: every request and watch waits for it."""
 _BEFORE_EXPIRY: Final = timedelta(seconds=30)
 # Who reads a kubeconfig takes for granted that mappings are where they belong, and stumbles over any other YAML.
 _NO_KUBECONFIG: Final = (AttributeError, KeyError, TypeError)
@@ -74,7 +76,14 @@ class Access:
                 return True
             self._renewed = now
             try:
-                self._expires = await self._reload(self._configuration)
+                async with asyncio.timeout(_RENEWAL_SECONDS):
+                    self._expires = await self._reload(self._configuration)
+            except TimeoutError:
+                # Those who have waited meanwhile do not all begin anew, one after the other.
+                self._renewed = asyncio.get_running_loop().time()
+                words = "credentials could not be read again within %.0f s: the kubeconfig's exec plugin seems to hang"
+                log.warning(words, _RENEWAL_SECONDS)
+                return False
             except _UNUSABLE as error:
                 log.warning("credentials could not be read again: %s", error)
                 return False
