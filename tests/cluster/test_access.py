@@ -193,21 +193,46 @@ async def test_without_any_configuration_the_error_says_where_it_looked(
         await access.load_access()
 
 
-async def test_the_token_of_a_pod_is_read_again_every_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    moment = datetime(2026, 1, 1)
-    clock = SimpleNamespace(now=lambda: moment)
-    token = tmp_path / "token"
-    token.write_text("first\n")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", certifi.where())
-    monkeypatch.setattr(incluster_config, "datetime", SimpleNamespace(datetime=clock, timedelta=timedelta))
+class Pod:
+    """The service account of a pod, and the wall clock by which the official client reads it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = datetime(2026, 1, 1)
+        self.token = folder / "token"
+        self.token.write_text("first\n")
+        clock = SimpleNamespace(now=lambda: self.now)
+        monkeypatch.setenv("HOME", str(folder))
+        monkeypatch.delenv("KUBECONFIG", raising=False)
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+        monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(self.token))
+        monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", certifi.where())
+        monkeypatch.setattr(incluster_config, "datetime", SimpleNamespace(datetime=clock, timedelta=timedelta))
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
+    return Pod(tmp_path, monkeypatch)
+
+
+async def test_the_token_of_a_pod_is_read_again_every_minute(pod: Pod) -> None:
     found = await access.load_access()
     assert found.server == "https://[fd00::1]:443"
-    token.write_text("second")
+    pod.token.write_text("second")
     assert await found.authorization() == "bearer first"
-    moment += timedelta(minutes=1)
+    pod.now += timedelta(minutes=1)
     assert await found.authorization() == "bearer second"
+
+
+async def test_the_token_of_a_pod_whose_clock_was_set_back_is_read_again_when_it_is_refused(
+    pod: Pod, replay: Replay
+) -> None:
+    found = await access.load_access()
+    pod.now -= timedelta(days=365)
+    pod.token.write_text("second")
+    # All but the way there is the pod's.
+    found.server, found.ssl = replay.url, None  # type: ignore[misc]
+    async with ApiConnection(found) as api:
+        replay.then(refusal(401, "Unauthorized"), answer({"ok": 1}))
+        assert await api.get("/x", JsonObject) == {"ok": 1}
+    assert headers(replay) == ["bearer first", "bearer second"]

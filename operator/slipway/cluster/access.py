@@ -103,10 +103,10 @@ async def load_access(kubeconfig: Path | None = None, context: str | None = None
         if path is not None:
             return await _from_kubeconfig(path, context)
         configuration = Configuration()
-        load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        await _read_account(configuration)
     except _UNUSABLE as error:
         raise AccessError(_unusable(path, error) if path is not None else _nothing_found(error)) from error
-    return Access(configuration)
+    return Access(configuration, _read_account)
 
 
 def configured_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
@@ -193,6 +193,11 @@ async def _from_kubeconfig(path: str, context: str | None) -> Access:
     access = Access(configuration, reload)
     access._expires = expires
     return access
+
+
+async def _read_account(configuration: Configuration) -> None:
+    """Read the service account of the pod; the client does that each minute of a clock that may be set back."""
+    load_incluster_config(configuration)  # type: ignore[no-untyped-call]
 
 
 def _context(configuration: Configuration) -> ssl.SSLContext:
