@@ -18,6 +18,7 @@ from slipway.cluster.lease import Lease
 from slipway.shell import logs, main, served
 from slipway.shell.engine import Engine
 from slipway.shell.main import EXIT_FAILED, EXIT_OK, run
+from slipway.shell.served import Served
 from slipway.shell.settings import OperatorSettings
 from tests.serving import kubeconfig
 from tests.shell.api_server import RESOURCES, Answer, ApiServer, api_server, refusal, resources
@@ -157,6 +158,21 @@ async def test_a_process_that_goes_on_after_kopf_ended_is_not_killed_by_it(
         await running.until(lambda: "does not know SliceJobs" in caplog.text)
         await asyncio.sleep(0.5)
     assert killed == []
+
+
+async def test_a_mistake_in_the_look_at_what_is_served_is_told_and_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(served, "RIGHTS_SECONDS", 0.2)
+
+    async def mistaken(_: Served) -> bool:
+        raise ValueError("of no API server")
+
+    monkeypatch.setattr(Served, "changed", mistaken)
+    async with operating(tmp_path, namespaces=("a",)) as running:
+        assert await asyncio.wait_for(asyncio.shield(running.process), PATIENCE) == EXIT_FAILED
+    assert "stopped by a mistake in Slipway" in caplog.text
+    assert "ValueError: of no API server" in caplog.text
 
 
 ERROR = {"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcdserver: leader changed"}}

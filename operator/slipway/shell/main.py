@@ -158,10 +158,13 @@ async def _serve(
         await engine.stop()
         relay.cancel()
         changes.cancel()
-    if changes.done() and not changes.cancelled() and changes.exception() is None and not stop.is_set():
+    changed = changes.done() and not changes.cancelled()
+    if changed and changes.exception() is None and not stop.is_set():
         return None
     if over.done():
         return _failed(over.exception())
+    if changed and (failure := changes.exception()) is not None:
+        return _failed(failure)
     if ended is None or stop.is_set():
         log.info("stopped")
         return EXIT_OK
