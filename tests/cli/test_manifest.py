@@ -331,6 +331,25 @@ def test_fields_beside_a_workspace_are_refused_where_the_profile_is_known_to_ref
     assert "spec.workingDir cannot be set beside spec.workspace" in done.stderr
 
 
+MANY_PODS = {
+    "validate": ("validate",),
+    "submit": ("submit", "--dry-run", "client", "-f"),
+    "render": ("render", "-f"),
+    "render --explain": ("render", "--explain", "-f"),
+}
+
+
+@pytest.mark.parametrize("command", MANY_PODS.values(), ids=MANY_PODS)
+def test_how_many_pods_a_job_may_have_is_left_to_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(job(accelerator={"type": "v5litepod-256"}, slices=300)))
+    done = CliRunner().invoke(main, [*command, str(file)])
+    assert done.exit_code == 0, done.output
+
+
 NAMED = "kind: SliceJob\napiVersion: slipway.dev/v1alpha1\nmetadata:\n  name: train\n"
 FILES = {
     "nothing": ("", "is empty"),

@@ -1,6 +1,5 @@
 """`slipway describe --env`: the environment that the hosts of a job get."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -11,10 +10,10 @@ from rich.table import Table
 
 from slipway.cli.common import USAGE, Failure
 from slipway.client.model import JobState
+from slipway.client.target import UNKNOWN_OPERATOR
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.env_listing import Listed, Listing, listing
 from slipway.planner.site import unknown_site_of
-from slipway.planner.snapshot import Settings
 from slipway.planner.stored import read_job
 
 _MAX_SHOWN: Final = 60
@@ -22,7 +21,7 @@ _MAX_SHOWN: Final = 60
 
 def environment(job: JobState) -> Listing:
     """The environment of a job, with the settings of the operator as far as its status tells them."""
-    settings = Settings(max_pods=sys.maxsize)
+    settings = UNKNOWN_OPERATOR
     if job.status.resolved is not None:
         settings = replace(settings, coordinator_port=job.status.resolved.coordinator_port)
     try:

@@ -20,6 +20,7 @@ from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client.mounts import mounts
+from slipway.client.target import UNKNOWN_OPERATOR
 from slipway.planner.acceptance import InvalidSpec, accept
 from slipway.planner.notices import IGNORED, notices
 from slipway.planner.site import NO_CHART, Choice, Profile, site_of, unknown_site_of
@@ -226,13 +227,13 @@ def _read(model: type[_M], spec: Mapping[str, Any]) -> _M:
     return model.model_validate_json(content, strict=True)
 
 
-def check(body: Manifest, settings: Settings | None = None, profile: Profile | None = None) -> Resolved:
+def check(body: Manifest, settings: Settings = UNKNOWN_OPERATOR, profile: Profile | None = None) -> Resolved:
     """Refuse what can never run, as the operator would, and return what it comes to.
 
     Of the CEL rules only that of the name is checked here.
 
     Args:
-        settings: of the operator; the built-in ones if not given.
+        settings: of the operator; by default those of one of which nothing is known.
         profile: that of the job. Without it neither limits are known nor what the job has from its profile.
 
     Raises:
@@ -249,7 +250,7 @@ def check(body: Manifest, settings: Settings | None = None, profile: Profile | N
         near = next(_nearest(error), "")
         raise InvalidManifest(describe(error, "spec", spec) + near) from error
     try:
-        return accept(_sited(read_job(_stored(body)), profile), settings or Settings()).resolved
+        return accept(_sited(read_job(_stored(body)), profile), settings).resolved
     except InvalidSpec as error:
         raise InvalidManifest(error.message) from error
 

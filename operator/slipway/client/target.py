@@ -1,9 +1,10 @@
 """Where calls go to: which cluster, or which engine, and which namespace."""
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from slipway.api import names
 from slipway.client import errors
@@ -11,6 +12,9 @@ from slipway.planner.snapshot import Settings
 
 if TYPE_CHECKING:
     from slipway.client.verbs import Verbs
+
+UNKNOWN_OPERATOR: Final = Settings(max_pods=sys.maxsize)
+"""What a client takes a cluster's operator to have: no bound on pods, for only the site knows its own."""
 
 
 def possible_namespace(name: str) -> str:
@@ -44,7 +48,7 @@ class Target(ABC):
     @property
     def settings(self) -> Settings:
         """With which manifests are checked before they are sent."""
-        return Settings()
+        return UNKNOWN_OPERATOR
 
     @abstractmethod
     def client(self) -> "Verbs":
