@@ -56,9 +56,40 @@ def test_down_after_a_crash_in_the_middle_of_up(state_folder: Path) -> None:
     # Worse: what was written down is lost as well.
     (folder / "state.json").unlink()
     assert NativeProvider().down("t-crash") is True
-    assert processes.marked(folder) == []
+    assert not any(record.alive() for record in found.processes.values())
     assert cgroups.matching(nodes.cgroup_prefix(found)) == []
     assert not folder.exists()
+
+
+VIEWS: dict[str, tuple[str, bool]] = {
+    "of the folder itself": ("", True),
+    "of another folder at the same path, in a container": ('mount -t tmpfs tmpfs "$1"; mkdir -p "$2"', False),
+    "of no folder there": ('mount -t tmpfs tmpfs "$1"', False),
+    "of the part of a node, which covers what is above": (
+        'mount -t tmpfs tmpfs /run; mkdir /run/node; mount --bind "$2/nodes/cpu-0" /run/node; '
+        'mount -t tmpfs tmpfs "$1"; mkdir -p "$2"',
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("mounts", "ends"), VIEWS.values(), ids=VIEWS)
+def test_down_ends_a_process_of_the_clusters_name_by_its_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounts: str, ends: bool
+) -> None:
+    monkeypatch.setenv("SLIPWAY_STATE", str(tmp_path))
+    with state.locked("t-view") as folder:
+        (folder / "nodes" / "cpu-0").mkdir(parents=True)
+    script = f"set -e; {mounts}\necho seen; exec sleep 64"
+    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    log = tmp_path.parent / f"{tmp_path.name}.log"
+    started = processes.start([*command, "sh", "-c", script, "sh", str(tmp_path), str(folder)], log, folder)
+    try:
+        assert processes.wait_until(lambda: "seen" in log.read_text(), PATIENCE), log.read_text()
+        assert NativeProvider().down("t-view") is True
+        assert started.alive() is not ends
+    finally:
+        processes.end([started])
 
 
 def test_down_spares_strangers_that_got_our_pids(state_folder: Path, tmp_path: Path) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from slipway.local_cluster import pki
+from slipway.local_cluster import paths, pki
 from slipway.local_cluster.addresses import Addresses
 from slipway.local_cluster.spec import NodePlan
 from slipway.local_cluster.state import ClusterState
 
-# A node sees its own folder here, whatever the folder's path on the machine: paths of sockets must be short.
-INSIDE = "/run/node"
+INSIDE = paths.INSIDE_NODE
 BROKEN = "broken"
 """Folder below it with a file for each unhealthy chip."""
 SOCKET = "/run/containerd/containerd.sock"

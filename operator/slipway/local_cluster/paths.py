@@ -11,6 +11,9 @@ from pathlib import Path
 
 from slipway.local_cluster.errors import LocalClusterError
 
+INSIDE_NODE = "/run/node"
+"""Where a real node sees its own folder, whatever its path on the machine: paths of sockets must be short."""
+
 
 def _folder(override: str, xdg: str, default: str) -> Path:
     if chosen := os.environ.get(override):

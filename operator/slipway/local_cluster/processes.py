@@ -2,7 +2,7 @@
 
 A pid alone is no identity: after a crash or a reboot it may belong to a stranger. A process is ours when pid,
 start time and boot all match what was recorded. A process that was started but not recorded, because we were
-killed in between, still carries the cluster's folder in its environment.
+killed in between, still carries the cluster's folder in its environment, and sees that folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from slipway.local_cluster import paths
 from slipway.local_cluster.errors import LocalClusterError
 
 MARKER = "SLIPWAY_CLUSTER_DIR"
@@ -154,17 +155,31 @@ def _read(pid: int, ticks: int) -> ProcessRecord:
 
 
 def marked(cluster_dir: Path) -> list[ProcessRecord]:
-    """Find every process that carries the cluster's marker, recorded or not."""
+    """Find every process that carries the cluster's marker and sees its folder, recorded or not."""
     wanted = f"{MARKER}={cluster_dir}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+            if wanted not in (entry / "environ").read_bytes().split(b"\0") or not _sees(entry / "root", cluster_dir):
                 continue
             pid, ticks = int(entry.name), start_ticks(int(entry.name))
             # Groups are killed whole: the leader stands for its members.
             if ticks is not None and os.getpgid(pid) == pid:
                 found.append(_read(pid, ticks))
     return found
+
+
+def _sees(root: Path, cluster_dir: Path) -> bool:
+    """Whether this very folder is there for a process: a container may have a cluster of its own at the same path."""
+    # A node covers /var/lib, where the folder may be, and has its own part of the folder in another place.
+    nodes = ((Path(paths.INSIDE_NODE), folder) for folder in cluster_dir.glob("nodes/*"))
+    return any(_same(root / there.relative_to("/"), here) for there, here in ((cluster_dir, cluster_dir), *nodes))
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
