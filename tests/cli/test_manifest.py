@@ -89,6 +89,12 @@ def test_flags_of_gpus_become_an_accelerator(given: dict[str, Any], accelerator:
     check(manifest("train", spec))
 
 
+def test_spot_without_tpus_or_gpus_is_refused_with_what_it_needs() -> None:
+    done = CliRunner().invoke(main, ["render", "--image", "busybox:1", "--spot", "--", "a"])
+    assert done.exit_code == 2
+    assert "--spot chooses among nodes of TPUs or GPUs: give --type, --gpus" in done.stderr
+
+
 MOUNTS = {
     "T-09 bind": (
         "type=bind,src=/data,dst=/mnt,readonly",

@@ -59,7 +59,7 @@ _OPTIONS: Final = (
     click.option("--gpu-vendor", type=click.Choice((*get_args(GpuVendor), "auto")), help="Vendor of the GPUs."),
     click.option("--gpu-model", help="Model of the GPUs by its node label, such as nvidia-l4."),
     click.option("--hosts", type=click.IntRange(1), help="Hosts of a CPU or GPU job."),
-    click.option("--spot", is_flag=True, help="Run on spot nodes."),
+    click.option("--spot", is_flag=True, help="Run on spot nodes, with --type or --gpus."),
     click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment variable; NAME alone copies."),
     click.option("--env-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="NAME=VALUE lines."),
     click.option("--copy-env", multiple=True, metavar="PATTERN", help="Copy these variables, such as 'WANDB_*'."),

@@ -70,7 +70,7 @@ class Flags:
         """The spec, with the fields that were given.
 
         Raises:
-            InvalidManifest: for a mount that a pod cannot have.
+            InvalidManifest: for a mount that a pod cannot have, and for spot without TPUs or GPUs.
         """
         volumes, places = mounts(self.mounts, self.folder)
         retries = {"maxFailures": self.max_failures, "maxPreemptions": self.max_preemptions}
@@ -95,7 +95,10 @@ class Flags:
         asked = {"vendor": self.gpu_vendor, "count": self.gpus, "model": self.gpu_model}
         gpu = {name: value for name, value in asked.items() if value is not None}
         found = ({"type": self.type} if self.type else {}) | ({"gpu": gpu} if gpu else {})
-        return found | ({"spot": True} if self.spot and found else {})
+        if self.spot and not found:
+            beside = "--type, --gpus, --gpu-vendor or --gpu-model"
+            raise InvalidManifest(f"--spot chooses among nodes of TPUs or GPUs: give {beside}, too")
+        return found | ({"spot": True} if self.spot else {})
 
 
 def literal(text: str) -> str:
