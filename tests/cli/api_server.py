@@ -44,6 +44,7 @@ class ApiServer:
         self.url = ""
         self.jobs: dict[str, Json] = {}
         self.events: list[Json] = []
+        self.nodes: list[Json] = []
         self.asked: list[str] = []
         self.takes_jobs = True
         """Whether it answers who creates a job."""
@@ -83,7 +84,8 @@ class ApiServer:
             return web.json_response({"status": {"allowed": True}}, status=201)
         if request.path.rpartition("/")[2] not in _LISTS:
             return _missing(request.path)
-        items = {JOBS: list(self.jobs.values()), paths.events(NAMESPACE): self.events}.get(request.path, [])
+        kept = {JOBS: list(self.jobs.values()), paths.events(NAMESPACE): self.events, paths.NODES: self.nodes}
+        items = kept.get(request.path, [])
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
     async def _create(self, request: web.Request) -> web.Response:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from slipway.api import names
 from slipway.api.accelerators import AcceleratorError, Shape, known_types, resolve
+from slipway.api.tpu_generations import GENERATIONS
 from slipway.cli.common import output_option, print_data, run, targeted
 from slipway.client.answers import answered
 from slipway.client.asynchronous import ClusterTarget
@@ -30,14 +31,12 @@ class _Node(msgspec.Struct):
 
 
 @click.command()
-@click.option("--cluster", "of_cluster", is_flag=True, help="List only those that the cluster has nodes of.")
+@click.option("--cluster", "of_cluster", is_flag=True, help="List the slices that the cluster has nodes of.")
 @output_option("json", "yaml")
 @targeted
 def types(target: ClusterTarget, of_cluster: bool, output: str | None) -> None:
     """List TPU types: topology, hosts and chips of a slice; with --cluster the node pools that the cluster has."""
-    nodes = run(_nodes(target)) if of_cluster else ()
-    pools = _pools(nodes)
-    rows = [_row(shape, pools) for shape in _shapes() if not of_cluster or _key(shape) in pools]
+    rows = list(_of_cluster(run(_nodes(target))) if of_cluster else map(_row, _shapes()))
     if output:
         print_data(rows, output)
         return
@@ -46,7 +45,7 @@ def types(target: ClusterTarget, of_cluster: bool, output: str | None) -> None:
     for name in columns:
         shown.add_column(name.upper(), no_wrap=True)
     for row in rows:
-        shown.add_row(*(str(row[name]) for name in columns))
+        shown.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
     console().print(shown)
 
 
@@ -68,31 +67,53 @@ async def _nodes(target: ClusterTarget) -> tuple[_Node, ...]:
         return tuple(listing.items)
 
 
-Pools = dict[tuple[str, str], Counter[str]]
+_SAY_THE_SHAPE: Final = (names.NODE_ACCELERATOR, names.NODE_TOPOLOGY, names.NODE_CHIPS)
+"""The labels of nodes that say of which shape their slice is."""
 
 
-def _pools(nodes: Iterable[_Node]) -> Pools:
-    """Nodes by label and topology, counted by node pool."""
-    found: Pools = {}
+def _of_cluster(nodes: Iterable[_Node]) -> Iterator[dict[str, Any]]:
+    """The slices that nodes are of, in the order of the catalogue; last what it does not know, by its labels."""
+    found: dict[tuple[str, str, str], Counter[str]] = {}
     for node in nodes:
         labels = node.metadata.labels
-        key = labels.get(names.NODE_ACCELERATOR, ""), labels.get(names.NODE_TOPOLOGY, "")
-        found.setdefault(key, Counter())[labels.get(names.NODE_POOL, node.metadata.name)] += 1
-    return found
+        label, topology, chips = (labels.get(name, "") for name in _SAY_THE_SHAPE)
+        found.setdefault((label, topology, chips), Counter())[labels.get(names.NODE_POOL, node.metadata.name)] += 1
+    shapes = {key: _shape(*key) for key in found}
+    for key in sorted(found, key=lambda key: (_place(shapes[key]), key)):
+        shape, there = shapes[key], found[key]
+        yield _row(shape, there) if shape else _unknown_row(*key, there)
 
 
-def _key(shape: Shape) -> tuple[str, str]:
-    return shape.label, shape.topology
+def _shape(label: str, topology: str, chips: str) -> Shape | None:
+    with suppress(AcceleratorError):
+        return resolve(label=label, topology=topology, chips_per_host=int(chips) if chips.isdecimal() else None)
+    return None
 
 
-def _row(shape: Shape, pools: Pools) -> dict[str, Any]:
-    there = pools.get(_key(shape), Counter())
-    return {
+_ORDER: Final = {one.name: place for place, one in enumerate(GENERATIONS)}
+
+
+def _place(shape: Shape | None) -> tuple[int, int]:
+    """Where a shape stands in the catalogue; generations and shapes that are not in it come behind."""
+    return (len(_ORDER) + 1, 0) if shape is None else (_ORDER.get(shape.generation, len(_ORDER)), shape.chips)
+
+
+def _row(shape: Shape, there: Counter[str] | None = None) -> dict[str, Any]:
+    about = {
         "type": shape.type,
         "topology": shape.topology,
         "hosts": shape.hosts,
         "chipsPerHost": shape.chips_per_host,
         "label": shape.label,
-        "nodePools": len(there),
-        "nodes": there.total(),
     }
+    return about | _counted(there or Counter())
+
+
+def _unknown_row(label: str, topology: str, chips: str, there: Counter[str]) -> dict[str, Any]:
+    per_host = int(chips) if chips.isdecimal() else None
+    about = {"type": None, "topology": topology, "hosts": None, "chipsPerHost": per_host, "label": label}
+    return about | _counted(there)
+
+
+def _counted(there: Counter[str]) -> dict[str, int]:
+    return {"nodePools": len(there), "nodes": there.total()}
