@@ -19,6 +19,7 @@ from slipway.api.profile import ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
+from slipway.client import kubectl_yaml
 from slipway.client.mounts import mounts
 from slipway.client.target import UNKNOWN_OPERATOR
 from slipway.planner.acceptance import InvalidSpec, accept
@@ -130,23 +131,6 @@ def last_word(image: str) -> str:
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: what looks like a date is text, for JSON has no dates, and 2.0 is the number 2."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012  as the class above has them
-        first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
-        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
-def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
-    number = yaml.SafeLoader.construct_yaml_float(loader, node)
-    return int(number) if number.is_integer() else number
-
-
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
-
-
 def documents(text: str, source: str, kinds: Sequence[str] = (names.KIND,)) -> list[Manifest]:
     """The SliceJobs of a file of YAML or JSON documents.
 
@@ -158,7 +142,7 @@ def documents(text: str, source: str, kinds: Sequence[str] = (names.KIND,)) -> l
         InvalidManifest: when it cannot be read, holds none, or holds something else.
     """
     try:
-        found = [one for one in yaml.load_all(text, _Loader) if one is not None]
+        found = [one for one in kubectl_yaml.documents(text) if one is not None]
     except (yaml.YAMLError, RecursionError) as error:
         raise InvalidManifest(f"{source} is no YAML: {' '.join(str(error).split())}") from error
     if not found:
