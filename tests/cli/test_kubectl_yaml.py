@@ -5,7 +5,10 @@ import subprocess
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from slipway.cli.common import print_data
+from slipway.cli.main import main
 from slipway.client.manifest import InvalidManifest, documents
 from slipway.local_cluster import binaries
 from slipway.local_cluster.progress import Silent
@@ -44,16 +47,31 @@ def typed(values: list[Any]) -> list[tuple[str, Any]]:
     return [(type(one).__name__, one) for one in values]
 
 
-@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-def test_words_without_quotes_are_what_they_are_for_kubectl(words: tuple[str, ...]) -> None:
+def kubectl_reads(text: str) -> Any:
     kubectl = binaries.ensure(["kubectl"], Silent())["kubectl"]
     # Of the commands that ask no API server; it prints what it has read, and a label.
     command = [str(kubectl), "label", "--local", "-f", "-", "-o", "json", "a=b"]
-    done = subprocess.run(command, input=HEAD + listed(words), text=True, capture_output=True, check=True)
-    assert read(words) == typed(json.loads(done.stdout)["spec"]["args"])
+    done = subprocess.run(command, input=text, text=True, capture_output=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_words_without_quotes_are_what_they_are_for_kubectl(words: tuple[str, ...]) -> None:
+    assert read(words) == typed(kubectl_reads(HEAD + listed(words))["spec"]["args"])
 
 
 @pytest.mark.parametrize("word", ["!!int 12:30", "!!int", "!!float y-", "!!bool 'maybe'"])
 def test_what_is_not_as_its_tag_says_is_refused(word: str) -> None:
     with pytest.raises(InvalidManifest, match=r"job.yaml is no YAML: .* is not what its tag"):
         read((word,))
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_text_is_printed_so_that_kubectl_reads_it_as_text(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    rendered = CliRunner().invoke(main, ["render", "-n", "ml", "--image", "a:1", "--name", "a", "--", *words])
+    body = kubectl_reads(rendered.stdout)
+    assert body["spec"]["command"] == list(words)
+    print_data(body, "yaml")
+    assert kubectl_reads(capsys.readouterr().out) == body

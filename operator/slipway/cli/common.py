@@ -193,7 +193,9 @@ def _as_yaml(data: Any) -> str:
     # It takes time to import, and most commands need none.
     import yaml
 
-    class Dumper(yaml.SafeDumper):
+    from slipway.client import kubectl_yaml
+
+    class Dumper(kubectl_yaml.Dumper):
         """One with a word for everything."""
 
     Dumper.add_multi_representer(object, lambda dumper, value: dumper.represent_str(str(value)))

@@ -15,6 +15,7 @@ from slipway.api.profile import PROFILE_KIND
 from slipway.cli.common import USAGE, Failure, output_option, print_data, targeted
 from slipway.cli.machine import OPTIONS, wishes_of
 from slipway.cli.submit import bodies_of, described, job_options, manifests
+from slipway.client import kubectl_yaml
 from slipway.client.pictures.output import console
 from slipway.client.provenance import Value, values
 from slipway.client.target import Target
@@ -56,7 +57,7 @@ def render(
     if output == "json":
         print_data(bodies[0] if len(bodies) == 1 else bodies, output)
     else:
-        click.echo(yaml.safe_dump_all(bodies, sort_keys=False), nl=False)
+        click.echo(yaml.dump_all(bodies, Dumper=kubectl_yaml.Dumper, sort_keys=False), nl=False)
 
 
 # The options that `slipway local` has, too.

@@ -1,7 +1,8 @@
-"""YAML as kubectl reads it, which is not as PyYAML does: both follow YAML 1.1, each with exceptions of its own.
+"""YAML as kubectl reads it, and written for kubectl, which reads otherwise than PyYAML.
 
-kubectl reads by sigs.k8s.io/yaml, that is by the rules of go-yaml 2: `12:30` is text, `1e6` is a number, `y` is true.
-What looks like a date is text, for JSON has no dates, and 2.0 is the number 2.
+Both follow YAML 1.1, each with exceptions of its own. kubectl reads by sigs.k8s.io/yaml, that is by the rules of
+go-yaml 2: `12:30` is text, `1e6` is a number, `y` is true. What looks like a date is text, for JSON has no dates, and
+2.0 is the number 2.
 """
 
 import math
@@ -45,6 +46,16 @@ def documents(text: str) -> Iterator[Any]:
         YAMLError: when it is no YAML.
     """
     return yaml.load_all(text, _Loader)
+
+
+class Dumper(yaml.SafeDumper):
+    """Puts quotes around every text that kubectl, or PyYAML, would take for something else without them."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: tuple[bool, bool]) -> str:
+        """What its reader would take a node for."""
+        tag = str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
+        is_text = kind is not yaml.ScalarNode or not implicit[0] or isinstance(_value(value), str)
+        return _PLAIN if tag == self.DEFAULT_SCALAR_TAG and not is_text else tag
 
 
 def _value(text: str) -> Any:
