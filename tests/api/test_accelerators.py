@@ -268,7 +268,7 @@ def test_a_new_generation_is_taken_as_stated(asked: dict[str, object], expected:
         (
             {"type": "v5e-7"},
             "type",
-            "type v5litepod-8 with chipsPerHost 8 | type v5litepod-8 with chipsPerHost 4 | type v5litepod-4",
+            "type v5litepod-8-1 | type v5litepod-8-2 | type v5litepod-4",
         ),
         ({"type": "v5p"}, "type", "type v5p-8 | type v5p-16"),
         (
@@ -306,7 +306,7 @@ def test_a_new_generation_is_taken_as_stated(asked: dict[str, object], expected:
         (
             {"type": "v6e-8-4"},
             "type",
-            "type v6e-8 with chipsPerHost 8 | type v6e-8 with chipsPerHost 4",
+            "type v6e-8-1 | type v6e-8-2",
         ),
         ({"type": "v5p-8", "label": "tpu-v6e-slice"}, "label", ""),
         ({"type": "v5e-8", "label": "tpu-v5e-slice"}, "label", ""),
@@ -360,6 +360,11 @@ def test_refusal(asked: dict[str, object], field: str, suggestions: str) -> None
         (
             {"type": "v5p-16", "chips_per_host": 8},
             "chipsPerHost 8: 2x2x2 of v5p is 2 hosts of 4 chips; try type v5p-16",
+        ),
+        (
+            {"type": "v5litepod-8"},
+            "chipsPerHost is not set: 2x4 of v5e is 1 host of 8 chips or 2 hosts of 4 chips; try type v5litepod-8-1 or "
+            "type v5litepod-8-2",
         ),
         (
             {"generation": "v6e", "topology": "2x4"},

@@ -158,7 +158,7 @@ def test_a_cluster_that_is_not_there_ends_with_its_own_code(simulated: NativeClu
 def test_the_chips_of_a_host_can_be_said_where_a_type_leaves_them_open(state_folder: Path) -> None:
     refused = run("up", "t-chips", "--simulated", "3*v6e-8")
     assert refused.exit_code == 1
-    assert "Hint: Write 3*v6e-8:chipsPerHost=8 or 3*v6e-8:chipsPerHost=4." in refused.output
+    assert "Hint: Write 3*v6e-8-1 or 3*v6e-8-2." in refused.output
     try:
         made = run("up", "t-chips", "--simulated", "2*v6e-8:chipsPerHost=4", "--simulated", "1*cpu")
         assert "Cluster t-chips: 5 nodes" in made.output

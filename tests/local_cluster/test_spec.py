@@ -60,7 +60,7 @@ def test_a_pool_is_read_from_count_and_type() -> None:
 @pytest.mark.parametrize(
     ("text", "offer"),
     [
-        ("3*v6e-8", "Write 3*v6e-8:chipsPerHost=8 or 3*v6e-8:chipsPerHost=4."),
+        ("3*v6e-8", "Write 3*v6e-8-1 or 3*v6e-8-2."),
         ("v5litepod-8:chipsPerHost=2", "Write 1*v5litepod-8:chipsPerHost=8 or 1*v5litepod-8:chipsPerHost=4."),
         ("2*v5p-17", "Write 2*v5p-16 or 2*v5p-32."),
     ],

@@ -81,6 +81,9 @@ def offer(known: Generation, shapes: Iterable[Dims], wanted: Wanted) -> list[Wan
             offers.append(request)
         elif wanted.chips_per_host in choices:
             offers.append(replace(request, chips_per_host=wanted.chips_per_host))
+        elif request.type is not None and wanted.chips_per_host is None:
+            # TYPE-HOSTS says it wherever a type can be said, chipsPerHost in manifests only.
+            offers += [replace(request, type=f"{request.type}-{prod(dims) // n}") for n in choices]
         else:
             offers += [replace(request, chips_per_host=n) for n in choices]
     return offers
