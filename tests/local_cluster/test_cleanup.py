@@ -18,13 +18,15 @@ from .helpers import await_phase, create, inhabitants, machine, namespaces_of, p
 REAL = ClusterSpec(name="t-clean", pools=[Pool(kind="real", type="cpu")])
 
 
-def test_down_leaves_nothing_behind(state_folder: Path) -> None:
+def test_down_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_STATE", str(tmp_path / "a blank"))
     before, provider = machine(), NativeProvider()
     cluster = provider.up(REAL)
     found, spaces = cluster.state, namespaces_of(cluster)
     create(cluster, pod("busy", "while true; do sleep 1; done"))
     await_phase(cluster, "busy", "Running")
     assert len(inhabitants(spaces)) >= 6  # router, CoreDNS, kube-proxy, node, containerd, kubelet, pod ...
+    assert [name for name, record in found.processes.items() if not record.alive()] == []
     assert provider.down("t-clean") is True
 
     assert not any(record.alive() for record in found.processes.values())

@@ -100,7 +100,7 @@ def corefile(addresses: Addresses, kubeconfig: str) -> str:
     errors
     ready {addresses.router}:8181
     kubernetes cluster.local in-addr.arpa {{
-        kubeconfig {kubeconfig}
+        kubeconfig "{kubeconfig}"
         pods insecure
         ttl 1
     }}
