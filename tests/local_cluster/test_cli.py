@@ -109,6 +109,16 @@ def test_a_half_made_cluster_is_called_so(state_folder: Path, arguments: list[st
     assert "slipway cluster down t-half" in result.output
 
 
+def test_a_folder_that_can_be_no_cluster_keeps_none_from_being_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_STATE", str(tmp_path))
+    for name in ("dev", "dev.bak", "-", "Dev"):
+        (tmp_path / "clusters" / name).mkdir(parents=True)
+    result = run("status", "-o", "json")
+    assert [(one["name"], one["state"]) for one in json.loads(result.output)] == [("dev", "Unfinished")]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["status"], ["status", "t-file"], ["up", "t-file", "--simulated", "1*cpu"], ["down", "t-file"], ["env", "t-file"]],

@@ -93,11 +93,12 @@ def load(name: str) -> ClusterState | None:
 
 
 def names() -> list[str]:
-    """Return the names of all clusters, whole or half-made."""
+    """Return the names of all clusters, whole or half-made; a copy such as `dev.bak` that somebody keeps is none."""
     try:
-        return sorted(path.name for path in paths.clusters_dir().iterdir() if path.is_dir())
+        folders = [path.name for path in paths.clusters_dir().iterdir() if path.is_dir()]
     except FileNotFoundError:
         return []
+    return sorted(name for name in folders if re.fullmatch(NAME_PATTERN, name))
 
 
 def check_same(found: ClusterState, wanted: ClusterState) -> None:
