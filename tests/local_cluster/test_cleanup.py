@@ -80,7 +80,7 @@ def test_down_ends_a_process_of_the_clusters_name_by_its_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounts: str, ends: bool
 ) -> None:
     monkeypatch.setenv("SLIPWAY_STATE", str(tmp_path))
-    with state.locked("t-view") as folder:
+    with state.locked("t-view", make=True) as folder:
         (folder / "nodes" / "cpu-0").mkdir(parents=True)
     script = f"set -e; {mounts}\necho seen; exec sleep 64"
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -97,7 +97,7 @@ def test_down_ends_a_process_of_the_clusters_name_by_its_view(
 def test_down_spares_strangers_that_got_our_pids(state_folder: Path, tmp_path: Path) -> None:
     stranger = processes.start(["sleep", "63"], tmp_path / "log", tmp_path)
     try:
-        with state.locked("t-stale"):
+        with state.locked("t-stale", make=True):
             stale = stranger.model_copy(update={"boot_id": "before the reboot"})
             left = state.ClusterState(spec=ClusterSpec(name="t-stale"), number=50, processes={"etcd": stale})
             left.save()
@@ -114,7 +114,7 @@ def test_down_of_the_last_cluster_spares_the_folder_that_a_person_named(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for folder, stays in ((tmp_path / "mine", True), (tmp_path / "slipway", False)):
         folder.mkdir()
-        with state.locked("t-last"):
+        with state.locked("t-last", make=True):
             assert (folder / "clusters" / "t-last").is_dir()
         assert NativeProvider().down("t-last") is True
         assert not (folder / "clusters").exists()

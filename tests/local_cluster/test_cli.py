@@ -98,7 +98,7 @@ def test_faults_are_sentences(state_folder: Path, arguments: list[str], sentence
 )
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_half_made_cluster_is_called_so(state_folder: Path, arguments: list[str], *, recorded: bool) -> None:
-    with state.locked("t-half"):
+    with state.locked("t-half", make=True):
         if recorded:
             pools = [Pool(kind="real", type="cpu")]
             state.ClusterState(spec=ClusterSpec(name="t-half", pools=pools), binaries={"kubectl": Path("/k")}).save()
@@ -147,7 +147,7 @@ def test_the_demo_says_what_the_machine_refuses(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_record_that_is_no_text_keeps_no_cluster_from_being_removed(state_folder: Path) -> None:
-    with state.locked("t-bytes") as folder:
+    with state.locked("t-bytes", make=True) as folder:
         (folder / "state.json").write_bytes(b"\xff\xfe\x00")
     assert "t-bytes: Unreadable" in run("status").output
     assert run("down", "t-bytes").exit_code == 0

@@ -155,7 +155,7 @@ def test_down_removes_the_containers_also_when_the_record_is_damaged(
     calls = tmp_path / "calls"
     script = f'echo "$@" >> {calls}\n[ "$1" != ps ] || echo broken-control-plane'
     monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
-    with state.locked("broken") as folder:
+    with state.locked("broken", make=True) as folder:
         (folder / CONFIGURATION).touch()
         (folder / "state.json").write_text("{")
     assert "is removed" in slipway("down", "broken").output
@@ -167,7 +167,7 @@ def test_status_of_containers_that_ended_says_so(
     state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, 'echo dev-worker')}:{os.environ['PATH']}")
-    with state.locked("dev"):
+    with state.locked("dev", make=True):
         spec = ClusterSpec(name="dev", pools=[Pool(kind="real", type="v5p-16")])
         made = ClusterState(spec=spec, provider="kind", phase="running", away=["v5p-16-0-1"])
         made.server = "https://127.0.0.1:1"
@@ -230,7 +230,7 @@ def machine(
     kubectl = f"{simulated.state.binaries['kubectl']} --kubeconfig={simulated.kubeconfig}"
     script = ENGINE.format(kubectl=kubectl, calls=calls, machine=MACHINE)
     monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
-    with state.locked(ALONE.name) as folder:
+    with state.locked(ALONE.name, make=True) as folder:
         made = ClusterState(spec=ALONE, provider="kind", phase="running", server=simulated.server, away=[MACHINE])
         (folder / "pki").symlink_to(simulated.state.folder / "pki")
         made.save()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gzip
 import ipaddress
 import json
@@ -10,14 +11,19 @@ import os
 import subprocess
 import tarfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from slipway.local_cluster import (
+    KindProvider,
     LocalClusterError,
+    NativeCluster,
+    NativeProvider,
     addresses,
     archives,
     binaries,
@@ -31,7 +37,7 @@ from slipway.local_cluster import (
     store,
 )
 from slipway.local_cluster.components import COMPONENTS
-from slipway.local_cluster.errors import last_lines
+from slipway.local_cluster.errors import ClusterNotFound, last_lines
 from slipway.local_cluster.progress import Silent
 from slipway.local_cluster.python_image import build_python_image
 from slipway.local_cluster.spec import ClusterSpec
@@ -276,7 +282,7 @@ def test_folders_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_state_survives_being_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_STATE", str(tmp_path))
-    with state.locked("one"):
+    with state.locked("one", make=True):
         written = state.ClusterState(spec=ClusterSpec(name="one"), number=4, away=["a"])
         written.save()
     assert state.load("one") == written
@@ -286,6 +292,36 @@ def test_state_survives_being_written_and_read(tmp_path: Path, monkeypatch: pyte
         state.load("one")
     state.remove("one")
     assert state.load("one") is None
+
+
+MEANWHILE: dict[str, tuple[Callable[[str], object], bool]] = {
+    "a change of the cluster": (lambda name: NativeCluster(name).stop_api_server(), False),
+    "the removal of the cluster": (lambda name: NativeProvider().down(name), True),
+    "the removal of a cluster of containers": (lambda name: KindProvider().down(name), True),
+}
+
+
+@pytest.mark.parametrize(("change", "succeeds"), MEANWHILE.values(), ids=MEANWHILE)
+def test_a_cluster_that_is_removed_while_a_command_waits_for_it_stays_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[str], object], *, succeeds: bool
+) -> None:
+    monkeypatch.setenv("SLIPWAY_STATE", str(tmp_path))
+    waits, lock = Event(), fcntl.flock
+
+    def flock(handle: int, operation: int) -> None:
+        waits.set()
+        lock(handle, operation)
+
+    with ThreadPoolExecutor(1) as thread:
+        with state.locked("one", make=True):
+            state.ClusterState(spec=ClusterSpec(name="one")).save()
+            monkeypatch.setattr(fcntl, "flock", flock)
+            ended = thread.submit(change, "one")
+            assert waits.wait(PATIENCE)
+            state.remove("one")
+        fault = ended.exception(PATIENCE)
+    assert isinstance(fault, type(None) if succeeds else ClusterNotFound)
+    assert state.names() == []
 
 
 def test_certificates_are_signed_by_their_own_authority(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from slipway.local_cluster import (
     binaries,
@@ -20,7 +21,7 @@ from slipway.local_cluster import (
 )
 from slipway.local_cluster.addresses import Addresses, choose
 from slipway.local_cluster.cluster import NativeCluster
-from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.errors import ClusterNotFound, LocalClusterError
 from slipway.local_cluster.progress import Progress, Silent, step
 from slipway.local_cluster.spec import ClusterSpec
 from slipway.local_cluster.state import ClusterState
@@ -49,7 +50,7 @@ class NativeProvider:
             return existing
         packages.ensure(packages.NODES if spec.nodes("real") else packages.CONTROL_PLANE, progress)
         programs = binaries.ensure(_programs(spec), progress, self._programs)
-        with state.locked(spec.name):
+        with state.locked(spec.name, make=True):
             if (meanwhile := state.load(spec.name)) is not None and meanwhile.phase == "running":
                 return _existing(meanwhile, spec, progress)
             if meanwhile is not None:
@@ -65,7 +66,8 @@ class NativeProvider:
         """Remove the cluster and all that belongs to it; False when there was none."""
         if not state.cluster_dir(name).exists():
             return False
-        with step(progress or Silent(), f"Removing cluster {name}"), state.locked(name):
+        # Who waits for another `down` finds nothing left to do.
+        with step(progress or Silent(), f"Removing cluster {name}"), suppress(ClusterNotFound), state.locked(name):
             cleanup.remove(name)
         return True
 

@@ -143,12 +143,25 @@ def not_found(name: str) -> ClusterNotFound:
 
 
 @contextmanager
-def locked(name: str) -> Iterator[Path]:
-    """Hold a cluster's folder (made if need be) for oneself: one `up` or `down` at a time."""
+def locked(name: str, *, make: bool = False) -> Iterator[Path]:
+    """Hold a cluster's folder for oneself: one command at a time changes the cluster.
+
+    Args:
+        make: make the folder where there is none, as `up` does.
+
+    Raises:
+        ClusterNotFound: when there is no folder, or it went while it was waited for.
+    """
     folder = cluster_dir(name)
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            if make:
+                continue
+            raise not_found(name) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             if _same(handle, folder):

@@ -7,7 +7,7 @@ from contextlib import suppress
 import yaml
 
 from slipway.local_cluster import binaries, state
-from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.errors import ClusterNotFound, LocalClusterError
 from slipway.local_cluster.kind import configuration, credentials, machines
 from slipway.local_cluster.kind.cluster import KindCluster
 from slipway.local_cluster.kind.programs import NEEDED, PROGRAMS, check_engine, run
@@ -37,7 +37,7 @@ class KindProvider:
         check_engine()
         programs = binaries.ensure(NEEDED, progress, PROGRAMS)
         made = ClusterState(spec=spec, provider="kind", node_image=self._node_image, binaries=programs)
-        with state.locked(spec.name):
+        with state.locked(spec.name, make=True):
             if (meanwhile := state.load(spec.name)) is not None:
                 if meanwhile.phase == "running":
                     return self._existing(meanwhile, spec)
@@ -63,7 +63,8 @@ class KindProvider:
         """Remove the cluster's containers and its folder; False when there was none."""
         if not state.cluster_dir(name).exists():
             return False
-        with step(progress or Silent(), f"Removing cluster {name}"), state.locked(name):
+        # Who waits for another `down` finds nothing left to do.
+        with step(progress or Silent(), f"Removing cluster {name}"), suppress(ClusterNotFound), state.locked(name):
             machines.remove(name)
             state.remove(name)
         return True
