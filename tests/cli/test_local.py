@@ -136,6 +136,8 @@ def running(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_while_the_engine_is_away_a_command_says_what_is_known_and_what_will_happen(
     tmp_path: Path, words: tuple[str, ...], shown: str, warning: str
 ) -> None:
+    with folder("train").changing() as stored:
+        stored["spec"] |= {"suspend": True} if "resume" in words else {}
     done = slipway("local", *words)
     assert done.exit_code == 0, done.output
     assert shown in done.stdout

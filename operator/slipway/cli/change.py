@@ -17,6 +17,10 @@ from slipway.client.verbs import Verbs
 Change = Callable[[Verbs, str], Awaitable[JobState]]
 
 
+class _NothingToDo(Exception):
+    """The job is as it is wanted already; says so."""
+
+
 async def _nothing(client: Verbs, name: str) -> None:
     """What most commands do after the change."""
 
@@ -35,6 +39,8 @@ def _each(
                     job = await change(client, name)
                     _tell(name, word, (await client.out_of_reach([job])).get(name))
                     await then(client, name)
+                except _NothingToDo as words:
+                    click.echo(f"slicejob {name} {words}")
                 except AlreadyFinished as error:
                     click.echo(f"{error}; nothing was changed.", err=True)
                     errors += [] if ignore_finished else [error]
@@ -84,8 +90,15 @@ def suspend(target: Target, names: tuple[str, ...]) -> None:
 @some_jobs
 @targeted
 def resume(target: Target, names: tuple[str, ...]) -> None:
-    """Let suspended jobs begin another attempt."""
-    _each(target, names, lambda client, name: client.resume(name), "resumed")
+    """Let suspended jobs begin another attempt. Jobs that were not suspended are left as they are."""
+    _each(target, names, _resumed, "resumed")
+
+
+async def _resumed(client: Verbs, name: str) -> JobState:
+    found = await client.get(name)
+    if not found.status.final and not found.stored.spec.get("suspend"):
+        raise _NothingToDo("was not suspended; nothing was changed")
+    return await client.resume(name)
 
 
 @click.command()
