@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster import NativeCluster
+from slipway.local_cluster.components import architecture
 from slipway.local_cluster.processes import wait_until
 from tests.waiting import PATIENCE
 
@@ -55,6 +56,7 @@ def test_nodes_look_like_those_of_gke(real: NativeCluster) -> None:
     assert found is not None
     assert found["status"]["allocatable"]["google.com/tpu"] == "4"
     assert found["metadata"]["labels"]["cloud.google.com/gke-tpu-topology"] == "2x2x2"
+    assert found["metadata"]["labels"]["kubernetes.io/arch"] == architecture()
     assert {"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"} in found["spec"]["taints"]
     other = node(real, "v5p-16-0-0")
     assert other is not None

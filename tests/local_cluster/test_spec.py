@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from slipway.local_cluster import ClusterSpec, LocalClusterError, Pool
-from slipway.local_cluster.spec import explain, parse_pool
+from slipway.local_cluster.spec import Kind, explain, parse_pool
 
 
 def test_a_slice_is_a_node_pool_with_one_node_for_each_host() -> None:
@@ -34,6 +34,12 @@ def test_tpu_nodes_carry_the_labels_and_taints_of_gke() -> None:
         {"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"},
         {"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"},
     ]
+
+
+def test_only_a_simulated_node_is_told_its_architecture() -> None:
+    kinds: tuple[Kind, ...] = ("real", "simulated")
+    nodes = ClusterSpec(pools=[Pool(kind=kind) for kind in kinds]).nodes()
+    assert [node.labels.get("kubernetes.io/arch", "the kubelet's") for node in nodes] == ["the kubelet's", "amd64"]
 
 
 def test_cpu_nodes_have_neither_tpus_nor_taints() -> None:

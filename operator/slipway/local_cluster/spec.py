@@ -147,12 +147,13 @@ def _plan(pool: Pool, name: str, pool_name: str, shape: Shape | None) -> NodePla
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
         "cloud.google.com/gke-nodepool": pool_name,
         "topology.kubernetes.io/zone": ZONE,
         "topology.kubernetes.io/region": ZONE.rpartition("-")[0],
         KIND_LABEL: pool.kind,
     }
+    # A kubelet knows of which architecture its machine is; the TPU machines of GKE are of this one.
+    labels |= {"kubernetes.io/arch": "amd64"} if pool.kind == "simulated" else {}
     taints = []
     if shape is not None:
         labels |= {
