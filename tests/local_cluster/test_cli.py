@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -144,6 +146,25 @@ def test_the_demo_says_what_the_machine_refuses(tmp_path: Path, monkeypatch: pyt
     assert result.exit_code == 1
     assert result.output.startswith("The demo failed: ")
     assert "Not a directory." in " ".join(result.output.split())
+
+
+OTHER_MACHINES: dict[str, tuple[str, int, str]] = {
+    "no root": ("Linux", 1000, "Real nodes need root"),
+    "no Linux": ("Darwin", 0, "Local clusters run on Linux only"),
+}
+
+
+@pytest.mark.parametrize(("system", "user", "words"), OTHER_MACHINES.values(), ids=OTHER_MACHINES)
+def test_the_demo_builds_nothing_on_a_machine_where_it_cannot_run(
+    monkeypatch: pytest.MonkeyPatch, system: str, user: int, words: str
+) -> None:
+    built: list[str] = []
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(images, "build_python_image", lambda reference, *_, **__: built.append(reference))
+    result = CliRunner().invoke(demo)
+    assert (result.exit_code, built) == (3, [])
+    assert words in " ".join(result.output.split())
 
 
 def test_a_record_that_is_no_text_keeps_no_cluster_from_being_removed(state_folder: Path) -> None:

@@ -23,6 +23,7 @@ from slipway.demo.follow import Follower
 from slipway.demo.view import View, timeline
 from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool
 from slipway.local_cluster.progress import Progress
+from slipway.local_cluster.provider import check_machine
 
 EXAMPLE: Final = "pretrain"
 POOLS: Final = (Pool(kind="real", type="v5p-16", count=2, spot=True),)
@@ -208,9 +209,12 @@ def demo(console: Console, progress: Progress, *, keep: bool = False) -> Times:
         LocalClusterError: the cluster could not be made.
     """
     provider, name = NativeProvider(), f"demo-{os.getpid()}"
+    spec = ClusterSpec(name=name, pools=list(POOLS))
+    # To build the image takes minutes.
+    check_machine(spec)
     archive = build_image(progress)
     try:
-        cluster = provider.up(ClusterSpec(name=name, pools=list(POOLS), images=[archive]), progress)
+        cluster = provider.up(spec.model_copy(update={"images": [archive]}), progress)
         with tempfile.TemporaryDirectory(prefix="slipway-demo-") as work:
             return Demo(cluster, console, Path(work)).run()
     finally:

@@ -45,7 +45,7 @@ class NativeProvider:
     def up(self, spec: ClusterSpec, progress: Progress | None = None) -> NativeCluster:
         """Make the cluster, or return the one that runs already."""
         progress = progress or Silent()
-        _check_machine(spec)
+        check_machine(spec)
         if (existing := self.running(spec)) is not None:
             return existing
         packages.ensure(packages.NODES if spec.nodes("real") else packages.CONTROL_PLANE, progress)
@@ -85,7 +85,12 @@ class NativeProvider:
         return {process: record.alive() for process, record in found.processes.items()}
 
 
-def _check_machine(spec: ClusterSpec) -> None:
+def check_machine(spec: ClusterSpec) -> None:
+    """Refuse a machine on which the cluster cannot run, before anything is made.
+
+    Raises:
+        LocalClusterError: says what is missing.
+    """
     if platform.system() != "Linux":
         raise LocalClusterError("Local clusters run on Linux only.", hint="Use a Linux virtual machine.")
     if spec.nodes("real") and os.geteuid() != 0:
