@@ -146,7 +146,7 @@ def test_a_cluster_that_somebody_made_with_kind_is_left_alone(
     assert result.exit_code == 1
     assert "has a kind cluster 'mine' that Slipway has not made" in result.output
     assert slipway("down", "mine").exit_code == 4
-    assert set(calls.read_text().split()) == {"version", "ps"}
+    assert set(calls.read_text().split()) == {"version", "info", "ps"}
 
 
 def test_down_removes_the_containers_also_when_the_record_is_damaged(
@@ -161,6 +161,50 @@ def test_down_removes_the_containers_also_when_the_record_is_damaged(
     assert "is removed" in slipway("down", "broken").output
     assert calls.read_text().splitlines()[-1] == "rm --force --volumes broken-control-plane"
     assert "broken" not in state.names()
+
+
+IN_ANOTHER_ENGINE: dict[str, tuple[tuple[str, ...], str]] = {
+    "down": (("down", "dev"), "running"),
+    "down of one half made": (("down", "dev"), "creating"),
+    "up again": (("up", "dev", "--provider", "kind", "--real", "1*cpu"), "running"),
+    "up after one that was interrupted": (("up", "dev", "--provider", "kind", "--real", "1*cpu"), "creating"),
+    "preempt": (("preempt", "cpu-0", "--cluster", "dev"), "running"),
+    "load-image": (("load-image", __file__, "--cluster", "dev"), "running"),
+}
+
+
+@pytest.mark.parametrize(("words", "phase"), IN_ANOTHER_ENGINE.values(), ids=IN_ANOTHER_ENGINE)
+def test_the_containers_of_another_engine_are_left_alone(
+    state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], phase: Any
+) -> None:
+    calls = tmp_path / "calls"
+    script = f'echo "$1" >> {calls}\ncase $1 in info) echo other ;; ps) echo dev-worker ;; esac'
+    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    monkeypatch.setattr(binaries, "ensure", lambda names, *_: {name: tmp_path / name for name in names})
+    spec = ClusterSpec(name="dev", pools=[Pool(kind="real", type="cpu")])
+    with state.locked("dev", make=True) as folder:
+        (folder / CONFIGURATION).touch()
+        ClusterState(spec=spec, provider="kind", phase=phase, engine="mine").save()
+    try:
+        result = slipway(*words)
+        assert "The cluster 'dev' is in another Docker engine" in result.output
+        assert (result.exit_code, "dev" in state.names()) == (1, True)
+    finally:
+        state.remove("dev")
+    assert set(calls.read_text().split()) <= {"version", "info"}
+
+
+def test_down_finds_the_containers_in_the_engine_that_up_used(
+    state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    script = f'echo "$1" >> {calls}\ncase $1 in info) echo mine ;; ps) echo dev-worker ;; esac'
+    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    with state.locked("dev", make=True) as folder:
+        (folder / CONFIGURATION).touch()
+        ClusterState(spec=SPEC, provider="kind", phase="running", engine="mine").save()
+    assert "is removed" in slipway("down", "dev").output
+    assert calls.read_text().split() == ["info", "ps", "rm"]
 
 
 def test_status_of_containers_that_ended_says_so(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from slipway.local_cluster import cgroups, network, nodes, processes, state
-from slipway.local_cluster.errors import LocalClusterError
 from slipway.local_cluster.spec import ClusterSpec
 from slipway.local_cluster.state import ClusterState
 
@@ -18,11 +17,8 @@ def remove(name: str) -> None:
 
 def stop(name: str) -> None:
     """End the cluster's processes and remove its links and control groups; its logs stay."""
-    try:
-        found = state.load(name)
-    except LocalClusterError:
-        # What cannot be read cannot be used, yet the folder alone leads to all that the cluster has.
-        found = None
+    # The folder alone leads to all that the cluster has.
+    found = state.readable(name)
     known = list(found.processes.values()) if found else []
     stray = processes.marked(state.cluster_dir(name))
     processes.end({record.pid: record for record in [*stray, *known]}.values())

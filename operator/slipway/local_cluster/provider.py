@@ -151,21 +151,13 @@ def _start(made: ClusterState, progress: Progress) -> None:
 def _claim_addresses(made: ClusterState, launch: nodes.Launch) -> Addresses:
     """Choose addresses and, if there are real nodes, route them at once, so that nobody else chooses the same."""
     with state.numbering():
-        taken = [other.number for name in state.names() if (other := _readable(name)) is not None]
+        taken = [other.number for name in state.names() if (other := state.readable(name)) is not None]
         real = bool(made.spec.nodes("real"))
         made.number = choose(taken, routed=real).number
         made.save()
         if real:
             nodes.start_router(made, launch)
     return Addresses(made.number)
-
-
-def _readable(name: str) -> ClusterState | None:
-    """Read a cluster's state; one that is damaged must not keep others from starting."""
-    try:
-        return state.load(name)
-    except LocalClusterError:
-        return None
 
 
 def _count(number: int, what: str) -> str:

@@ -25,6 +25,8 @@ class ClusterState(BaseModel):
     provider: Literal["native", "kind"] = "native"
     node_image: str = ""
     """Of nodes that are containers; empty for the one that kind pulls."""
+    engine: str = ""
+    """Id of the Docker engine whose containers they are."""
     number: int = -1
     server: str = ""
     ports: dict[str, int] = {}
@@ -90,6 +92,14 @@ def load(name: str) -> ClusterState | None:
         raise LocalClusterError(
             f"{path} cannot be read: {error.error_count()} faults.", hint=f"`slipway cluster down {name}` removes it."
         ) from error
+
+
+def readable(name: str) -> ClusterState | None:
+    """Read a cluster's state; None also where it is damaged, which must keep nobody from removing the cluster."""
+    try:
+        return load(name)
+    except LocalClusterError:
+        return None
 
 
 def names() -> list[str]:

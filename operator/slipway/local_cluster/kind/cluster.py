@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from slipway.local_cluster import chips, nodes, processes
@@ -11,12 +12,20 @@ from slipway.local_cluster.interface import Cluster
 from slipway.local_cluster.kind import configuration, machines
 from slipway.local_cluster.progress import step
 from slipway.local_cluster.spec import NodePlan
+from slipway.local_cluster.state import ClusterState
 
 READY_SECONDS = 120.0
 
 
 class KindCluster(Cluster):
     """One cluster in a Docker engine."""
+
+    @contextmanager
+    def editing(self) -> Iterator[ClusterState]:
+        """Hold the cluster for oneself, unless it is in another engine."""
+        with super().editing() as found:
+            machines.check_engine_of(found)
+            yield found
 
     def preempt(self, *names: str, notice: float = 0.0) -> None:
         """Kill the containers of the nodes, then delete their Node objects."""

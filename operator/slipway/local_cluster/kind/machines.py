@@ -8,7 +8,7 @@ from typing import Final
 
 from slipway.local_cluster.chips import PLUGIN
 from slipway.local_cluster.errors import LocalClusterError
-from slipway.local_cluster.kind.programs import docker, run
+from slipway.local_cluster.kind.programs import docker, engine_id, run
 from slipway.local_cluster.spec import TPU_RESOURCE, NodePlan
 from slipway.local_cluster.state import ClusterState
 
@@ -34,6 +34,20 @@ WantedBy=multi-user.target
 """
 _CLUSTER_LABEL: Final = "io.x-k8s.kind.cluster"
 _LOAD_SECONDS: Final = 600.0
+
+
+def check_engine_of(state: ClusterState) -> None:
+    """Refuse to touch containers of another engine than the cluster's: there its name may be that of another.
+
+    Raises:
+        LocalClusterError: says how to come back to the engine.
+    """
+    if state.engine and engine_id() != state.engine:
+        raise LocalClusterError(
+            f"The cluster {state.spec.name!r} is in another Docker engine than the one that `docker` leads to now.",
+            hint="Go back to that engine with `docker context use`, or with DOCKER_HOST. If it is gone for good, "
+            f"delete {state.folder}.",
+        )
 
 
 def running(name: str) -> set[str]:

@@ -34,6 +34,11 @@ def check_engine() -> None:
     docker("version", "--format", "{{.Server.Version}}")
 
 
+def engine_id() -> str:
+    """Return what tells the engine that the command leads to from others."""
+    return docker("info", "--format", "{{.ID}}").strip()
+
+
 def docker(*arguments: str, seconds: float = _SECONDS) -> str:
     """Run the Docker command; returns what it prints."""
     return run(["docker", *arguments], seconds)

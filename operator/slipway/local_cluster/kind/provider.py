@@ -10,7 +10,7 @@ from slipway.local_cluster import binaries, state
 from slipway.local_cluster.errors import ClusterNotFound, LocalClusterError
 from slipway.local_cluster.kind import configuration, credentials, machines
 from slipway.local_cluster.kind.cluster import KindCluster
-from slipway.local_cluster.kind.programs import NEEDED, PROGRAMS, check_engine, run
+from slipway.local_cluster.kind.programs import NEEDED, PROGRAMS, check_engine, engine_id, run
 from slipway.local_cluster.progress import Progress, Silent, step
 from slipway.local_cluster.spec import ClusterSpec
 from slipway.local_cluster.state import ClusterState
@@ -36,12 +36,15 @@ class KindProvider:
             return existing
         check_engine()
         programs = binaries.ensure(NEEDED, progress, PROGRAMS)
-        made = ClusterState(spec=spec, provider="kind", node_image=self._node_image, binaries=programs)
+        made = ClusterState(
+            spec=spec, provider="kind", node_image=self._node_image, engine=engine_id(), binaries=programs
+        )
         with state.locked(spec.name, make=True):
             if (meanwhile := state.load(spec.name)) is not None:
                 if meanwhile.phase == "running":
                     return self._existing(meanwhile, spec)
                 state.check_half_made(meanwhile, "kind")
+                machines.check_engine_of(meanwhile)
                 machines.remove(spec.name)
                 state.clear(spec.name)
             elif machines.exist(spec.name):
@@ -65,6 +68,8 @@ class KindProvider:
             return False
         # Who waits for another `down` finds nothing left to do.
         with step(progress or Silent(), f"Removing cluster {name}"), suppress(ClusterNotFound), state.locked(name):
+            if (found := state.readable(name)) is not None:
+                machines.check_engine_of(found)
             machines.remove(name)
             state.remove(name)
         return True
@@ -76,6 +81,7 @@ class KindProvider:
     def alive(self, found: ClusterState) -> dict[str, bool]:
         """Return the cluster's containers, but for those of preempted nodes, and whether they run."""
         try:
+            machines.check_engine_of(found)
             running = machines.running(found.spec.name)
         except LocalClusterError:
             running = set()
@@ -86,6 +92,7 @@ class KindProvider:
 
     def _existing(self, found: ClusterState, spec: ClusterSpec) -> KindCluster:
         state.check_same(found, ClusterState(spec=spec, provider="kind", node_image=self._node_image))
+        machines.check_engine_of(found)
         dead = [container for container, alive in self.alive(found).items() if not alive]
         if dead:
             hint = state.again(spec.name)
