@@ -310,6 +310,32 @@ async def test_a_job_that_is_known_as_listed_is_not_fetched(server: Server) -> N
         assert [one.path for one in server.replay.requests if one.path.endswith("/train")] == []
 
 
+MISLABELLED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "a pod of the job, with another job's name": ((), {"job": "quarantine"}),
+    "a copy of a pod, with another job's name": ((), {"job": "debug", "owner": ""}),
+    "a copy of a pod, in another namespace": ((), {"namespace": "other", "owner": ""}),
+    "a copy of a pod, in another namespace of those that are named": (("ns", "other"), {"namespace": "other"}),
+}
+
+
+@pytest.mark.parametrize(("namespaces", "of_pod"), MISLABELLED.values(), ids=MISLABELLED.keys())
+async def test_labels_of_a_pod_are_no_proof_that_a_job_is_gone(
+    server: Server, namespaces: tuple[str, ...], of_pod: dict[str, Any]
+) -> None:
+    async with leading(server, Clock(), namespaces=namespaces) as engine:
+        engine.observe(None, job_json(version=1))
+        for one in (pod("train-0-0-0"), pod("train-0-0-1", **of_pod)):
+            engine._see_pod(Applied(one), "")
+        for namespace in engine.namespaces:
+            server.lists["slicejobs"] = [job_json(version=1)] if namespace in ("", "ns") else []
+            await engine._job_lists._compare(namespace)
+        assert engine._orphans == {}
+        engine.observe("MODIFIED", job_json(version=2))
+        job = engine.cache.jobs.get(KEY)
+        assert job is not None
+        assert job.resource_version == "2"
+
+
 async def test_a_standby_keeps_nothing_of_jobs_that_come_and_go(server: Server) -> None:
     async with resting(server, Clock()) as engine:
         for number in range(50):

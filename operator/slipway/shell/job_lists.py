@@ -86,9 +86,11 @@ class JobLists:
         listing = await self._api.list(paths.jobs(namespace), _JobName)
         found = (one.metadata for one in listing.items)
         listed = {(one.namespace, one.name): (one.uid, one.resource_version) for one in found}
-        there = {(key, uid) for key, (uid, _) in listed.items()}
+        # Anybody can copy a pod or edit its labels: a job that exists is not gone, whatever name is beside its UID.
+        there = {uid for uid, _ in listed.values()}
+        there |= {job.uid for job in jobs.all() if namespace not in ("", job.namespace)}
         gone = set(jobs.missing(listed, listing.resource_version, namespace))
-        gone |= {(key, uid) for key, uid in owners - there if uid and namespace in ("", key[0])}
+        gone |= {(key, uid) for key, uid in owners if uid and uid not in there and namespace in ("", key[0])}
         for key, uid in gone:
             self._gone(key, uid)
         if jobs.newer(listed):
