@@ -28,6 +28,7 @@ REFUSALS: list[tuple[int, str, type[errors.ApiError]]] = [
     (401, "Unauthorized", errors.Unauthorized),
     (403, "Forbidden", errors.Forbidden),
     (404, "NotFound", errors.NotFound),
+    (404, "", errors.NoSuchPath),
     (409, "Conflict", errors.Conflict),
     (409, "AlreadyExists", errors.AlreadyExists),
     (410, "Gone", errors.Gone),

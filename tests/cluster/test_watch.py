@@ -9,7 +9,7 @@ from aiohttp import web
 
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import Forbidden, NotFound
+from slipway.cluster.errors import Forbidden, NoSuchPath, NotFound
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone, Watcher
 from slipway.planner.objects import Pod
 from tests.cluster.replay import Replay, answer, broken, listing, refusal, watching
@@ -145,11 +145,13 @@ async def test_a_server_in_trouble_is_asked_again(replay: Replay, watcher: Watch
     assert (await heard(watcher, until="done 10"))[-3:] == ["init", f"+{A}", "done 10"]
 
 
-@pytest.mark.parametrize(("status", "error"), [(403, Forbidden), (404, NotFound)])
+@pytest.mark.parametrize(
+    ("status", "reason", "error"), [(403, "Forbidden", Forbidden), (404, "NotFound", NotFound), (404, "", NoSuchPath)]
+)
 async def test_a_first_list_that_is_refused_is_the_callers_business(
-    replay: Replay, watcher: Watcher[Pod], status: int, error: type[Exception]
+    replay: Replay, watcher: Watcher[Pod], status: int, reason: str, error: type[Exception]
 ) -> None:
-    replay.then(refusal(status, "", "may not list pods"))
+    replay.then(refusal(status, reason, "may not list pods"))
     with pytest.raises(error, match="may not list pods"):
         await heard(watcher, 3)
 

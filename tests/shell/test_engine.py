@@ -68,7 +68,7 @@ class Server:
         if what in self.objects:
             return web.json_response(self.objects[what])
         if what in self.absent:
-            return web.json_response({"reason": "NotFound", "message": f"no {what}"}, status=404)
+            return web.Response(status=404, text="404 page not found")
         if what in self.refused:
             return web.json_response({"reason": "Forbidden", "message": f"may not list {what}"}, status=403)
         if "watch" in request.query:

@@ -65,7 +65,7 @@ def watches_slicejobs(request: web.Request) -> bool:
 
 
 UNDISCOVERED: dict[str, Callable[[], web.Response]] = {
-    "the list of its group is not there": lambda: refusal(404, "NotFound"),
+    "the list of its group is not there": lambda: web.Response(status=404, text="404 page not found"),
     "the list of its group names others only": lambda: web.json_response(resources("slicejobprofiles")),
     "the list of its group is empty": lambda: web.json_response({"resources": None}),
 }

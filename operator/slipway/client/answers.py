@@ -19,6 +19,7 @@ _KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
     answers.Unauthorized: errors.NotAuthenticated,
     answers.Forbidden: errors.NotAllowed,
     answers.NotFound: errors.NotFound,
+    answers.NoSuchPath: errors.NotFound,
     answers.AlreadyExists: errors.AlreadyExists,
     answers.Conflict: errors.ChangedMeanwhile,
     answers.BadRequest: errors.Refused,

@@ -5,7 +5,8 @@ SlipwayClusterError
 │   ├── BadRequest           400
 │   ├── Unauthorized         401
 │   ├── Forbidden            403
-│   ├── NotFound             404
+│   ├── NotFound             404, there is no such object
+│   ├── NoSuchPath           404 without that word: there is no such resource, or something on the way answered
 │   ├── Conflict             409, the object has changed meanwhile
 │   ├── AlreadyExists        409, the name is taken
 │   ├── Gone                 410, the resource version is too old to watch from
@@ -79,7 +80,15 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such resource."""
+    """There is no such object; the API server says so in a Status."""
+
+
+class NoSuchPath(ApiError):
+    """Whoever answered does not know the path, which is no proof that an object is gone.
+
+    It is how the API server answers for a resource whose CRD is not installed, and how a load balancer in front of it
+    answers for everything while it has no other answer.
+    """
 
 
 class Conflict(ApiError):
@@ -110,12 +119,13 @@ _BY_REASON: Final[dict[str, type[ApiError]]] = {
     "AlreadyExists": AlreadyExists,
     "Expired": Gone,
     "Gone": Gone,
+    "NotFound": NotFound,
 }
 _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     400: BadRequest,
     401: Unauthorized,
     403: Forbidden,
-    404: NotFound,
+    404: NoSuchPath,
     409: Conflict,
     410: Gone,
     422: Invalid,

@@ -25,6 +25,7 @@ from slipway.cluster.errors import (
     Forbidden,
     Garbled,
     Gone,
+    NoSuchPath,
     NotFound,
     SlipwayClusterError,
     Status,
@@ -136,7 +137,7 @@ class Watcher(Generic[T]):
 
         Raises:
             Forbidden: when the very first list is refused; with `late_refusals` also when a later request is.
-            NotFound: when the very first list says that there is no such resource; a later request likewise.
+            NoSuchPath, NotFound: when the very first list says that there is no such resource; a later one likewise.
         """
         while True:
             began = self._now()
@@ -161,7 +162,7 @@ class Watcher(Generic[T]):
                 self._failures = max(0 if proven else self._failures, self._short_lives - 1)
                 self._version = None
             except SlipwayClusterError as error:
-                if isinstance(error, Forbidden | NotFound) and (self._late_refusals or not self.heard):
+                if isinstance(error, Forbidden | NotFound | NoSuchPath) and (self._late_refusals or not self.heard):
                     # Whoever comes back needs a list, which says that the objects can be read again.
                     self._version = None
                     raise
