@@ -167,8 +167,8 @@ class Applier:
         except NotFound:
             self._cache.forget(job.key, job.uid)
             return None
-        except Conflict:
-            await self._fetch(job)
+        except Conflict as conflict:
+            await self._fetch(job, conflict)
             return None
         self._cache.status_written(job, self._now())
         # Not what the cache holds by now, which may be of a later generation than the plan.
@@ -176,12 +176,20 @@ class Applier:
         self._cache.jobs.applied(current)
         return current
 
-    async def _fetch(self, job: Job) -> None:
+    async def _fetch(self, job: Job, conflict: Conflict) -> None:
+        """Read a job that has changed.
+
+        Raises:
+            Conflict: when no newer one is known then either, so that the same request would fail again at once.
+        """
         try:
             self._cache.jobs.upsert(await self._api.get(paths.job(*job.key), JsonObject))
         except NotFound:
             # A job that was created since under the name is another.
             self._cache.forget(job.key, job.uid)
+        known = self._cache.jobs.get(job.key)
+        if known is not None and (known.uid, known.resource_version) == (job.uid, job.resource_version):
+            raise conflict
 
     async def _act(self, action: Action, job: Job) -> float | None:
         match action:
@@ -214,8 +222,8 @@ class Applier:
     ) -> float | None:
         try:
             return await self.remover.carry_out(action, job)
-        except Conflict:
-            await self._fetch(job)
+        except Conflict as conflict:
+            await self._fetch(job, conflict)
             return NOW
 
     async def _check(self, action: Check, job: Job) -> float:
