@@ -1,13 +1,15 @@
 """How soon a job is looked at again when a write to it has come to nothing."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from slipway.api.status import Phase, SliceJobStatus
+from slipway.api.status import Phase, Resolved, SliceJobStatus
 from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
+from slipway.cluster.dropped import DROPPED_SECONDS
 from slipway.cluster.errors import Conflict
 from slipway.cluster.events import EventRecorder
 from slipway.planner.actions import DeleteJob, Plan
@@ -16,7 +18,6 @@ from tests.cluster.replay import Replay, answer, refusal
 from tests.cluster.things import Time, job_json
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-KEY = ("ns", "train")
 
 
 @pytest.fixture
@@ -26,8 +27,8 @@ async def applier(api: ApiConnection, time: Time) -> Applier:
     return Applier(api, cache, EventRecorder(api, "tests", now=lambda: NOW, clock=time), now=lambda: NOW)
 
 
-def known(applier: Applier) -> Job:
-    job = applier._cache.jobs.get(KEY)
+def known(applier: Applier, name: str = "train") -> Job:
+    job = applier._cache.jobs.get(("ns", name))
     assert job is not None
     return job
 
@@ -68,3 +69,30 @@ async def test_a_conflict_over_a_job_that_the_watch_has_shown_meanwhile_is_none(
     applier._cache.jobs.upsert(job_json(version=51))
     replay.then(refusal(409, "Conflict"), answer(job_json(version=51)))
     assert await applier.apply(REFUSED["its status"], job) == 0
+
+
+RESOLVED = Resolved(
+    hosts=2, gpu_vendor="nvidia", coordinator_port=8476, schedule_seconds=1, start_seconds=1, grace_period_seconds=30,
+    template_hash="h",
+)  # fmt: skip
+WANTED = SliceJobStatus(phase=Phase.PENDING, ready_slices="0/1", resolved=RESOLVED)
+STORED = WANTED.model_dump(mode="json", by_alias=True, exclude_none=True)
+DROPPED: dict[str, tuple[dict[str, Any], float, str]] = {
+    "all": (STORED, 0.0, ""),
+    "all but a field": ({**STORED, "readySlices": None}, DROPPED_SECONDS, "status.readySlices"),
+    "all but a field of an object": (
+        {**STORED, "resolved": {**STORED["resolved"], "gpuVendor": None}}, DROPPED_SECONDS, "status.resolved.gpuVendor",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kept", "pause", "named"), DROPPED.values(), ids=DROPPED.keys())
+async def test_a_status_of_which_the_api_server_keeps(
+    replay: Replay, applier: Applier, caplog: pytest.LogCaptureFixture, kept: dict[str, Any], pause: float, named: str
+) -> None:
+    for name, uid in (("train", "job-1"), ("other", "job-2")):
+        applier._cache.jobs.upsert(job_json(version=50, name=name, uid=uid))
+        replay.then(answer(job_json(version=51, name=name, uid=uid, status=kept)))
+        assert await applier.apply(Plan(WANTED), known(applier, name)) == pause
+    assert caplog.text.count("the API server has dropped") == bool(named)
+    assert f"{named} of a SliceJob" in caplog.text or not named

@@ -19,6 +19,7 @@ from slipway.api.status import SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import WRITE_SECONDS, ApiConnection
+from slipway.cluster.dropped import Dropped
 from slipway.cluster.errors import (
     AlreadyExists,
     BadRequest,
@@ -110,6 +111,7 @@ class Applier:
         self._looks = Looks(api, cache, self.workloads, BoundedExecutor(MAX_LOOKS), now)
         self._unanswered: set[str] = set()
         """Namespaces in which the creation of a pod got no answer, until one has been created since."""
+        self._dropped = Dropped()
 
     async def apply(self, plan: Plan, job: Job) -> float | None:
         """Keep what the status drops, write the status, record the Events, act.
@@ -132,7 +134,7 @@ class Applier:
         if current is None:
             return NOW
         self._emit_events(current)
-        again = [NOW] if current is not job else []
+        again = [self._dropped.pause(current, plan.status)] if current is not job else []
         try:
             for action in plan.actions:
                 wait = await self._act(action, current)
