@@ -82,9 +82,8 @@ class Queues:
             self._sources = []
             store.version = ""
             store.problems.clear()
-            store.listed = True
             if changed:
-                self._news()
+                self._complete()
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _follow(self, version: str) -> bool:
@@ -182,13 +181,17 @@ class Queues:
         self._listed.add(what)
         if self._listed >= self._awaited:
             self._cache.kueue.version = version
-            self._cache.kueue.listed = True
-            self._news()
+            self._complete()
 
-    def _news(self) -> None:
-        """Have every job looked at that has a queue and is not over, or that has a Workload."""
-        queued = {job.key for job in self._cache.jobs.all() if job.queue is not None and not job.status.final}
-        self._wake(queued | self._cache.kueue.jobs())
+    def _complete(self) -> None:
+        """All is listed, or cannot be. Until the first time no job with a queue was looked at, be it over or not."""
+        first, self._cache.kueue.listed = not self._cache.kueue.listed, True
+        self._news(over_too=first)
+
+    def _news(self, *, over_too: bool = False) -> None:
+        """Have every job looked at that has a queue and, unless `over_too`, is not over, or that has a Workload."""
+        queued = (job for job in self._cache.jobs.all() if job.queue is not None)
+        self._wake({job.key for job in queued if over_too or not job.status.final} | self._cache.kueue.jobs())
 
 
 def _says_something_else(event: Event[Any], known: Reflector[Any, Key]) -> bool:
