@@ -171,6 +171,25 @@ def test_keys_that_were_passed_over_come_in_their_order(shared: WorkQueue[str], 
         assert (shared.take(), shared.take()) == (following, None)
 
 
+def test_a_key_that_was_passed_over_twice_takes_no_others_place(shared: WorkQueue[str], time: Time) -> None:
+    now = time.now
+    for key in ("a1", "a2"):
+        shared.add_at(key, now - 9)
+        assert shared.take() == key
+    for key, when in (("again", now - 2), ("a4", now - 3), ("a5", now - 1)):
+        shared.add_at(key, when)
+    assert shared.take() is None, "all three are passed over"
+    shared.add_at("again", now - 4)
+    shared.done("a1")
+    assert (shared.take(), shared.take()) == ("again", None)
+    shared.add_at("again", now - 2)
+    shared.done("again")
+    assert (shared.take(), shared.take()) == ("a4", None), "it is passed over once more, with the same time"
+    shared.done("a2")
+    shared.done("a4")
+    assert {shared.take(), shared.take()} == {"again", "a5"}
+
+
 async def test_a_worker_is_woken_for_a_key_that_was_passed_over() -> None:
     queue: WorkQueue[str] = WorkQueue(asyncio.get_running_loop().time, group=lambda key: key[0], most=1)
     queue.add("a1")
@@ -182,22 +201,24 @@ async def test_a_worker_is_woken_for_a_key_that_was_passed_over() -> None:
     assert await asyncio.wait_for(waiting, 30) == "a2"
 
 
-KEYS = st.integers(0, 3)
+KEYS = st.integers(0, 7)
+TIMES = st.floats(-5, 20) | st.sampled_from((-1.0, 0.0, 1.0))
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), KEYS, st.floats(-5, 20)),
+        st.tuples(st.just("add"), KEYS, TIMES),
         st.tuples(st.just("take"), KEYS, st.just(0.0)),
         st.tuples(st.just("done"), KEYS, st.just(0.0)),
-        st.tuples(st.just("wait"), KEYS, st.floats(0, 10)),
+        st.tuples(st.just("wait"), KEYS, TIMES.filter(lambda number: number >= 0)),
     ),
     max_size=60,
 )
 
 
-@given(STEPS, st.booleans())
-def test_no_key_is_ever_queued_twice_run_twice_or_lost(steps: list[tuple[str, int, float]], shared: bool) -> None:
+@given(STEPS, st.integers(0, 2))
+def test_no_key_is_ever_queued_twice_run_twice_or_lost(steps: list[tuple[str, int, float]], most: int) -> None:
+    """And while a key is due whose group has a free place, one is handed out; without `most` each is its own group."""
     time = Time()
-    queue: WorkQueue[int] = WorkQueue(time, group=lambda key: key % 2, most=1) if shared else WorkQueue(time)
+    queue: WorkQueue[int] = WorkQueue(time, group=lambda key: key % 2, most=most) if most else WorkQueue(time)
     due: dict[int, float] = {}
     running: set[int] = set()
     for what, key, number in steps:
@@ -207,7 +228,7 @@ def test_no_key_is_ever_queued_twice_run_twice_or_lost(steps: list[tuple[str, in
                 due[key] = min(due.get(key, 1e9), time.now + number)
             case "take":
                 taken = queue.take()
-                busy = {one % 2 for one in running} if shared else set()
+                busy = {group for group in (0, 1) if most and sum(one % 2 == group for one in running) >= most}
                 ready = {one for one, when in due.items() if one not in running and when <= time.now}
                 ready = {one for one in ready if one % 2 not in busy}
                 assert (taken in ready) if ready else (taken is None)

@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _SLACK: Final = 64
+_NEVER: Final = (inf, 0)
 
 
 class WorkQueue(Generic[K]):
@@ -32,7 +33,8 @@ class WorkQueue(Generic[K]):
         self._passed_over: dict[Hashable, list[tuple[float, int, K]]] = {}
         self._order = count()
         self._heap: list[tuple[float, int, K]] = []
-        self._due: dict[K, float] = {}
+        self._due: dict[K, tuple[float, int]] = {}
+        """When each key is due, and the order of its one entry that counts: entries with another were overtaken."""
         self._running: dict[K, float] = {}
         self._held: dict[K, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -52,9 +54,10 @@ class WorkQueue(Generic[K]):
         """Make a key due at that time of the clock, unless it is due earlier anyway."""
         if key in self._running:
             self._held[key] = min(when, self._held.get(key, inf))
-        elif when < self._due.get(key, inf):
-            self._due[key] = when
-            heapq.heappush(self._heap, (when, next(self._order), key))
+        elif when < self._due.get(key, _NEVER)[0]:
+            order = next(self._order)
+            self._due[key] = (when, order)
+            heapq.heappush(self._heap, (when, order, key))
             self._compact()
             self._notify()
 
@@ -108,7 +111,7 @@ class WorkQueue(Generic[K]):
     def backlog(self) -> tuple[int, float]:
         """How many keys are due and not taken, and for how many seconds the first of them has been due."""
         now = self._clock()
-        due = [when for when in self._due.values() if when <= now]
+        due = [when for when, _ in self._due.values() if when <= now]
         return len(due), now - min(due) if due else 0.0
 
     def longest_turn(self) -> float:
@@ -123,7 +126,7 @@ class WorkQueue(Generic[K]):
         others = self._passed_over.get(group, [])
         while others:
             one = heapq.heappop(others)
-            if self._due.get(one[2]) == one[0]:
+            if self._counts(one):
                 heapq.heappush(self._heap, one)
                 self._notify()
                 break
@@ -131,15 +134,18 @@ class WorkQueue(Generic[K]):
             self._passed_over.pop(group, None)
 
     def _head(self) -> tuple[float, int, K] | None:
-        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+        while self._heap and not self._counts(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0] if self._heap else None
+
+    def _counts(self, entry: tuple[float, int, K]) -> bool:
+        return self._due.get(entry[2]) == entry[:2]
 
     def _compact(self) -> None:
         """Entries that an earlier time has overtaken stay in the heap until they are half of it."""
         if len(self._heap) > 2 * len(self._due) + _SLACK:
             self._passed_over.clear()
-            self._heap = [(when, next(self._order), key) for key, when in self._due.items()]
+            self._heap = [(when, order, key) for key, (when, order) in self._due.items()]
             heapq.heapify(self._heap)
 
     def _notify(self) -> None:
