@@ -53,6 +53,19 @@ def test_quota_that_a_job_may_have_beside_its_own(queue: str, active: str, attem
     assert found == ({"v5e": {TPU: Decimal(unused)}} if unused is not None else {})
 
 
+@pytest.mark.parametrize("name", ["slicejob-train-copy", "copy"])
+def test_a_copy_of_a_workload_with_its_labels_is_not_that_of_the_job(name: str) -> None:
+    known = store("own", "True", "0")
+    own = known.workloads.get(KEY)
+    assert own is not None
+    about = msgspec.structs.replace(own.metadata, name=name, uid="copy", resource_version="9")
+    copy = msgspec.structs.replace(own, metadata=about)
+    assert KEY not in known.workloads.observe(Applied(copy))
+    assert known.workloads.get(KEY) is own
+    assert KEY not in known.workloads.observe(Deleted(copy))
+    assert known.of(KEY, "own").workload is own
+
+
 def of_job(name: str, evicted: str, reserved: str, preemptor: str, version: int = 1) -> Workload:
     """A Workload that is, or was, evicted for a job of that UID."""
     message = f"Preempted to accommodate a workload (UID: w-{preemptor}, JobUID: {preemptor}) due to prioritization"

@@ -37,7 +37,7 @@ class _Group(msgspec.Struct):
 
 
 class WorkloadStore(Reflector[Workload, Key]):
-    """Workloads by namespace and the job that their label names."""
+    """Workloads by namespace and the job whose name they have; those of other names are left out."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` is monotonic, in seconds."""
@@ -45,6 +45,10 @@ class WorkloadStore(Reflector[Workload, Key]):
         self._jobs: dict[str, Key] = {}
         self._stopping: dict[str, set[Key]] = {}
         """Jobs that stop because another preempts them, by the UID of that one."""
+
+    def applied(self, seen: Workload) -> Collection[Key]:
+        """Take a Workload as the watch shows it, or as the server answered one of our own requests."""
+        return super().applied(seen) if seen.job_name else ()
 
     def job_of(self, uid: str) -> str:
         """Namespace and name of the job that has this UID and a Workload; empty if there is none."""
@@ -57,7 +61,7 @@ class WorkloadStore(Reflector[Workload, Key]):
     def _changed(self, before: Workload | None, after: Workload) -> Collection[Key]:
         if before is not None:
             self._leave(before)
-        key = (after.metadata.namespace, after.metadata.labels.job_name)
+        key = _key(after)
         self._jobs[after.metadata.labels.job_uid] = key
         if (preemptor := stops_for(after)) != "":
             self._stopping.setdefault(preemptor, set()).add(key)
@@ -71,13 +75,13 @@ class WorkloadStore(Reflector[Workload, Key]):
         self._jobs.pop(known.metadata.labels.job_uid, None)
         if (preemptor := stops_for(known)) != "":
             stopping = self._stopping[preemptor]
-            stopping.discard((known.metadata.namespace, known.metadata.labels.job_name))
+            stopping.discard(_key(known))
             if not stopping:
                 del self._stopping[preemptor]
 
     def _identity(self, one: Workload) -> Identity:
         it = one.metadata
-        return Identity((it.namespace, it.labels.job_name), it.uid, number(it.resource_version), it.namespace)
+        return Identity(_key(one), it.uid, number(it.resource_version), it.namespace)
 
 
 class KueueStore:
@@ -123,7 +127,7 @@ class KueueStore:
 
     def jobs(self) -> set[Key]:
         """Jobs that have a Workload, be they gone or not."""
-        return {(one.metadata.namespace, one.metadata.labels.job_name) for one in self.workloads.all()}
+        return {_key(one) for one in self.workloads.all()}
 
     def _topologies(self, namespace: str, queue: str) -> frozenset[str] | None:
         """The resources of which a flavor of a queue has a topology; None for a queue that is not known."""
@@ -147,6 +151,10 @@ class KueueStore:
     def _has_topology(self, group: ResourceGroup) -> bool:
         named = (self.flavors.get(("", one.name)) for one in group.flavors)
         return any(flavor is not None and flavor.spec.topology_name for flavor in named)
+
+
+def _key(one: Workload) -> Key:
+    return one.metadata.namespace, one.job_name
 
 
 def _may_have_more(known: Workload, queue: str) -> bool:

@@ -21,9 +21,12 @@ PODS_READY: Final = "PodsReady"
 FINISHED: Final = "Finished"
 
 
+_PREFIX: Final = "slicejob-"
+
+
 def workload_name(job: str) -> str:
     """Name of the Workload of a SliceJob."""
-    return f"slicejob-{job}"
+    return f"{_PREFIX}{job}"
 
 
 class WorkloadLabels(
@@ -173,6 +176,15 @@ class Workload(Part, frozen=True):
     metadata: WorkloadMeta
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
+
+    @property
+    def job_name(self) -> str:
+        """The SliceJob whose Workload has this name, and no other; empty for a name that Slipway does not give.
+
+        The labels say the same unless somebody has edited them, or copied them to another Workload.
+        """
+        name = self.metadata.name
+        return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
 
     @property
     def deleting(self) -> bool:
