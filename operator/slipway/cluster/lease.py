@@ -14,6 +14,11 @@ reads it at t2 >= t1. The leader's last write has ended by t0 + DEADLINE, the st
 t2 + DURATION. The second between them is for the API server to notice a broken connection, and for clocks that do not
 run equally fast. Every clock is monotonic, and compared with itself alone.
 
+There is one exception. A process that has never seen the Lease, and finds none, takes it at once, as at a first
+install. If somebody has deleted it just before, its holder may write until its next renewal, at most RETRY later. To
+wait for that would delay every first install. A status is written with its resource version, and objects are created by
+deterministic names, so that of two such writes one is refused.
+
 Why these numbers: after a SIGKILL a standby reads the last renewal at most RETRY later and leads DURATION after that:
 9 s and three requests, where 10 s are allowed. A leader survives 5 s without any answer: its next renewal is sent
 within RETRY, is given up after REQUEST, and two more follow before the DEADLINE.
