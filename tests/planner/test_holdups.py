@@ -1,13 +1,17 @@
 """Pods that have nodes and wait for an image or for missing objects: they hold no nodes, and nothing is charged."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from slipway.planner.actions import Refresh
+from slipway.planner.nodes import NodeStatus
+from slipway.planner.pod_parts import PodCondition
 from slipway.planner.snapshot import PodEvent
 
-from .build import START, World, actions_of
+from .build import START, World, a_node, actions_of
 
 TYPO = ("ErrImagePull", 'failed to resolve image "busybox:1": not found')
 NO_SECRET = ("CreateContainerConfigError", 'secret "token" not found')
@@ -77,6 +81,60 @@ def test_an_image_is_charged_once_no_attempt_could_pull_it_for_start_seconds() -
     waited = charged.end_time - begun
     assert timedelta(seconds=1799) <= waited < timedelta(seconds=1800 + 660)
     assert "not found" in (charged.message or "")
+
+
+def on_old_nodes(world: World) -> None:
+    for handle in world.all_pods():
+        if not handle.now.spec.node_name:
+            handle.binds().waits(*TYPO)
+
+
+def on_nodes_that_an_autoscaler_has_just_added(world: World) -> None:
+    for handle in world.all_pods():
+        if not handle.now.spec.node_name:
+            name = f"added-for-{handle.now.metadata.name}"
+            ready = PodCondition("Ready", "True", "KubeletReady", "", world.now)
+            world.nodes[name] = structs.replace(a_node(name, created=world.now), status=NodeStatus((ready,)))
+            handle.binds(name).waits(*TYPO)
+
+
+def beside_a_host_without_a_node(world: World) -> None:
+    for handle in world.all_pods():
+        if handle.key[2] == 1:
+            handle.unschedulable()
+        elif not handle.now.spec.node_name:
+            handle.binds().waits(*TYPO)
+
+
+@pytest.mark.parametrize(
+    "place", [on_old_nodes, on_nodes_that_an_autoscaler_has_just_added, beside_a_host_without_a_node]
+)
+def test_an_image_that_never_comes_ends_the_job_wherever_its_pods_are(place: Callable[[World], None]) -> None:  # B-04
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 300}, retries={"maxFailures": 2}).begin()
+    while not world.status.final and world.now < START + timedelta(hours=2):
+        place(world)
+        world.step(seconds=5)
+        world.obey()
+    assert (world.status.phase, world.status.failures) == ("Failed", 2)
+    assert world.attempt.message is not None
+    assert "no attempt could pull the image since 2026-" in world.attempt.message
+    assert "for more than timeouts.startSeconds (300 s); host 0 of slice 0" in world.attempt.message
+    assert world.now - START < timedelta(minutes=30)
+
+
+def test_attempts_that_only_waited_for_nodes_do_not_make_the_image_s_time_begin_anew() -> None:
+    world = World(slices=2, hosts=1)
+    world.free_pools = {0: "a", 1: "b"}
+    world.begin()
+    world.pod(0, 0).binds().waits(*TYPO)
+    world.pod(1, 0).unschedulable()
+    world.step(seconds=1)
+    waits = world.status.image_wait_since
+    world.step(seconds=10)
+    world.obey()
+    world.settle()
+    assert (world.status.attempt, world.status.attempts[1].reason) == (1, "NodePoolTaken")
+    assert world.status.image_wait_since == waits == START
 
 
 def test_no_limit_means_no_charge() -> None:  # F-06

@@ -345,10 +345,14 @@ class Cluster:
         late = (self.store.second() - bound_at).total_seconds() if bound_at is not None else 0.0
         bound = self.timeline.now - max(late, 0.0)
         first, since = self._stuck.setdefault(uid, (attempt, bound))
-        between = (self.truth.of((uid, number)) for number in range(first, attempt))
-        if any(all(blow.kind is not Kind.STUCK for blow in blows) for blows in between):
+        # Attempts that only waited for nodes do not tell whether it could.
+        if any(self._met((uid, number)) for number in range(first, attempt)):
             first, since = self._stuck[uid] = attempt, bound
         return since if first < attempt else bound
+
+    def _met(self, key: AttemptKey) -> bool:
+        """Whether all hosts of an attempt have run."""
+        return key in self.programs and self.programs[key].met
 
     def finish(self) -> None:
         """Programs end, images are there: the end of a history."""

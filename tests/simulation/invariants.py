@@ -17,6 +17,7 @@ from slipway.planner.budgets import limit_of
 from slipway.planner.charges import FAILURES, PREEMPTIONS
 from slipway.planner.endings import (
     FEWER_SLICES,
+    IMAGE_UNAVAILABLE,
     PREEMPTED_BY_QUEUE,
     REFUSED_BY_NODE,
     START_TIMEOUT,
@@ -51,6 +52,8 @@ class Ledger:
     """Attempts that only waited for nodes, which need not stay in the history."""
     tried: set[int] = field(default_factory=set)
     """Attempts that did not only wait: they stay in the history for ever."""
+    no_image_since: datetime | None = None
+    """When the first attempt ended of those in a row that could not pull the image."""
     misled: set[int] = field(default_factory=set)
     """Attempts that ended while a pod looked lost because its news had not come."""
 
@@ -235,6 +238,7 @@ class Invariants:
         return {one["number"] for page in packed for one in json.loads(gzip.decompress(page))}
 
     def _charge(self, uid: str, who: str, attempt: Attempt, spec: SliceJobSpec) -> None:
+        self._image(uid, attempt, spec)
         asked = ON_REQUEST.get(attempt.reason or "")
         if asked is not None:
             _require(bool(getattr(spec, asked)), f"attempt {attempt.number} ended {attempt.reason} without request")
@@ -289,6 +293,19 @@ class Invariants:
         if attempt.reason == REFUSED_BY_NODE.reason and self._node_of(attempt) is None:
             right.add(Cause.INFRASTRUCTURE)
         return right
+
+    def _image(self, uid: str, attempt: Attempt, spec: SliceJobSpec) -> None:
+        """An image that no attempt could pull for startSeconds is a failure, wherever the pods were."""
+        ledger = self.ledgers[uid]
+        if ending_of(attempt).a_try:
+            ledger.no_image_since = None
+        if attempt.reason != IMAGE_UNAVAILABLE.reason or attempt.end_time is None:
+            return
+        ledger.no_image_since = ledger.no_image_since or attempt.end_time
+        lasted, allowed = (attempt.end_time - ledger.no_image_since).total_seconds(), spec.timeouts.start_seconds
+        _require(
+            lasted < (allowed or 0), f"attempt {attempt.number} is not charged for an image missing {lasted:.0f} s"
+        )
 
     def _charge_by_queue(self, uid: str, attempt: Attempt) -> None:
         """Only preemptions and lost nodes are charged, and only to those whom Kueue has evicted for that."""

@@ -24,6 +24,7 @@ from slipway.planner import (
     facts,
     fencing,
     held_back,
+    late_start,
     ledger,
     observation,
     peers,
@@ -168,6 +169,11 @@ def nobody_looks_before_a_timeout(patch: pytest.MonkeyPatch) -> None:
         return step in (Step.END_BY_TIME, Step.END_START) or may(draft, step, *given)
 
     patch.setattr(Draft, "may", broken)
+
+
+def an_image_may_be_missing_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Each attempt has its own time to pull the image, and releases its nodes before that is over."""
+    patch.setattr(late_start, "image_timeout", lambda _: None)
 
 
 def services_are_made_with_the_pods_only(patch: pytest.MonkeyPatch) -> None:
@@ -513,6 +519,15 @@ def the_watch_of_jobs_lags(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Process, "_job_lag", lambda _: 30.0)
 
 
+def the_registry_is_down_for_long(patch: pytest.MonkeyPatch) -> None:
+    """Nothing else goes wrong."""
+
+    def down(self: Faults) -> None:
+        self._cluster.images_missing_until = self._timeline.now + 600.0
+
+    patch.setattr(Faults, "kinds", lambda self: {"images": (1.0, lambda: down(self))})
+
+
 BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (no_fence, 1, ()),
     (silent_machines_count_as_gone, 1, ()),
@@ -523,6 +538,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (a_phase_that_was_never_set_tells_nothing, 590, ()),
     (preemptions_count_as_failures, 1, ()),
     (nobody_looks_before_a_timeout, 29600, ()),
+    (an_image_may_be_missing_for_ever, 1, ()),
     (services_are_made_with_the_pods_only, 1, ()),
     (a_list_drops_nothing, 1, ()),
     (an_old_leader_goes_on, 1, ()),
@@ -579,6 +595,7 @@ PROVOKED_BY: dict[Breakage, Breakage] = {
     what_was_asked_to_terminate_has: people_force_what_terminates,
     earlier_jobs_have_terminated: jobs_are_applied_again,
     a_takeover_does_not_list_jobs: the_watch_of_jobs_lags,
+    an_image_may_be_missing_for_ever: the_registry_is_down_for_long,
     host_lists_go_while_they_are_read: host_lists_are_long,
     the_status_drops_attempts_first: the_status_holds_two_attempts,
     pages_are_begun_anew: the_status_holds_two_attempts,

@@ -319,7 +319,7 @@ def _begin(draft: Draft, slices: int) -> None:
             *earlier[: MAX_ATTEMPTS - 1],
         ),
         waiting_since=(draft.status.waiting_since if waits_on else None) or draft.now,
-        image_wait_since=draft.status.image_wait_since if before.held else None,
+        image_wait_since=None if before.a_try else draft.status.image_wait_since,
         succeeded_hosts=(),
         slices=SliceCounts(requested=draft.spec.most_slices, granted=slices),
         coordinator=Peers(draft.job, number, slices, draft.resolved).recorded_coordinator,

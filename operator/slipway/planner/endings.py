@@ -136,7 +136,7 @@ SCHEDULE_TIMEOUT: Final = Ending(
 )
 START_TIMEOUT: Final = Ending(
     "StartTimeout",
-    "not running `timeouts.startSeconds` after being scheduled",
+    "not running `timeouts.startSeconds` after being scheduled, or no attempt could pull the image for so long",
     Cause.FAILURE,
     Delay.BACKOFF,
     of_all_hosts=True,

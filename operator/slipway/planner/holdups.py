@@ -1,14 +1,15 @@
 """Pods that have nodes and wait for what only a person can change: an image, a Secret, a ConfigMap, a volume.
 
 The nodes are paid for meanwhile. What can never start ends the attempt at once. Where the image may come back or the
-objects may appear, the nodes are released after a minute, and requested again after growing pauses.
+objects may appear, the nodes are released after a minute, and requested again after growing pauses. An image that no
+attempt could pull for timeouts.startSeconds is a failure.
 """
 
 from datetime import timedelta
 from typing import Final
 
 from slipway.api.places import Place
-from slipway.planner import explain
+from slipway.planner import explain, late_start
 from slipway.planner.attempts import begin_when_possible, end_as, end_at_once
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
@@ -68,6 +69,9 @@ def _never(draft: Draft, place: Place, pod: Pod, found: Explanation) -> Evidence
 def _release(draft: Draft, ending: Ending, found: Explanation) -> None:
     attempt = draft.active
     if attempt is None or attempt.held_time is None or not draft.reached(attempt.held_time + HOLD):
+        return
+    if ending is IMAGE_UNAVAILABLE and (late := late_start.image_timeout(draft)) is not None:
+        end_as(draft, late)
         return
     held = f"{len(draft.seen.late)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s and did not start"
     end_at_once(draft, ending, f"{held}: {foreign(found.message, draft.spec)}; {found.next_step}")

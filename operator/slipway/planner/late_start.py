@@ -1,13 +1,14 @@
-"""Whether an attempt whose pods have nodes has had timeouts.startSeconds to start, and has not."""
+"""Whether the pods of an attempt, or the image over several attempts, have had timeouts.startSeconds in vain."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from slipway.api.base import rfc3339
 from slipway.api.places import Place
 from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import START_TIMEOUT
-from slipway.planner.explain import IMAGE_UNAVAILABLE, WAIT_FOR_USER
+from slipway.planner.explain import WAIT_FOR_USER
 from slipway.planner.freshness import MAX_NODE_READS, Step
 from slipway.planner.objects import CREATING, Pod
 from slipway.planner.observation import MAX_MESSAGE, waiting_for
@@ -20,13 +21,31 @@ def timeout(draft: Draft) -> Evidence | None:
     late, since = draft.seen.late, _start_clock(draft)
     if since is None or not _in_vain(draft, late, since):
         return None
+    return _late(
+        draft, late, f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled"
+    )
+
+
+def image_timeout(draft: Draft) -> Evidence | None:
+    """Evidence once no attempt could pull the image for timeouts.startSeconds.
+
+    Each attempt may have other nodes, which were ready a moment ago, and pods without a node beside those that wait.
+    """
+    since, allowed = draft.status.image_wait_since, draft.resolved.start_seconds
+    held = [(place, pod) for place, pod in draft.seen.late if pod.held_up]
+    if since is None or not allowed or not held or draft.now < since + timedelta(seconds=allowed):
+        return None
+    how = f"no attempt could pull the image since {rfc3339(since)}, for more than timeouts.startSeconds ({allowed} s)"
+    return _late(draft, held, how)
+
+
+def _late(draft: Draft, late: Sequence[tuple[Place, Pod]], how: str) -> Evidence:
     place, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
     reason, words = waiting_for(pod)
     return Evidence(
         ending=START_TIMEOUT,
         time=draft.now,
-        message=f"{len(late)} host(s) did not start within {draft.resolved.start_seconds} s of being scheduled; "
-        f"{place.words} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
+        message=f"{how}; {place.words} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
         f"{foreign(words, draft.spec)[:MAX_MESSAGE]}".strip(),
         place=place,
         pod=pod.metadata.name,
@@ -47,11 +66,7 @@ def _start_clock(draft: Draft) -> datetime | None:
     if draft.snapshot.served != attempt.number:
         # Without the Services the pods do not find each other.
         return None
-    since = max(bound, attempt.unheld_time or bound, draft.snapshot.served_at)
-    if found is not None and found.reason == IMAGE_UNAVAILABLE:
-        # Earlier attempts may have released their nodes because of the same image.
-        since = draft.status.image_wait_since or since
-    return since
+    return max(bound, attempt.unheld_time or bound, draft.snapshot.served_at)
 
 
 def _in_vain(draft: Draft, late: Iterable[tuple[Place, Pod]], since: datetime) -> bool:
