@@ -134,6 +134,18 @@ def test_our_own_create_is_gone_when_a_newer_list_lacks_it(pods: PodStore) -> No
     assert (known(pods), lost(pods)) == ([], ["train-0-0-0"])
 
 
+def test_of_pods_that_had_no_node_the_last_one_of_each_place_is_remembered(pods: PodStore) -> None:
+    for version in range(1, 100, 2):
+        uid = f"uid-{version}"
+        pods.applied(pod(version=version, uid=uid))
+        pods.observe(Deleted(pod(version=version + 1, uid=uid)))
+    assert [one.pod.metadata.uid for one in pods.vanished_of(KEY, "job-1")] == ["uid-99"]
+    pods.forget_unneeded(KEY)
+    pods.applied(pod(version=200, uid="bound", node="n1"))
+    pods.observe(Deleted(pod(version=201, uid="bound", node="n1")))
+    assert [one.pod.metadata.uid for one in pods.vanished_of(KEY, "job-1")] == ["uid-99", "bound"]
+
+
 def test_a_deleted_pod_leaves_the_final_object_behind(pods: PodStore) -> None:
     pods.applied(pod(version=1, node="n1"))
     assert list(pods.observe(Deleted(pod(version=5, node="n1", phase="Failed")))) == [KEY]
@@ -226,6 +238,9 @@ def test_nothing_is_left_of_pods_whose_job_nobody_has_shown(pods: PodStore, jobs
         pods.applied(one)
         pods.expect_deletion([one.metadata.uid])
         pods.observe(Deleted(pod(name, version=number * 3 + 3, job=job, job_uid=job, node="n1")))
+        never_bound = {"job": job, "job_uid": job, "uid": f"other-{number}"}
+        pods.applied(pod(name, version=number * 3 + 4, **never_bound))
+        pods.observe(Deleted(pod(name, version=number * 3 + 5, **never_bound)))
         time.now += UNCLAIMED_SECONDS / 10
     time.now += UNCLAIMED_SECONDS
     pods.applied(pod(version=1000, node="n2"))
@@ -240,6 +255,7 @@ def test_nothing_is_left_of_pods_whose_job_nobody_has_shown(pods: PodStore, jobs
         "busy": 1,
         "pinned": 0,
         "_vanished": 0,
+        "_unbound": 0,
         "_unclaimed": 0,
         "_deletions": 0,
         "_tombstones": 0,

@@ -348,7 +348,8 @@ class World:
             key, labels = (attempt, *HEAD_KEY), PodLabels("train", uid, str(attempt), role="head")
         grace = self.status.resolved.grace_period_seconds if self.status.resolved else 30
         spec = PodSpec(termination_grace_period_seconds=grace)
-        self.pods[key] = Pod(PodMetadata(name, "ml", f"uid-{name}", labels=labels), spec)
+        created = self.now.replace(microsecond=0)
+        self.pods[key] = Pod(PodMetadata(name, "ml", f"uid-{name}", creation_timestamp=created, labels=labels), spec)
 
     def settle(self, limit: int = 10) -> None:
         """Decide and carry out until nothing changes."""

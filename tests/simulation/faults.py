@@ -292,6 +292,15 @@ class Faults:
         for seconds in range(600):
             self._timeline.after(seconds + self._rng.random(), lambda: self._to_pod(force, terminating=True))
 
+    def delete_unbound(self, record: PodRecord) -> None:
+        """A controller deletes a new pod that has no node yet.
+
+        It is created again. Who sees its peers crash first cannot know whether it had run.
+        """
+        if not record.pod.spec.node_name and self._store.pods.get(record.pod.metadata.name) is record:
+            pods.delete(self._store, record)
+            self._cluster.silent(record)
+
     def pressure(self, record: PodRecord, machine: Machine) -> None:
         """The node is low on memory, and the kubelet chooses this pod."""
         container = machine.containers[record.uid]

@@ -38,6 +38,8 @@ CHOICES: Final = "choices"
 """The first job can run on several numbers of slices; of those in queues every other one can."""
 KUBELETS: Final = "kubelet clocks"
 """The clocks of kubelets differ from that of the API server."""
+DELETERS: Final = "deleters"
+"""For a while somebody deletes many of the new pods before they have a node."""
 
 WEIGHTS: Final[dict[str, float]] = {
     STANDBY: 0.2,
@@ -55,8 +57,9 @@ WEIGHTS: Final[dict[str, float]] = {
     # Its histories take seven times as long, and have a test of their own.
     QUEUES: 0.01,
     CHOICES: 0.01,
-    # The last: what is added before another ground changes which seeds stand on that.
     KUBELETS: 0.05,
+    # The last: what is added before another ground changes which seeds stand on that.
+    DELETERS: 0.03,
 }
 """Share of the histories on each ground."""
 

@@ -23,6 +23,7 @@ from tests.simulation.grounds import (
     CHOICES,
     CLOCKS,
     CROWD,
+    DELETERS,
     KUBELETS,
     PROFILES,
     QUEUES,
@@ -197,8 +198,7 @@ class History:
             self.invariants.evictions = self.queues.kueue.evicted
             self.invariants.offered = self.queues.offered
             self.queues.choices.known_since = self._known_since
-        if PROFILES in self.grounds:
-            self._plan_profiles(random.Random(f"profiles of {self.seed}"))
+        self._plan_others()
         kinds = self.faults.kinds()
         chosen = rng.choices(list(kinds), [weight for weight, _ in kinds.values()], k=self.plot.harms)
         for name in chosen:
@@ -244,6 +244,26 @@ class History:
     def _ask(self, user: User, what: str) -> None:
         if not self.calm:
             user.asks()[what]()
+
+    def _plan_others(self) -> None:
+        if PROFILES in self.grounds:
+            self._plan_profiles(random.Random(f"profiles of {self.seed}"))
+        if DELETERS in self.grounds:
+            self._delete_new_pods(random.Random(f"deleters of {self.seed}"))
+
+    def _delete_new_pods(self, rng: random.Random) -> None:
+        """For a while somebody deletes a share of the new pods, a moment after they were created."""
+        share, begins = rng.choice((0.1, 0.5, 1.0)), rng.choice((0.0, rng.uniform(0.0, self.plot.horizon)))
+        ends = begins + rng.choice((5.0, 60.0, self.plot.horizon))
+        observe = self.store.on_pod
+
+        def deleted_soon(kind: str, record: PodRecord) -> None:
+            observe(kind, record)
+            now = self.timeline.now
+            if kind == "ADDED" and not self.calm and begins <= now < ends and rng.random() < share:
+                self.timeline.after(rng.uniform(0.0, 0.02), partial(self.faults.delete_unbound, record))
+
+        self.store.on_pod = deleted_soon
 
     def _plan_profiles(self, rng: random.Random) -> None:
         for count in range(rng.randint(1, 6)):

@@ -20,6 +20,7 @@ def create(store: Store, body: Mapping[str, Any]) -> PodRecord:
             name=metadata["name"],
             namespace=NAMESPACE,
             uid=store.new_uid("pod"),
+            creation_timestamp=store.second(),
             labels=PodLabels(
                 labels[names.LABEL_JOB_NAME],
                 labels[names.LABEL_JOB_UID],

@@ -23,6 +23,8 @@ Body = Mapping[str, Any]
 Route = tuple[re.Pattern[str], str, Callable[..., bytes]]
 """Pattern of the path, method, and what answers."""
 
+MOST_CREATED: Final = 40
+"""Pods of one name in a minute."""
 _encode: Final = msgspec.json.Encoder().encode
 _DEPENDENTS: Final = rf"/apis?/[a-z0-9./]*/namespaces/{NAMESPACE}/(services|configmaps|secrets|networkpolicies)"
 _TERM: Final = re.compile(r"([^,=( ]+)(?:=([^,]*)| (in|notin) \(([^)]*)\))")
@@ -63,6 +65,8 @@ class Server:
         """`on_status` hears of every status written: process, job before, job after."""
         self._store = store
         self._on_status = on_status
+        self._created: dict[str, list[float]] = {}
+        """When pods of each name were created in the last minute."""
         self._marks: dict[tuple[str, int], str] = {}
         """By UID of the job and attempt: of which version of a profile its pods are."""
         self.quota_full = False
@@ -193,12 +197,21 @@ class Server:
             raise refuse(409, "AlreadyExists", f"pods {name} already exists")
         if query.get("dryRun"):
             return _encode({"metadata": {"name": name}})
+        self._not_too_often(name)
         made = pods.create(self._store, body)
         mark = self._marks.setdefault((made.owner, made.pod.attempt), made.mark)
         if mark != made.mark:
             raise Violation(f"attempt {made.pod.attempt} has pods of profile {mark!r} and of {made.mark!r}")
         self.on_create(made, body)
         return _encode(made.pod)
+
+    def _not_too_often(self, name: str) -> None:
+        """Whoever deletes new pods must not cost the cluster ever new ones."""
+        now = self._store.timeline.now
+        lately = [one for one in self._created.get(name, ()) if one > now - 60.0]
+        self._created[name] = [*lately, now]
+        if len(lately) >= MOST_CREATED:
+            raise Violation(f"pod {name} is created {len(lately) + 1} times in a minute")
 
     def _used(self) -> int:
         return sum(record.pod.status.phase not in ENDED_PHASES for record in self._store.pods.values())

@@ -33,6 +33,7 @@ from slipway.planner import (
     queue_sizes,
     queue_words,
     queueing,
+    recreation,
     rivals,
     stored,
 )
@@ -55,6 +56,7 @@ from tests.simulation.grounds import (
     CHOICES,
     CLOCKS,
     CROWD,
+    DELETERS,
     KUBELETS,
     PROFILES,
     QUEUES,
@@ -169,6 +171,11 @@ def nobody_looks_before_a_timeout(patch: pytest.MonkeyPatch) -> None:
         return step in (Step.END_BY_TIME, Step.END_START) or may(draft, step, *given)
 
     patch.setattr(Draft, "may", broken)
+
+
+def deleted_pods_are_created_again_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Somebody deletes new pods, and Slipway makes others as fast as it can."""
+    patch.setattr(recreation, "due", lambda _: {})
 
 
 def an_image_may_be_missing_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -539,6 +546,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (preemptions_count_as_failures, 1, ()),
     (nobody_looks_before_a_timeout, 29600, ()),
     (an_image_may_be_missing_for_ever, 1, ()),
+    (deleted_pods_are_created_again_at_once, 1, (DELETERS,)),
     (services_are_made_with_the_pods_only, 1, ()),
     (a_list_drops_nothing, 1, ()),
     (an_old_leader_goes_on, 1, ()),

@@ -102,6 +102,8 @@ class PodStore(Reflector[Pod, Key]):
         self._owners: Counter[Owner] = Counter()
         self._starting: Counter[Key] = Counter()
         self._vanished: dict[Key, dict[str, Vanished]] = {}
+        self._unbound: dict[tuple[Key, str], str] = {}
+        """UIDs of pods that vanished and had no node, by job and name: of each name the last one is enough."""
         self._unclaimed: dict[str, tuple[float, Key]] = {}
         self._deletions: dict[str, float] = {}
         self._over: dict[str, Counter[Key]] = {}
@@ -225,6 +227,10 @@ class PodStore(Reflector[Pod, Key]):
         if needed is None:
             self._unclaimed[uid] = (self._clock() + UNCLAIMED_SECONDS, key)
         self._vanished.setdefault(key, {})[uid] = gone
+        if not gone.pod.spec.node_name:
+            if (earlier := self._unbound.get((key, gone.pod.metadata.name))) is not None:
+                self._forget(key, earlier)
+            self._unbound[key, gone.pod.metadata.name] = uid
         if node := gone.pod.spec.node_name:
             _more(self._over, node, key)
 
@@ -247,6 +253,8 @@ class PodStore(Reflector[Pod, Key]):
         if not of_job:
             del self._vanished[key]
         self._unclaimed.pop(uid, None)
+        if self._unbound.get((key, gone.pod.metadata.name)) == uid:
+            del self._unbound[key, gone.pod.metadata.name]
         if node := gone.pod.spec.node_name:
             _fewer(self._over, node, key)
 

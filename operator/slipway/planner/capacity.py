@@ -7,7 +7,7 @@ from typing import Final
 
 from slipway.api.places import HEAD
 from slipway.api.status import Attempt, Phase, Result, SliceCounts
-from slipway.planner import attempts, budgets, rivals
+from slipway.planner import attempts, budgets, recreation, rivals
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.attempts import end_at_once, finish
 from slipway.planner.draft import Draft
@@ -157,11 +157,11 @@ def _last_progress(draft: Draft, attempt: Attempt) -> datetime:
 
 def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
     since = draft.status.waiting_since or attempt.start_time
-    if not (short or draft.seen.unscheduled) or not draft.reached(
-        since + timedelta(seconds=draft.resolved.schedule_seconds)
-    ):
+    waits = short or draft.seen.unscheduled or recreation.due(draft)
+    if not waits or not draft.reached(since + timedelta(seconds=draft.resolved.schedule_seconds)):
         return False
-    words = explained(draft, short).message if short else f"{len(draft.seen.unscheduled)} pods are not scheduled"
+    unplaced = len(draft.seen.unscheduled) + len(draft.seen.absent)
+    words = explained(draft, short).message if short else f"{unplaced} pods are not scheduled"
     message = f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}"
     end_at_once(draft, SCHEDULE_TIMEOUT, message)
     finish(draft, Phase.FAILED, Result(reason=SCHEDULE_TIMEOUT.reason, message=message))

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from slipway.api.status import Attempt
+from slipway.planner import recreation
 from slipway.planner.actions import Action, CreatePods, CreateServices, DeleteHostLists
 from slipway.planner.attempts import end_at_once
 from slipway.planner.draft import Draft, Hold
@@ -82,10 +83,11 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
         # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
         return ()
+    places = recreation.places(draft)
     before: tuple[Action, ...] = ()
-    if not seen.live:
+    if places and not seen.live:
         before = draft.runtime.surroundings(draft.peers(attempt.number))
-    return (*before, CreatePods(attempt.number, tuple(sorted(seen.absent)), _pools(draft), *draft.additions))
+    return (*before, CreatePods(attempt.number, places, _pools(draft), *draft.additions)) if places else ()
 
 
 def _pools(draft: Draft) -> dict[int, str]:
