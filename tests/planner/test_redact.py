@@ -2,6 +2,7 @@
 
 import json
 import string
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import MAX_LOG_CHARACTERS
+from slipway.planner import evidence
 from slipway.planner.redact import HIDDEN, foreign, log_tail, named, printable, redacted
 
-from .build import World, spec
+from .build import PodHandle, World, spec
 
 SECRET = "s3cr3t-value-0123456789abcdef"
 ONE_WORD = SECRET.replace("-", "") * 2
@@ -186,6 +189,50 @@ def test_what_ray_said_of_the_end_is_redacted_in_the_message_as_in_the_log() -> 
     head.exits(1, message=line)
     world.settle()
     assert SECRET not in world.status.model_dump_json()
+
+
+KEPT = "DB_PASSWORD"
+ENDS: dict[str, Callable[[PodHandle], object]] = {
+    "its program fails": lambda pod: pod.exits(1, message=f"connecting with {SECRET}\nbye, {SECRET}"),
+    "it could not be started": lambda pod: pod.exits(128, reason="StartError", message=f"exec: {SECRET}: not found"),
+    "it runs out of memory": lambda pod: pod.exits(137, reason="OOMKilled", message=f"loading {SECRET}"),
+    "its node refuses it": lambda pod: pod.fails("UnexpectedAdmissionError", f"no room for {SECRET}"),
+    "it is evicted for what it used": lambda pod: pod.exits(137).ends_as("Failed", "Evicted", f"of {SECRET}"),
+    "it fails without a reason": lambda pod: pod.fails("", f"because of {SECRET}"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_what_is_said_of_the_end_of_a_pod_is_redacted_when_it_ends_and_when_it_is_judged(
+    end: Callable[[PodHandle], object], hosts: int
+) -> None:
+    world = World(hosts=hosts, env=[{"name": KEPT, "value": SECRET}]).run()
+    for handle in world.all_pods():
+        end(handle)
+    while world.attempt.number == 0 and world.status.result is None:
+        decision = world.step()
+        assert SECRET not in decision.status.model_dump_json()
+        world.obey()
+        world.now += timedelta(seconds=100)
+    assert world.status.attempts[-1].cause is not None
+    assert HIDDEN in world.status.model_dump_json()
+
+
+def test_of_hosts_that_crash_together_one_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(text: str, given: SliceJobSpec | None) -> str | None:
+        read.append(text)
+        return log_tail(text, given)
+
+    monkeypatch.setattr(evidence, "log_tail", counted)
+    world = World(hosts=64).run()
+    for handle in world.all_pods():
+        handle.exits(1, message=f"boom on {handle.key[2]}")
+    world.plan()
+    # When it ends, and when it is judged.
+    assert read == ["boom on 0"] * 2
 
 
 @pytest.mark.row("B-63")

@@ -38,9 +38,9 @@ from slipway.planner import (
     stored,
 )
 from slipway.planner.actions import DeleteHostLists, Plan
-from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import PREEMPTED_BY_QUEUE
+from slipway.planner.evidence import Evidence
 from slipway.planner.facts import Facts
 from slipway.planner.freshness import Step
 from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload

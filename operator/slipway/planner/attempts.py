@@ -15,7 +15,6 @@ from slipway.api.places import pod_name
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase, Result, SliceCounts
 from slipway.planner import budgets, fencing, late_start
 from slipway.planner.actions import KeepHistory
-from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import (
     CAPACITY_RELEASED,
@@ -25,6 +24,7 @@ from slipway.planner.endings import (
     ending_of,
     tries,
 )
+from slipway.planner.evidence import Evidence, told
 from slipway.planner.freshness import MAX_NODE_READS, Step
 from slipway.planner.objects import NEVER
 from slipway.planner.observation import intervals, seen_running
@@ -126,6 +126,7 @@ def _succeed(draft: Draft) -> bool:
 
 def end_as(draft: Draft, cause: Evidence) -> None:
     """End the active attempt for that evidence; it is charged when no pod of it may still run."""
+    cause = told(cause, draft.spec)
     draft.update_attempt(end_time=draft.now, reason=cause.ending.reason, message=cause.message, root=root_of(cause))
     draft.update(succeeded_hosts=intervals(draft.seen.succeeded))
     draft.look()
@@ -192,6 +193,7 @@ def judge(draft: Draft) -> None:
     if cause is None:
         draft.update_attempt(cause=Cause.FAILURE)
     else:
+        cause = told(cause, draft.spec)
         draft.update_attempt(
             cause=cause.ending.cause, reason=cause.ending.reason, message=cause.message, root=root_of(cause)
         )

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Final
 
 from slipway.api import names
-from slipway.api.places import Place
 from slipway.api.status import Cause
 from slipway.planner import ray_errors
 from slipway.planner.container_states import Terminated, signal_of
@@ -40,9 +39,9 @@ from slipway.planner.endings import (
     WORKSPACE_UNUSABLE,
     Ending,
 )
+from slipway.planner.evidence import Evidence, Words
 from slipway.planner.explain import cannot_start
 from slipway.planner.facts import POD_GC, Facts
-from slipway.planner.redact import foreign, last_line, log_tail
 
 _NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
 """What containerd and Docker say of a container whose command they could not start."""
@@ -242,26 +241,6 @@ _SECOND_RUN: Final = Rule(NODE_LOST, _node_lost)
 """The row of a worker that succeeded, and ran for the second time: its first run was lost with its node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Why one pod ended."""
-
-    ending: Ending
-    time: datetime
-    message: str
-    place: Place
-    pod: str
-    node: str | None = None
-    exit_code: int | None = None
-    log: str | None = None
-    confirmed: bool = True
-    """Whether the time is certain. A dead node never reports when its containers terminated."""
-    absent_since: datetime | None = None
-    """For a pod that is missing without evidence: the last time at which it was known to exist."""
-    noted: bool = False
-    """Whether it is the evidence in the record of the attempt."""
-
-
 def judge(facts: Facts, *, done: bool = False) -> Evidence | None:
     """The evidence of one pod, or None when no row matches.
 
@@ -282,20 +261,16 @@ def _evidence(ending: Ending, seen: str, facts: Facts) -> Evidence:
     pod, end = facts.pod, None if facts.ran_twice else facts.end
     # The worker has written nothing where an init container failed before it.
     failed = pod.failed_init if ending is UNEXPECTED_OUTCOME else None
-    words = end.message if end else failed[1].message if failed else ""
-    log = log_tail(words, facts.asked.spec) if words else None
     where = f"{pod.place.words} (pod {pod.metadata.name}"
     where += f" on node {pod.spec.node_name})" if pod.spec.node_name else ")"
-    line = last_line(log) if ending.outranked else ""
     return Evidence(
         ending=ending,
         time=_time(ending, facts),
-        message=f"{where} {foreign(seen, facts.asked.spec)}" + (f": {line}" if line else ""),
+        words=Words(where, seen, end.message if end else failed[1].message if failed else ""),
         place=pod.place,
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,
         exit_code=end.exit_code if end else None,
-        log=log,
         confirmed=_confirmed(ending, facts),
     )
 

@@ -11,9 +11,9 @@ from typing import Final
 from slipway.api.places import Place
 from slipway.planner import explain, late_start
 from slipway.planner.attempts import begin_when_possible, end_as, end_at_once
-from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CANNOT_START, ENDINGS, IMAGE_UNAVAILABLE, Ending
+from slipway.planner.evidence import Evidence
 from slipway.planner.explain import Explanation
 from slipway.planner.objects import Pod
 from slipway.planner.redact import foreign

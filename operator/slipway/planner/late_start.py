@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from slipway.api.base import rfc3339
 from slipway.api.places import Place
-from slipway.planner.causes import Evidence
 from slipway.planner.draft import Draft
 from slipway.planner.endings import START_TIMEOUT
+from slipway.planner.evidence import Evidence
 from slipway.planner.explain import WAIT_FOR_USER
 from slipway.planner.freshness import MAX_NODE_READS, Step
 from slipway.planner.objects import CREATING, Pod

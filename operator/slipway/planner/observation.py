@@ -9,9 +9,10 @@ from typing import Final
 from slipway.api.places import HEAD, Place, pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, ConditionType, HostState
-from slipway.planner.causes import Evidence, judge
+from slipway.planner.causes import judge
 from slipway.planner.effective import Effective
 from slipway.planner.endings import POD_DELETED
+from slipway.planner.evidence import Evidence
 from slipway.planner.facts import Facts, ours_from, runs_until
 from slipway.planner.objects import BEING_CREATED, CREATING, Pod
 from slipway.planner.redact import foreign

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from slipway.api.places import HEAD, worker
 from slipway.api.status import Attempt, Cause, Root
-from slipway.planner.causes import RULES, Evidence
+from slipway.planner.causes import RULES
 from slipway.planner.container_states import signal_of
 from slipway.planner.endings import DEVICE_UNHEALTHY, ENDINGS, OF_ALL_HOSTS
+from slipway.planner.evidence import Evidence
 
 # Earlier evidence would have ended the attempt itself. So within the second of a timeout the timeout is first.
 _ORDER = {ending.reason: place for place, ending in enumerate((*OF_ALL_HOSTS, *(rule.ending for rule in RULES)))}
