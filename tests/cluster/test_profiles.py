@@ -171,6 +171,44 @@ def test_an_attempt_that_began_without_a_profile_is_charged_without_one(hosts: i
     assert (world.status.phase, world.status.failures) == ("Starting", 1)
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_an_attempt_whose_defaults_nobody_knows_is_charged_to_the_present_budgets(hosts: int) -> None:
+    world = a_world(Site().profile(retries={"maxFailures": 50}), hosts=hosts, image="train:1").run()
+    world.status = world.status.model_copy(update={"failures": 12})
+    world.sited = Site().profile(retries={"maxFailures": 100}).of
+    world.pod(0, 0).exits(1)
+    world.settle()
+    world.obey()
+    world.settle()
+    assert (world.status.phase, world.status.failures, world.status.attempt) == ("Starting", 13, 1)
+
+
+PASSWORD = {"name": "DB_PASSWORD", "value": "hunter2hunter2"}
+BEHIND_A_SECRET = {"name": "WANDB", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "key"}}}
+SUCCESSORS: dict[str, Site] = {
+    "of the profile": Site().profile(image="train:2", env=[PASSWORD, BEHIND_A_SECRET]),
+    "of the chart": Site({"defaults": {"env": [PASSWORD, BEHIND_A_SECRET]}}).profile(image="train:2"),
+}
+
+
+@pytest.mark.parametrize("successor", SUCCESSORS.values(), ids=SUCCESSORS)
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_secrets_of_the_site_are_hidden_though_nobody_knows_with_which_defaults_the_attempt_began(
+    hosts: int, successor: Site
+) -> None:
+    world = a_world(Site().profile(image="train:1", env=[PASSWORD, BEHIND_A_SECRET]), hosts=hosts).run()
+    world.sited = successor.of
+    world.pod(0, 0).exits(1, message="WANDB=hunter3hunter3\nconnecting with hunter2hunter2")
+    while world.attempt.number == 0:
+        written = world.step().status.model_dump_json()
+        assert "exited with code 1" in written
+        assert "hunter" not in written
+        world.obey()
+        world.now += timedelta(seconds=100)
+    assert world.job.spec is not None
+    assert "hunter2hunter2" in world.job.spec.model_dump_json()
+
+
 def test_evidence_that_comes_late_counts_though_the_next_attempt_has_fewer_hosts() -> None:
     site = Site().profile(image="train:1", accelerator={"type": "v5litepod-16"})
     world = a_world(site, hosts=None).run()

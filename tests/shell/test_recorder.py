@@ -10,12 +10,14 @@ import msgspec
 import pytest
 
 from slipway.api.names import TAINT_OUT_OF_SERVICE
+from slipway.api.pod_parts import EnvVar
 from slipway.api.progress import ProgressState
 from slipway.planner.acceptance import changed_since, resolve
 from slipway.planner.kueue_objects import Kueue
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, Taint
 from slipway.planner.plan import plan
+from slipway.planner.site import Choice, Profile, Site
 from slipway.planner.snapshot import Printed, Settings, Snapshot
 from slipway.shell.recorder import Record, Recorder, line_of, records
 from tests.planner.build import START, World
@@ -73,6 +75,17 @@ def test_values_of_the_environment_and_tokens_are_left_out(tmp_path: Path) -> No
     line = line_of(Record(START, seen)).decode()
     assert not [secret for secret in SECRETS if secret in line]
     assert "PASSPHRASE" in line
+
+
+def test_variables_of_the_site_that_the_spec_lacks_are_left_out_with_their_values(tmp_path: Path) -> None:
+    hidden = (EnvVar(name="DB_PASSWORD", value=SECRETS[0]),)
+    site = Site(Choice(Profile("default"), superseded=True, bare=True), limits=(), hidden=hidden)
+    world = World().run()
+    world.sited = lambda given, _: (given, site)
+    world.pod(0, 0).exits(1, message=f"connecting with {SECRETS[0]}")
+    line = line_of(Record(START, world.snapshot))
+    assert SECRETS[0] not in line.decode()
+    assert kept(world.snapshot, tmp_path).snapshot.job.site.hidden == ()
 
 
 def test_a_secret_that_is_also_a_value_of_another_field_keeps_nobody_from_recording(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from tests.simulation.plot import neighbours, plot, with_choice
 from tests.simulation.program import AttemptKey, Script, Will
 from tests.simulation.queues import Queues, labels
 from tests.simulation.requests import Server
-from tests.simulation.store import JOB_NAME, MARK, PodRecord, Store
+from tests.simulation.store import JOB_NAME, MARK, SECRET, PodRecord, Store
 from tests.simulation.timeline import Timeline, moment
 from tests.simulation.truth import OUTRANKED, Blow, Kind, Truth, Violation
 from tests.simulation.user import User
@@ -275,8 +275,11 @@ class History:
             return
         self._say(f"the profile is {mark}" if mark else "the profile is deleted")
         if mark:
-            self.store.put_profile("default", {"defaults": {"env": [{"name": MARK, "value": mark}]}})
+            variables = [{"name": MARK, "value": mark}, {"name": "DB_PASSWORD", "value": SECRET}]
+            self.store.put_profile("default", {"defaults": {"env": variables}})
         else:
+            # Who takes over now has never seen the secret.
+            self.invariants.secret = ""
             self.store.drop_profile("default")
 
     def _meddle(self, user: User) -> None:
@@ -304,7 +307,8 @@ class History:
             place = HEAD
         code = rng.choice((1, 1, 2, 137, *shape.codes))
         early = rng.random() < 0.4
-        return Script(will, place, code, rng.uniform(0.0, 3.0) if early else work, early, spread, "boom")
+        printed = f"boom {SECRET}" if self.server.mark_of(key) else "boom"
+        return Script(will, place, code, rng.uniform(0.0, 3.0) if early else work, early, spread, printed)
 
     def _calm_down(self) -> None:
         """From here on nothing stands in the job's way."""

@@ -31,7 +31,7 @@ from tests.simulation import versions
 from tests.simulation.accounts import check_chips, check_time
 from tests.simulation.cluster import Cluster
 from tests.simulation.oracle import allowed
-from tests.simulation.store import PodRecord
+from tests.simulation.store import SECRET, PodRecord
 from tests.simulation.timeline import START, moment
 from tests.simulation.truth import OUTRANKED, Blow, Kind, Violation
 
@@ -85,6 +85,8 @@ class Invariants:
     """Reasons for which Kueue has evicted each job so far, by UID."""
     offered: Callable[[str], int | None] = lambda uid: None
     """For how many pods a job in a queue is admitted, by its UID; None where it is not."""
+    secret: str = SECRET
+    """What may stand in no status."""
     meddled: bool = False
     """Whether somebody wrote into a status: the record of attempts has to stay, but whether charges are right cannot be
     asked any more, for the operator knows them from the status only."""
@@ -98,7 +100,9 @@ class Invariants:
         _require(kept, "a field that a newer version wrote is gone")
         spec = SliceJobSpec.model_validate(after["spec"])
         self._say(who, old, new)
-        _require(len(msgspec.json.encode(after["status"])) <= MAX_STATUS_BYTES, "the status is too big")
+        written = msgspec.json.encode(after["status"])
+        _require(len(written) <= MAX_STATUS_BYTES, "the status is too big")
+        _require(not self.secret or self.secret.encode() not in written, "a secret of the profile is in the status")
         self._not_too_often(ledger)
         _finality(old, new)
         ledger.waited |= {one.number for one in new.attempts if one.end_time is not None and not ending_of(one).a_try}

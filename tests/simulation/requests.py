@@ -205,6 +205,10 @@ class Server:
         self.on_create(made, body)
         return _encode(made.pod)
 
+    def mark_of(self, key: tuple[str, int]) -> str:
+        """By which version of a profile the pods of an attempt were made."""
+        return self._marks.get(key, "")
+
     def _not_too_often(self, name: str) -> None:
         """Whoever deletes new pods must not cost the cluster ever new ones."""
         now = self._store.timeline.now

@@ -24,6 +24,8 @@ replace: Final = msgspec.structs.replace
 
 MARK = "PROFILE"
 """The variable by which a pod shows of which version of a profile it is."""
+SECRET = "hunter2hunter2"
+"""What every version of a profile sets a variable to whose name says that it is secret."""
 
 
 @dataclass(slots=True)

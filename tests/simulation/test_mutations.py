@@ -46,6 +46,7 @@ from slipway.planner.freshness import Step
 from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
+from slipway.planner.site import Site
 from slipway.planner.snapshot import Job, LostNode, Snapshot
 from slipway.shell import calm, engine
 from slipway.shell.clock import Clock
@@ -320,6 +321,11 @@ def all_profiles_are_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AppliedDefaults, "__eq__", lambda *_: True)
 
 
+def unknown_profiles_have_no_secrets(patch: pytest.MonkeyPatch) -> None:
+    """Who does not know with which version of a profile an attempt began hides nothing of any."""
+    patch.setattr(Site, "hiding", lambda _, spec: spec)
+
+
 def ended_pods_hold_their_chips(patch: pytest.MonkeyPatch) -> None:
     """A pod that has terminated counts as one that holds its chips, for as long as it exists."""
     patch.setattr(ledger, "_released", lambda pod, removed, ended: removed)
@@ -567,6 +573,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (earlier_jobs_have_terminated, 160, ()),
     (a_second_run_is_as_good_as_the_first, 1300, ()),
     (all_profiles_are_one, 0, (PROFILES,)),
+    (unknown_profiles_have_no_secrets, 150, (PROFILES,)),
     (ended_pods_hold_their_chips, 1, ()),
     (unknown_words_are_no_words, 1, (VERSIONS,)),
     (unknown_words_are_no_words, 1, (STRANGERS,)),

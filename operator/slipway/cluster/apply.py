@@ -323,7 +323,7 @@ class Applier:
             raise _PlanInterrupted from error
 
     def _reject(self, job: Job, reason: str, message: str) -> None:
-        message = foreign(message, job.spec)
+        message = foreign(message, job.site.hiding(job.spec))
         log.warning("%s: %s", reason, message, extra=log_fields(job))
         self._cache.rejected(job, Rejection(message, self._now(), reason))
 

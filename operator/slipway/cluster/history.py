@@ -137,7 +137,7 @@ class History:
         numbers = ", ".join(map(str, sorted(attempts)))
         message = (
             f"the history lacks attempt {numbers}: status.attempts holds the newest {MAX_ATTEMPTS} only, "
-            f"and it cannot be added to ConfigMap {name}: {foreign(str(refusal), job.spec)}"
+            f"and it cannot be added to ConfigMap {name}: {foreign(str(refusal), job.site.hiding(job.spec))}"
         )
         log.warning("%s", message, extra=log_fields(job))
         self._recorder.record(job, EventRecord("HistoryIncomplete", message, warning=True))

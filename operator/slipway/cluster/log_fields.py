@@ -18,5 +18,5 @@ def log_fields(job: Job, attempt: Attempt | None = None) -> dict[str, Any]:
         "slice": root.slice if root is not None else None,
         "host": root.host if root is not None else None,
         "cause": attempt.cause if attempt is not None else None,
-        "spec": job.spec,
+        "spec": job.site.hiding(job.spec),
     }

@@ -74,7 +74,7 @@ class ProfileStore(Reflector[ProfileObject, Key]):
         if attempt.end_time is not None and began is not None:
             # It makes no pods any more, and the present budgets are the nearest.
             return Choice(profile, problem)
-        return Choice(superseded=True, bare=True)
+        return Choice(profile, superseded=True, bare=True)
 
     def attempt_runs(self, key: Key, began: AppliedDefaults) -> None:
         """An attempt that is not charged yet has begun with that version of a profile."""

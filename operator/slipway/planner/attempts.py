@@ -40,7 +40,7 @@ def follow(draft: Draft) -> None:
     """Advance the newest attempt as far as the observation allows, and begin the next one when it is due."""
     if draft.active is not None:
         any(policy(draft) for policy in _POLICIES)
-    ended = draft.unjudged
+    ended = draft.unjudged if _knows_budgets(draft) else None
     if ended is not None and fencing.clear_to_start(draft) and not fencing.unknown_nodes(draft):
         nodes = _doubtful_nodes(draft, ended)
         if not fencing.is_seen_whole(draft):
@@ -49,6 +49,18 @@ def follow(draft: Draft) -> None:
             judge(draft)
     if draft.active is None and draft.unjudged is None and not draft.status.final:
         begin_when_possible(draft)
+
+
+def _knows_budgets(draft: Draft) -> bool:
+    """Whether the attempt can be judged by what its site says.
+
+    Of one that runs and began with unknown defaults only the job's own are known; once its end is written, the present
+    ones of the site count.
+    """
+    known = not (draft.job.site.choice.bare and draft.job.defaults_unknown)
+    if not known and draft.unjudged is not None:
+        draft.wake(draft.now)
+    return known
 
 
 def _end_once_sure(draft: Draft) -> bool:
@@ -126,7 +138,7 @@ def _succeed(draft: Draft) -> bool:
 
 def end_as(draft: Draft, cause: Evidence) -> None:
     """End the active attempt for that evidence; it is charged when no pod of it may still run."""
-    cause = told(cause, draft.spec)
+    cause = told(cause, draft.hiding)
     draft.update_attempt(end_time=draft.now, reason=cause.ending.reason, message=cause.message, root=root_of(cause))
     draft.update(succeeded_hosts=intervals(draft.seen.succeeded))
     draft.look()
@@ -193,7 +205,7 @@ def judge(draft: Draft) -> None:
     if cause is None:
         draft.update_attempt(cause=Cause.FAILURE)
     else:
-        cause = told(cause, draft.spec)
+        cause = told(cause, draft.hiding)
         draft.update_attempt(
             cause=cause.ending.cause, reason=cause.ending.reason, message=cause.message, root=root_of(cause)
         )

@@ -78,7 +78,7 @@ def explained(draft: Draft, short: Shortage) -> Shortage:
         return found
     coming, words = scales
     what = "the cluster autoscaler adds nodes" if coming else "the cluster autoscaler adds no nodes"
-    message = f"{found.message}; {what}: {foreign(words, draft.spec)}"
+    message = f"{found.message}; {what}: {foreign(words, draft.hiding)}"
     return Shortage(found.phase, COMING if coming else found.reason, message)
 
 

@@ -78,6 +78,11 @@ class Draft:
         return self.effective.spec
 
     @property
+    def hiding(self) -> SliceJobSpec | None:
+        """The spec by which secrets are hidden in what others say."""
+        return self.job.site.hiding(self.spec)
+
+    @property
     def resolved(self) -> Resolved:
         """The values of the spec after defaults."""
         return self.effective.resolved

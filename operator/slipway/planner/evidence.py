@@ -41,7 +41,7 @@ class Evidence:
     """Whether it is the evidence in the record of the attempt."""
 
 
-def told(evidence: Evidence, spec: SliceJobSpec) -> Evidence:
+def told(evidence: Evidence, spec: SliceJobSpec | None) -> Evidence:
     """The evidence with a message and a log that may be written: without secrets."""
     if (words := evidence.words) is None:
         return evidence

@@ -55,7 +55,7 @@ def _end_hopeless(draft: Draft) -> bool:
 
 
 def _never(draft: Draft, place: Place, pod: Pod, found: Explanation) -> Evidence:
-    said = foreign(found.message, draft.spec)
+    said = foreign(found.message, draft.hiding)
     return Evidence(
         ending=CANNOT_START,
         time=draft.now,
@@ -74,5 +74,5 @@ def _release(draft: Draft, ending: Ending, found: Explanation) -> None:
         end_as(draft, late)
         return
     held = f"{len(draft.seen.late)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s and did not start"
-    end_at_once(draft, ending, f"{held}: {foreign(found.message, draft.spec)}; {found.next_step}")
+    end_at_once(draft, ending, f"{held}: {foreign(found.message, draft.hiding)}; {found.next_step}")
     begin_when_possible(draft)

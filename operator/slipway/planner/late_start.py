@@ -46,7 +46,7 @@ def _late(draft: Draft, late: Sequence[tuple[Place, Pod]], how: str) -> Evidence
         ending=START_TIMEOUT,
         time=draft.now,
         message=f"{how}; {place.words} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
-        f"{foreign(words, draft.spec)[:MAX_MESSAGE]}".strip(),
+        f"{foreign(words, draft.hiding)[:MAX_MESSAGE]}".strip(),
         place=place,
         pod=pod.metadata.name,
         node=pod.spec.node_name or None,

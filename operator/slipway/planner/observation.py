@@ -250,12 +250,12 @@ def _counts(lost: Vanished, live: dict[Place, Pod], attempt: Attempt | None) -> 
     return not again or (attempt is not None and attempt.end_time is not None)
 
 
-def blocked_hosts(observation: Observation, spec: SliceJobSpec, limit: int) -> tuple[HostState, ...]:
+def blocked_hosts(observation: Observation, spec: SliceJobSpec | None, limit: int) -> tuple[HostState, ...]:
     """The first `limit` hosts that do not run yet, with the message of the scheduler or the kubelet."""
     return tuple(_host_state(place, pod, spec) for place, pod in observation.late[:limit])
 
 
-def _host_state(place: Place, pod: Pod, spec: SliceJobSpec) -> HostState:
+def _host_state(place: Place, pod: Pod, spec: SliceJobSpec | None) -> HostState:
     reason, message = waiting_for(pod)
     return HostState(
         slice=None if place.is_head else place.slice,

@@ -132,7 +132,7 @@ def _words(draft: Draft, known: Workload | None) -> tuple[str, str]:
         return queue_words.ENTERING, f"{what} are asked for again by a new {name}"
     reason, message = queue_words.waiting(known)
     kueue = draft.snapshot.kueue
-    message = foreign(queue_words.with_name(message, kueue.preemptor), draft.spec)
+    message = foreign(queue_words.with_name(message, kueue.preemptor), draft.hiding)
     if reason == queue_words.PREEMPTS:
         message = queue_words.with_preempted(message, kueue.preempted)
     if (asked := queue_sizes.asked(draft, known)) < draft.spec.most_slices:

@@ -82,7 +82,9 @@ class Choice(NamedTuple):
     superseded: bool = False
     """Whether the profile has changed since the attempt began whose profile this is."""
     bare: bool = False
-    """Whether nothing of the site applies: the attempt began without, or with what this process does not know."""
+    """Whether nothing of the site applies: the attempt began without, or with what this process does not know.
+
+    The profile is then the present one."""
 
 
 NO_CHOICE: Final = Choice()
@@ -110,8 +112,14 @@ class Site:
     """Python executable of jobs with a Python module that name none."""
     ignored: tuple[str, ...] = ()
     """Fields below `spec` that the workspace decides on and that are left out of the job's spec; sorted."""
+    hidden: tuple[EnvVar, ...] = ()
+    """Variables that the spec does not have and pods of the attempt may have: what they are set to is secret, too."""
     known: bool = True
     """False for a client, which cannot say what the site of the operator has."""
+
+    def hiding(self, spec: SliceJobSpec | None) -> SliceJobSpec | None:
+        """The spec with the variables of all secrets that programs may print; for `redact` alone."""
+        return spec.model_copy(update={"env": (*spec.env, *self.hidden)}) if spec and self.hidden else spec
 
 
 NO_CHART: Final = Profile(CHART, for_all=True)
@@ -130,10 +138,10 @@ def site_of(given: SliceJobSpec, chart: Profile, choice: Choice = NO_CHOICE) -> 
         chart: the defaults and limits of the chart's values.
         choice: the profile of the job, if it has one.
     """
-    if choice.bare:
-        return given, Site(choice, limits=())
     profile = choice.profile
     layers = [chart] if profile is None else [profile, chart]
+    if choice.bare:
+        return given, Site(choice, limits=(), hidden=tuple(one for layer in layers for one in layer.spec.defaults.env))
     kept, ignored = without_reserved(given) if _ignores_reserved(layers) else (given, ())
     spec, values = with_defaults(kept, layers)
     defaults = [one.spec.defaults for one in layers]

@@ -108,7 +108,11 @@ def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
     if found.vague and known is not None and known.reason == found.reason:
         return phase, known.reason, known.message
     waiting = f"{len(late)} of {len(draft.seen.wanted)} pods wait"
-    return phase, found.reason, f"attempt {number}: {waiting}: {foreign(found.message, draft.spec)}; {found.next_step}"
+    return (
+        phase,
+        found.reason,
+        f"attempt {number}: {waiting}: {foreign(found.message, draft.hiding)}; {found.next_step}",
+    )
 
 
 def _count(draft: Draft) -> None:
@@ -121,7 +125,7 @@ def _count(draft: Draft) -> None:
     draft.update(
         slices=SliceCounts(requested=requested, granted=draft.granted, ready=ready),
         ready_slices=f"{ready}/{requested}",
-        hosts=blocked_hosts(draft.seen, draft.spec, MAX_HOSTS) if draft.starting else (),
+        hosts=blocked_hosts(draft.seen, draft.hiding, MAX_HOSTS) if draft.starting else (),
         succeeded_hosts=intervals(draft.seen.succeeded) if draft.active else draft.status.succeeded_hosts,
     )
 

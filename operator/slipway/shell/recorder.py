@@ -82,7 +82,8 @@ def line_of(record: Record) -> bytes:
     visitors = record.snapshot.pools.tenants.visitors if waits else {}
     content = msgspec.to_builtins(Record(record.now, shown, visitors), enc_hook=_encoded)
     del content["snapshot"]["pools"]
-    cleaned = _cleaned(content, lambda text: redacted(text, job.spec))
+    hiding = job.site.hiding(job.spec)
+    cleaned = _cleaned(content, lambda text: redacted(text, hiding))
     for one in (cleaned["snapshot"]["job"], *cleaned["snapshot"]["rivals"]):
         one.setdefault("spec", None)
     cleaned["snapshot"]["kueue"].setdefault("topologies", None)
@@ -134,7 +135,7 @@ def _without_secrets(job: Job) -> Job:
         resolved = accepted.model_copy(update={"template_hash": template_hash(shown)})
         status = status.model_copy(update={"resolved": resolved})
     # The profile has done its part: its defaults are in the spec.
-    site = replace(job.site, choice=job.site.choice._replace(profile=None))
+    site = replace(job.site, choice=job.site.choice._replace(profile=None), hidden=())
     return replace(job, spec=shown, given=None, site=site, status=status, accepted={})
 
 
