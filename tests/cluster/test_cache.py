@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from slipway.cluster.cache import Cache
-from slipway.planner.snapshot import Rejection, Settings, Snapshot
+from slipway.planner.snapshot import (
+    NAME_TAKEN,
+    QUOTA_EXCEEDED,
+    Rejection,
+    Settings,
+    Snapshot,
+)
 from tests.cluster.things import Time, job_json
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -103,3 +109,13 @@ def test_a_refusal_of_an_equal_spec_is_the_last_word(accepting: Cache) -> None:
 def test_what_a_profile_says_anew_has_not_been_accepted(accepting: Cache) -> None:
     accepting.profile_changed("ns", "default")
     assert not seen(accepting, "second").equal_accepted
+
+
+@pytest.mark.parametrize("reason", [QUOTA_EXCEEDED, NAME_TAKEN])
+def test_what_was_refused_is_over_once_the_services_are_there(reason: str) -> None:
+    cache = Cache(Settings(), lambda: NOW, Time())
+    job = seen(cache, "first").job
+    cache.rejected(job, Rejection("a Service is needed", NOW, reason))
+    assert seen(cache, "first").rejection is not None
+    cache.served(job, 0, NOW)
+    assert seen(cache, "first").rejection is None

@@ -91,6 +91,29 @@ def test_a_full_quota_is_asked_again_only_after_a_while() -> None:
     assert actions_of(world.step(seconds=60), CreatePods)
 
 
+@pytest.mark.parametrize(
+    ("lacking", "reason"),
+    [
+        pytest.param("a pod", "QuotaExceeded", id="a pod is missing"),
+        pytest.param("Services", "QuotaExceeded", id="the Services are missing"),
+        pytest.param("", "Starting", id="all was created after all"),
+    ],
+)
+def test_what_was_refused_holds_a_job_up_while_something_is_missing(lacking: str, reason: str) -> None:
+    world = World(hosts=2, timeouts={"scheduleSeconds": 300}).begin()
+    for handle in world.all_pods():
+        handle.binds()
+    if lacking == "a pod":
+        del world.pods[0, 0, 1]
+    world.served = None if lacking == "Services" else 0
+    world.rejection = Rejection("exceeded quota q", world.now, QUOTA_EXCEEDED)
+    world.step(seconds=6)
+    assert world.condition("Running").reason == reason
+    world.rejection = Rejection("exceeded quota q", world.now + timedelta(seconds=300), QUOTA_EXCEEDED)
+    world.step(seconds=300)
+    assert (world.status.phase == "Failed") is bool(lacking)
+
+
 def test_what_an_earlier_job_of_this_name_has_left_is_waited_for_and_looked_at_again_soon() -> None:
     world = World()
     world.rejection = Rejection("Service train of an earlier job must go first", world.now, WAITING_FOR_OLD)

@@ -205,9 +205,8 @@ class Cache:
     def served(self, job: Job, attempt: int, at: datetime) -> None:
         """The Services are there for an attempt of the job."""
         memory = self._memory(job)
-        memory.served, memory.served_at = attempt, at
-        if memory.rejection is not None and memory.rejection.of_names:
-            memory.rejection = None
+        # What was refused has been created since, or is tried again at once.
+        memory.served, memory.served_at, memory.rejection = attempt, at, None
 
     def node_read(self, name: str, at: datetime) -> None:
         """A node was read by its name, or found absent."""

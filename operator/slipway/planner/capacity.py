@@ -41,9 +41,12 @@ class Shortage:
 
 def shortage(draft: Draft) -> Shortage | None:
     """Why pods of the active attempt are not created or not scheduled; None when nothing holds them up."""
-    if draft.starting is None:
+    attempt = draft.starting
+    if attempt is None:
         return None
-    if (rejection := draft.snapshot.rejection) is not None:
+    # The answer to the request that was accepted after all may have been lost.
+    lacks_objects = draft.seen.absent or draft.snapshot.served != attempt.number
+    if (rejection := draft.snapshot.rejection) is not None and lacks_objects:
         phase = Phase.WAITING_FOR_CAPACITY if rejection.reason == QUOTA_EXCEEDED else Phase.PENDING
         phase = Phase.STARTING if rejection.of_names else phase
         return Shortage(phase, rejection.reason, rejection.message)
