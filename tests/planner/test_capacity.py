@@ -9,7 +9,7 @@ import pytest
 
 from slipway.api.names import NODE_ACCELERATOR, NODE_CHIPS, NODE_TOPOLOGY
 from slipway.api.places import worker
-from slipway.api.status import Condition, Phase, SliceJobStatus
+from slipway.api.status import Condition, HostState, Phase, SliceJobStatus
 from slipway.planner import environment
 from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan, Refresh
 from slipway.planner.explain import MISSING_OBJECTS
@@ -18,7 +18,7 @@ from slipway.planner.pod_parts import PodCondition
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Rejection, Settings
 
-from .build import START, World, actions_of, spec
+from .build import START, World, a_node, actions_of, spec
 
 
 def waiting(*, placed: int, slices: int = 4, hosts: int | None = 2, **fields: Any) -> World:
@@ -264,6 +264,65 @@ def test_a_job_keeps_its_nodes_when_the_older_one_could_not_use_them(mine: Any, 
     world.rivals = (older(world, **older_asks),)
     for _ in range(5):
         assert not actions_of(world.step(seconds=60), DeletePods)
+
+
+ON_TPUS = {"accelerator": {"type": "v5p-16"}, "hosts": None}
+WITH_HEAD = ON_TPUS | {"ray": {"entrypoint": "python a.py"}}
+NO_NODE_FOR_HEAD = (HostState(pod="older-0-head", reason="Unschedulable"),)
+
+
+def lacking(*hosts: int, node: str | None = None) -> tuple[HostState, ...]:
+    return tuple(
+        HostState(slice=0, host=host, pod=f"older-0-0-{host}", node=node, reason="Unschedulable") for host in hosts
+    )
+
+
+@pytest.mark.parametrize("visible", [True, False], ids=["nodes are seen", "nodes cannot be seen"])
+@pytest.mark.parametrize(
+    ("mine", "hosts", "gives_way"),
+    [
+        pytest.param(ON_TPUS, NO_NODE_FOR_HEAD, False, id="lacks a node for its head only"),
+        pytest.param(ON_TPUS, (*NO_NODE_FOR_HEAD, *lacking(1)), True, id="lacks one for a worker as well"),
+        pytest.param(ON_TPUS, (*NO_NODE_FOR_HEAD, *lacking(1, node="a")), False, id="has nodes for all workers"),
+        pytest.param(ON_TPUS, (*NO_NODE_FOR_HEAD, *lacking(*range(15), node="a")), True, id="may lack more"),
+        pytest.param(WITH_HEAD, NO_NODE_FOR_HEAD, True, id="could have the node of this one's head"),
+        pytest.param({}, NO_NODE_FOR_HEAD, True, id="could have the node of a worker without TPUs"),
+    ],
+)
+def test_an_older_ray_job_that_lacks_a_node_for_its_head_gets_no_tpus(
+    mine: dict[str, Any], hosts: tuple[HostState, ...], gives_way: bool, visible: bool
+) -> None:
+    world = waiting(placed=1, slices=2, **mine)
+    if "ray" in mine:
+        world.pod(-1, -1).binds("cpu")
+    first = older(world, slices=1, **WITH_HEAD)
+    if mine != ON_TPUS:
+        world.nodes["cpu"] = msgspec.structs.replace(a_node("cpu"), status=NodeStatus((PodCondition("Ready", "True"),)))
+        world.pod(0, 0).binds("cpu") if not mine else None
+    world.rivals = (replace(first, status=world.status.model_copy(update={"hosts": hosts})),)
+    world.nodes_watched = visible
+    for _ in range(7):
+        world.step(seconds=10)
+    assert (world.status.attempts[0].reason == "CapacityReleased") is gives_way
+
+
+@pytest.mark.parametrize(("hosts", "waits"), [(NO_NODE_FOR_HEAD, False), ((), True)], ids=["its head", "all"])
+def test_nobody_with_tpus_stands_back_for_a_ray_job_that_lacks_a_node_for_its_head(
+    hosts: tuple[HostState, ...], waits: bool
+) -> None:
+    """The hosts of a slice were divided, and the job tries other node pools."""
+    world = World(slices=1, **ON_TPUS).begin()
+    world.pod(0, 0).binds()
+    world.pod(0, 1).unschedulable()
+    world.nodes["node-0-1"] = a_node("node-0-1")
+    first = older(world, **WITH_HEAD)
+    world.rivals = (replace(first, status=world.status.model_copy(update={"hosts": hosts})),)
+    world.step(seconds=6)
+    world.step(seconds=61)
+    world.obey()
+    world.step(seconds=1)
+    assert world.status.attempts[0].reason == "CapacityReleased"
+    assert ("the older job ml/older goes first" in world.condition("Running").message) is waits
 
 
 def test_a_younger_job_lets_go_where_nodes_cannot_be_seen() -> None:

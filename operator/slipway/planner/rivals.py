@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from slipway.api.status import ConditionType, Phase
+from slipway.api.places import HEAD
+from slipway.api.status import MAX_HOSTS, ConditionType, Phase
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, ending_of
 from slipway.planner.nodes import Node
+from slipway.planner.placement import Needs, suits
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import QUOTA_EXCEEDED, Job
 
@@ -43,7 +45,7 @@ def goes_first(draft: Draft) -> Job | None:
         (
             job
             for job in draft.snapshot.rivals
-            if (job.namespace == draft.job.namespace if waits_for(job) == QUOTA else _can_run(draft, job))
+            if (job.namespace == draft.job.namespace if waits_for(job) == QUOTA else _needs_the_same(draft, job))
         ),
         None,
     )
@@ -60,11 +62,38 @@ def _gains(draft: Draft, job: Job, held: Sequence[Node]) -> bool:
     """Whether what this job holds would bring that job nearer to all its slices, as far as is known."""
     if waits_for(job) == QUOTA:
         return job.namespace == draft.job.namespace and bool(draft.seen.live)
+    if _lacks_head_alone(job):
+        return _holds_node_for_head(draft, job)
     if not draft.snapshot.nodes_watched:
         # Whether they are of use to it nobody can see; the two jobs would wait for each other for ever otherwise.
         return any(pod.spec.node_name for pod in draft.seen.live.values())
     factory = _factory(draft, job)
     return factory is not None and any(map(factory.suits, held)) and _enough_nodes(draft, factory)
+
+
+def _lacks_head_alone(job: Job) -> bool:
+    """Whether all workers of a Ray job have nodes and its head has none, as far as its status shows all of them."""
+    hosts = job.status.hosts
+    lacking = [host for host in hosts if host.node is None]
+    return bool(lacking) and len(hosts) < MAX_HOSTS and all(host.slice is None for host in lacking)
+
+
+def _holds_node_for_head(draft: Draft, job: Job) -> bool:
+    """Whether this job holds a node on which the Ray head of that one could run, which is never one with TPUs."""
+    on_tpus = draft.hardware.accelerated
+    pods = [pod for place, pod in draft.seen.live.items() if pod.spec.node_name and (place.is_head or not on_tpus)]
+    if not pods or not draft.snapshot.nodes_watched:
+        return bool(pods)
+    factory = _factory(draft, job)
+    needs = Needs.of(factory.pod(0, HEAD)["spec"]) if factory is not None else None
+    nodes = (draft.snapshot.nodes.get(pod.spec.node_name) for pod in pods)
+    return needs is not None and any(node is not None and suits(node, needs) for node in nodes)
+
+
+def _needs_the_same(draft: Draft, job: Job) -> bool:
+    if _lacks_head_alone(job) and draft.hardware.accelerated and HEAD not in draft.seen.wanted:
+        return False
+    return _can_run(draft, job)
 
 
 def _can_run(draft: Draft, job: Job) -> bool:
