@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from slipway import (
     tpu_remote,
 )
 from slipway.sdk import host_program
-from slipway.sdk.payload import unpack
+from slipway.sdk.payload import pack, pack_method, unpack
 
 INFO = JobInfo("train-1", "succeeded", "TPU")
 NOWHERE = RayExecutor(CPU(), "acme/ray:1", client=Client(namespace="x", kubeconfig=Path("/no/such/file")))
@@ -137,6 +138,21 @@ def test_a_function_that_holds_a_reference_is_refused() -> None:  # E2-27
 
     with pytest.raises(NotPicklable, match=r"train holds a Ray reference"):
         NOWHERE.execute(train)
+
+
+ONCE: dict[str, Callable[[], Any]] = {
+    "a generator": lambda: (str(one) for one in (1, 2)),
+    "a map": lambda: map(str, (1, 2)),
+    "a list": lambda: ["1", "2"],
+}
+
+
+@pytest.mark.parametrize("given", ONCE.values(), ids=ONCE)
+def test_arguments_that_can_be_read_once_travel(given: Callable[[], Any]) -> None:
+    call = pack(len, given(), {}, capture=False)
+    method = pack_method(dict, (given(), {}), "get", given(), {}, capture=False)
+    assert cloudpickle.loads(call.content)[2] == ("1", "2")
+    assert cloudpickle.loads(method.content)[1:3] == (("get", ("1", "2"), {}), ("1", "2"))
 
 
 def test_what_does_not_fit_is_refused_before_anything_starts() -> None:

@@ -82,6 +82,8 @@ def pack_method(
 
 
 def _pack(target: Any, construct: Any, args: Sequence[Any], kwargs: Mapping[str, Any], capture: bool) -> Call:
+    # They are read twice, and a generator, a map or a zip gives what it holds once.
+    args, kwargs = tuple(args), dict(kwargs)
     name = getattr(target, "__qualname__", type(target).__name__)
     parts = {name: target, f"the constructor's arguments of {name}": construct}
     parts |= {f"argument {place} of {name}": value for place, value in enumerate(args)}
@@ -96,7 +98,7 @@ def _pack(target: Any, construct: Any, args: Sequence[Any], kwargs: Mapping[str,
             ) from None
         except Exception as error:
             raise NotPicklable(f"{what} cannot be pickled, and nothing was started: {error}") from error
-    return Call(name.rpartition(".")[2], cloudpickle.dumps((target, construct, tuple(args), dict(kwargs))), capture)
+    return Call(name.rpartition(".")[2], cloudpickle.dumps((target, construct, args, kwargs)), capture)
 
 
 class _Reference(Exception):
