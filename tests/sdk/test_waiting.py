@@ -1,7 +1,12 @@
 """What a call says while it waits, and what becomes of its job when it waits no longer."""
 
+import errno
+import io
+import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TextIO
 
 import pytest
 
@@ -41,6 +46,31 @@ def test_each_change_is_one_line(server: Server, capsys: pytest.CaptureFixture[s
     told = ("WaitingForCapacity: 1 of 2 nodes", "WaitingForCapacity: 2 of 2 nodes", "Running: attempt 0 runs")
     lines = [] if quiet else [f"SliceJob train: {one}" for one in told]
     assert capsys.readouterr().err.splitlines() == lines
+
+
+class PipeWithoutReader(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def closed_file() -> TextIO:
+    found = io.StringIO()
+    found.close()
+    return found
+
+
+@pytest.mark.parametrize("make", [PipeWithoutReader, closed_file])
+def test_a_call_goes_on_when_nobody_reads_what_it_prints(
+    server: Server, monkeypatch: pytest.MonkeyPatch, make: Callable[[], TextIO]
+) -> None:
+    server.log = "done"
+    server.status = {"phase": "Running", "conditions": running("attempt 0 runs")}
+    monkeypatch.setattr(sys, "stderr", make())
+    with ThreadPoolExecutor(1) as background:
+        call = background.submit(run_docker_on_pod, CONFIG, CPU(), name="train", client=server.client)
+        until(lambda: server.watched or call.done())
+        server.tell("train", phase="Succeeded")
+        assert call.result(timeout=PATIENCE) == "done"
 
 
 def test_nothing_is_printed_for_a_job_that_nobody_waits_for(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """What a job waits for, told while a call waits for the job."""
 
 import sys
+from contextlib import suppress
 
 from slipway.client.view import JobView
 
@@ -19,4 +20,6 @@ class Progress:
         if self._quiet or view.over or view.terminating or view.story in ("", self._said):
             return
         self._said = view.story
-        print(f"SliceJob {view.metadata.name}: {self._said}", file=sys.stderr, flush=True)
+        # Whoever read standard error may have gone, or closed it; the job goes on, and so must its call.
+        with suppress(OSError, ValueError):
+            print(f"SliceJob {view.metadata.name}: {self._said}", file=sys.stderr, flush=True)
