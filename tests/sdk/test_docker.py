@@ -1,6 +1,7 @@
 """Docker's words become a SliceJob's, or are refused by name."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,14 @@ CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             ],
         },
     ),
+    "E1-06 paths of pathlib": (
+        {"volumes": {Path("/data"): "/in"}, "workdir": Path("/app")},
+        {
+            "volumes": [{"name": "docker-0", "hostPath": {"path": "/data"}}],
+            "volumeMounts": [{"name": "docker-0", "mountPath": "/in"}],
+            "workingDir": "/app",
+        },
+    ),
     "E1-08 E2-33 environment, in order": (
         {"environment": {"B": "x=$(A)\n", "A": 1, "NONE": None, "C": True}},
         {"env": [{"name": "B", "value": "x=$$(A)\n"}, {"name": "A", "value": "1"}, {"name": "C", "value": "True"}]},
@@ -63,10 +72,13 @@ CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "E1-13 2g": ({"shm_size": "2g"}, {"shmSize": "2Gi"}),
     "E1-13 512MB": ({"shm_size": "512MB"}, {"shmSize": "512Mi"}),
     "E1-13 bytes": ({"shm_size": "64"}, {"shmSize": "64"}),
+    "E1-13 a number of bytes": ({"shm_size": 67108864}, {"shmSize": "67108864"}),
     "E1-13 2Gi": ({"shm_size": "2Gi"}, {"shmSize": "2Gi"}),
     "E1-15 workdir": ({"workdir": "/app"}, {"workingDir": "/app"}),
     "E1-16 user and group": ({"user": "1000:2000"}, {"securityContext": {"runAsUser": 1000, "runAsGroup": 2000}}),
+    "E1-16 a number": ({"user": 1000}, {"securityContext": {"runAsUser": 1000}}),
     "E1-16 root": ({"user": "0"}, {"securityContext": {"runAsUser": 0, "runAsNonRoot": False}}),
+    "E1-16 root as a number": ({"user": 0}, {"securityContext": {"runAsUser": 0, "runAsNonRoot": False}}),
     "E1-19 an empty list runs the image's own command": ({"command": []}, {"args": None}),
 }
 
@@ -74,8 +86,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "E1-05 unbalanced quotes": ({"command": "python 'x"}, "cannot be split into words: No closing quotation"),
     "E1-07 unknown suffix": ({"volumes": {"/data": "/in:z"}}, "only :ro and :rw are known"),
     "E1-06 relative path": ({"volumes": {"data": "/in"}}, "volume 'data' is not an absolute path"),
+    "E1-06 no container path": ({"volumes": {"/data": None}}, "volumes['/data'] is None: write the container path"),
+    "E1-06 a map within": ({"volumes": {"/data": {"bind": "/in"}}}, "volumes['/data'] is {'bind': '/in'}: write the"),
+    "E1-06 no map": ({"volumes": ["/data:/in"]}, "volumes must be a map of host paths to container paths, not ['/da"),
+    "E1-06 a number for a path": ({"volumes": {5: "/in"}}, "volume 5 is not an absolute path"),
     "E1-09 a named network": ({"network": "mine"}, "network 'mine' does not exist in a cluster"),
     "E1-12 chosen GPUs": ({"gpus": "0,1"}, "Kubernetes chooses the devices"),
+    "E1-12 no digit": ({"gpus": "²"}, "gpus '²': Kubernetes chooses the devices, so say how many, such as 2, or all"),
+    "E1-12 none": ({"gpus": 0}, "gpus 0: Kubernetes chooses the devices"),
     "B-19 a nested variable": (
         {"environment": {"env_vars": {"A": "1"}}},
         "environment variable 'env_vars' is a dict and must be text",
@@ -92,6 +110,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "F-08 another IPC": ({"ipc_mode": "container:x"}, "ipc_mode 'container:x' does not exist in a cluster"),
     "E1-15 relative workdir": ({"workdir": "app"}, "workdir 'app' is not an absolute path"),
     "E1-16 a user's name": ({"user": "alice"}, "numeric uid[:gid] required"),
+    "E1-16 a truth value": ({"user": True}, "user True: numeric uid[:gid] required"),
+    "E1-13 a negative number": ({"shm_size": -1}, "shm_size -1 is not a size"),
     "E1-19 empty string": ({"command": "  "}, "command is empty"),
 }
 

@@ -8,15 +8,17 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Any, Final
 
 from slipway.client.manifest import literal
 from slipway.sdk.accelerators import GPU_RESOURCE
 from slipway.sdk.environment import Environment, variables
 
-_SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
-_QUANTITY: Final = re.compile(r"\d+(Ki|Mi|Gi|Ti)")
+_SIZE: Final = re.compile(r"([0-9]+)([bkmgt]?)b?", re.IGNORECASE)
+_QUANTITY: Final = re.compile(r"[0-9]+(Ki|Mi|Gi|Ti)")
+_COUNT: Final = re.compile(r"0*[1-9][0-9]*")
+_USER: Final = re.compile(r"([0-9]+)(?::([0-9]+))?")
 _UNITS: Final = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
 _POD_NETWORKS: Final = ("", "bridge", "pod")
 
@@ -41,13 +43,13 @@ class DockerConfig:
     """Run privileged. TPU chips do not need it."""
     gpus: str | int | None = None
     """How many NVIDIA GPUs, or `all` of a node; which ones is Kubernetes' choice."""
-    shm_size: str | None = None
-    """Size of /dev/shm: 512m, 2g or 2Gi; units are binary."""
+    shm_size: str | int | None = None
+    """Size of /dev/shm: 512m, 2g or 2Gi, or a number of bytes; units are binary."""
     remove: bool = True
     """Delete the SliceJob once it has succeeded and its output was read."""
     workdir: str | None = None
     """Working directory, an absolute path."""
-    user: str | None = None
+    user: str | int | None = None
     """Numeric uid or uid:gid."""
     entrypoint: str | Sequence[str] = ()
     """What runs instead of the image's entrypoint, with `command` as its arguments; a string is split."""
@@ -119,29 +121,30 @@ def _gpus(gpus: str | int | None) -> dict[str, Any]:
         return {}
     if gpus == "all":
         return {"accelerator": {"gpu": {"vendor": "nvidia"}}}
-    if not str(gpus).isdigit() or int(gpus) < 1:
+    if _COUNT.fullmatch(str(gpus)) is None:
         raise ValueError(f"gpus {gpus!r}: Kubernetes chooses the devices, so say how many, such as 2, or all")
     return {"resources": {"limits": {GPU_RESOURCE: str(int(gpus))}}}
 
 
-def _shm_size(size: str | None) -> str | None:
+def _shm_size(size: str | int | None) -> str | None:
     if not size:
         return None
-    if _QUANTITY.fullmatch(size):
-        return size
-    found = _SIZE.fullmatch(size)
+    text = str(size)
+    if _QUANTITY.fullmatch(text):
+        return text
+    found = _SIZE.fullmatch(text)
     if found is None:
         raise ValueError(f"shm_size {size!r} is not a size: write for example 512m, 2g or 2Gi")
     return found[1] + _UNITS[found[2].lower()]
 
 
-def _security(user: str | None, privileged: bool, capabilities: list[str]) -> dict[str, Any]:
+def _security(user: str | int | None, privileged: bool, capabilities: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"privileged": True} if privileged else {}
     if capabilities:
         found["capabilities"] = {"add": capabilities}
-    if not user:
+    if user is None or user == "":
         return found
-    numbers = re.fullmatch(r"(\d+)(?::(\d+))?", user)
+    numbers = _USER.fullmatch(str(user))
     if numbers is None:
         raise ValueError(f"user {user!r}: numeric uid[:gid] required, names belong to the image")
     found["runAsUser"] = int(numbers[1])
@@ -152,15 +155,19 @@ def _security(user: str | None, privileged: bool, capabilities: list[str]) -> di
     return found
 
 
-def _absolute(what: str, path: str) -> str:
-    if not PurePosixPath(path).is_absolute():
+def _absolute(what: str, path: object) -> str:
+    if not isinstance(path, str | PurePath) or not PurePosixPath(path).is_absolute():
         raise ValueError(f"{what} {path!r} is not an absolute path")
-    return path
+    return str(path)
 
 
 def _volumes(given: Mapping[str, str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     volumes, mounts = [], []
+    if not isinstance(given, Mapping):
+        raise ValueError(f"volumes must be a map of host paths to container paths, not {given!r}")
     for number, (outside, inside) in enumerate(given.items()):
+        if not isinstance(inside, str):
+            raise ValueError(f"volumes[{outside!r}] is {inside!r}: write the container path, such as /in or /in:ro")
         path, _, mode = inside.partition(":")
         if mode not in ("", "ro", "rw"):
             raise ValueError(f"volume {outside}:{inside} ends in {mode!r}: only :ro and :rw are known")
