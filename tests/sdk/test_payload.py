@@ -210,6 +210,20 @@ def test_a_nested_variable_is_refused_before_anything_starts() -> None:
             call()
 
 
+NO_JSON: dict[str, tuple[dict[str, Any], str]] = {
+    "a path": ({"working_dir": Path("x")}, "runtime_env['working_dir'] cannot be written as JSON: Object of type "),
+    "a set": ({"env_vars": {}, "pip": {"a"}}, "runtime_env['pip'] cannot be written as JSON: Object of type set"),
+    "deep inside": ({"env_vars": {"A": b"1"}}, "runtime_env['env_vars'] cannot be written as JSON: Object of type b"),
+}
+
+
+@pytest.mark.parametrize(("given", "said"), NO_JSON.values(), ids=NO_JSON)
+def test_a_session_refuses_an_environment_that_its_calls_could_not_bring(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        Session(replace(NOWHERE, runtime_env=given))
+    assert said in str(caught.value)
+
+
 def test_the_hosts_spec(tmp_path: Path) -> None:  # E2-28, E2-33, E2-40
     executor = RayExecutor(
         TPU("v5p-16"), "acme/ray:1", env={"A": 1, "NONE": None, "D": "$(A)"}, runtime_env={"env_vars": {"B": "b"}},

@@ -50,6 +50,19 @@ class Call:
         return json.dumps(told | {"runtime_env": dict(runtime_env or {})}).encode()
 
 
+def check_runtime_env(given: Mapping[str, Any] | None) -> None:
+    """Refuse a runtime environment that a session's calls could not bring.
+
+    Raises:
+        ValueError: naming the field that is no JSON, and not its value, which may be a secret.
+    """
+    for name, value in (given or {}).items():
+        try:
+            json.dumps({name: value})
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"runtime_env[{name!r}] cannot be written as JSON: {error}") from None
+
+
 def versions() -> dict[str, str]:
     """Versions that must agree with the image's; Ray's only where it is installed here."""
     found = {"Python": platform.python_version(), "cloudpickle": str(cloudpickle.__version__)}

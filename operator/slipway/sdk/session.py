@@ -20,7 +20,7 @@ from slipway.cluster.errors import AlreadyExists, NotFound, SlipwayClusterError
 from slipway.sdk.accelerators import checked, differences
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import CALL_ANNOTATION, Run, limited
-from slipway.sdk.payload import Call, pack, pack_method, unpack
+from slipway.sdk.payload import Call, check_runtime_env, pack, pack_method, unpack
 from slipway.sdk.progress import Progress
 from slipway.sdk.stream import StreamBroken, ask
 
@@ -47,9 +47,10 @@ class Session:
         They must agree on its image and shape.
 
         Raises:
-            ValueError: when the executor's fields contradict the schema of a SliceJob.
+            ValueError: when the executor's fields contradict the schema of a SliceJob, or its `runtime_env` is no JSON.
             InvalidJob: when no SliceJob can have that name.
         """
+        check_runtime_env(executor.runtime_env)
         self._shared = name is not None
         self._executor = executor
         self._spec = checked(executor.ray_spec({"keepAlive": True}, executor.retries))
