@@ -1,6 +1,7 @@
 """Whole calls against an API server of the tests', which has no cluster behind it."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,28 @@ def test_what_ended_the_attempt_outranks_what_a_host_says(server: Server, execut
     with pytest.raises(JobPreempted, match="1 attempt was preempted") as caught:
         executor.autoscale_execute(train)
     assert caught.value.info.state == "preempted"
+
+
+def made_here(make: Callable[[], Any]) -> Callable[[], Any]:
+    """A function for the hosts, whose result is made when it is unpickled."""
+
+    class Result:
+        def __reduce__(self) -> Any:
+            return make, ()
+
+    def train() -> Any:
+        return Result()
+
+    return train
+
+
+def test_a_lost_attempt_is_lost_though_its_results_cannot_be_read(server: Server, executor: RayExecutor) -> None:
+    def refuse() -> None:
+        raise ValueError("not here")
+
+    server.end = {"phase": "Preempted", "result": {"reason": "MaxPreemptions", "message": "1 attempt was preempted"}}
+    with pytest.raises(JobPreempted, match="1 attempt was preempted"):
+        executor.autoscale_execute(made_here(refuse))
 
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:  # E1-33

@@ -259,4 +259,6 @@ def _with_cause(error: JobError, document: bytes | None) -> JobError:
         if isinstance(error, JobFailed) and told.host is not None:
             error.__cause__ = told.__cause__
             error.host = replace(told.host, exit_code=error.exit_code)
+    except ResultMissing:
+        pass  # All hosts returned, and the attempt was lost all the same; what they returned is no part of the reason.
     return error
