@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.waiting import PATIENCE
 
 FORKS = f"""
@@ -51,3 +53,44 @@ with ThreadPoolExecutor(8) as threads:
 
 def test_threads_that_call_at_once_share_a_loop() -> None:
     subprocess.run([sys.executable, "-c", CALLS_AT_ONCE], check=True, timeout=PATIENCE)
+
+
+CALLBACK = """
+import asyncio
+from concurrent.futures import Future
+from slipway.client import portal
+
+async def seven():
+    await asyncio.sleep(0)
+    return 7
+
+async def sevens():
+    yield await seven()
+
+def callback(_):
+    try:
+        said.set_result({call})
+    except RuntimeError as error:
+        said.set_exception(error)
+
+said, first = Future(), portal.start(asyncio.sleep(0.5))
+first.add_done_callback(callback)
+try:
+    said.result()
+except RuntimeError as error:
+    assert "was made in the callback of a future" in str(error)
+else:
+    raise SystemExit("it waited")
+assert portal.run(seven()) == 7
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["portal.run(seven())", "portal.result(portal.start(seven()))", "next(portal.iterate(sevens()))"]
+)
+def test_a_call_that_waits_in_a_callback_is_refused_and_others_go_on(call: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CALLBACK.format(call=call)],
+        stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

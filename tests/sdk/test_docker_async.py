@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slipway import DockerConfig, InvalidJob, run_docker_async
-from tests.sdk.server import Server
+from tests.sdk.server import Server, until
 from tests.waiting import PATIENCE
 
 CONFIG = DockerConfig("acme/train:1")
@@ -59,6 +59,13 @@ def test_cancelling_the_future_cancels_the_job(server: Server) -> None:
     assert server.jobs["train"]["spec"]["cancel"] is True
 
 
+def test_a_job_that_could_not_be_cancelled_is_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    future = run_docker_async(CONFIG, name="train", client=server.client)
+    (server.folder / "kubeconfig").unlink()
+    assert future.cancel()
+    assert "SliceJob train could not be cancelled: cannot connect to a Kubernetes cluster" in caplog.text
+
+
 PROGRAM = """
 from pathlib import Path
 from slipway import Client, DockerConfig, run_docker_async
@@ -73,3 +80,31 @@ def test_the_job_outlives_the_script(server: Server, then: str, cancelled: bool)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert server.jobs["train"]["spec"].get("cancel", False) is cancelled
+
+
+CALLBACK = """
+import sys
+from pathlib import Path
+from slipway import Client, DockerConfig, run_docker_async
+client = Client(kubeconfig=Path("{kubeconfig}"))
+first, second = (run_docker_async(DockerConfig("a/b:1"), name=name, client=client) for name in ("first", "second"))
+first.add_done_callback(lambda _: second.cancel())
+print("ready", flush=True)
+sys.stdin.read()
+print(first.result(timeout=1).stdout, second.cancelled())
+"""
+
+
+def test_the_end_of_one_container_may_cancel_another(server: Server) -> None:
+    server.log = "done"
+    text = CALLBACK.format(kubeconfig=server.folder / "kubeconfig")
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", text], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    server.tell("first", phase="Succeeded")
+    try:
+        until(lambda: server.jobs["second"]["spec"].get("cancel"))
+        assert process.communicate(timeout=PATIENCE) == ("done True\n", "")
+    finally:
+        process.kill()

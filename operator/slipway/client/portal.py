@@ -46,20 +46,45 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_forked)
 
 
+def here() -> bool:
+    """Whether this is the loop's own thread, as it is in the callback of a future: who waits there waits for ever."""
+    try:
+        return asyncio.get_running_loop() is _loop()
+    except RuntimeError:
+        return False
+
+
+def _may_wait() -> None:
+    if here():
+        raise RuntimeError(
+            "a call that waits was made in the callback of a future: callbacks run in the thread that carries out all "
+            "calls, which would wait for itself; make the call in another thread"
+        )
+
+
 def start(work: Coroutine[Any, Any, T]) -> "Future[T]":
     """Run it in the background; cancelling the future cancels the work."""
     return asyncio.run_coroutine_threadsafe(work, _loop())
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run it and wait; whatever interrupts the wait cancels the work."""
+    """Run it and wait; whatever interrupts the wait cancels the work.
+
+    Raises:
+        RuntimeError: in the callback of a future.
+    """
     return result(start(work))
 
 
 def result(future: "Future[T]") -> T:
-    """Wait for it; whatever interrupts the wait, SIGTERM as well as Ctrl-C, cancels the work."""
+    """Wait for it; whatever interrupts the wait, SIGTERM as well as Ctrl-C, cancels the work.
+
+    Raises:
+        RuntimeError: in the callback of a future.
+    """
     with _terminable():
         try:
+            _may_wait()
             return future.result()
         except BaseException:
             future.cancel()
@@ -81,7 +106,12 @@ def _terminable() -> Iterator[None]:
 
 
 def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
-    """The items of an asynchronous generator, which is closed with the iterator."""
+    """The items of an asynchronous generator, which is closed with the iterator.
+
+    Raises:
+        RuntimeError: in the callback of a future.
+    """
+    _may_wait()
     items: SimpleQueue[tuple[T] | None] = SimpleQueue()
     ahead = asyncio.Semaphore(_AHEAD)
 

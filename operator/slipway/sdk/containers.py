@@ -1,6 +1,7 @@
 """`docker run`, on every host of TPU slices."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -13,7 +14,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.client import portal
 from slipway.client.blocking import Client
-from slipway.client.errors import JobError, JobFailed, ResultMissing
+from slipway.client.errors import ClusterError, JobError, JobFailed, ResultMissing
 from slipway.client.manifest import last_word, new_name
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
@@ -23,6 +24,8 @@ from slipway.sdk.jobs import OnInterrupt, Run, wait
 from slipway.sdk.progress import Progress
 
 _PARALLEL_LOGS = 16
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +148,18 @@ def run_docker_async(
         async with run.client.connect() as api:
             return (await run.create(api, fields)).metadata.uid
 
+    async def cancel() -> None:
+        try:
+            await run.cancel()
+        except ClusterError as error:
+            log.warning("SliceJob %s could not be cancelled: %s", run.name, error)
+
     def ended(future: "Future[CompletedRun]") -> None:
         if future.cancelled():
-            portal.run(run.cancel())
+            cancelling = portal.start(cancel())
+            # In the callback of another future it cannot be waited for; elsewhere the script may end after this.
+            if not portal.here():
+                portal.result(cancelling)
 
     started = portal.start(_completed(run, wait(run, create, "detach"), config.remove))
     started.add_done_callback(ended)
