@@ -131,6 +131,19 @@ def made_here(make: Callable[[], Any]) -> Callable[[], Any]:
     return train
 
 
+def made_by_another_call() -> Callable[[], Any]:
+    """A function for the hosts, whose result is that of a call that is made while it is unpickled."""
+
+    def call() -> Any:
+        import asyncio
+
+        from slipway.client import portal
+
+        return portal.run(asyncio.sleep(0, "done"))
+
+    return made_here(call)
+
+
 def test_a_lost_attempt_is_lost_though_its_results_cannot_be_read(server: Server, executor: RayExecutor) -> None:
     def refuse() -> None:
         raise ValueError("not here")
@@ -138,6 +151,30 @@ def test_a_lost_attempt_is_lost_though_its_results_cannot_be_read(server: Server
     server.end = {"phase": "Preempted", "result": {"reason": "MaxPreemptions", "message": "1 attempt was preempted"}}
     with pytest.raises(JobPreempted, match="1 attempt was preempted"):
         executor.autoscale_execute(made_here(refuse))
+
+
+UNPICKLED: dict[str, Callable[[RayExecutor, Callable[[], Any]], Any]] = {
+    "of a call": lambda executor, train: executor.autoscale_execute(train).result,
+    "of a session": lambda executor, train: Session(executor).run_function(train),
+}
+
+
+@pytest.mark.parametrize("call", UNPICKLED.values(), ids=UNPICKLED)
+def test_calls_go_on_while_a_result_is_unpickled(
+    server: Server, executor: RayExecutor, call: Callable[[RayExecutor, Callable[[], Any]], Any]
+) -> None:
+    assert call(executor, made_by_another_call()) == ["done", "done"]
+
+
+def test_calls_go_on_while_the_cause_of_a_failure_is_unpickled(server: Server, executor: RayExecutor) -> None:
+    cause = made_by_another_call()
+
+    def train() -> None:
+        raise ValueError(cause())
+
+    with pytest.raises(JobFailed) as caught:
+        executor.autoscale_execute(train)
+    assert repr(caught.value.__cause__) == "ValueError('done')"
 
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:  # E1-33

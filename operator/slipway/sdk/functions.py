@@ -138,7 +138,7 @@ class RayExecutor:
                 await _give(api, run, made, secret)
                 document = await _document(api, run, made.metadata.uid, flatten)
                 info = JobInfo(run.name, "succeeded", run.kind)
-                results = unpack(document, info, flatten=flatten)
+                results = await asyncio.to_thread(unpack, document, info, flatten=flatten)
                 if self.remove:
                     await run.delete(api, made.metadata.uid)
                 return JobSucceeded(info, results)
@@ -224,7 +224,7 @@ async def _document(api: ApiConnection, run: Run, uid: str, flatten: bool) -> by
             return document
         if view.status.phase == Phase.SUCCEEDED:
             raise ResultMissing("it succeeded, and its result could not be read", run.info)
-        raise _with_cause(view.error(run.kind), document)
+        raise await asyncio.to_thread(_with_cause, view.error(run.kind), document)
     finally:
         if asking is not None:
             asking.cancel()

@@ -142,6 +142,8 @@ _KINDS: Final[Mapping[State, type[JobError]]] = {"failed": JobFailed, "preempted
 def unpack(document: bytes, info: JobInfo, *, flatten: bool) -> list[Any]:
     """Results of all hosts: one list, or with `flatten` false a list for each slice.
 
+    Runs code of the results' own, which may take long: never in the loop that other calls share.
+
     Raises:
         VersionMismatch: when the hosts refused the call.
         JobFailed: when it raised on a host; what it raised is the cause.

@@ -185,7 +185,7 @@ class Session:
             pod = pod_name(self.name, number, HEAD)
             try:
                 document = await ask(api, self._run.namespace, pod, call, self._executor.runtime_env)
-                return unpack(document, self._run.info, flatten=flatten)
+                return await asyncio.to_thread(unpack, document, self._run.info, flatten=flatten)
             except StreamBroken as error:
                 told = JobError(f"the cluster was lost under {call.name}: {error}", self._run.info)
             except JobError as error:
