@@ -65,6 +65,8 @@ class Server:
         """Whether the attempt under a session's call has ended when its answer comes; `end` is told a while later."""
         self.stream = "runs"
         """What becomes of an exec: the program `runs`, or nothing is said, or it is `closed` at once."""
+        self.exec_refusal: int | None = None
+        """Code with which every exec is refused."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.background: set[asyncio.Task[None]] = set()
 
@@ -234,7 +236,9 @@ class Server:
         task = asyncio.create_task(judge())
         self.background.add(task)
 
-    async def exec(self, request: web.Request) -> web.WebSocketResponse:
+    async def exec(self, request: web.Request) -> web.StreamResponse:
+        if self.exec_refusal is not None:
+            return refused(self.exec_refusal, "")
         socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=0)
         await socket.prepare(request)
         if self.stream != "runs":

@@ -1,6 +1,7 @@
 """Whole calls against an API server of the tests', which has no cluster behind it."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,7 +34,7 @@ from slipway import (
     tpu_remote,
 )
 from slipway.client import portal
-from slipway.sdk import payload, session, stream
+from slipway.sdk import functions, payload, session, stream
 from slipway.sdk.jobs import Run
 from tests.sdk.server import Server, until
 from tests.waiting import PATIENCE
@@ -151,6 +152,31 @@ def test_a_lost_attempt_is_lost_though_its_results_cannot_be_read(server: Server
     server.end = {"phase": "Preempted", "result": {"reason": "MaxPreemptions", "message": "1 attempt was preempted"}}
     with pytest.raises(JobPreempted, match="1 attempt was preempted"):
         executor.autoscale_execute(made_here(refuse))
+
+
+ROLE = r"exec into pod len-.*-0-head was refused: {}; calls need get and create on pods/exec"
+UNREAD = {
+    "401": (401, ROLE.format("401 Unauthorized"), 1),
+    "403": (403, ROLE.format("403 Forbidden"), 1),
+    "404": (404, r"exec into pod len-.*-0-head was refused: 404", 0),
+    "a stream that breaks": (None, "the stream was closed", 0),
+}
+
+
+@pytest.mark.parametrize(("code", "said", "printed"), UNREAD.values(), ids=UNREAD)
+def test_why_a_result_could_not_be_read_is_told(
+    server: Server, executor: RayExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    code: int | None, said: str, printed: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(functions, "PROGRAM", functions.PROGRAM.replace(b"HOLD_SECONDS = 120.0", b"HOLD_SECONDS = 1.0"))
+    monkeypatch.setattr(functions, "_PAUSE", 0.1)
+    monkeypatch.setattr(functions, "_LAST_SECONDS", 0.5)
+    server.stream, server.exec_refusal = "closed", code
+    with pytest.raises(ResultMissing, match=f"it succeeded, and its result could not be read: {said}"):
+        executor.autoscale_execute(len, ("",))
+    # A role is missing for every attempt, and can be granted while the job runs.
+    lines = re.findall(f"SliceJob len-.*: its result cannot be read yet: {said}", capsys.readouterr().err)
+    assert len(lines) == printed
 
 
 UNPICKLED: dict[str, Callable[[RayExecutor, Callable[[], Any]], Any]] = {

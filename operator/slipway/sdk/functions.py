@@ -32,7 +32,7 @@ from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, check, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
 from slipway.sdk.progress import Progress
-from slipway.sdk.stream import PROGRAM, StreamBroken, ask
+from slipway.sdk.stream import PROGRAM, StreamBroken, StreamForbidden, ask
 
 CALL_FOLDER: Final = "/var/run/slipway/call"
 _VOLUME: Final = "slipway-call"
@@ -207,43 +207,62 @@ async def _give(api: ApiConnection, run: Run, made: JobView, secret: dict[str, A
 
 async def _document(api: ApiConnection, run: Run, uid: str, flatten: bool) -> bytes:
     """Follow the job to its end; every attempt is asked for its answer, the last one counts."""
-    asked, asking = -1, None
+    asked: _Asked | None = None
     try:
         async with aclosing(run.states(api, uid)) as states:
             async for view in states:
                 number = view.running_attempt
-                if number is not None and number != asked:
-                    if asking is not None:
-                        asking.cancel()
-                    asked, asking = number, asyncio.create_task(_answer(api, run, number))
+                if number is not None and (asked is None or number != asked.attempt):
+                    if asked is not None:
+                        asked.forget()
+                    asked = _Asked(api, run, number)
                 if view.over:
                     break
         # An attempt that was never seen to run has told nothing; what an earlier one told is not its answer.
-        document = await _last_words(asking) if view.status.attempt == asked else None
+        last = asked if asked is not None and view.status.attempt == asked.attempt else None
+        document = await last.words() if last is not None else None
         if view.status.phase == Phase.SUCCEEDED and document is not None:
             return document
         if view.status.phase == Phase.SUCCEEDED:
-            raise ResultMissing("it succeeded, and its result could not be read", run.info)
+            trouble = last.trouble if last is not None else None
+            why = f": {trouble}" if trouble is not None else ""
+            raise ResultMissing(f"it succeeded, and its result could not be read{why}", run.info) from trouble
         raise await asyncio.to_thread(_with_cause, view.error(run.kind), document)
     finally:
-        if asking is not None:
-            asking.cancel()
+        if asked is not None:
+            asked.forget()
 
 
-async def _last_words(asking: "asyncio.Task[bytes] | None") -> bytes | None:
-    if asking is None:
-        return None
-    done, _ = await asyncio.wait({asking}, timeout=_LAST_SECONDS)
-    return asking.result() if done else None
+class _Asked:
+    """An attempt that is asked for its answer, again and again until it gives it or is forgotten."""
 
+    def __init__(self, api: ApiConnection, run: Run, attempt: int) -> None:
+        self.attempt: Final = attempt
+        self.trouble: StreamBroken | None = None
+        """Why it could not be asked, or broke off, the last time."""
+        self._task = asyncio.create_task(self._ask(api, run))
 
-async def _answer(api: ApiConnection, run: Run, attempt: int) -> bytes:
-    """The answer of one attempt; asked for again while the attempt lasts, whose end cancels this."""
-    while True:
-        try:
-            return await ask(api, run.namespace, pod_name(run.name, attempt, HEAD))
-        except StreamBroken:
+    async def _ask(self, api: ApiConnection, run: Run) -> bytes:
+        told = False
+        while True:
+            try:
+                return await ask(api, run.namespace, pod_name(run.name, self.attempt, HEAD))
+            except StreamBroken as error:
+                self.trouble = error
+                # The job may take hours to find its results unread, and a role can be granted meanwhile.
+                if isinstance(error, StreamForbidden) and not told:
+                    told = True
+                    run.progress.say(run.name, f"its result cannot be read yet: {error}")
             await asyncio.sleep(_PAUSE)
+
+    async def words(self) -> bytes | None:
+        """The answer, which may still be on its way; None where none comes."""
+        done, _ = await asyncio.wait({self._task}, timeout=_LAST_SECONDS)
+        return self._task.result() if done else None
+
+    def forget(self) -> None:
+        """Ask no more."""
+        self._task.cancel()
 
 
 def _with_cause(error: JobError, document: bytes | None) -> JobError:

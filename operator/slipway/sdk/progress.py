@@ -17,9 +17,15 @@ class Progress:
     def see(self, view: JobView) -> None:
         """Take note of the job, and print what has changed."""
         self.last = view
-        if self._quiet or view.over or view.terminating or view.story in ("", self._said):
+        if view.over or view.terminating or view.story in ("", self._said):
             return
         self._said = view.story
+        self.say(view.metadata.name, view.story)
+
+    def say(self, job: str, words: str) -> None:
+        """Print what is worth knowing about a job."""
+        if self._quiet:
+            return
         # Whoever read standard error may have gone, or closed it; the job goes on, and so must its call.
         with suppress(OSError, ValueError):
-            print(f"SliceJob {view.metadata.name}: {self._said}", file=sys.stderr, flush=True)
+            print(f"SliceJob {job}: {words}", file=sys.stderr, flush=True)

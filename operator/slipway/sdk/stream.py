@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from importlib import resources
 from typing import Any, Final
 
@@ -33,6 +34,10 @@ _KEPT_ERRORS: Final = 4096
 
 class StreamBroken(Exception):
     """The conversation ended before the answer was there; the message says how."""
+
+
+class StreamForbidden(StreamBroken):
+    """The API server did not let us begin it, and will not unless a role changes."""
 
 
 class _Talk:
@@ -97,6 +102,9 @@ async def _talk(api: ApiConnection, namespace: str, pod: str, mode: str) -> Asyn
         ):
             yield _Talk(socket)
     except aiohttp.WSServerHandshakeError as error:
+        if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            words = f"{error.status} {HTTPStatus(error.status).phrase}; calls need get and create on pods/exec"
+            raise StreamForbidden(f"exec into pod {pod} was refused: {words}") from error
         raise StreamBroken(f"exec into pod {pod} was refused: {error.status} {error.message}") from error
     except (aiohttp.ClientError, OSError) as error:
         raise StreamBroken(f"exec into pod {pod}: {error}") from error
