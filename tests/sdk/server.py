@@ -57,6 +57,8 @@ class Server:
         """How many watches were begun."""
         self.asked_again = 0
         """How often a name was asked for that is taken."""
+        self.deletion: tuple[int, str, str] | None = None
+        """How a deletion is refused: code, reason and message; code 0 breaks the connection."""
         self.lingers = False
         """Whether a job that is deleted in the foreground stands until `remove` is called."""
         self.end: dict[str, Any] = {}
@@ -131,6 +133,10 @@ class Server:
         return web.json_response(body)
 
     async def delete(self, request: web.Request) -> web.Response:
+        if self.deletion is not None:
+            if not self.deletion[0] and request.transport is not None:
+                request.transport.abort()
+            return refused(*self.deletion)
         body = self.jobs[request.match_info["name"]]
         if (await request.json())["propagationPolicy"] == "Foreground":
             body["metadata"]["deletionTimestamp"] = "now"

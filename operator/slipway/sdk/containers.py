@@ -106,20 +106,14 @@ def run_docker_multislice(
     fields = _fields(config, accelerator, retries, spec)
     run = Run(client or Client(), name or _name(config), accelerator.kind, Progress(quiet=quiet))
 
-    async def work() -> list[str | None]:
-        async with run.client.connect() as api:
-            made = await run.create(api, fields)
-            end = await run.until(api, made.metadata.uid, lambda view: view.over)
-            if end.status.phase != Phase.SUCCEEDED:
-                raise await _failure(run, api, end, capture_output)
-            outputs: list[str | None] = [None] * len(_places(end))
-            if capture_output:
-                outputs = await _outputs(run, api, end)
-            if config.remove:
-                await run.delete(api, made.metadata.uid)
-            return outputs
+    async def work(api: ApiConnection) -> list[str | None]:
+        made = await run.create(api, fields)
+        end = await run.until(api, made.metadata.uid, lambda view: view.over)
+        if end.status.phase != Phase.SUCCEEDED:
+            raise await _failure(run, api, end, capture_output)
+        return await _outputs(run, api, end) if capture_output else [None] * len(_places(end))
 
-    return wait(run, work, on_interrupt, timeout)
+    return wait(run, work, on_interrupt, timeout, remove=config.remove)
 
 
 def run_docker_async(
@@ -144,9 +138,8 @@ def run_docker_async(
     fields = _on_one_host(_fields(config, CPU(), {"enabled": False}, spec))
     run = Run(client or Client(), name or _name(config), "CPU", Progress(quiet=True))
 
-    async def create() -> str:
-        async with run.client.connect() as api:
-            return (await run.create(api, fields)).metadata.uid
+    async def create(api: ApiConnection) -> str:
+        return (await run.create(api, fields)).metadata.uid
 
     async def cancel() -> None:
         try:
@@ -177,7 +170,7 @@ async def _completed(run: Run, uid: str, remove: bool) -> CompletedRun:
             code = error.exit_code
         [output] = await _outputs(run, api, end)
         if remove and code == 0:
-            await run.delete(api, uid)
+            await run.discard(api)
         return CompletedRun(code, output or "")
 
 

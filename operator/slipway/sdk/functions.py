@@ -132,18 +132,14 @@ class RayExecutor:
         run = Run(self.client, new_name(call.name), self.accelerator.kind, Progress(quiet=self.quiet))
         fields, secret = checked(self.call_spec(run.name, retries)), _secret(run, call)
 
-        async def work() -> JobSucceeded[list[Any]]:
-            async with run.client.connect() as api:
-                made = await run.create(api, fields)
-                await _give(api, run, made, secret)
-                document = await _document(api, run, made.metadata.uid, flatten)
-                info = JobInfo(run.name, "succeeded", run.kind)
-                results = await asyncio.to_thread(unpack, document, info, flatten=flatten)
-                if self.remove:
-                    await run.delete(api, made.metadata.uid)
-                return JobSucceeded(info, results)
+        async def work(api: ApiConnection) -> JobSucceeded[list[Any]]:
+            made = await run.create(api, fields)
+            await _give(api, run, made, secret)
+            document = await _document(api, run, made.metadata.uid, flatten)
+            info = JobInfo(run.name, "succeeded", run.kind)
+            return JobSucceeded(info, await asyncio.to_thread(unpack, document, info, flatten=flatten))
 
-        return wait(run, work, self.on_interrupt, self.timeout)
+        return wait(run, work, self.on_interrupt, self.timeout, remove=self.remove)
 
     def ray_spec(self, ray: Mapping[str, Any], retries: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of a Ray job on these slices; what a call needs goes before `spec`."""

@@ -1,9 +1,10 @@
 """One SliceJob of the SDK: made, watched to its end, cancelled, deleted."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -14,6 +15,7 @@ from slipway.client import errors, portal
 from slipway.client.blocking import Client
 from slipway.client.errors import (
     CapacityUnavailable,
+    ClusterError,
     InvalidJob,
     JobCancelled,
     JobInfo,
@@ -24,7 +26,16 @@ from slipway.client.errors import (
 from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound, from_response
+from slipway.cluster.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Invalid,
+    NotFound,
+    SlipwayClusterError,
+    from_response,
+)
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.sdk.progress import Progress
 
@@ -36,6 +47,8 @@ OnInterrupt = Literal["cancel", "detach"]
 CALL_ANNOTATION: Final = "slipway.dev/sdk-call"
 """Tells an answer that was lost on the way from a name that somebody else took."""
 _LOG_SECONDS: Final = 300
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -205,6 +218,14 @@ class Run:
         with suppress(NotFound, Conflict):
             await api.delete(self.path, uid=uid, propagation="Foreground" if foreground else "Background")
 
+    async def discard(self, api: ApiConnection) -> None:
+        """Delete it once its results are here: they are not lost when that fails."""
+        try:
+            if self.progress.last is not None:
+                await self.delete(api, self.progress.last.metadata.uid)
+        except (ClusterError, SlipwayClusterError) as error:
+            log.warning("SliceJob %s has succeeded, and could not be deleted: %s", self.name, error)
+
     async def until_gone(self, api: ApiConnection, uid: str, seconds: float) -> None:
         """Wait until it is deleted, at most that long."""
         with suppress(JobCancelled, TimeoutError):
@@ -239,16 +260,31 @@ async def limited(run: Run, seconds: float | None, end: Callable[[], Awaitable[s
         raise run.late(seconds, await end()) from None
 
 
-def wait(run: Run, work: Callable[[], Awaitable[T]], on_interrupt: OnInterrupt, timeout: float | None = None) -> T:
+def wait(
+    run: Run,
+    work: Callable[[ApiConnection], Awaitable[T]],
+    on_interrupt: OnInterrupt,
+    timeout: float | None = None,
+    *,
+    remove: bool = False,
+) -> T:
     """Wait for work about a job; after `timeout` seconds the job is cancelled.
 
     An interrupt cancels the job or leaves it running, and says which.
+
+    Args:
+        remove: delete the job after the work, which is not limited by `timeout`: the results are here.
     """
     check(on_interrupt, timeout)
 
     async def whole() -> T:
-        async with limited(run, timeout, run.cancel):
-            return await work()
+        async with AsyncExitStack() as stack:
+            async with limited(run, timeout, run.cancel):
+                api = await stack.enter_async_context(run.client.connect())
+                done = await work(api)
+            if remove:
+                await run.discard(api)
+            return done
 
     try:
         return portal.run(whole())
