@@ -48,6 +48,10 @@ class Server:
         """How often a job was to be created."""
         self.secrets = True
         """Whether Secrets are taken."""
+        self.asked_for_secrets = 0
+        """How often a Secret was to be created."""
+        self.deaf_to_secrets = False
+        """Whether nobody gets an answer who wants to create a Secret."""
         self.log: str | None = None
         """What every pod wrote; None where there is no pod."""
         self.ready = True
@@ -189,6 +193,9 @@ class Server:
         asyncio.run_coroutine_threadsafe(self.change("MODIFIED", job), self.loop).result()
 
     async def secret(self, request: web.Request) -> web.Response:
+        self.asked_for_secrets += 1
+        if self.deaf_to_secrets:
+            await asyncio.sleep(60)
         if not self.secrets:
             return refused(403, "Forbidden", "secrets is forbidden: User u cannot create it")
         body = await request.json()

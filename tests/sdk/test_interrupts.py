@@ -67,6 +67,34 @@ def test_an_interrupt_says_what_it_did(
     assert [one["spec"].get("cancel", False) for one in server.jobs.values()] == [cancelled]
 
 
+NOT_STORED: dict[str, tuple[str, Callable[[Server], Any], str, list[bool]]] = {
+    "the call is not answered": ("deaf_to_secrets", lambda server: server.asked_for_secrets, "was cancelled", [True]),
+    "the job is not answered": ("mute", lambda server: server.jobs, "was cancelled", [True]),
+    "the job is not stored": ("deaf", lambda server: server.asked, "is not there", []),
+}
+
+
+@pytest.mark.parametrize("how", ["detach", "cancel"])
+@pytest.mark.parametrize(("fault", "when", "said", "cancelled"), NOT_STORED.values(), ids=NOT_STORED)
+def test_a_job_is_not_left_without_its_call(
+    server: Server, fault: str, when: Callable[[Server], Any], said: str, cancelled: list[bool], how: str
+) -> None:
+    setattr(server, fault, True)
+    error = interrupted(server, CALL, signal.SIGINT, lambda: when(server), how)
+    assert re.search(f"KeyboardInterrupt: SliceJob train-.* in x: its call was not stored yet: it {said}", error), error
+    assert [one["spec"].get("cancel", False) for one in server.jobs.values()] == cancelled
+
+
+def test_an_interrupt_stays_one_though_the_job_cannot_be_cancelled(server: Server) -> None:
+    def loses_its_configuration() -> bool:
+        if server.watched:
+            (server.folder / "kubeconfig").unlink()
+        return server.watched > 0
+
+    error = interrupted(server, DOCKER, signal.SIGINT, loses_its_configuration, "cancel")
+    assert re.search("KeyboardInterrupt: SliceJob train in .*: it could not be cancelled: cannot connect", error), error
+
+
 def test_an_interrupt_ends_a_sessions_call(server: Server) -> None:
     call = "Session(executor, name='lab').run_function(train)"
     error = interrupted(server, call, signal.SIGTERM, (server.folder / "began").exists)

@@ -132,14 +132,18 @@ class RayExecutor:
         run = Run(self.client, new_name(call.name), self.accelerator.kind, Progress(quiet=self.quiet))
         fields, secret = checked(self.call_spec(run.name, retries)), _secret(run, call)
 
+        stored = False
+
         async def work(api: ApiConnection) -> JobSucceeded[list[Any]]:
+            nonlocal stored
             made = await run.create(api, fields)
             await _give(api, run, made, secret)
+            stored = True
             document = await _document(api, run, made.metadata.uid, flatten)
             info = JobInfo(run.name, "succeeded", run.kind)
             return JobSucceeded(info, await asyncio.to_thread(unpack, document, info, flatten=flatten))
 
-        return wait(run, work, self.on_interrupt, self.timeout, remove=self.remove)
+        return wait(run, work, self.on_interrupt, self.timeout, remove=self.remove, complete=lambda: stored)
 
     def ray_spec(self, ray: Mapping[str, Any], retries: Mapping[str, Any]) -> dict[str, Any]:
         """The spec of a Ray job on these slices; what a call needs goes before `spec`."""

@@ -47,6 +47,8 @@ OnInterrupt = Literal["cancel", "detach"]
 CALL_ANNOTATION: Final = "slipway.dev/sdk-call"
 """Tells an answer that was lost on the way from a name that somebody else took."""
 _LOG_SECONDS: Final = 300
+_CANCEL_SECONDS: Final = 15.0
+"""How long an interrupted call tries to cancel its job."""
 
 log = logging.getLogger(__name__)
 
@@ -267,12 +269,14 @@ def wait(
     timeout: float | None = None,
     *,
     remove: bool = False,
+    complete: Callable[[], bool] = lambda: True,
 ) -> T:
     """Wait for work about a job; after `timeout` seconds the job is cancelled.
 
     An interrupt cancels the job or leaves it running, and says which.
 
     Args:
+        complete: whether the job has all that it needs by now, so that it can be left; otherwise it is cancelled.
         remove: delete the job after the work, which is not limited by `timeout`: the results are here.
     """
     check(on_interrupt, timeout)
@@ -289,6 +293,23 @@ def wait(
     try:
         return portal.run(whole())
     except KeyboardInterrupt:
-        if on_interrupt == "detach":
+        can_go_on = complete()
+        if on_interrupt == "detach" and can_go_on:
             raise KeyboardInterrupt(f"detached from {run.place}: {run.commands}") from None
-        raise KeyboardInterrupt(f"{run.place}: {portal.run(run.cancel())}") from None
+        why = "" if can_go_on else "its call was not stored yet: "
+        raise KeyboardInterrupt(f"{run.place}: {why}{_cancelled(run)}") from None
+
+
+def _cancelled(run: Run) -> str:
+    """Cancel it and say what came of it; an interrupt stays one though the API server is gone."""
+
+    async def cancel() -> str:
+        async with asyncio.timeout(_CANCEL_SECONDS):
+            return await run.cancel()
+
+    try:
+        return portal.run(cancel())
+    except ClusterError as error:
+        return f"it could not be cancelled: {error}"
+    except TimeoutError:
+        return f"it could not be cancelled within {_CANCEL_SECONDS:g} s"
