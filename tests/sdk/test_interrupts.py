@@ -102,6 +102,29 @@ def test_an_interrupt_ends_a_sessions_call(server: Server) -> None:
     assert len(server.jobs) == 1
 
 
+CLOSES = """
+from slipway.sdk import session as sessions
+sessions.CLOSE_SECONDS = 600
+session = Session(executor)
+session.ensure()
+session.start_function(train)
+while not Path("FOLDER/began").exists():
+    time.sleep(0.02)
+try:
+    Path("FOLDER/closing").touch()
+    session.close()
+except KeyboardInterrupt:
+    sessions.CLOSE_SECONDS = 0.1
+    session.close()
+"""
+
+
+def test_a_session_whose_closing_was_interrupted_can_be_closed(server: Server) -> None:
+    call = CLOSES.replace("FOLDER", str(server.folder))
+    assert interrupted(server, call, signal.SIGINT, (server.folder / "closing").exists) == ""
+    assert server.jobs == {}
+
+
 STARTS = r"detached while session lab starts: it goes on by itself.* end it with `slipway cancel lab`"
 
 

@@ -151,7 +151,11 @@ class Session:
     def close(self) -> None:
         """Give running calls 10 s, end them, remove the cluster and wait until its pods are gone, at most 60 s.
 
-        With a name this closes a cluster that another process made, too. May be repeated; a later call starts afresh.
+        With a name this closes a cluster that another process made, too. May be repeated, and after an interrupt or an
+        error must be; a later call starts afresh.
+
+        Raises:
+            ClusterError: when the cluster could not be deleted.
         """
         portal.run(self._close())
 
@@ -285,14 +289,15 @@ class Session:
             raise errors.AlreadyExists(f"{self._run.place} is no kept Ray cluster: choose another name")
 
     async def _close(self) -> None:
-        running, uid, asked = set(self._calls), self._uid, self._asked
-        self._uid, self._asked = None, False
-        if running:
+        if running := set(self._calls):
             _, late = await asyncio.wait(running, timeout=CLOSE_SECONDS)
             for call in late:
                 call.cancel()
-        if uid is not None or self._shared or asked:
-            await self._remove(uid)
+            if late:
+                await asyncio.wait(late, timeout=CLOSE_SECONDS)
+        # Only now it is known what the calls have asked for: the first one makes the cluster.
+        if self._uid is not None or self._shared or self._asked:
+            await self._remove(self._uid)
 
     async def _remove(self, uid: str | None) -> None:
         """The job stands until the pods are gone, so its slices are free when this returns."""
@@ -303,4 +308,11 @@ class Session:
                 self._check_kept(found)
                 uid = found.metadata.uid
             await self._run.delete(api, uid, foreground=True)
+            self._forget(uid)
             await self._run.until_gone(api, uid, GONE_SECONDS)
+
+    def _forget(self, uid: str) -> None:
+        """Forget a cluster that is deleted, and no sooner: a `close` that was interrupted or failed can be repeated."""
+        if self._uid in (None, uid):
+            # Otherwise a call has made another one meanwhile.
+            self._uid, self._asked = None, False
