@@ -760,13 +760,41 @@ def test_the_api_server_refuses_what_no_job_gets_unless_the_chart_allows_it(helm
         settles(lambda: limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"]), "")
 
 
-def test_a_job_beyond_its_limits_can_still_be_stopped(helm: Helm, kubectl: Kubectl) -> None:
-    kubectl.apply(job_of("train", {"slices": 3}))
-    kubectl.apply(profile("default", {"maxSlices": 2}))
-    with enforced(helm, kubectl, {}):
-        settles(lambda: "maxSlices" in limited(kubectl, "default", {"slices": 3}), True)
-        for change in ({"suspend": True}, {"cancel": True}):
-            kubectl("patch", "sj", "train", "--type=merge", "-p", json.dumps({"spec": change}))
+# Of each: the values of the chart, the fields of a job that was there before the policy, and why it would be refused.
+POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "limits of the chart": ({"site": {"limits": {"maxSlices": 2}}}, {"slices": 3}, "(site.limits.maxSlices)"),
+    "limits of a profile": ({}, {"slices": 3}, "(SliceJobProfile default, limits.maxSlices)"),
+    "the socket of an engine": (
+        {"site": {"limits": OPEN}},
+        {"volumes": [{"name": "run", "hostPath": {"path": "/run/docker.sock"}}]},
+        "the socket of the container engine",
+    ),
+}
+
+STOPS: dict[str, tuple[str, ...]] = {
+    "suspended": ("patch", "sj/suspended", "--type=merge", "-p", '{"spec": {"suspend": true}}'),
+    "cancelled": ("patch", "sj/cancelled", "--type=merge", "-p", '{"spec": {"cancel": true}}'),
+    "annotated": ("annotate", "sj/annotated", "example.com/why=broken"),
+    # The garbage collector removes a finalizer, which is an UPDATE.
+    "deleted": ("delete", "sj/deleted", "--cascade=foreground", f"--timeout={PATIENCE}s"),
+}
+"""What is done to a job of that name."""
+
+
+@pytest.mark.parametrize(("values", "fields", "said"), POLICIES.values(), ids=POLICIES)
+def test_a_job_that_a_policy_refuses_can_still_be_stopped(
+    helm: Helm, kubectl: Kubectl, values: dict[str, Any], fields: dict[str, Any], said: str
+) -> None:
+    kubectl.apply(*(job_of(name, fields) for name in STOPS))
+    if "profile" in said.lower():
+        kubectl.apply(profile("default", {"maxSlices": 2}))
+    with enforced(helm, kubectl, values):
+        settles(lambda: said in limited(kubectl, "default", fields), True)
+        done = {name: kubectl(*stop, check=False) for name, stop in STOPS.items()}
+        assert {name: one.stderr for name, one in done.items() if one.returncode != 0} == {}
+        # And only that: it does not go on.
+        goes_on = ("patch", "sj/suspended", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+        assert said in kubectl(*goes_on, check=False).stderr
 
 
 def job_of(name: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -779,9 +807,7 @@ def enforced(helm: Helm, kubectl: Kubectl, values: dict[str, Any]) -> Iterator[N
     """The policies of the chart, in force in the namespace of `kubectl`."""
     kubectl("label", "namespace", kubectl.namespace, "slipway.dev/limits=enforced")
     objects = helm.template(values, name=f"slipway-{uuid4().hex[:8]}")
-    policies = [
-        one for one in objects if "AdmissionPolicy" in one["kind"] and one["metadata"]["name"].endswith("limits")
-    ]
+    policies = [one for one in objects if "AdmissionPolicy" in one["kind"]]
     kubectl.apply(*policies)
     try:
         yield

@@ -65,6 +65,17 @@ labels:
 {{- toYaml $selector }}
 {{- end -}}
 
+{{/*
+Which requests policies look at. Whatever a job asks for, it can be stopped; and it can be deleted: the garbage collector
+takes a finalizer off an object with an UPDATE that leaves its spec alone.
+*/}}
+{{- define "slipway.matchConditions" -}}
+- name: runs
+  expression: >-
+    request.operation == "CREATE" || object.spec != oldObject.spec
+    && !(object.spec.?suspend.orValue(false) || object.spec.?cancel.orValue(false))
+{{- end -}}
+
 {{/* The rest of a binding of the operator's ServiceAccount; takes the root, the kind of the role and its name. */}}
 {{- define "slipway.bound" }}
 roleRef:
