@@ -676,7 +676,9 @@ NOT_CALLED: Needs = {
 
 
 def socket_job(path: Any, where: str) -> dict[str, Any]:
-    volumes = {"volumes": [{"name": "run", "hostPath": {"path": path}}]}
+    # What is null is not there.
+    others = [{"name": "scratch", "emptyDir": {}, "hostPath": None}]
+    volumes = {"volumes": [*others, {"name": "run", "hostPath": {"path": path}}]}
     places = {"template": {"podTemplate": {"spec": volumes}}, "workspace": {"workspace": {"hostPath": {"path": path}}}}
     spec = {"image": "busybox:1"} | places.get(where, volumes)
     return {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": spec}

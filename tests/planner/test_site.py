@@ -338,6 +338,7 @@ def container(**context: Any) -> dict[str, Any]:
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 RAY = {"entrypoint": "python train.py"}
 NODE = {"name": "node", "hostPath": {"path": "/data/sets"}}
+NO_HOST_PATH: dict[str, Any] = {"name": "scratch", "emptyDir": {}, "hostPath": None}
 # Each: limits, a job that they allow, a job that they refuse, and the beginning of what is said.
 LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
     "types": (
@@ -496,6 +497,33 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
     "registry of a sidecar": (
         {"registries": ["docker.io/library/busybox"]}, {}, container(runAsUser=1),
         "spec.podTemplate.spec.containers[0].image side:1",
+    ),
+    "hostPath beside one that is null": (
+        {"hostPaths": ["/data"]}, {"volumes": [NO_HOST_PATH, NODE]},
+        {"volumes": [NO_HOST_PATH, {"name": "a", "hostPath": {"path": "/etc"}}]},
+        "spec.volumes[1].hostPath.path /etc",
+    ),
+    "hostPath beside volumes of the template that are null": (
+        {"hostPaths": []}, template(volumes=None), template(volumes=None) | {"volumes": [NODE]},
+        "spec.volumes[0].hostPath.path /data/sets",
+    ),
+    "privileged beside init containers that are null": (
+        {"privileged": False}, template(initContainers=None),
+        template(initContainers=None) | {"securityContext": {"privileged": True}},
+        "spec.securityContext.privileged true",
+    ),
+    "registry beside an image that is null": (
+        {"registries": ["docker.io/library"]}, template(containers=[{"name": "worker", "image": None}]),
+        template(containers=[{"name": "worker", "image": None}]) | {"image": "ghcr.io/acme/a:1"},
+        "spec.image ghcr.io/acme/a:1",
+    ),
+    "service account beside one that is null": (
+        {"serviceAccounts": ["default"]}, template(serviceAccountName=None),
+        template(serviceAccountName=None) | {"serviceAccountName": "admin"}, "spec.serviceAccountName admin",
+    ),
+    "priority class beside one that is null": (
+        {"priorityClasses": ["batch"]}, template(priorityClassName=None),
+        template(priorityClassName=None) | {"priorityClassName": "urgent"}, "spec.priorityClassName urgent",
     ),
 }  # fmt: skip
 

@@ -3,24 +3,37 @@ CEL about the limits of a site, for ValidatingAdmissionPolicies. The operator re
 slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirrored images only it can tell.
 */}}
 
-{{/* What a SliceJob asks for. */}}
-{{- define "slipway.limitVariables" -}}
+{{/*
+The folders of nodes that a SliceJob asks for. Where the schema looks at nothing, a field may be null, which Kubernetes
+takes for none: an expression that fails on it would let the job in, whatever else it asks for.
+*/}}
+{{- define "slipway.pathVariables" -}}
 - name: template
   expression: object.spec.?podTemplate.?spec.orValue({})
+- name: volumes
+  expression: >-
+    dyn(object.spec.?volumes.orValue([]))
+    + dyn(variables.template.?volumes.orValue(null) == null ? [] : variables.template.volumes)
+- name: paths
+  expression: >-
+    variables.volumes.filter(one, has(one.hostPath) && one.hostPath != null).map(one, one.hostPath.path)
+    + (has(object.spec.workspace) && has(object.spec.workspace.hostPath)
+    ? [dyn(object.spec.workspace.hostPath.path)] : [])
+{{- end -}}
+
+{{/* What a SliceJob asks for. */}}
+{{- define "slipway.limitVariables" -}}
+{{ include "slipway.pathVariables" . }}
 - name: slices
   expression: >-
     size(object.spec.?acceptableSlices.orValue([])) > 0 ? object.spec.acceptableSlices.max()
     : object.spec.?slices.orValue(1)
 - name: hosts
   expression: "has(object.spec.accelerator) && !has(object.spec.accelerator.gpu) ? 0 : object.spec.?hosts.orValue(1)"
-- name: paths
-  expression: >-
-    (dyn(object.spec.?volumes.orValue([])) + dyn(variables.template.?volumes.orValue([])))
-    .filter(one, has(one.hostPath)).map(one, one.hostPath.path)
-    + (has(object.spec.workspace) && has(object.spec.workspace.hostPath) ? [object.spec.workspace.hostPath.path] : [])
 - name: containers
   expression: >-
-    dyn(variables.template.?containers.orValue([])) + dyn(variables.template.?initContainers.orValue([]))
+    dyn(variables.template.?containers.orValue([]))
+    + dyn(variables.template.?initContainers.orValue(null) == null ? [] : variables.template.initContainers)
 - name: contexts
   expression: >-
     [object.spec.?securityContext.orValue({}), object.spec.?podSecurityContext.orValue({}),
@@ -28,18 +41,18 @@ slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirror
 - name: images
   expression: >-
     ([object.spec.?image.orValue("")] + variables.containers.map(one, one.?image.orValue(""))
-    + (dyn(object.spec.?volumes.orValue([])) + dyn(variables.template.?volumes.orValue([])))
-    .map(one, one.?image.?reference.orValue(""))).filter(one, one != "")
+    + variables.volumes.map(one, one.?image.?reference.orValue("")))
+    .filter(one, one != null && one != "")
     .map(one, one.contains("/") && one.split("/")[0].matches("[.:A-Z]|^localhost$") ? one
     : "docker.io/" + (one.contains("/") ? one : "library/" + one))
 - name: accounts
   expression: >-
     [object.spec.?serviceAccountName.orValue(""), variables.template.?serviceAccountName.orValue(""),
-    variables.template.?serviceAccount.orValue("")].filter(one, one != "")
+    variables.template.?serviceAccount.orValue("")].filter(one, one != null && one != "")
 - name: classes
   expression: >-
     [object.spec.?priorityClassName.orValue(""), variables.template.?priorityClassName.orValue("")]
-    .filter(one, one != "")
+    .filter(one, one != null && one != "")
 {{- end -}}
 
 {{/* Whether a container of the job has what Pod Security's baseline refuses. */}}
