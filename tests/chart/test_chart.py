@@ -618,6 +618,29 @@ def test_the_policies_of_a_release_hold_where_it_serves(helm: Helm) -> None:
         assert one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"] == [served]
 
 
+LABELLED = {"matchLabels": {"slipway.dev/limits": "enforced"}}
+CHOSEN = {"matchExpressions": [{"key": "team", "operator": "Exists"}]}
+SELECTORS: dict[str, tuple[dict[str, Any], Any]] = {
+    "none": ({}, LABELLED),
+    "null": ({"namespaceSelector": None}, LABELLED),
+    "that of all namespaces": ({"namespaceSelector": {}}, {}),
+    "expressions only": ({"namespaceSelector": CHOSEN}, CHOSEN),
+    "other labels": ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, {"matchLabels": {"team": "a"}}),
+}
+
+
+@pytest.mark.parametrize(("given", "rendered"), SELECTORS.values(), ids=SELECTORS)
+def test_the_policies_of_the_limits_hold_where_the_selector_says(
+    helm: Helm, given: dict[str, Any], rendered: dict[str, Any]
+) -> None:
+    bindings = {
+        body["metadata"]["name"]: body["spec"]["matchResources"]["namespaceSelector"]
+        for body in helm.template({"limitsPolicy": given})
+        if body["kind"].endswith("PolicyBinding") and body["metadata"]["name"].endswith("limits")
+    }
+    assert bindings == {"slipway-site-limits": rendered, "slipway-profile-limits": rendered}
+
+
 def test_operator_may_do_its_work_and_nothing_else(release: Release) -> None:
     flag = f"--token={release.token()}"
     said = release.kubectl(flag, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").stdout
