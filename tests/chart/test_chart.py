@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from slipway.api.names import MAX_PODS, lease_of
+from slipway.api.names import MAX_PODS, is_dns_label, is_dns_subdomain, lease_of
 from slipway.api.profile import ProfileSpec
 from slipway.local_cluster import NativeCluster
 from slipway.planner.snapshot import OPERATOR_IMAGE
@@ -400,6 +400,9 @@ NAMES: dict[str, tuple[str, dict[str, str], str]] = {
     "another release": ("tpu", {}, "tpu-slipway"),
     "another name": ("blue", {"nameOverride": "jobs"}, "blue-jobs"),
     "a name of one's own": ("blue", {"nameOverride": "jobs", "fullnameOverride": "tpu"}, "tpu"),
+    "a release with a dot": ("v1.2", {}, "v1-2-slipway"),
+    "the longest release": ("a" * 53, {}, "a" * 53),
+    "a release that leaves no room for more than the dash": ("a" * 52, {}, "a" * 52),
 }
 
 
@@ -409,7 +412,10 @@ def test_names_and_labels(helm: Helm, release: str, values: dict[str, str], name
     for body in helm.template(EVERYTHING | values | foreign, name=release):
         assert body["metadata"]["labels"]["app.kubernetes.io/instance"] == release
         if body["kind"] != "CustomResourceDefinition":
-            assert body["metadata"]["name"].startswith(name)
+            found = body["metadata"]["name"]
+            assert found == name or found.startswith(f"{name}-")
+            # What becomes a host name.
+            assert is_dns_label(found) if body["kind"] in ("Service", "Pod") else is_dns_subdomain(found)
 
 
 OTHER_THAN_TEXT: dict[str, str] = {"a number": "123", "a boolean": "true", "nothing": "null", "an old boolean": "on"}

@@ -1,8 +1,11 @@
-{{/* Name of every object: the release's, which mentions slipway either way. */}}
+{{/*
+Name of every object, or the beginning of it: the release's, which mentions slipway either way. A release may have dots
+in its name and a Service may not; and what follows must fit into the 63 characters that a Service and a Pod have.
+*/}}
 {{- define "slipway.name" -}}
 {{- $name := .Values.nameOverride | default .Chart.Name -}}
 {{- $made := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
-{{ .Values.fullnameOverride | default $made }}
+{{ .Values.fullnameOverride | default $made | replace "." "-" | trunc 53 | trimSuffix "-" }}
 {{- end -}}
 
 {{/* Labels that select the operator's pods; they never change. */}}
