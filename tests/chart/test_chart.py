@@ -97,6 +97,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "empty repository": ({"image": {"repository": ""}}, "/image/repository"),
     "tag in the repository": ({"image": {"repository": "ghcr.io/acme/slipway:1"}}, "/image/repository"),
     "tag is a number": ({"image": {"tag": 1.1}}, "/image/tag"),
+    "digest without its algorithm": ({"image": {"digest": "0" * 64}}, "/image/digest"),
+    "digest in the tag": ({"image": {"tag": "1@sha256:" + "0" * 64}}, "/image/tag"),
     "replicas -1": ({"replicas": -1}, "/replicas"),
     "replicas two": ({"replicas": "two"}, "/replicas"),
     "replicas 1.5": ({"replicas": 1.5}, "/replicas"),
@@ -319,6 +321,26 @@ def test_default_objects(helm: Helm) -> None:
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert container["resources"]["limits"].keys() == {"cpu", "memory", "ephemeral-storage"}
+
+
+DIGEST = "sha256:" + "0a" * 32
+IMAGES: dict[str, tuple[dict[str, str], str]] = {
+    "default": ({}, OPERATOR_IMAGE),
+    "a tag": ({"repository": "acme/slipway", "tag": "1"}, "acme/slipway:1"),
+    "a digest": ({"digest": DIGEST}, f"{OPERATOR_IMAGE}@{DIGEST}"),
+    "both": ({"repository": "localhost:5000/a", "tag": "1", "digest": DIGEST}, f"localhost:5000/a:1@{DIGEST}"),
+}
+
+
+@pytest.mark.parametrize(("given", "image"), IMAGES.values(), ids=IMAGES)
+def test_every_pod_runs_the_image_that_is_named(helm: Helm, given: dict[str, str], image: str) -> None:
+    objects = helm.template({"image": given})
+    [container] = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    [test] = one(objects, "Pod")["spec"]["containers"]
+    assert (container["image"], test["image"]) == (image, image)
+    # For the pods of jobs.
+    assert f"--image={image}" in container["args"]
+    assert read_settings(environment={"SLIPWAY_IMAGE": image}).image == image
 
 
 def test_a_single_pod_has_no_disruption_budget(helm: Helm) -> None:

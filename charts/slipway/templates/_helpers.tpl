@@ -51,6 +51,7 @@ labels:
 {{/* The image of the operator, which its pods and the init containers of jobs with directories run. */}}
 {{- define "slipway.image" -}}
 {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end -}}
 
 {{/* Whether the release has what the whole cluster shares: roles for people, ValidatingAdmissionPolicies. */}}
