@@ -401,6 +401,7 @@ def test_every_value_arrives(helm: Helm) -> None:
         assert body["metadata"]["annotations"]["example.com/owner"] == "Platform Team"
     budget = one(objects, "PodDisruptionBudget")["spec"]
     assert budget["selector"] == one(objects, "Deployment")["spec"]["selector"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
 
 
 def test_crd_is_kept_and_otherwise_untouched(helm: Helm) -> None:
