@@ -4,11 +4,21 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from slipway.docker_engine.job_files import JobExists, NoSuchJob, Outdated, Unreadable, folder, folders
+from slipway.docker_engine.job_files import (
+    JobExists,
+    NoSuchJob,
+    Outdated,
+    Unreadable,
+    folder,
+    folders,
+    home,
+    home_id,
+)
 from slipway.docker_engine.supervisor import needs_supervisor
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
@@ -170,6 +180,34 @@ def test_no_change_of_several_processes_is_lost(tmp_path: Path) -> None:
     for one in processes:
         one.join()
     assert folder("train").read()["status"]["count"] == 80
+
+
+def _home_id(state: str) -> str:
+    os.environ["XDG_STATE_HOME"] = state
+    return home_id(home())
+
+
+def test_processes_that_start_at_once_have_one_word_for_the_folder(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as processes:
+        found = processes.map(_home_id, [str(tmp_path)] * 8, chunksize=1)
+    assert set(found) == {home_id(home())}
+
+
+def test_folders_at_the_same_path_have_different_words(tmp_path: Path) -> None:
+    """They are those of two machines, which may share an engine."""
+    first = home_id(home())
+    (tmp_path / "slipway").rename(tmp_path / "elsewhere")
+    assert home_id(home()) != first
+    shutil.rmtree(tmp_path / "slipway")
+    (tmp_path / "elsewhere").rename(tmp_path / "slipway")
+    assert home_id(home()) == first
+    assert folders() == []
+
+
+def test_a_word_that_was_not_written_to_its_end_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "slipway/jobs").mkdir(parents=True)
+    (tmp_path / "slipway/jobs/.home").write_text("ab")
+    assert home_id(home()) == home_id(home()) != "ab"
 
 
 def test_one_process_looks_after_a_job() -> None:

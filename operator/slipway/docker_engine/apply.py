@@ -50,7 +50,7 @@ class Applier:
         self._folder = folder
         self._world = world
         self._pool = world.machine.pool()
-        self._creator = Creator(world, options, self._pool)
+        self._creator = Creator(world, options, self._pool, folder.path.parent)
         self.remover = Remover(folder, world, self._pool)
 
     def close(self) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from slipway.api import names
-from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import CONFLICT, EngineRefuses, ensure_network, image_id, network_exists
 from slipway.docker_engine.conversion.convert import (
     HOST_NETWORK,
@@ -22,7 +22,7 @@ from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Assigned, Sh
 from slipway.docker_engine.conversion.parts import all_containers
 from slipway.docker_engine.conversion.sandbox import with_volumes
 from slipway.docker_engine.images.sandbox import ensure_sandbox_image
-from slipway.docker_engine.job_files import LABEL_HOME
+from slipway.docker_engine.job_files import LABEL_HOME, home_id
 from slipway.docker_engine.machine import at_once
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.seen import ended
@@ -55,8 +55,10 @@ class _Refused(Exception):
 class Creator:
     """Creates containers; what is refused is remembered for the next plan, and raised as Interrupted."""
 
-    def __init__(self, world: World, options: Options, pool: Executor) -> None:
+    def __init__(self, world: World, options: Options, pool: Executor, home: Path) -> None:
+        """`home` is the folder of all jobs."""
         self._world = world
+        self._home = home
         self._containers = world.containers
         self._options = options
         self._pool = pool
@@ -102,7 +104,7 @@ class Creator:
 
     def _create_one(self, request: ContainerRequest, job: Job) -> None:
         name, body = request.name, request.body
-        own = {LABEL_HOME: job_files.home_id()}
+        own = {LABEL_HOME: home_id(self._home)}
         if request.api_version > (spoken := self._containers.api_version):
             # It would take the request, and pass over what it does not know.
             least, has = (".".join(map(str, one)) for one in (request.api_version, spoken))
@@ -128,7 +130,7 @@ class Creator:
         labels = {
             names.LABEL_JOB_UID: job.uid,
             names.LABEL_JOB_NAME: job.name,
-            LABEL_HOME: job_files.home_id(),
+            LABEL_HOME: home_id(self._home),
         }
         try:
             ensure_network(self._containers.api, network_name(job), labels)

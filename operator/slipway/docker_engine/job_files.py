@@ -4,6 +4,7 @@
     jobs/NAME/logs/POD.log       what a container wrote, once it has ended; beside it POD.stdout and POD.stderr
     jobs/NAME/ray-token          the token of the job's Ray cluster
     jobs/NAME/supervisor.lock    locked by the process that looks after the job
+    jobs/.home                   one word for this folder, by which its containers are known on an engine
 
 A file is replaced as a whole, so a reader sees one version or the next. Writers take turns by a lock, and each version
 has a number, so that nobody overwrites what he has not seen.
@@ -33,6 +34,7 @@ FORMAT: Final = 1
 """Of what a job's file holds beside the SliceJob, in `local`; a higher one is a newer Slipway's."""
 LABEL_HOME: Final = "slipway.dev/home"
 """On containers and networks: whose they are. See `home_id`."""
+_HOME_ID_LENGTH: Final = 32
 MAX_EVENTS: Final = 100
 """Events that are kept of a job, the newest."""
 MAX_OUTAGES: Final = 20
@@ -68,9 +70,28 @@ def home() -> Path:
     return (state if state.is_absolute() else Path("~/.local/state").expanduser()) / "slipway" / "jobs"
 
 
-def home_id() -> str:
-    """One word for the folder of all jobs: by it the containers of its user are told from those of others (N-34)."""
-    return hashlib.sha256(str(home().resolve()).encode()).hexdigest()[:12]
+def home_id(jobs: Path) -> str:
+    """One word for a folder of jobs: by it the containers of its user are told from those of others (N-34).
+
+    It is random. Machines that share an engine may have their folders at the same path, as CI containers do.
+    """
+    jobs.mkdir(parents=True, exist_ok=True)
+    with (jobs / ".home").open("a+") as file:
+        # Of processes that start at once the first makes it. One that was killed meanwhile may have left a part.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if len(found := file.read()) != _HOME_ID_LENGTH:
+            file.truncate(0)
+            found = secrets.token_hex(_HOME_ID_LENGTH // 2)
+            file.write(found)
+            file.flush()
+            os.fsync(file.fileno())
+        return found
+
+
+def former_home_id(jobs: Path) -> str:
+    """What Slipway had for such a word before: machines with their folders at the same path have the same one."""
+    return hashlib.sha256(str(jobs.resolve()).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,31 @@
 
 from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from slipway.api import names
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, answered, remove_the_rest
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.errors import EngineUnavailable
-from slipway.docker_engine.job_files import LABEL_HOME, JobFolder, NoSuchJob, Unreadable, folder, folders, home_id
+from slipway.docker_engine.job_files import (
+    LABEL_HOME,
+    JobFolder,
+    NoSuchJob,
+    Unreadable,
+    folder,
+    folders,
+    former_home_id,
+    home,
+    home_id,
+)
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.world import read
 
 Outcome = tuple[str, str]
 """What was to be removed, and why it is still there; empty when it is gone."""
 _TROUBLE: Final = (EngineLost, EngineRefuses, EngineUnavailable, OSError)
+_ENDED: Final = ("exited", "dead")
+"""States of containers that do not run, and that nobody is about to start."""
 
 
 def prune(names_given: Collection[str] = ()) -> list[Outcome]:
@@ -86,13 +98,10 @@ def _left_behind() -> Iterator[Outcome]:
         yield "what is left of earlier jobs", str(error)
         return
     try:
-        mine = [f"{LABEL_HOME}={home_id()}"]
         with answered():
-            there = [one["Labels"] for one in api.containers(all=True, filters={"label": mine})]
-            there += [one["Labels"] for one in api.networks(filters={"label": mine})]
-        jobs = {
-            one[names.LABEL_JOB_UID]: one.get(names.LABEL_JOB_NAME, "") for one in there if names.LABEL_JOB_UID in one
-        }
+            containers = api.containers(all=True, filters={"label": [LABEL_HOME]})
+            networks = api.networks(filters={"label": [LABEL_HOME]})
+        jobs = _of_this_folder(containers, networks)
         # After the engine was asked: a job has its file before it has anything there.
         known, unreadable = _known()
         for uid, name in jobs.items():
@@ -100,6 +109,21 @@ def _left_behind() -> Iterator[Outcome]:
                 yield from _orphans(uid, name)
     finally:
         api.close()
+
+
+def _of_this_folder(containers: list[dict[str, Any]], networks: list[dict[str, Any]]) -> dict[str, str]:
+    """The jobs of this folder that have something on the engine: their names by UID.
+
+    What a former Slipway has made may as well be another machine's, so of that only what does not run.
+    """
+    alive = {one["Labels"].get(names.LABEL_JOB_UID) for one in containers if one["State"] not in _ENDED}
+    mine, former = home_id(home()), former_home_id(home())
+    found: dict[str, str] = {}
+    for labels in (one["Labels"] for one in (*containers, *networks)):
+        whose, uid = labels[LABEL_HOME], labels.get(names.LABEL_JOB_UID)
+        if uid is not None and (whose == mine or (whose == former and uid not in alive)):
+            found[uid] = labels.get(names.LABEL_JOB_NAME, "")
+    return found
 
 
 def _known() -> tuple[set[str], set[str]]:
