@@ -31,12 +31,12 @@ from slipway.docker_engine.conversion.devices import (
 from slipway.docker_engine.conversion.parts import all_containers, own_containers, worker_of
 from slipway.docker_engine.engine import Address, connect
 from slipway.docker_engine.images.building import lay_over
-from slipway.docker_engine.images.progress import Progress, Silent
 from slipway.docker_engine.images.pulls import resolve
 from slipway.docker_engine.job_files import JobExists, folder
 from slipway.docker_engine.options import Options, extended_resources
 from slipway.docker_engine.supervisor import ensure_supervisor
 from slipway.docker_engine.surroundings import surroundings
+from slipway.docker_engine.waiting import Waiting
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, read
 from slipway.planner.acceptance import InvalidSpec, accept
@@ -175,10 +175,11 @@ def _check_network(network: str, job: Job, asked: Sequence[Body]) -> None:
         )
 
 
-def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progress | None = None) -> dict[str, Any]:
+def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, waiting: Waiting | None = None) -> dict[str, Any]:
     """Store a job, leave a process behind that looks after it, and return the SliceJob as it is stored.
 
     Raises:
+        GivenUp: when nobody waits any more; nothing was stored.
         Refused: when it cannot run on this machine.
         ImageUnavailable: when an image is missing and cannot be pulled.
         EngineUnavailable: when there is no engine to talk to.
@@ -186,6 +187,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
         EngineLost: when it stops to answer.
         JobExists: when a job has the name, whatever it is like.
     """
+    waiting = waiting or Waiting()
     asked = check(body, wishes)
     job = folder(body["metadata"]["name"])
     if job.file.exists():
@@ -197,19 +199,20 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, progress: Progre
         if wishes.network not in (None, HOST_NETWORK) and not network_exists(api, str(wishes.network)):
             raise Refused(f"there is no Docker network {wishes.network}: docker network create {wishes.network}")
         make_directories(api, asked[0])
-        images = _images(api, asked, progress or Silent())
+        images = _images(api, asked, waiting)
         _refuse_nothing_to_run(api, asked, images)
         overlaid = ""
         if wishes.overlay is not None:
             own = worker_of(asked[0]["spec"])["image"]
             overlaid = images[own]
-            images |= {own: lay_over(api, overlaid, wishes.overlay, progress or Silent())}
+            images |= {own: lay_over(api, overlaid, wishes.overlay, waiting)}
     except WorkspaceRefused as error:
         raise Refused(str(error)) from error
     finally:
         api.close()
-    made = job.create(dict(body), {"options": wishes.options(address, images, overlaid).to_json()})
-    ensure_supervisor(job)
+    with waiting.storing():
+        made = job.create(dict(body), {"options": wishes.options(address, images, overlaid).to_json()})
+        ensure_supervisor(job)
     return made
 
 
@@ -224,7 +227,7 @@ _OPTIONS: Final = {
 """The option that says what a field of Options is."""
 
 
-def other_options(body: Mapping[str, Any], wishes: Wishes) -> list[str]:
+def other_options(body: Mapping[str, Any], wishes: Wishes, waiting: Waiting) -> list[str]:
     """The options in which a job that exists differs from what is wished for it; an overlay by its files."""
     stored = Options.from_json(folder(body["metadata"]["name"]).read()["local"]["options"])
     wished = wishes.options(stored.engine, stored.images)
@@ -234,17 +237,17 @@ def other_options(body: Mapping[str, Any], wishes: Wishes) -> list[str]:
     elif wishes.overlay is not None:
         own = worker_of(check(body, wishes)[0]["spec"])["image"]
         with closing(connect(stored.engine)) as api:
-            if lay_over(api, stored.overlaid, wishes.overlay, Silent()) != stored.images.get(own):
+            if lay_over(api, stored.overlaid, wishes.overlay, waiting) != stored.images.get(own):
                 found.append("--overlay")
     return found
 
 
-def _images(api: APIClient, asked: list[Body], progress: Progress) -> dict[str, str]:
+def _images(api: APIClient, asked: list[Body], waiting: Waiting) -> dict[str, str]:
     found: dict[str, str] = {}
     for body in asked:
         for one in all_containers(body["spec"]):
             if one["image"] not in found:
-                found[one["image"]] = resolve(api, one["image"], one.get("imagePullPolicy"), progress)
+                found[one["image"]] = resolve(api, one["image"], one.get("imagePullPolicy"), waiting)
     return found
 
 

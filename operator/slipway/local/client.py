@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext
+from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -27,6 +29,7 @@ from slipway.docker_engine.job_files import (
     folders,
 )
 from slipway.docker_engine.submission import NO_WISHES, Wishes
+from slipway.docker_engine.waiting import Waiting
 from slipway.local.containers import job_pods, unanswered
 from slipway.local.errors import answered
 from slipway.local.logs import ContainerLogs
@@ -34,6 +37,8 @@ from slipway.local.selectors import selecting
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -169,12 +174,12 @@ class AsyncLocalClient(Verbs):
                 return msgspec.convert(dict(body) | {"metadata": about}, Stored)
             showing = shown_on(self._console) if self._console is not None else nullcontext(Silent())
             with showing as progress:
-                made = await asyncio.to_thread(submission.submit, body, self._wishes, progress)
+                made = await _given_up_with(submission.submit, body, self._wishes, Waiting(progress))
         return msgspec.convert(made, Stored, strict=False)
 
     async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
         with answered():
-            options = await asyncio.to_thread(submission.other_options, body, self._wishes)
+            options = await _given_up_with(submission.other_options, body, self._wishes, Waiting())
         return [*await super()._differences(body, found), *options]
 
     async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
@@ -197,6 +202,29 @@ class AsyncLocalClient(Verbs):
         about = {"kind": names.KIND, "name": found.name, "uid": found.uid}
         told = [one | {"involvedObject": about} for one in body["local"]["events"]]
         return msgspec.convert(told, list[Event], strict=False)
+
+
+async def _given_up_with(
+    work: Callable[[Mapping[str, Any], Wishes, Waiting], T], body: Mapping[str, Any], wishes: Wishes, waiting: Waiting
+) -> T:
+    """Do it in a thread, and give it up where the caller does, as at Ctrl-C."""
+    # Of a thread of its own nobody waits for the end, which asyncio.run does for those of its pool: an engine may be
+    # silent for long.
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+
+    def work_on() -> None:
+        try:
+            done.set_result(work(body, wishes, waiting))
+        except BaseException as error:
+            done.set_exception(error)
+
+    Thread(target=work_on, daemon=True, name=f"submission of {body['metadata']['name']}").start()
+    try:
+        return await asyncio.wrap_future(done)
+    except asyncio.CancelledError:
+        waiting.give_up()
+        raise
 
 
 def _stored(job: JobFolder) -> Stored:
