@@ -18,7 +18,7 @@ from socket import gethostname
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from slipway.docker_engine import engine
+from slipway.docker_engine import engine, following
 from slipway.docker_engine.conversion.devices import Inventory
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder
@@ -33,7 +33,6 @@ R = TypeVar("R")
 PARALLEL: Final = 16
 """Containers that are created, started, stopped or removed at once."""
 _BOOT_TIME: Final = Path("/proc/stat")
-_DEBOUNCE_MS: Final = 20
 
 
 class News:
@@ -96,12 +95,7 @@ class Machine:
 
     def changes(self, job: JobFolder, stop: Event) -> Iterator[None]:
         """One after another, the changes of a job's file, until `stop` is set."""
-        # It is of the extra `docker`, without which the commands have to load and say so.
-        from watchfiles import watch
-
-        for changes in watch(job.path, recursive=False, debounce=_DEBOUNCE_MS, step=5, stop_event=stop):
-            if any(name == str(job.file) for _, name in changes):
-                yield
+        return following.changes(job, stop)
 
     def connect(self, address: Address) -> APIClient:
         """A connection to an engine.

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from slipway.client.model import Event, JobState, Stored
 from slipway.client.verbs import Verbs
 from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
-from slipway.docker_engine import pruning, submission, supervisor
+from slipway.docker_engine import following, pruning, submission, supervisor
 from slipway.docker_engine.images.progress import Silent, shown_on
 from slipway.docker_engine.job_files import (
     NAMESPACE,
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-_DEBOUNCE_MS: Final = 20
 
 
 class AsyncLocalClient(Verbs):
@@ -98,17 +96,11 @@ class AsyncLocalClient(Verbs):
     async def watch(self, name: str) -> AsyncGenerator[JobState | None, None]:
         """The job now and after each change; ends with None when it is deleted."""
         last = await self.get(name)
-        # It is of the extra `docker`, without which this module has to load.
-        from watchfiles import awatch
-
         job = folder(name)
         yield last
-        # A folder that is removed at once tells nobody, nor does a supervisor that is killed.
-        changes = awatch(
-            job.path, recursive=False, debounce=_DEBOUNCE_MS, step=5, rust_timeout=1000, yield_on_timeout=True
-        )
-        async for found in changes:
-            if not found:
+        async for changed in following.news(job):
+            # A supervisor that is killed tells nobody.
+            if not changed:
                 await asyncio.to_thread(supervisor.ensure_supervisor, job)
             try:
                 state = JobState(_stored(job))

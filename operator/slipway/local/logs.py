@@ -14,6 +14,7 @@ from slipway.api import names
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import COMBINED, STDERR, STDOUT, STREAMS, LogBroken, LogGone, LogQuery
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
+from slipway.docker_engine import following
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, Streams
 from slipway.docker_engine.conversion.parts import Kind, Part
 from slipway.docker_engine.engine import connect
@@ -68,18 +69,9 @@ class ContainerLogs:
 
     async def _looks(self) -> AsyncGenerator[dict[str, Any], None]:
         """All pods by name, now and whenever the job has changed."""
-        # It is of the extra `docker`, without which this module has to load.
-        from watchfiles import awatch
-
         yield await self._look()
-        path = self._job.path
-        with suppress(FileNotFoundError):
-            async for _ in awatch(path, debounce=50, step=10, rust_timeout=1000, yield_on_timeout=True):
-                yield await self._look()
-        # The folder is gone, and with it the job.
-        while True:
-            yield {}
-            await asyncio.sleep(_AGAIN_SECONDS)
+        async for _ in following.news(self._job, logs=True):
+            yield await self._look()
 
     async def _look(self) -> dict[str, Any]:
         while True:
