@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
-from slipway.client.errors import NotFound, SlipwayError
+from slipway.client.errors import NotFound, ServerFailed, SlipwayError
 from slipway.docker_engine import pruning, supervisor
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder, folder
@@ -15,6 +16,7 @@ from slipway.docker_engine.options import Options
 from slipway.local import client as local_client
 from slipway.local.client import AsyncLocalClient
 from tests.local_engine.engine import until
+from tests.waiting import PATIENCE
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
 
@@ -23,12 +25,8 @@ def test_a_supervisor_has_the_lock_from_its_first_moment_on(tmp_path: Path, monk
     """On a machine that is busy each takes seconds to start, and one for each command would keep it busy."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     started = tmp_path / "started"
-    slow = tmp_path / "python"
-    slow.write_text(f"#!/bin/sh\necho $$ >> {started}\nexec sleep 60\n")
-    slow.chmod(0o755)
-    monkeypatch.setattr(supervisor.sys, "executable", str(slow))
-    job = folder("train")
-    job.create(BODY, {"options": Options(Address.configured()).to_json()})
+    monkeypatch.setattr(supervisor.sys, "executable", python(tmp_path, f"echo $$ >> {started}\nexec sleep 60"))
+    job = stored()
     for _ in range(3):
         supervisor.ensure_supervisor(job)
     [process] = until("the start", lambda: started.exists() and started.read_text().split())
@@ -40,6 +38,50 @@ def test_a_supervisor_has_the_lock_from_its_first_moment_on(tmp_path: Path, monk
     # The lock goes with the process, however that ends.
     until("the lock", lambda: is_free(job))
     [process] = started.read_text().split()
+
+
+def test_a_supervisor_finds_its_modules_where_who_starts_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its current folder is another, and nobody tells it what a script or a notebook has added to sys.path."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "modules").mkdir()
+    monkeypatch.setattr(supervisor.sys, "path", ["", "modules", "/no/such/folder"])
+    monkeypatch.setattr(supervisor.sys, "executable", python(tmp_path, f"echo $PYTHONPATH > {tmp_path}/found"))
+    supervisor.ensure_supervisor(stored())
+    found = tmp_path / "found"
+    assert until("the path", lambda: found.exists() and found.read_text()) == f"{tmp_path}:{tmp_path}/modules\n"
+
+
+def test_who_waits_for_a_job_hears_why_its_supervisor_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(supervisor.sys, "executable", python(tmp_path, "echo No module named slipway >&2; exit 1"))
+    job = stored()
+
+    async def wait() -> None:
+        async with AsyncLocalClient() as client:
+            await client.wait(job.name, seconds=PATIENCE)
+
+    words = f"job train ends at once with exit code 1: No module named slipway; see {job.path}/supervisor.log"
+    with pytest.raises(ServerFailed, match=re.escape(words)):
+        asyncio.run(wait())
+
+
+def python(folder: Path, script: str) -> str:
+    """What is started in place of Python."""
+    found = folder / "python"
+    found.write_text(f"#!/bin/sh\n{script}\n")
+    found.chmod(0o755)
+    return str(found)
+
+
+def stored() -> JobFolder:
+    job = folder("train")
+    job.create(BODY, {"options": Options(Address.configured()).to_json()})
+    return job
 
 
 def is_free(job: JobFolder) -> bool:

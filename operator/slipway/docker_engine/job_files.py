@@ -4,6 +4,7 @@
     jobs/NAME/logs/POD.log       what a container wrote, once it has ended; beside it POD.stdout and POD.stderr
     jobs/NAME/ray-token          the token of the job's Ray cluster
     jobs/NAME/supervisor.lock    locked by the process that looks after the job
+    jobs/NAME/supervisor.log     what it did
     jobs/.home                   one word for this folder, by which its containers are known on an engine
 
 A file is replaced as a whole, so a reader sees one version or the next. Writers take turns by a lock, and each version
@@ -109,6 +110,11 @@ class JobFolder:
     def file(self) -> Path:
         """The SliceJob."""
         return self.path / "job.json"
+
+    @property
+    def supervisor_log(self) -> Path:
+        """What its supervisors did, and what they said who could not start."""
+        return self.path / "supervisor.log"
 
     @property
     def token_file(self) -> Path:

@@ -11,9 +11,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, repeat
+from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
@@ -244,34 +246,69 @@ def needs_supervisor(job: JobFolder, machine: Machine = THIS) -> bool:
     return found.deleting or not settled or (due is not None and due <= machine.now())
 
 
-def ensure_supervisor(job: JobFolder) -> None:
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A supervisor that was left behind."""
+
+    job: JobFolder
+    process: subprocess.Popen[bytes]
+    version: str
+    """The resourceVersion of the job when it was started."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it ended without having done anything; empty for one that runs, did something, or was killed."""
+        code = self.process.poll()
+        if code is None or code <= 0 or self.job.read()["metadata"]["resourceVersion"] != self.version:
+            return ""
+        said = self.job.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
+        return (
+            f"the process that looks after job {self.job.name} ends at once with exit code {code}: {said}; "
+            f"see {self.job.supervisor_log}"
+        )
+
+
+def ensure_supervisor(job: JobFolder) -> Started | None:
     """Leave a process behind that looks after the job, unless there is one, or nothing is to be done.
 
     It has the lock from its first moment on: on a machine that is busy it takes seconds to start, and each command that
     came meanwhile would start another.
+
+    Returns:
+        The process, if this call has started it.
     """
     # One that goes meanwhile needs none.
     with suppress(NoSuchJob):
         if needs_supervisor(job):
-            _leave_supervisor(job)
+            return _leave_supervisor(job)
+    return None
 
 
-def _leave_supervisor(job: JobFolder) -> None:
+def _leave_supervisor(job: JobFolder) -> Started | None:
     with job.supervised() as lock:
         if lock is None:
-            return
-        process = subprocess.Popen(
-            [sys.executable, "-m", "slipway.docker_engine.supervisor", job.name, str(lock)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(lock,),
-            start_new_session=True,
-            cwd="/",
-            env=os.environ | {"XDG_STATE_HOME": str(job.path.parents[2])},
-        )
+            return None
+        version = job.read()["metadata"]["resourceVersion"]
+        with job.supervisor_log.open("ab") as log_file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "slipway.docker_engine.supervisor", job.name, str(lock)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                # What it says before it has a log of its own, as when it does not find its modules.
+                stderr=log_file,
+                pass_fds=(lock,),
+                start_new_session=True,
+                cwd="/",
+                env=os.environ | {"XDG_STATE_HOME": str(job.path.parents[2]), "PYTHONPATH": _search_path()},
+            )
     # A program that lives longer than the supervisor is its parent, and has to hear of its end.
     THIS.thread(f"supervisor of {job.name}", process.wait)
+    return Started(job, process, version)
+
+
+def _search_path() -> str:
+    """Where this process finds its modules: a notebook or a script may have said so, and relative to its folder."""
+    return os.pathsep.join(str(Path(one).absolute()) for one in sys.path if Path(one).exists())
 
 
 def delete(job: JobFolder) -> None:
@@ -289,7 +326,7 @@ def adopt_all() -> None:
 
 @contextmanager
 def _logging(job: JobFolder) -> Iterator[None]:
-    handler = logging.handlers.RotatingFileHandler(job.path / "supervisor.log", maxBytes=LOG_BYTES, backupCount=1)
+    handler = logging.handlers.RotatingFileHandler(job.supervisor_log, maxBytes=LOG_BYTES, backupCount=1)
     logging.basicConfig(level=logging.INFO, handlers=[handler], format="%(asctime)s %(levelname)s %(message)s")
     # It logs every change of a file, and the log is one.
     logging.getLogger("watchfiles").setLevel(logging.WARNING)

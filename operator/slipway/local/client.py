@@ -29,6 +29,7 @@ from slipway.docker_engine.job_files import (
     folders,
 )
 from slipway.docker_engine.submission import NO_WISHES, Wishes
+from slipway.docker_engine.supervisor import Started
 from slipway.docker_engine.waiting import Waiting
 from slipway.local.containers import job_pods, unanswered
 from slipway.local.errors import answered
@@ -98,11 +99,14 @@ class AsyncLocalClient(Verbs):
         last = await self.get(name)
         job = folder(name)
         yield last
+        started: Started | None = None
         async for changed in following.news(job):
-            # A supervisor that is killed tells nobody.
-            if not changed:
-                await asyncio.to_thread(supervisor.ensure_supervisor, job)
             try:
+                # A supervisor that is killed tells nobody. Where one cannot even start, nor can another.
+                if not changed:
+                    if started is not None and (trouble := started.trouble):
+                        raise errors.ServerFailed(trouble)
+                    started = await asyncio.to_thread(supervisor.ensure_supervisor, job) or started
                 state = JobState(_stored(job))
             except NoSuchJob:
                 state = None
