@@ -50,6 +50,21 @@ def test_a_container_starts_although_what_opened_its_volumes_cannot_be_removed_y
     assert engine.done == [*opened, "start train"]
 
 
+class WithoutPort(Jammed):
+    """Podman, which says only in its answer why a container cannot be started."""
+
+    def inspect_container(self, container: str) -> dict[str, Any]:
+        return super().inspect_container(container) | {"HostConfig": {}, "State": {"Status": "created", "Error": ""}}
+
+    def start(self, container: str) -> None:
+        raise refusal(500, "cannot listen on the TCP port: listen tcp4 :18080: bind: address already in use")
+
+
+def test_a_port_that_is_in_use_is_why_a_container_cannot_be_started() -> None:
+    containers = Containers(cast(Any, WithoutPort(unpacks=True)), "uid")
+    assert containers.start("train").endswith("address already in use")
+
+
 def test_a_container_does_not_start_with_volumes_that_only_root_can_write_to() -> None:
     engine = Jammed(unpacks=False)
     with pytest.raises(EngineRefuses, match="no space left"):

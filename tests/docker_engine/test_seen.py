@@ -7,7 +7,7 @@ import pytest
 
 from slipway.api.places import worker
 from slipway.docker_engine.hosts import Host
-from slipway.docker_engine.seen import Circumstances, Deletion
+from slipway.docker_engine.seen import Circumstances, Deletion, lacks_port
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 STARTED, FINISHED = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -137,6 +137,29 @@ def test_what_somebody_removes_is_deleted(status: str) -> None:
     noticed = FINISHED + timedelta(seconds=7)
     about = Circumstances("here", removed={container(status)["Id"]: noticed})
     assert seen(status, about, FinishedAt=NEVER).deletion_requested_at == noticed
+
+
+@pytest.mark.parametrize(
+    ("why", "lacks"),
+    [
+        pytest.param(
+            "driver failed programming external connectivity on endpoint train-0-0-0 (f00): Bind for 0.0.0.0:18080 "
+            "failed: port is already allocated", True, id="another container has it",
+        ),
+        pytest.param(
+            "driver failed programming external connectivity on endpoint train-0-0-0 (f00): Error starting userland "
+            "proxy: listen tcp4 0.0.0.0:18080: bind: address already in use", True, id="another program has it",
+        ),
+        pytest.param(
+            "cannot listen on the TCP port: listen tcp4 :18080: bind: address already in use", True, id="Podman",
+        ),
+        pytest.param(
+            'OCI runtime create failed: exec: "/no/such": no such file or directory', False, id="another reason",
+        ),
+    ],
+)  # fmt: skip
+def test_a_port_that_is_in_use_is_known_by_the_words_of_the_engine(why: str, lacks: bool) -> None:
+    assert lacks_port(why) == lacks
 
 
 def test_a_container_that_could_not_be_started_ended_when_it_was_created() -> None:

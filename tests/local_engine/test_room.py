@@ -166,6 +166,30 @@ def test_a_job_waits_for_a_network(user: User, engine: Engine) -> None:
     assert user.ended()["phase"] == "Succeeded"
 
 
+SIDECAR: Final = {"name": "beside", "image": IMAGE, "command": ["sleep", "1000"], "restartPolicy": "Always"}
+
+
+# A port of this machine is somebody's until he ends: the program is not to blame, and trying again at once is no use.
+@pytest.mark.parametrize(
+    "beside", [pytest.param([], id="a host of one container"), pytest.param([SIDECAR], id="a host of several")]
+)
+def test_a_job_waits_for_a_port_of_this_machine(user: User, engine: Engine, beside: list[dict[str, Any]]) -> None:
+    theirs = engine.client.containers.run(IMAGE, ["sleep", "1000"], ports={"80/tcp": 18080}, detach=True)
+    try:
+        ports = [{"containerPort": 80, "hostPort": 18080}]
+        template = {"spec": {"containers": [{"name": "worker", "ports": ports}], "initContainers": beside}}
+        user.submit("true", podTemplate=template, retries={"maxFailures": 0, "capacityRetrySeconds": 1})
+        user.until("WaitingForCapacity")
+        assert "port is already allocated" in user.slipway("why", "train").out
+        # Each try finds the port in use, and is charged to nobody.
+        said = user.state / "slipway/jobs/train/supervisor.log"
+        until("three tries", lambda: said.read_text().count("port is already allocated") > 2)
+    finally:
+        theirs.remove(force=True)
+    status = user.ended()
+    assert (status["phase"], status["attempt"], status["failures"]) == ("Succeeded", 0, 0)
+
+
 # What is somebody else's has no label of a job: prune does not know it.
 def test_prune_leaves_other_containers(user: User, engine: Engine) -> None:
     theirs = engine.client.containers.create(IMAGE, ["true"], labels={"app": "theirs"})

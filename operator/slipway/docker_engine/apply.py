@@ -99,6 +99,23 @@ class Applier:
             self._world.cannot_start(one, why)
         return bool(failed)
 
+    def take_back(self) -> None:
+        """Remove the hosts that could not be started because a port of this machine is in use, and wait for it.
+
+        The program is not to blame, and another try would fail as soon: they are created again after a while.
+        """
+        lacking = {one: why for one in self._world.pods if (why := self._world.host(one).without_port)}
+        if not lacking:
+            return
+        job = read(self._folder.read())
+        active = None if job.deleting or job.status.attempt_ended else job.status.attempt
+        for one, why in lacking.items():
+            if self._world.pods[one].attempt == active:
+                for found in self._world.host(one).containers:
+                    self._world.containers.remove(found["Id"])
+                self._world.take_back(one)
+                self._creator.wait_for_port(job, why)
+
     def _write(self, plan: Plan, job: Job) -> Job:
         """Write what the plan says of the job, and return it as it is then."""
         patch = status_patch(job, plan.status) if plan.status != job.status else {}

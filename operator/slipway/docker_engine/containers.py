@@ -14,7 +14,7 @@ from slipway.docker_engine.conversion.empty_volumes import opening
 from slipway.docker_engine.errors import EngineUnavailable
 from slipway.docker_engine.frames import dated_lines
 from slipway.docker_engine.job_files import LABEL_HOME
-from slipway.docker_engine.seen import Inspected
+from slipway.docker_engine.seen import Inspected, lacks_port
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -129,7 +129,8 @@ class Containers:
                 return str(state["Error"])
             # Docker has the words of the OCI runtime in the state of the container, Podman only in its answer. Other
             # answers are about the engine, which may take the container another time.
-            if _OF_RUNTIME in str(error) and state.get("Status") == "created":
+            about_it = _OF_RUNTIME in str(error) or lacks_port(str(error))
+            if about_it and state.get("Status") == "created":
                 return str(error)
             raise
         return ""

@@ -197,10 +197,18 @@ class Creator:
         except (Unconvertible, WorkspaceRefused, EngineRefuses) as error:
             self._reject(job, POD_REJECTED, str(error))
 
+    def wait_for_port(self, job: Job, why: str) -> None:
+        """Remember that a host cannot be started for want of a port of this machine, which may come free."""
+        words = f"a port of this machine is in use ({why}): end what uses it, or have the job open another hostPort"
+        self._remember(job, QUOTA_EXCEEDED, words)
+
     def _reject(self, job: Job, reason: str, message: str) -> None:
+        self._remember(job, reason, message)
+        raise Interrupted from None
+
+    def _remember(self, job: Job, reason: str, message: str) -> None:
         log.warning("%s: %s", reason, message)
         self._world.rejection = (job.generation, Rejection(message, self._world.clock(), reason))
-        raise Interrupted from None
 
 
 def network_name(job: Job) -> str:

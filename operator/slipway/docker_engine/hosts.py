@@ -19,6 +19,7 @@ from slipway.docker_engine.seen import (
     container_state,
     ended,
     exit_code,
+    lacks_port,
     pod_json,
     removal,
     start_failed,
@@ -101,6 +102,18 @@ class Host:
         """Why its sandbox cannot be started; empty when it can."""
         one = self.sandbox
         return str(one["State"]["Error"]) if one is not None and start_failed(one["State"]) else ""
+
+    @property
+    def without_port(self) -> str:
+        """Why it cannot be started, if that is a port of this machine which somebody has; empty otherwise."""
+        failed = (str(one["State"]["Error"]) for one in self.containers if start_failed(one["State"]))
+        return next(filter(lacks_port, failed), "")
+
+    @property
+    def containers(self) -> list[Inspected]:
+        """All, in the order in which to remove them: the sandbox has the volumes of the others."""
+        sandbox = [self.sandbox] if self.sandbox is not None else []
+        return [*(one for _, one in self.beside), self.worker, *sandbox]
 
     @property
     def broken(self) -> bool:

@@ -1,5 +1,6 @@
 """Containers as pods: what the engine says of a container, in the words that the planner reads."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,6 +21,8 @@ _STOPPED_SLACK: Final = timedelta(seconds=1)
 START_ERROR: Final = "StartError"
 SIGKILLED: Final = 137
 _EPOCH_YEAR: Final = 1
+_PORT_TAKEN: Final = re.compile("port is already allocated|address already in use", re.IGNORECASE)
+"""In the words of Docker and Podman, about another container and about another program."""
 BEING_REMOVED: Final = ("removing", "dead")
 
 Inspected = dict[str, Any]
@@ -116,6 +119,11 @@ def killed_since(state: Inspected, since: datetime) -> bool:
 def start_failed(state: Inspected) -> bool:
     """Whether a container could not be started."""
     return state["Status"] == "created" and bool(state.get("Error"))
+
+
+def lacks_port(why: str) -> bool:
+    """Whether a container could not be started because somebody has a port of this machine that it is to open."""
+    return _PORT_TAKEN.search(why) is not None
 
 
 def _phase(state: Inspected, about: Circumstances) -> str:

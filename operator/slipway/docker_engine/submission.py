@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -83,6 +83,7 @@ class Wishes:
 
 
 NO_WISHES: Final = Wishes()
+_EVERY_ADDRESS: Final = "0.0.0.0"
 _WITHOUT_DEVICES: Final = "--without-devices tries the job without them"
 
 
@@ -123,6 +124,7 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
     # All workers have the same fields; a head has some of its own.
     if found := dict.fromkeys(words for body in (asked[0], asked[-1]) for words in problems(body)):
         raise Refused("; ".join(found))
+    _refuse_shared_ports(asked, on_host=wishes.network == HOST_NETWORK)
     if not wishes.without_devices:
         resolved = accept(job, SETTINGS)
         if resolved.hardware.own_pool:
@@ -134,6 +136,28 @@ def check(body: Mapping[str, Any], wishes: Wishes = NO_WISHES) -> list[Body]:
         _refuse_devices_elsewhere(Address.configured(), asked)
         _assigned(asked, wishes)
     return asked
+
+
+def _refuse_shared_ports(asked: Sequence[Body], *, on_host: bool) -> None:
+    """Each host of a cluster has ports of its own. On the network of this machine Docker opens none."""
+    known: dict[tuple[int, str], set[str]] = {}
+    for path, port in chain.from_iterable(_host_ports(one["spec"]) for one in asked if not on_host):
+        address = port.get("hostIP") or _EVERY_ADDRESS
+        others = known.setdefault((port["hostPort"], port.get("protocol", "TCP")), set())
+        if others and (address in others or _EVERY_ADDRESS in {address, *others}):
+            raise Refused(
+                f"{path}.hostPort {port['hostPort']}: several containers of the job ask for this port, and this "
+                "machine has it once; the hosts reach each other without it"
+            )
+        others.add(address)
+
+
+def _host_ports(spec: Body) -> Iterator[tuple[str, Body]]:
+    """The ports of a pod that this machine is to open, each after where it stands."""
+    for kind in ("initContainers", "containers") if not spec.get("hostNetwork") else ():
+        for one in spec.get(kind, ()):
+            wanted = (port for port in one.get("ports", ()) if port.get("hostPort"))
+            yield from ((f"spec.{kind}[{one['name']}].ports", port) for port in wanted)
 
 
 def _refuse_gpus_of_nobody(job: Job) -> None:

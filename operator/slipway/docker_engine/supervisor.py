@@ -148,6 +148,7 @@ class Supervisor:
         removed = applier.remover.finished()
         world.observe(changed)
         applier.remover.forget_vain(removed)
+        applier.take_back()
         if applier.remover.remove_broken():
             world.observe(())
         applier.remover.keep_logs()

@@ -196,6 +196,13 @@ class World:
         self._unstartable[container] = why
         self._states.pop(container, None)
 
+    def take_back(self, container: str) -> None:
+        """A host was removed that never ran: it is as if it had never been created."""
+        for found in self.host(container).containers:
+            self._seen.pop(found["Id"], None)
+            self._states.pop(found["Id"], None)
+        del self.pods[container]
+
     def deleting(self, container: str, deletion: Deletion) -> None:
         """This process has begun to delete a container."""
         self.deletions[container] = deletion
