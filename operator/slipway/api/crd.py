@@ -5,6 +5,7 @@ structural schema Kubernetes wants, with the rules about change that no single f
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -71,8 +72,11 @@ def transition_rules() -> list[dict[str, str]]:
 
 
 def _unchanged(field: str) -> str:
+    return _same(f"self.spec.{field}", f"oldSelf.spec.{field}")
+
+
+def _same(new: str, old: str) -> str:
     # Optional field selection would say it in half the words, but the API server estimates its cost as unbounded.
-    new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
     return f"(has({new}) ? has({old}) && {new} == {old} : !has({old}))"
 
 
@@ -134,7 +138,31 @@ def _spec() -> dict[str, Any]:
         if name in DEFAULTABLE:
             # Set by the API server, it would hide whether the SliceJob says anything about the field.
             node.pop("default", None)
+    written = schema["x-kubernetes-validations"]
+    schema["x-kubernetes-validations"] = [_of_what_is_new(one, schema["properties"]) for one in written]
     return schema
+
+
+def _of_what_is_new(entry: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """A rule that lets be what is stored already: by an older CRD, or under a higher bound.
+
+    Such a job must run on and be stopped and deleted, which takes changes of its status, spec and metadata. The API
+    server makes that exception by itself only for an unchanged spec, and takes none with preserved fields for
+    unchanged. The comparison stands last: as long as the rule holds, it costs nothing.
+    """
+    read = dict.fromkeys(re.findall(r"\bself\.(\w+)", entry["rule"]))
+    stored = " && ".join(_as_stored(name, fields[name]) for name in read)
+    return entry | {"rule": f"({entry['rule']}) || oldSelf.hasValue() && {stored}", "optionalOldSelf": True}
+
+
+def _as_stored(field: str, node: dict[str, Any]) -> str:
+    """Whether a field of the spec is as before."""
+    new, old = f"self.{field}", f"oldSelf.value().{field}"
+    # CEL has an optional oldSelf without its schema, in which preserved fields and null are never equal to themselves.
+    blind = "x-kubernetes-preserve-unknown-fields", "nullable"
+    if any(f'"{word}": true' in json.dumps(node) for word in blind):
+        return f"has({new}) == has({old})"
+    return _same(new, old)
 
 
 def _change(name: str) -> str:
