@@ -133,6 +133,41 @@ async def test_a_lease_names_the_namespaces_that_its_holder_serves(
     assert annotations() == {}
 
 
+ELSEWHERE = (
+    "standing by for a, which holds Lease ns/slipway and serves {}, where this process is to serve {}: unless an "
+    "upgrade replaces that one, install one of the two releases in another namespace, or give it an operatorId"
+)
+STANDING_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...], str, str]] = {
+    "the same": (("team-a", "team-b"), ("team-b", "team-a"), "INFO", "standing by for a"),
+    "all of them, both": ((), (), "INFO", "standing by for a"),
+    "others": (("team-a",), ("team-b", "team-c"), "WARNING", ELSEWHERE.format("team-a", "team-b, team-c")),
+    "all, the holder": ((), ("team-b",), "WARNING", ELSEWHERE.format("all namespaces", "team-b")),
+    "all, the one that stands by": (("team-a",), (), "WARNING", ELSEWHERE.format("team-a", "all namespaces")),
+}
+
+
+@pytest.mark.parametrize(("theirs", "ours", "level", "said"), STANDING_BY.values(), ids=STANDING_BY)
+async def test_a_process_that_stands_by_says_once_when_the_holder_serves_other_namespaces(
+    server: LeaseServer,
+    api: ApiConnection,
+    time: Time,
+    caplog: pytest.LogCaptureFixture,
+    theirs: tuple[str, ...],
+    ours: tuple[str, ...],
+    level: str,
+    said: str,
+) -> None:
+    caplog.set_level("INFO", logger=lease_module.__name__)
+    first = Lease(api, "ns", "slipway", "a", now=lambda: NOW, clock=time, served=theirs)
+    await soon(first.acquire())
+    caplog.clear()
+    second = Lease(api, "ns", "slipway", "b", now=lambda: NOW, clock=time, served=ours, retry_seconds=0.005)
+    task = asyncio.create_task(second.acquire())
+    await asked_more(server, 5)
+    task.cancel()
+    assert [(one.levelname, one.message) for one in caplog.records] == [(level, said)]
+
+
 async def test_another_waits_while_the_holder_renews(claim: Callable[[str], Lease], time: Time) -> None:
     first, second = claim("a"), claim("b")
     await soon(first.acquire())

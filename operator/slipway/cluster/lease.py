@@ -57,6 +57,7 @@ class LostLeadership(Exception):
 
 class _Meta(msgspec.Struct, rename="camel"):
     resource_version: str
+    annotations: dict[str, str] = {}
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -70,6 +71,11 @@ class _Spec(msgspec.Struct, rename="camel"):
 class _Record(msgspec.Struct):
     metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+def _served(annotations: dict[str, str]) -> str:
+    """The namespaces that a Lease's annotations name, whatever their order."""
+    return ", ".join(sorted(filter(None, annotations.get(names.SERVED_NAMESPACES, "").split(",")))) or "all namespaces"
 
 
 class Lease:
@@ -105,6 +111,7 @@ class Lease:
         self._now = now
         self._clock = clock
         self._annotations = {names.SERVED_NAMESPACES: ",".join(served)} if served else {}
+        self._others: dict[str, str] = self._annotations
         self._retry = retry_seconds
         self._seen: tuple[str, float] = ("", clock())
         self._expires = clock()
@@ -148,7 +155,9 @@ class Lease:
             level, words = logging.INFO, ""
             try:
                 if (holder := await self._try()) is not None:
-                    words = f"standing by for {holder}"
+                    difference = self._difference()
+                    level = logging.WARNING if difference else logging.INFO
+                    words = f"standing by for {holder}{difference}"
                 self._answered = True
             except SlipwayClusterError as error:
                 level, words = logging.WARNING, f"{self._which} cannot be taken: {error}"
@@ -161,6 +170,16 @@ class Lease:
             # Not a whole pause later than the Lease expires.
             expires_in = self._expires - self._clock()
             await asyncio.sleep(min(self._retry, expires_in) if expires_in > 0.0 else self._retry)
+
+    def _difference(self) -> str:
+        """What to say of a holder that serves other namespaces; it may be of another release, which never makes way."""
+        ours, theirs = _served(self._annotations), _served(self._others)
+        if ours == theirs:
+            return ""
+        return (
+            f", which holds {self._which} and serves {theirs}, where this process is to serve {ours}: unless an "
+            "upgrade replaces that one, install one of the two releases in another namespace, or give it an operatorId"
+        )
 
     async def keep(self) -> None:
         """Renew until leadership is lost.
@@ -232,6 +251,7 @@ class Lease:
             return None
         if record.metadata.resource_version != self._seen[0]:
             self._seen = (record.metadata.resource_version, self._clock())
+        self._others = record.metadata.annotations
         self._expires = self._seen[1] + (record.spec.lease_duration_seconds or DURATION_SECONDS)
         return holder if self._clock() < self._expires else None
 
