@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import MAX_LOG_CHARACTERS
 from slipway.planner import evidence
+from slipway.planner.env_listing import listing
+from slipway.planner.notices import notices
 from slipway.planner.redact import HIDDEN, foreign, log_tail, named, printable, redacted
+from slipway.planner.snapshot import Settings
 
 from .build import PodHandle, World, spec
 
@@ -152,6 +155,8 @@ ORDINARY = {
     "a file": "FileNotFoundError: /data/tokenizer.json",
     "an option with a number": "--max-tokens 512",
     "an address": "GET https://example.com:8080/a/b@main 200",
+    "a number of tokens": "max_tokens: 4096, TOKENS=1048576, 'token_count': '12'",
+    "Hugging Face on its tokenizers": "set the variable TOKENIZERS_PARALLELISM=(true | false)",
     "a requirement": "git+https://github.com/acme/train@main",
 }
 
@@ -159,6 +164,28 @@ ORDINARY = {
 @pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY.keys())
 def test_ordinary_lines_are_left_alone(text: str) -> None:
     assert redacted(text, None) == text
+
+
+VARIABLES: dict[str, tuple[str, str, bool]] = {
+    "a number of tokens": ("MAX_TOKENS", "1024", False),
+    "whether tokenizers run in parallel": ("TOKENIZERS_PARALLELISM", "true", False),
+    "a token": ("HF_TOKEN", SECRET, True),
+    "a token of digits": ("API_TOKEN", "12345678", True),
+    "a password of digits": ("DB_PASSWORD", "1024", True),
+    "a secret beside a token": ("TOKEN_SECRET", "1024", True),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "hidden"), VARIABLES.values(), ids=VARIABLES)
+def test_a_setting_is_no_secret_wherever_it_is_written(name: str, value: str, hidden: bool) -> None:
+    world = World(env=[{"name": name, "value": value}])
+    job = world.job.spec
+    assert job is not None
+    assert (HIDDEN in redacted(f"step {value}0 loss 2.1", job)) is hidden
+    assert (HIDDEN in redacted(f"{name}={value}", None)) is hidden
+    listed = {one.name: one.first for one in listing(world.job, Settings()).workers}
+    assert (listed[name] == HIDDEN) is hidden
+    assert bool(notices(job)) is hidden
 
 
 @given(st.text())

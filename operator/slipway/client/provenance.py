@@ -9,7 +9,7 @@ from slipway.api.crd import openapi_schema
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client.manifest import Manifest, check, typed
-from slipway.planner.redact import HIDDEN, foreign, has_secret_name
+from slipway.planner.redact import HIDDEN, foreign, is_secret
 from slipway.planner.site import Profile
 
 SERVER: Final = "API server"
@@ -154,7 +154,7 @@ def _written(path: Path) -> str:
 
 
 def _shown(path: Path, value: Any, spec: SliceJobSpec) -> Scalar:
-    if isinstance(value, str) and _is_secret(path):
+    if isinstance(value, str) and _is_secret(path, value):
         return HIDDEN
     if isinstance(value, list):
         value = shlex.join(map(str, value))
@@ -169,6 +169,6 @@ def _as_given(path: Path, value: Scalar, sources: Sources) -> Scalar:
     return typed(value) if from_flags and isinstance(value, str) else value
 
 
-def _is_secret(path: Path) -> bool:
+def _is_secret(path: Path, value: str) -> bool:
     """Whether the name of a variable or of a field says so; names of Secrets are none."""
-    return has_secret_name(path[-1]) and path[-1] != "secretName"
+    return is_secret(path[-1], value) and path[-1] != "secretName"

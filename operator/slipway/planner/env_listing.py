@@ -15,7 +15,7 @@ from slipway.planner.acceptance import accept
 from slipway.planner.actions import Body
 from slipway.planner.containers import template_spec
 from slipway.planner.pods import PodFactory
-from slipway.planner.redact import HIDDEN, has_secret_name, printable, redacted
+from slipway.planner.redact import HIDDEN, is_secret, printable, redacted
 from slipway.planner.snapshot import Job, Settings
 
 RESERVED: Final = "Slipway"
@@ -96,8 +96,8 @@ def _values(spec: SliceJobSpec, env: Iterable[Body], given: Mapping[str, str]) -
         if one.get("valueFrom"):
             yield name, printable(_origin(one["valueFrom"]))
             continue
-        hidden = name in given and has_secret_name(name)
-        known[name] = HIDDEN if hidden else _expanded(str(one.get("value") or ""), known)
+        value = str(one.get("value") or "")
+        known[name] = HIDDEN if name in given and is_secret(name, value) else _expanded(value, known)
         yield name, printable(redacted(known[name], spec))
 
 

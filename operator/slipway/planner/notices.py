@@ -11,13 +11,12 @@ from slipway.planner import datasets
 from slipway.planner.actions import EventRecord
 from slipway.planner.containers import Container, containers, part, template_spec
 from slipway.planner.merge import malformed
+from slipway.planner.redact import is_secret
 from slipway.planner.site import NO_SITE, Site
 
 IGNORED: Final = "ReservedFieldsIgnored"
-_SECRET: Final = re.compile(r"SECRET|PASSWORD", re.IGNORECASE)
-_TOKEN: Final = re.compile(r"TOKEN", re.IGNORECASE)
-_SETTING: Final = re.compile(r"true|false|[0-9]{1,7}", re.IGNORECASE)
-"""Values by which a name like MAX_TOKENS or TOKENIZERS_PARALLELISM turns out to be no secret."""
+_NAMES: Final = re.compile(r"SECRET|PASSWORD|TOKEN", re.IGNORECASE)
+"""Those of which nobody is surprised to read."""
 
 
 def notices(spec: SliceJobSpec, site: Site = NO_SITE) -> tuple[EventRecord, ...]:
@@ -75,9 +74,7 @@ def _literal_secrets(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterat
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    if not isinstance(value, str) or not value:
-        return False
-    return bool(_SECRET.search(name) or (_TOKEN.search(name) and not _SETTING.fullmatch(value)))
+    return isinstance(value, str) and bool(value and _NAMES.search(name)) and is_secret(name, value)
 
 
 def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[EventRecord]:

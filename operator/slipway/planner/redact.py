@@ -13,6 +13,7 @@ from slipway.planner.merge import MERGE_KEYS
 HIDDEN: Final = "[redacted]"
 
 _SECRET_NAME: Final = r"(?i:token|secret|pass(?:wd|word|phrase)|(?:api|access|account|private)[_-]?key|credentials?)"
+_SETTING: Final = re.compile(r"true|false|[0-9]{1,7}", re.IGNORECASE)
 _QUOTED_OR_WORD: Final = r"""(?:"(?:\\.|[^"\\\n])*|'(?:\\.|[^'\\\n])*|[^\s"',;]+)"""
 _FORMS: Final = re.compile(
     "|".join(
@@ -58,9 +59,15 @@ def redacted(text: str, spec: SliceJobSpec | None) -> str:
     return _ENV_VALUE.sub(rf"\1{HIDDEN}", text)
 
 
-def has_secret_name(name: str) -> bool:
-    """Whether the name of a variable says that its value is secret."""
-    return re.search(_SECRET_NAME, name) is not None
+def is_secret(name: str, value: str) -> bool:
+    """Whether the name of a variable says that its value is secret, and the value may be one."""
+    return re.search(_SECRET_NAME, name) is not None and not is_setting(name, value)
+
+
+def is_setting(name: str, value: str) -> bool:
+    """Whether a value shows that TOKEN in a name means no secret: that of MAX_TOKENS or of TOKENIZERS_PARALLELISM."""
+    words = {word.lower() for word in re.findall(_SECRET_NAME, name)}
+    return words == {"token"} and _SETTING.fullmatch(value) is not None
 
 
 def printable(text: str) -> str:
@@ -96,6 +103,8 @@ def last_line(log: str | None) -> str:
 
 def _kept_and_hidden(found: re.Match[str]) -> str:
     kept = next((one for one in found.groups() if one is not None), "")
+    if is_setting(kept, found[0][len(kept) :].strip("\"'()")):
+        return found[0]
     return kept + _opening(found[0][len(kept) :]) + HIDDEN
 
 
@@ -119,7 +128,7 @@ def _variables(spec: SliceJobSpec) -> Iterator[dict[str, Any]]:
 def _secret_values(variables: Iterable[dict[str, Any]]) -> Iterator[str]:
     for one in variables:
         value = one.get("value")
-        if isinstance(value, str) and len(value) >= _SHORTEST_VALUE and has_secret_name(one["name"]):
+        if isinstance(value, str) and len(value) >= _SHORTEST_VALUE and is_secret(one["name"], value):
             yield value
 
 
