@@ -386,7 +386,8 @@ class SliceJobSpec(Model):
     """How to read the progress of the job in the log of rank 0 (slice 0, host 0), or of ray.entrypoint.
     Default: no log is read. The operator needs the right to read logs: the chart value readLogs."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=31536000)
-    """Longest run time of the job in seconds, from its first attempt on, without the time suspended."""
+    """Longest time of the job in seconds, from status.startTime on.
+    It counts anew after a suspension, as for a Job of Kubernetes."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=31536000)
     """Seconds until a finished job is deleted. Default: never."""
     suspend: bool = False

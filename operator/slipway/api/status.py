@@ -385,7 +385,8 @@ class SliceJobStatus(Part):
     result: Result | None = None
     """Final result of the job."""
     start_time: Time | None = None
-    """When the first attempt started."""
+    """When the first attempt started, or the first one since a suspension.
+    spec.activeDeadlineSeconds count from here."""
     completion_time: Time | None = None
     """When the job reached its final phase."""
 
