@@ -32,6 +32,14 @@ PODS: dict[str, tuple[dict[str, Any], set[str]]] = {
         },
         {"a"},
     ),
+    "lists that are null": (
+        {
+            "initContainers": None,
+            "containers": [{"env": None, "envFrom": None}, {"env": [{"name": "A", "valueFrom": None}]}],
+            "volumes": [{"name": "v", "projected": {"sources": None}}, {"name": "w", "secret": None}],
+        },
+        set(),
+    ),
     "a Secret to pull images with": ({"imagePullSecrets": [{"name": "registry"}], "containers": []}, set()),
 }
 

@@ -1,9 +1,9 @@
 """The Secrets that a pod cannot start without."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from slipway.planner.actions import Body
+from slipway.planner.containers import objects, part
 
 
 def required_secrets(pod: Body) -> frozenset[str]:
@@ -11,23 +11,21 @@ def required_secrets(pod: Body) -> frozenset[str]:
 
     The kubelet pulls images without the Secrets of imagePullSecrets that are missing, so these are not among them.
     """
-    spec = pod.get("spec", {})
-    containers = (*spec.get("initContainers", ()), *spec.get("containers", ()))
+    spec = part(pod, "spec")
+    containers = (*objects(spec, "initContainers"), *objects(spec, "containers"))
     named = (*(one for container in containers for one in _of_container(container)), *_of_volumes(spec))
     return frozenset(name for source, name in named if name and not source.get("optional"))
 
 
-def _of_container(container: Any) -> Iterator[tuple[Any, str]]:
-    sources = [one.get("valueFrom") or {} for one in container.get("env", ())]
-    references = [one.get("secretKeyRef") for one in sources] + [
-        one.get("secretRef") for one in container.get("envFrom", ())
-    ]
-    yield from ((one, one.get("name", "")) for one in references if one)
+def _of_container(container: Body) -> Iterator[tuple[Body, str]]:
+    references = [part(part(one, "valueFrom"), "secretKeyRef") for one in objects(container, "env")]
+    references += [part(one, "secretRef") for one in objects(container, "envFrom")]
+    yield from ((one, one.get("name", "")) for one in references)
 
 
-def _of_volumes(spec: Any) -> Iterator[tuple[Any, str]]:
-    for volume in spec.get("volumes", ()):
-        if secret := volume.get("secret"):
-            yield secret, secret.get("secretName", "")
-        projected = (volume.get("projected") or {}).get("sources", ())
-        yield from ((one["secret"], one["secret"].get("name", "")) for one in projected if one.get("secret"))
+def _of_volumes(spec: Body) -> Iterator[tuple[Body, str]]:
+    for volume in objects(spec, "volumes"):
+        secret = part(volume, "secret")
+        yield secret, secret.get("secretName", "")
+        projected = [part(one, "secret") for one in objects(part(volume, "projected"), "sources")]
+        yield from ((one, one.get("name", "")) for one in projected)
