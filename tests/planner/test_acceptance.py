@@ -217,6 +217,19 @@ def test_a_malformed_template_is_named_and_can_be_cancelled_and_suspended(templa
     assert world.status.completion_time is not None
 
 
+def test_a_job_that_becomes_invalid_while_it_is_suspended_keeps_its_conditions() -> None:
+    """Who waits for one to become False sees it."""
+    world = World(suspend=True)
+    world.settle()
+    before = {one.type: one.status for one in world.status.conditions}
+    world.read = stored({"containers": "x"}).read
+    world.settle()
+    after = {one.type: one.status for one in world.status.conditions}
+    assert world.status.phase == "Invalid"
+    assert before.keys() <= after.keys()
+    assert (before["Suspended"], after["Suspended"], after["CapacityAvailable"]) == ("True", "False", "False")
+
+
 def test_a_cancelled_job_that_could_not_run_is_deleted_when_its_time_is_over() -> None:
     world = stored({"containers": "x"}, cancel=True, ttlSecondsAfterFinished=60)
     world.settle()

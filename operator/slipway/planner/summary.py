@@ -255,14 +255,15 @@ def refuse(job: Job, reason: str, message: str, now: datetime) -> SliceJobStatus
         (ConditionType.COMPLETE, False, why, ""),
         (ConditionType.FAILED, phase is not Phase.SUSPENDED, why, words),
         (ConditionType.STALLED, phase is not Phase.SUSPENDED, why, words),
+        _suspended(phase, fence_open=False),
     ]
-    if phase is Phase.SUSPENDED:
-        found.append((ConditionType.SUSPENDED, True, why, _NOTHING_HELD))
+    changed = {kind for kind, *_ in found} | set(_ABSENT_WHEN_FALSE)
+    others = (one for one in job.status.conditions if one.type not in changed)
     return job.status.model_copy(
         update={
             "phase": phase,
             "observed_generation": job.generation,
-            "conditions": _dated(found, job.status, now, job.generation),
+            "conditions": (*_dated(found, job.status, now, job.generation), *others),
             "result": Result(reason=why, message=words) if phase.final else None,
             "completion_time": now if phase.final else None,
         }
