@@ -166,6 +166,26 @@ def test_a_job_waits_for_a_network(user: User, engine: Engine) -> None:
     assert user.ended()["phase"] == "Succeeded"
 
 
+# A client of the job joins its network, as docs/local.md says, and may outlive it.
+def test_a_container_that_has_joined_the_network_of_a_job_keeps_it_from_nothing(
+    user: User, engine: Engine, shared: dict[str, Any]
+) -> None:
+    user.submit("until [ -e /shared/go ]; do sleep 0.1; done", **shared)
+    engine.running("train")
+    [network] = engine.client.networks.list(filters={"label": names.LABEL_JOB_NAME})
+    theirs = engine.client.containers.run(IMAGE, ["sleep", "1000"], network=network.name, detach=True)
+    try:
+        (Path(shared["volumes"][0]["hostPath"]["path"]) / "go").touch()
+        user.ended()
+        until("the end of the supervisor", lambda: not user.supervisors())
+        assert engine.of_jobs() == []
+        assert user.slipway("prune").out == "train deleted\n"
+        theirs.reload()
+        assert theirs.status == "running"
+    finally:
+        theirs.remove(force=True)
+
+
 SIDECAR: Final = {"name": "beside", "image": IMAGE, "command": ["sleep", "1000"], "restartPolicy": "Always"}
 
 

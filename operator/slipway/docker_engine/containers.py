@@ -304,7 +304,24 @@ def remove_the_rest(api: APIClient, uid: str) -> None:
                 api.remove_container(one["Id"], v=True, force=True)
         for one in api.networks(filters={"label": f"{names.LABEL_JOB_UID}={uid}"}):
             with _absent_is_none():
-                api.remove_network(one["Id"])
+                _remove_network(api, one["Id"])
+
+
+def _remove_network(api: APIClient, network: str) -> None:
+    """Remove the network of a job; who has joined it loses it, because there is nobody in it any more."""
+    from docker.errors import APIError
+
+    try:
+        api.remove_network(network)
+    except APIError:
+        joined = api.inspect_network(network)["Containers"] or {}
+        if not joined:
+            raise
+        for container, about in joined.items():
+            log.info("container %s loses the network of the job, which has ended", about.get("Name", container))
+            with _absent_is_none():
+                api.disconnect_container_from_network(container, network, force=True)
+        api.remove_network(network)
 
 
 def image_id(api: APIClient, reference: str) -> str | None:
