@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api import names
+from slipway.api.resources import amount
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import answered, network_exists
 from slipway.docker_engine.conversion.convert import (
@@ -83,6 +84,8 @@ class Wishes:
 
 
 NO_WISHES: Final = Wishes()
+_PODMAN: Final = "Podman Engine"
+_WORKER: Final = f"spec.containers[{names.WORKER_CONTAINER}]"
 _EVERY_ADDRESS: Final = "0.0.0.0"
 _WITHOUT_DEVICES: Final = "--without-devices tries the job without them"
 
@@ -154,10 +157,14 @@ def _refuse_shared_ports(asked: Sequence[Body], *, on_host: bool) -> None:
 
 def _host_ports(spec: Body) -> Iterator[tuple[str, Body]]:
     """The ports of a pod that this machine is to open, each after where it stands."""
-    for kind in ("initContainers", "containers") if not spec.get("hostNetwork") else ():
-        for one in spec.get(kind, ()):
-            wanted = (port for port in one.get("ports", ()) if port.get("hostPort"))
-            yield from ((f"spec.{kind}[{one['name']}].ports", port) for port in wanted)
+    for path, container in _containers(spec) if not spec.get("hostNetwork") else ():
+        yield from ((f"{path}.ports", port) for port in container.get("ports", ()) if port.get("hostPort"))
+
+
+def _containers(spec: Body) -> Iterator[tuple[str, Body]]:
+    """The containers of a pod, each after where it stands."""
+    for kind in ("initContainers", "containers"):
+        yield from ((f"spec.{kind}[{one['name']}]", one) for one in spec.get(kind, ()))
 
 
 def _refuse_gpus_of_nobody(job: Job) -> None:
@@ -222,6 +229,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, waiting: Waiting
         _refuse_missing_devices(address, wishes)
         if wishes.network not in (None, HOST_NETWORK) and not network_exists(api, str(wishes.network)):
             raise Refused(f"there is no Docker network {wishes.network}: docker network create {wishes.network}")
+        _refuse_more_cpus(api, asked, body["spec"])
         make_directories(api, asked[0])
         images = _images(api, asked, waiting)
         _refuse_nothing_to_run(api, asked, images)
@@ -284,17 +292,46 @@ def _refuse_missing_devices(address: Address, wishes: Wishes) -> None:
             raise Refused(f"this machine has no device {one.src}")
 
 
+def _refuse_more_cpus(api: APIClient, asked: list[Body], written: Mapping[str, Any]) -> None:
+    """Docker makes no container with more CPUs than there are, however often it is asked; Podman does."""
+    # All workers have the same containers; a head has some of its own.
+    limits = {
+        path: limit
+        for path, container in chain.from_iterable(_containers(one["spec"]) for one in (asked[0], asked[-1]))
+        if (limit := (container.get("resources") or {}).get("limits", {}).get("cpu")) is not None
+    }
+    if not limits:
+        return
+    with answered():
+        if any(one["Name"] == _PODMAN for one in api.version().get("Components") or ()):
+            return
+        there = api.info()["NCPU"]
+    for path, limit in limits.items():
+        if (amount(limit) or 0) > there:
+            own = path == _WORKER and limit == (written.get("resources") or {}).get("limits", {}).get("cpu")
+            field = f"{'spec' if own else path}.resources.limits.cpu"
+            raise Refused(f"{field} {limit}: a container can have at most the {there} CPUs of the engine")
+
+
 def _refuse_nothing_to_run(api: APIClient, asked: list[Body], images: Mapping[str, str]) -> None:
     """An engine makes no container without a command, however often it is asked."""
     # All workers have the same containers; a head has some of its own.
     for container in (one for body in (asked[0], asked[-1]) for one in all_containers(body["spec"])):
-        if container.get("command") or container.get("args"):
-            continue
-        with answered():
-            own = api.inspect_image(images[container["image"]])["Config"] or {}  # type: ignore[no-untyped-call]
-        if not (own.get("Entrypoint") or own.get("Cmd")):
+        words = container.get("command")
+        if not words:
+            with answered():
+                own = api.inspect_image(images[container["image"]])["Config"] or {}  # type: ignore[no-untyped-call]
+            if own.get("Entrypoint"):
+                continue
+            words = container.get("args") or own.get("Cmd")
+        if not words:
             raise Refused(
                 f"container {container['name']} has no command, and neither has its image {container['image']}: "
+                "set spec.command"
+            )
+        if not words[0]:
+            raise Refused(
+                f"the first word of the command of container {container['name']} is empty, and names no program: "
                 "set spec.command"
             )
 
