@@ -1,17 +1,25 @@
-"""A connection of the Docker SDK that trusts whom it was told to trust, closes a socket that nobody answers to, and
-says to which of its streams a program wrote.
+"""A connection of the Docker SDK that trusts whom it was told to trust, closes a socket that nobody answers to, says to
+which of its streams a program wrote, and goes on without credentials that cannot be had.
 
 In a module of its own, because `engine` has to load where there is no SDK.
 """
 
+import logging
 import socket
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from docker import APIClient
+from docker.auth import AuthConfig
+from docker.credentials import StoreError
+from docker.errors import DockerException
 from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection, UnixHTTPConnectionPool
+from docker.utils import config
 
 from slipway.docker_engine.frames import Frame, frames
+
+log = logging.getLogger(__name__)
 
 
 class Connection(APIClient):
@@ -24,6 +32,9 @@ class Connection(APIClient):
         # The first request is made in there.
         self._num_pools = num_pools
         super().__init__(num_pools=num_pools, **options)
+        # What it has read from the Docker configuration, which its types do not name.
+        sdk: Any = self
+        sdk._auth_configs = _Credentials(sdk._auth_configs, sdk.credstore_env)
 
     def mount(self, prefix: Any, adapter: Any) -> None:
         """Have an adapter make the requests to addresses that begin so."""
@@ -41,6 +52,42 @@ class Connection(APIClient):
         sdk: Any = self
         sdk._disable_socket_timeout(sdk._get_raw_response_socket(response))
         yield from frames(response.raw)
+
+
+class _Credentials(AuthConfig):
+    """Those of the Docker configuration; what a helper does not tell is left out, as the docker command does it.
+
+    A configuration that names the helper of a desktop comes along into containers and to other machines, which do not
+    have it, and most images can be pulled by everybody.
+    """
+
+    def _resolve_authconfig_credstore(self, registry: Any, credstore_name: Any) -> Any:
+        try:
+            return super()._resolve_authconfig_credstore(registry, credstore_name)  # type: ignore[misc]
+        except DockerException as error:
+            _warn(error.__cause__ or error)
+            return None
+
+    def get_all_credentials(self) -> Any:
+        """Credentials by registry, as a build gets them."""
+        try:
+            found = super().get_all_credentials()  # type: ignore[no-untyped-call]
+        except StoreError as error:
+            _warn(error)
+            found = dict(self.auths)
+        return {registry: own for registry, own in found.items() if own is not None}
+
+    def _get_store_instance(self, name: Any) -> Any:
+        with warnings.catch_warnings():
+            # Said in other words below, with the file that names it.
+            warnings.simplefilter("ignore")
+            return super()._get_store_instance(name)  # type: ignore[misc]
+
+
+def _warn(error: BaseException) -> None:
+    # The words name the helper.
+    file = config.find_config_file()
+    log.warning("going on without credentials from the helper that %s names: %s", file, error)
 
 
 class _UnixAdapter(UnixHTTPAdapter):
