@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_write_leaves_the_job_as_it_was(m
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match=r"No space left on device: '.*/jobs/train/\.job\.json'"):
             change()
     assert job.read()["spec"] == BODY["spec"]
     change()

@@ -1,6 +1,7 @@
 """Following a job of this machine that nobody looks after."""
 
 import asyncio
+import errno
 import os
 import re
 import signal
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.client.errors import NotFound, ServerFailed, SlipwayError
+from slipway.client.errors import NotFound, Refused, ServerFailed, SlipwayError
 from slipway.docker_engine import pruning, supervisor
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder, folder
@@ -68,6 +69,24 @@ def test_who_waits_for_a_job_hears_why_its_supervisor_cannot_start(
     words = f"job train ends at once with exit code 1: No module named slipway; see {job.path}/supervisor.log"
     with pytest.raises(ServerFailed, match=re.escape(words)):
         asyncio.run(wait())
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(supervisor, "needs_supervisor", lambda job: False)
+    job = stored()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def cancel() -> None:
+        async with AsyncLocalClient() as client:
+            await client.cancel(job.name)
+
+    monkeypatch.setattr(os, "fsync", full)
+    words = f"jobs cannot be used: [Errno 28] No space left on device: '{job.path}/.job.json'; XDG_STATE_HOME names"
+    with pytest.raises(Refused, match=re.escape(words)):
+        asyncio.run(cancel())
 
 
 def python(folder: Path, script: str) -> str:

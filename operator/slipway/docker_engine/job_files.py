@@ -71,13 +71,23 @@ def home() -> Path:
     return (state if state.is_absolute() else Path("~/.local/state").expanduser()) / "slipway" / "jobs"
 
 
+@contextmanager
+def _named(path: Path) -> Iterator[Path]:
+    """Have the error of a write name the file, as that of an open does."""
+    try:
+        yield path
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def home_id(jobs: Path) -> str:
     """One word for a folder of jobs: by it the containers of its user are told from those of others (N-34).
 
     It is random. Machines that share an engine may have their folders at the same path, as CI containers do.
     """
     jobs.mkdir(parents=True, exist_ok=True)
-    with (jobs / ".home").open("a+") as file:
+    with _named(jobs / ".home") as path, path.open("a+") as file:
         # Of processes that start at once the first makes it. One that was killed meanwhile may have left a part.
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -128,7 +138,7 @@ class JobFolder:
             NoSuchJob: when the job is gone.
         """
         if not self.token_file.exists():
-            with self._owned_file(".ray-token") as descriptor:
+            with _named(self.path / ".ray-token"), self._owned_file(".ray-token") as descriptor:
                 os.truncate(descriptor, 0)
                 os.write(descriptor, secrets.token_hex(32).encode())
                 os.fsync(descriptor)
@@ -291,7 +301,7 @@ class JobFolder:
 
     def _write(self, body: JsonObject) -> None:
         fresh = self.path / ".job.json"
-        with fresh.open("wb") as file:
+        with _named(fresh), fresh.open("wb") as file:
             file.write(json.dumps(body, indent=1).encode())
             file.flush()
             os.fsync(file.fileno())
