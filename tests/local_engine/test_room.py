@@ -200,10 +200,10 @@ def test_a_job_waits_for_a_port_of_this_machine(user: User, engine: Engine, besi
         template = {"spec": {"containers": [{"name": "worker", "ports": ports}], "initContainers": beside}}
         user.submit("true", podTemplate=template, retries={"maxFailures": 0, "capacityRetrySeconds": 1})
         user.until("WaitingForCapacity")
-        assert "port is already allocated" in user.slipway("why", "train").out
+        assert "a port of this machine is in use" in user.slipway("why", "train").out
         # Each try finds the port in use, and is charged to nobody.
         said = user.state / "slipway/jobs/train/supervisor.log"
-        until("three tries", lambda: said.read_text().count("port is already allocated") > 2)
+        until("three tries", lambda: said.read_text().count("a port of this machine is in use") > 2)
     finally:
         theirs.remove(force=True)
     status = user.ended()

@@ -223,14 +223,20 @@ class Connection:
 
         self._call(act, late=True)
 
+    def inspect_network(self, id: str) -> dict[str, Any]:
+        return self._call(lambda: {"Containers": {one: {} for one in self._joined(id)}})
+
+    def _joined(self, id: str) -> list[str]:
+        """Ids of the containers in a network: those of its job that run."""
+        if id not in self._engine.networks:
+            raise refusal(404, f"network {id} not found")
+        uid = self._engine.networks[id][1].get(names.LABEL_JOB_UID)
+        return [one.id for one in self._engine.containers.values() if one.running and one.uid == uid]
+
     def remove_network(self, id: str) -> None:
         def act() -> None:
-            if id not in self._engine.networks:
-                raise refusal(404, f"network {id} not found")
-            name, labels = self._engine.networks[id]
-            uid = labels.get(names.LABEL_JOB_UID)
-            if any(one.running and one.uid == uid for one in self._engine.containers.values()):
-                raise refusal(403, f"network {name} has active endpoints")
+            if self._joined(id):
+                raise refusal(403, f"network {id} has active endpoints")
             del self._engine.networks[id]
 
         self._call(act)

@@ -304,18 +304,20 @@ def remove_the_rest(api: APIClient, uid: str) -> None:
                 api.remove_container(one["Id"], v=True, force=True)
         for one in api.networks(filters={"label": f"{names.LABEL_JOB_UID}={uid}"}):
             with _absent_is_none():
-                _remove_network(api, one["Id"])
+                _remove_network(api, one["Id"], uid)
 
 
-def _remove_network(api: APIClient, network: str) -> None:
-    """Remove the network of a job; who has joined it loses it, because there is nobody in it any more."""
+def _remove_network(api: APIClient, network: str, uid: str) -> None:
+    """Remove the network of a job; who has joined it loses it, once none of the job's containers is in it any more."""
     from docker.errors import APIError
 
     try:
         api.remove_network(network)
-    except APIError:
+    except APIError as error:
+        if error.status_code == NOT_FOUND:
+            raise
         joined = api.inspect_network(network)["Containers"] or {}
-        if not joined:
+        if not joined or joined.keys() & Containers(api, uid).states().keys():
             raise
         for container, about in joined.items():
             log.info("container %s loses the network of the job, which has ended", about.get("Name", container))
