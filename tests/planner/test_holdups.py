@@ -6,10 +6,19 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
+from slipway.planner import explain
 from slipway.planner.actions import Refresh
 from slipway.planner.nodes import NodeStatus
 from slipway.planner.pod_parts import PodCondition
-from slipway.planner.snapshot import PodEvent
+from slipway.planner.snapshot import (
+    NAME_TAKEN,
+    POD_REJECTED,
+    QUOTA_EXCEEDED,
+    WAITING_FOR_OLD,
+    WEBHOOK_UNAVAILABLE,
+    PodEvent,
+    Rejection,
+)
 
 from .build import START, World, a_node, actions_of
 
@@ -182,6 +191,48 @@ def test_the_pauses_begin_anew_after_an_attempt_that_ran() -> None:
     world.until_restarted()
     world.step(seconds=60)
     assert (world.attempt.end_time, world.status.failures) == (None, 1)
+
+
+REFUSALS: dict[str, tuple[str, str | None]] = {
+    "the API server refuses the others": (POD_REJECTED, "PodsRefused"),
+    "a webhook denies the others": ("WebhookDenied", "PodsRefused"),
+    "a webhook does not answer": (WEBHOOK_UNAVAILABLE, "PodsRefused"),
+    "a ServiceAccount is missing": (explain.MISSING_OBJECTS, "MissingObjects"),
+    "somebody else's Service has the name": (NAME_TAKEN, "PodsRefused"),
+    "the quota is used up, which others may release": (QUOTA_EXCEEDED, None),
+    "pods of an earlier job are going": (WAITING_FOR_OLD, None),
+}
+
+
+@pytest.mark.parametrize(("refusal", "ending"), REFUSALS.values(), ids=REFUSALS)
+def test_nodes_are_released_when_the_other_pods_cannot_be_created(refusal: str, ending: str | None) -> None:
+    world = World(hosts=3).begin()
+    world.pod(0, 0).runs()
+    world.pod(0, 1).binds()
+    del world.pods[0, 0, 2]
+    for _ in range(62):
+        world.rejection = Rejection("admission says no; ask for leave", world.now, refusal)
+        world.step(seconds=1)
+    assert world.status.attempts[0].reason == ending
+    if ending is None:
+        return
+    world.obey()
+    world.settle()
+    assert (world.status.phase, world.status.uncharged, world.pods) == ("Pending", 1, {})
+    running = world.condition("Running")
+    assert running is not None
+    assert running.reason == ending
+    assert "2 of 3 pods held nodes for 60 s and did not start: admission says no; ask for leave" in running.message
+    assert "the next attempt begins at 2026-11-21T12:01:3" in running.message
+
+
+def test_pods_without_nodes_wait_for_the_others() -> None:
+    world = World(hosts=2).begin()
+    del world.pods[0, 0, 1]
+    for _ in range(200):
+        world.rejection = Rejection("no", world.now, POD_REJECTED)
+        world.step(seconds=1)
+    assert world.attempt.end_time is None
 
 
 EVENTS: dict[str, tuple[str, str, str, str]] = {

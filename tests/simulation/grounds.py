@@ -38,8 +38,8 @@ CHOICES: Final = "choices"
 """The first job can run on several numbers of slices; of those in queues every other one can."""
 KUBELETS: Final = "kubelet clocks"
 """The clocks of kubelets differ from that of the API server."""
-DELETERS: Final = "deleters"
-"""For a while somebody deletes many of the new pods before they have a node."""
+POLICIES: Final = "policies"
+"""For a while a policy denies many pods, or deletes them before they have a node."""
 
 WEIGHTS: Final[dict[str, float]] = {
     STANDBY: 0.2,
@@ -59,7 +59,7 @@ WEIGHTS: Final[dict[str, float]] = {
     CHOICES: 0.01,
     KUBELETS: 0.05,
     # The last: what is added before another ground changes which seeds stand on that.
-    DELETERS: 0.03,
+    POLICIES: 0.03,
 }
 """Share of the histories on each ground."""
 

@@ -23,8 +23,8 @@ from tests.simulation.grounds import (
     CHOICES,
     CLOCKS,
     CROWD,
-    DELETERS,
     KUBELETS,
+    POLICIES,
     PROFILES,
     QUEUES,
     QUOTA,
@@ -248,22 +248,27 @@ class History:
     def _plan_others(self) -> None:
         if PROFILES in self.grounds:
             self._plan_profiles(random.Random(f"profiles of {self.seed}"))
-        if DELETERS in self.grounds:
-            self._delete_new_pods(random.Random(f"deleters of {self.seed}"))
+        if POLICIES in self.grounds:
+            self._enforce(random.Random(f"policies of {self.seed}"))
 
-    def _delete_new_pods(self, rng: random.Random) -> None:
-        """For a while somebody deletes a share of the new pods, a moment after they were created."""
+    def _enforce(self, rng: random.Random) -> None:
+        """For a while a share of the new pods is denied, or deleted a moment after they were created."""
         share, begins = rng.choice((0.1, 0.5, 1.0)), rng.choice((0.0, rng.uniform(0.0, self.plot.horizon)))
         ends = begins + rng.choice((5.0, 60.0, self.plot.horizon))
         observe = self.store.on_pod
 
+        def meant() -> bool:
+            return not self.calm and begins <= self.timeline.now < ends and rng.random() < share
+
         def deleted_soon(kind: str, record: PodRecord) -> None:
             observe(kind, record)
-            now = self.timeline.now
-            if kind == "ADDED" and not self.calm and begins <= now < ends and rng.random() < share:
+            if kind == "ADDED" and meant():
                 self.timeline.after(rng.uniform(0.0, 0.02), partial(self.faults.delete_unbound, record))
 
-        self.store.on_pod = deleted_soon
+        if rng.random() < 0.5:
+            self.store.on_pod = deleted_soon
+        else:
+            self.server.denied = meant
 
     def _plan_profiles(self, rng: random.Random) -> None:
         for count in range(rng.randint(1, 6)):

@@ -71,6 +71,8 @@ class Server:
         """By UID of the job and attempt: of which version of a profile its pods are."""
         self.quota_full = False
         """Whether pods are refused for lack of quota."""
+        self.denied: Callable[[], bool] = lambda: False
+        """Whether a policy denies a pod."""
         self.quota: int | None = None
         """How many pods that have not ended there may be."""
         self.clocks = (0.0, 0.0)
@@ -195,6 +197,8 @@ class Server:
             raise refuse(403, "Forbidden", f"pods {name} is forbidden: exceeded quota: tpus")
         if name in self._store.pods:
             raise refuse(409, "AlreadyExists", f"pods {name} already exists")
+        if self.denied():
+            raise refuse(403, "Forbidden", 'admission webhook "policy.example.com" denied the request: not now')
         if query.get("dryRun"):
             return _encode({"metadata": {"name": name}})
         self._not_too_often(name)

@@ -27,6 +27,7 @@ ADVICE: Final = {
     "CapacityReleased": "nothing to do: the job gives its nodes to an older one, and tries again",
     "ImageUnavailable": "correct the image, push it, or name a Secret in imagePullSecrets",
     "MissingObjects": "create what the message names; the job then goes on by itself",
+    "PodsRefused": "do what the message says; the job then goes on by itself",
     "Suspended": "slipway resume NAME lets it go on",
 }
 """By the reason of an attempt; NAME stands for the job's."""

@@ -17,7 +17,7 @@ from slipway.planner.observation import UNSCHEDULABLE, waiting_for
 from slipway.planner.preemption import Standing
 from slipway.planner.queue_words import GATED_PODS, gated_by_kueue
 from slipway.planner.redact import foreign
-from slipway.planner.snapshot import QUOTA_EXCEEDED
+from slipway.planner.snapshot import QUOTA_EXCEEDED, Rejection
 from slipway.planner.trouble import scale_up
 from slipway.planner.unscheduled import COMING, MAX_VISITS, View, explain_unscheduled
 
@@ -41,12 +41,9 @@ class Shortage:
 
 def shortage(draft: Draft) -> Shortage | None:
     """Why pods of the active attempt are not created or not scheduled; None when nothing holds them up."""
-    attempt = draft.starting
-    if attempt is None:
+    if draft.starting is None:
         return None
-    # The answer to the request that was accepted after all may have been lost.
-    lacks_objects = draft.seen.absent or draft.snapshot.served != attempt.number
-    if (rejection := draft.snapshot.rejection) is not None and lacks_objects:
+    if (rejection := refusal(draft)) is not None:
         phase = Phase.WAITING_FOR_CAPACITY if rejection.reason == QUOTA_EXCEEDED else Phase.PENDING
         phase = Phase.STARTING if rejection.of_names else phase
         return Shortage(phase, rejection.reason, rejection.message)
@@ -61,6 +58,16 @@ def shortage(draft: Draft) -> Shortage | None:
     if GATED in words:
         return Shortage(Phase.QUEUED, GATED, words[GATED] or "the pods wait for admission by their queue")
     return None
+
+
+def refusal(draft: Draft) -> Rejection | None:
+    """Why the API server has refused what the active attempt still lacks.
+
+    The answer to the request that was accepted after all may have been lost.
+    """
+    attempt = draft.active
+    lacks = attempt is not None and (draft.seen.absent or draft.snapshot.served != attempt.number)
+    return draft.snapshot.rejection if lacks else None
 
 
 def _unscheduled(draft: Draft, words: str) -> Shortage:

@@ -101,6 +101,15 @@ MISSING_OBJECTS: Final = Ending(
     a_try=False,
     held=True,
 )
+PODS_REFUSED: Final = Ending(
+    "PodsRefused",
+    "some pods had nodes for a minute and the others could not be created, because the API server refused them or "
+    "somebody deleted them, and the nodes are released",
+    Cause.UNCHARGED,
+    Delay.HELD,
+    a_try=False,
+    held=True,
+)
 UNWITNESSED: Final = Ending(
     "Unwitnessed",
     "an operator took over and found pods missing while other hosts had already succeeded; it could not determine "

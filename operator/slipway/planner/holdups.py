@@ -1,22 +1,24 @@
-"""Pods that have nodes and wait for what only a person can change: an image, a Secret, a ConfigMap, a volume.
+"""Pods that have nodes and wait for what only a person can change: an image, a Secret, a refusal of other pods.
 
-The nodes are paid for meanwhile. What can never start ends the attempt at once. Where the image may come back or the
-objects may appear, the nodes are released after a minute, and requested again after growing pauses. An image that no
-attempt could pull for timeouts.startSeconds is a failure.
+The nodes are paid for meanwhile. What can never start ends the attempt at once. Where the image may come back, the
+objects may appear or the other pods may be created, the nodes are released after a minute, and requested again after
+growing pauses. An image that no attempt could pull for timeouts.startSeconds is a failure.
 """
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from slipway.api.places import Place
-from slipway.planner import explain, late_start
+from slipway.planner import capacity, explain, late_start, recreation
 from slipway.planner.attempts import begin_when_possible, end_as, end_at_once
 from slipway.planner.draft import Draft
-from slipway.planner.endings import CANNOT_START, ENDINGS, IMAGE_UNAVAILABLE, Ending
+from slipway.planner.endings import CANNOT_START, ENDINGS, IMAGE_UNAVAILABLE, PODS_REFUSED, Ending
 from slipway.planner.evidence import Evidence
 from slipway.planner.explain import Explanation
 from slipway.planner.objects import Pod
 from slipway.planner.redact import foreign
+from slipway.planner.snapshot import QUOTA_EXCEEDED, WAITING_FOR_OLD
 from slipway.planner.trouble import trouble
 
 HOLD: Final = timedelta(seconds=60)
@@ -30,18 +32,50 @@ def follow(draft: Draft) -> None:
         return
     if _end_hopeless(draft):
         return
-    found = trouble(draft)
-    ending = ENDINGS.get(found.reason) if found is not None else None
-    if found is None or ending is None or not ending.held:
+    found = _hold_up(draft)
+    if found is None:
         if attempt.held_time is not None and attempt.unheld_time is None:
             draft.update_attempt(unheld_time=draft.now)
         return
     if attempt.held_time is None or attempt.unheld_time is not None:
         draft.update_attempt(held_time=draft.now, unheld_time=None)
-    if ending is IMAGE_UNAVAILABLE and draft.status.image_wait_since is None:
+    if found.ending is IMAGE_UNAVAILABLE and draft.status.image_wait_since is None:
         bound = (pod.bound_at for pod in draft.seen.live.values() if pod.bound_at is not None)
         draft.update(image_wait_since=max(bound, default=draft.now))
-    _release(draft, ending, found)
+    _release(draft, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _HoldUp:
+    """What pods that have nodes wait for."""
+
+    ending: Ending
+    """How the attempt ends that releases the nodes."""
+    words: str
+
+
+def _hold_up(draft: Draft) -> _HoldUp | None:
+    found = trouble(draft)
+    if found is not None and (ending := _ending(found.reason)) is not None:
+        return _HoldUp(ending, f"{foreign(found.message, draft.hiding)}; {found.next_step}")
+    if not _with_nodes(draft):
+        return None
+    refused = capacity.refusal(draft)
+    if refused is not None and refused.reason not in (QUOTA_EXCEEDED, WAITING_FOR_OLD):
+        return _HoldUp(_ending(refused.reason) or PODS_REFUSED, refused.message)
+    later = recreation.later(draft) if recreation.is_rare(draft, HOLD) else {}
+    return _HoldUp(PODS_REFUSED, recreation.words(draft, later)) if later else None
+
+
+def _ending(reason: str) -> Ending | None:
+    """How an attempt ends that holds nodes for that reason; None where the reason holds no attempt up."""
+    ending = ENDINGS.get(reason)
+    return ending if ending is not None and ending.held else None
+
+
+def _with_nodes(draft: Draft) -> int:
+    """How many pods of the attempt have nodes."""
+    return sum(bool(pod.spec.node_name) for pod in draft.seen.live.values())
 
 
 def _end_hopeless(draft: Draft) -> bool:
@@ -66,13 +100,13 @@ def _never(draft: Draft, place: Place, pod: Pod, found: Explanation) -> Evidence
     )
 
 
-def _release(draft: Draft, ending: Ending, found: Explanation) -> None:
+def _release(draft: Draft, found: _HoldUp) -> None:
     attempt = draft.active
     if attempt is None or attempt.held_time is None or not draft.reached(attempt.held_time + HOLD):
         return
-    if ending is IMAGE_UNAVAILABLE and (late := late_start.image_timeout(draft)) is not None:
+    if found.ending is IMAGE_UNAVAILABLE and (late := late_start.image_timeout(draft)) is not None:
         end_as(draft, late)
         return
-    held = f"{len(draft.seen.late)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s and did not start"
-    end_at_once(draft, ending, f"{held}: {foreign(found.message, draft.hiding)}; {found.next_step}")
+    held = f"{_with_nodes(draft)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s and did not start"
+    end_at_once(draft, found.ending, f"{held}: {found.words}")
     begin_when_possible(draft)
