@@ -11,15 +11,17 @@ from slipway.cluster.access import AccessError
 from slipway.cluster.errors import SlipwayClusterError
 
 NO_SLICEJOBS: Final = "this cluster has no SliceJobs: Slipway's CRD is not installed"
-_UNKNOWN: Final = "the server could not find the requested resource"
-"""What the API server says of a kind that it does not know; other kinds than ours every cluster has."""
+_UNKNOWN: Final = ("the server could not find the requested resource", "404 page not found")
+"""What the API server says of a kind that it does not know, in a Status or in plain text.
+
+Other kinds than ours every cluster has. Any other 404 that is no Status is of whoever stands in front of it.
+"""
 _KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
     AccessError: errors.Unreachable,
     answers.ConnectionLost: errors.Unreachable,
     answers.Unauthorized: errors.NotAuthenticated,
     answers.Forbidden: errors.NotAllowed,
     answers.NotFound: errors.NotFound,
-    answers.NoSuchPath: errors.NotFound,
     answers.AlreadyExists: errors.AlreadyExists,
     answers.Conflict: errors.ChangedMeanwhile,
     answers.BadRequest: errors.Refused,
@@ -32,7 +34,9 @@ _KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
 def typed(error: Exception) -> ClusterError:
     """The error that callers see for one of the connection's."""
     words = str(error)
-    return _KINDS.get(type(error), ClusterError)(NO_SLICEJOBS if _UNKNOWN in words else words)
+    if isinstance(error, answers.NotFound | answers.NoSuchPath) and words in _UNKNOWN:
+        return errors.NotFound(NO_SLICEJOBS)
+    return _KINDS.get(type(error), ClusterError)(words)
 
 
 @contextmanager
