@@ -146,6 +146,21 @@ def test_attempts_that_only_waited_for_nodes_do_not_make_the_image_s_time_begin_
     assert world.status.image_wait_since == waits == START
 
 
+def test_an_image_that_came_is_not_charged_when_a_pull_fails_hours_later() -> None:
+    world = World(slices=2, hosts=1, timeouts={"startSeconds": 300}).begin()
+    world.pod(0, 0).binds().waits(*TYPO)
+    world.pod(1, 0).unschedulable()
+    world.step(seconds=5)
+    assert world.status.image_wait_since == START
+    # Somebody pushes it, and the other slice still finds no node.
+    world.pod(0, 0).runs()
+    world.step(seconds=7200)
+    world.pod(1, 0).binds().waits("ErrImagePull", "registry is unavailable: 503")
+    for _ in range(62):
+        world.step(seconds=1)
+    assert (world.status.attempts[0].reason, world.status.failures) == ("ImageUnavailable", 0)
+
+
 def test_no_limit_means_no_charge() -> None:  # F-06
     world = held(TYPO, 0)
     again(world, TYPO, seconds=7200)

@@ -26,7 +26,7 @@ from slipway.planner.endings import (
     ending_of,
 )
 from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
+from slipway.planner.objects import NEVER, Pod
 from tests.simulation import versions
 from tests.simulation.accounts import check_chips, check_time
 from tests.simulation.cluster import Cluster
@@ -301,7 +301,7 @@ class Invariants:
     def _image(self, uid: str, attempt: Attempt, spec: SliceJobSpec) -> None:
         """An image that no attempt could pull for startSeconds is a failure, wherever the pods were."""
         ledger = self.ledgers[uid]
-        if ending_of(attempt).a_try:
+        if ending_of(attempt).a_try or self._has_run_since(uid, ledger.no_image_since):
             ledger.no_image_since = None
         if attempt.reason != IMAGE_UNAVAILABLE.reason or attempt.end_time is None:
             return
@@ -310,6 +310,15 @@ class Invariants:
         _require(
             lasted < (allowed or 0), f"attempt {attempt.number} is not charged for an image missing {lasted:.0f} s"
         )
+
+    def _has_run_since(self, uid: str, since: datetime | None) -> bool:
+        """Whether a pod of the job has got its image since then."""
+        store = self.cluster.store
+        ours = (
+            one.pod for one in (*store.pods.values(), *store.final.values()) if one.pod.metadata.labels.job_uid == uid
+        )
+        began = (pod.run_since for pod in ours)
+        return since is not None and any(one is not None and since <= one < NEVER for one in began)
 
     def _charge_by_queue(self, uid: str, attempt: Attempt) -> None:
         """Only preemptions and lost nodes are charged, and only to those whom Kueue has evicted for that."""

@@ -36,6 +36,8 @@ def follow(draft: Draft) -> None:
     if found is None:
         if attempt.held_time is not None and attempt.unheld_time is None:
             draft.update_attempt(unheld_time=draft.now)
+        if draft.status.image_wait_since is not None and _image_came(draft):
+            draft.update(image_wait_since=None)
         return
     if attempt.held_time is None or attempt.unheld_time is not None:
         draft.update_attempt(held_time=draft.now, unheld_time=None)
@@ -76,6 +78,11 @@ def _ending(reason: str) -> Ending | None:
 def _with_nodes(draft: Draft) -> int:
     """How many pods of the attempt have nodes."""
     return sum(bool(pod.spec.node_name) for pod in draft.seen.live.values())
+
+
+def _image_came(draft: Draft) -> bool:
+    """Whether every pod that has a node runs, so that none of them lacks its image any more."""
+    return _with_nodes(draft) > 0 and not any(pod.spec.node_name for _, pod in draft.seen.late)
 
 
 def _end_hopeless(draft: Draft) -> bool:
