@@ -237,7 +237,7 @@ def test_nodes_are_released_when_the_other_pods_cannot_be_created(refusal: str, 
     running = world.condition("Running")
     assert running is not None
     assert running.reason == ending
-    assert "2 of 3 pods held nodes for 60 s and did not start: admission says no; ask for leave" in running.message
+    assert "2 of 3 pods held nodes for 60 s in vain: admission says no; ask for leave" in running.message
     assert "the next attempt begins at 2026-11-21T12:01:3" in running.message
 
 

@@ -88,7 +88,7 @@ def test_nodes_are_released_when_the_other_pods_are_always_deleted() -> None:
     [attempt] = world.status.attempts
     assert (attempt.reason, attempt.cause) == ("PodsRefused", "uncharged")
     assert world.now - START < timedelta(minutes=10)
-    assert "1 of 2 pods held nodes for 60 s and did not start: 1 of 2 pods were deleted" in (attempt.message or "")
+    assert "1 of 2 pods held nodes for 60 s in vain: 1 of 2 pods were deleted" in (attempt.message or "")
 
 
 def test_a_job_that_gets_no_pods_ends_when_its_time_for_nodes_is_over() -> None:

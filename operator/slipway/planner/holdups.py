@@ -114,6 +114,6 @@ def _release(draft: Draft, found: _HoldUp) -> None:
     if found.ending is IMAGE_UNAVAILABLE and (late := late_start.image_timeout(draft)) is not None:
         end_as(draft, late)
         return
-    held = f"{_with_nodes(draft)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s and did not start"
+    held = f"{_with_nodes(draft)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s in vain"
     end_at_once(draft, found.ending, f"{held}: {found.words}")
     begin_when_possible(draft)
