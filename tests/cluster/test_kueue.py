@@ -1,17 +1,23 @@
 """What is known of Kueue for one job: quota beside its own, whom it preempts, and by which version."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
 
+from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.kueue import KueueStore, can_be_listed
 from slipway.cluster.watch import Applied, Deleted
-from slipway.planner.kueue_objects import Workload
+from slipway.cluster.workloads import WorkloadWriter
+from slipway.planner.kueue_objects import Workload, WorkloadLabels, WorkloadMeta
 from slipway.planner.kueue_queues import ClusterQueue, LocalQueue
-from tests.cluster.replay import Handler, answer, open_access, refusal, replaying
+from slipway.planner.snapshot import Settings
+from tests.cluster.kueue_crds import NEWER
+from tests.cluster.replay import Handler, Replay, answer, open_access, refusal, replaying
+from tests.cluster.things import Time, job_json
 
 KEY = ("ml", "train")
 TPU = "google.com/tpu"
@@ -62,8 +68,23 @@ def test_a_copy_of_a_workload_with_its_labels_is_not_that_of_the_job(name: str) 
     copy = msgspec.structs.replace(own, metadata=about)
     assert KEY not in known.workloads.observe(Applied(copy))
     assert known.workloads.get(KEY) is own
+    assert known.workloads.job_of(own.metadata.labels.job_uid) == "/".join(KEY)
     assert KEY not in known.workloads.observe(Deleted(copy))
     assert known.of(KEY, "own").workload is own
+    assert known.workloads.job_of(own.metadata.labels.job_uid) == "/".join(KEY)
+
+
+async def test_a_copy_of_the_workload_of_a_job_that_exists_is_not_deleted(
+    replay: Replay, api: ApiConnection, time: Time
+) -> None:
+    cache = Cache(Settings(), lambda: datetime(2026, 1, 1, tzinfo=UTC), time)
+    cache.jobs.upsert(job_json())
+    cache.kueue.version = NEWER
+    labels = WorkloadLabels(job_name="train", job_uid="job-1")
+    about = WorkloadMeta("slicejob-train-copy", "ns", "copy", "9", labels=labels)
+    cache.kueue.workloads.applied(Workload(about))
+    assert not await WorkloadWriter(api, cache).release(("ns", "train-copy"))
+    assert replay.requests == []
 
 
 def of_job(name: str, evicted: str, reserved: str, preemptor: str, version: int = 1) -> Workload:

@@ -61,8 +61,9 @@ class WorkloadStore(Reflector[Workload, Key]):
     def _changed(self, before: Workload | None, after: Workload) -> Collection[Key]:
         if before is not None:
             self._leave(before)
-        key = _key(after)
-        self._jobs[after.metadata.labels.job_uid] = key
+        key, labels = _key(after), after.metadata.labels
+        if labels.job_name == after.job_name:
+            self._jobs[labels.job_uid] = key
         if (preemptor := stops_for(after)) != "":
             self._stopping.setdefault(preemptor, set()).add(key)
         return super()._changed(before, after)
@@ -72,7 +73,8 @@ class WorkloadStore(Reflector[Workload, Key]):
         return super()._gone(known, last, event)
 
     def _leave(self, known: Workload) -> None:
-        self._jobs.pop(known.metadata.labels.job_uid, None)
+        if self._jobs.get(known.metadata.labels.job_uid) == _key(known):
+            del self._jobs[known.metadata.labels.job_uid]
         if (preemptor := stops_for(known)) != "":
             stopping = self._stopping[preemptor]
             stopping.discard(_key(known))

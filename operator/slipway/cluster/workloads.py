@@ -36,6 +36,9 @@ class WorkloadWriter:
         known, version = self._known.get(key), self._cache.kueue.version
         if known is None or not version or known.metadata.labels.operator_id != self._cache.settings.operator_id:
             return False
+        if any(job.uid == known.metadata.labels.job_uid for job in self._cache.jobs.all()):
+            # Somebody's copy of the Workload of a job that exists.
+            return False
         actions = of_no_job(version, known, self._cache.pods.of(key))
         for action in actions:
             await self.change(action, key[0])
