@@ -1,6 +1,7 @@
 """What is looked at before the containers of a job are created."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,10 +15,10 @@ from slipway.planner.pods import PodFactory
 from tests.planner import build
 
 
-def test_the_host_list_of_a_large_slice_is_there_for_the_check() -> None:
+def test_the_host_list_of_a_large_slice_is_there_for_the_check(tmp_path: Path) -> None:
     job = build.World(hosts=LONGEST_INLINE_LIST + 1).job
     known: Any = SimpleNamespace(containers=None, machine=SimpleNamespace(inventory=lambda: None), rejection=None)
     with ThreadPoolExecutor() as pool:
-        creator = Creator(cast(World, known), Options(without_devices=True), pool)
+        creator = Creator(cast(World, known), Options(without_devices=True), pool, tmp_path)
         creator.check(Check((PodFactory(job, SETTINGS).pod(0, FIRST),)), job)
     assert (known.checked, known.rejection) == (job.generation, None)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from docker.auth import get_config_header
+from docker.credentials import StoreError
+from docker.errors import DockerException
 
 from slipway.docker_engine.connection import Connection
 
@@ -38,7 +40,6 @@ def headers(folder: Path) -> Iterator[Any]:
         pytest.param(STORED, None, "user", "", id="without a helper"),
         pytest.param({"credsStore": "mine"}, WORKS, "of-helper", "", id="a helper"),
         pytest.param({"credsStore": "mine"}, None, None, "docker-credential-mine not installed", id="a missing helper"),
-        pytest.param({"credsStore": "mine"}, LOCKED, None, "the keychain is locked", id="a helper that fails"),
         pytest.param(
             {"credHelpers": {KNOWN: "mine"}}, None, None, "docker-credential-mine not installed",
             id="a missing helper of the registry",
@@ -49,7 +50,7 @@ def headers(folder: Path) -> Iterator[Any]:
         ),
     ],
 )  # fmt: skip
-def test_what_no_helper_tells_is_left_out(
+def test_what_a_missing_helper_would_tell_is_left_out(
     configuration: dict[str, Any],
     helper: str | None,
     user: str | None,
@@ -69,3 +70,17 @@ def test_what_no_helper_tells_is_left_out(
         assert (sent.get("Username") or sent["username"] if sent else None) == user
     assert said in caplog.text
     assert (f"{tmp_path}/config.json" in caplog.text) == bool(said)
+
+
+def test_a_helper_that_fails_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its person has logged in, and would wonder why the registry refuses them."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "config.json").write_text(json.dumps({"credsStore": "mine"}))
+    (tmp_path / "docker-credential-mine").write_text(LOCKED)
+    (tmp_path / "docker-credential-mine").chmod(0o755)
+    with closing(Connection(base_url=f"unix://{tmp_path}/none.sock", version="1.41", num_pools=1)) as api:
+        with pytest.raises(DockerException, match="the keychain is locked"):
+            get_config_header(api, KNOWN)
+        with pytest.raises(StoreError, match="the keychain is locked"):
+            api._set_auth_headers({})

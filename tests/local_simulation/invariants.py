@@ -38,6 +38,9 @@ class LocalInvariants(Invariants):
         self.cluster.truth.judge = who  # type: ignore[attr-defined]
         Invariants._charge(self, uid, who, attempt, spec)
 
+    def _image(self, uid: str, attempt: Attempt, spec: SliceJobSpec) -> None:
+        """Images are there before a local job is stored: no attempt waits for one."""
+
     def _done(self, uid: str, attempt: int) -> set[Place]:
         return Invariants._done(self, uid, attempt) | self.taken_for_done(uid, attempt)
 

@@ -55,16 +55,18 @@ class Connection(APIClient):
 
 
 class _Credentials(AuthConfig):
-    """Those of the Docker configuration; what a helper does not tell is left out, as the docker command does it.
+    """Those of the Docker configuration, without those of a helper that is not installed.
 
     A configuration that names the helper of a desktop comes along into containers and to other machines, which do not
-    have it, and most images can be pulled by everybody.
+    have it, and most images can be pulled by everybody. A helper that is there and fails is told of.
     """
 
     def _resolve_authconfig_credstore(self, registry: Any, credstore_name: Any) -> Any:
         try:
             return super()._resolve_authconfig_credstore(registry, credstore_name)  # type: ignore[misc]
         except DockerException as error:
+            if self._is_installed(credstore_name):
+                raise
             _warn(error.__cause__ or error)
             return None
 
@@ -73,13 +75,18 @@ class _Credentials(AuthConfig):
         try:
             found = super().get_all_credentials()  # type: ignore[no-untyped-call]
         except StoreError as error:
+            if self._is_installed(self.creds_store):
+                raise
             _warn(error)
             found = dict(self.auths)
         return {registry: own for registry, own in found.items() if own is not None}
 
+    def _is_installed(self, helper: Any) -> bool:
+        return self._get_store_instance(helper).exe is not None
+
     def _get_store_instance(self, name: Any) -> Any:
         with warnings.catch_warnings():
-            # Said in other words below, with the file that names it.
+            # That it is not installed is said in other words below, with the file that names it.
             warnings.simplefilter("ignore")
             return super()._get_store_instance(name)  # type: ignore[misc]
 
