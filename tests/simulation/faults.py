@@ -99,6 +99,9 @@ class Faults:
         self._timeline.after(wait, lambda: self._replace(machine))
 
     def _take_down(self, machine: Machine) -> None:
+        # Nothing dates the death of a machine whose Node goes: it may have been what their statuses do not tell.
+        for record in self._ended_unseen(machine):
+            self._cluster.silent(record)
         machine.die()
         self._controllers.silent(machine)
 
@@ -147,7 +150,7 @@ class Faults:
                 node, PodCondition("Ready", "False", "KubeletNotReady", "node is shutting down", self._store.second())
             )
         )
-        for record in self._just_ended_unseen(machine):
+        for record in filter(self._just_asked, self._ended_unseen(machine)):
             self._cluster.silent(record)
         for record in [one for one in self._store.pods.values() if one.pod.spec.node_name == machine.name]:
             container = machine.containers.get(record.uid)
@@ -166,12 +169,11 @@ class Faults:
         machine.taken = lambda: self.spot(machine) if machine.alive else None
         self._timeline.after(wait, machine.taken)
 
-    def _just_ended_unseen(self, machine: Machine) -> list[PodRecord]:
-        """Pods of a machine that were deleted a moment ago, and whose status says ContainerStatusUnknown."""
+    def _ended_unseen(self, machine: Machine) -> list[PodRecord]:
+        """Pods of a machine that have ended, and whose status says ContainerStatusUnknown."""
         known = chain(self._store.pods.values(), self._store.final.values())
         here = (one for one in known if one.pod.spec.node_name == machine.name)
-        ended = (one for one in here if one.pod.ended and one.pod.termination_unobserved)
-        return [one for one in ended if self._just_asked(one)]
+        return [one for one in here if one.pod.ended and one.pod.termination_unobserved]
 
     def _just_asked(self, record: PodRecord) -> bool:
         """Whether what happens now may, by the clocks of two API servers, have come before the attempt ended."""
