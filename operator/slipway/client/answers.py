@@ -14,7 +14,8 @@ NO_SLICEJOBS: Final = "this cluster has no SliceJobs: Slipway's CRD is not insta
 _UNKNOWN: Final = ("the server could not find the requested resource", "404 page not found")
 """What the API server says of a kind that it does not know, in a Status or in plain text.
 
-Other kinds than ours every cluster has. Any other 404 that is no Status is of whoever stands in front of it.
+Every cluster has all kinds that the client asks for but SliceJobs. Any other 404 without a Status comes from a proxy or
+load balancer in front of the API server.
 """
 _KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
     AccessError: errors.Unreachable,
@@ -34,7 +35,7 @@ _KINDS: Final[dict[type[Exception], type[ClusterError]]] = {
 def typed(error: Exception) -> ClusterError:
     """The error that callers see for one of the connection's."""
     words = str(error)
-    if isinstance(error, answers.NotFound | answers.NoSuchPath) and words in _UNKNOWN:
+    if isinstance(error, answers.NO_RESOURCE) and words in _UNKNOWN:
         return errors.NotFound(NO_SLICEJOBS)
     return _KINDS.get(type(error), ClusterError)(words)
 

@@ -10,7 +10,7 @@ from slipway.api.status import Phase
 from slipway.client.model import JobState
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import NoSuchPath, NotFound, SlipwayClusterError
+from slipway.cluster.errors import NO_RESOURCE, SlipwayClusterError
 from slipway.planner.kueue_objects import workload_name
 from slipway.planner.parts import Named, Part
 
@@ -41,7 +41,7 @@ async def position(api: ApiConnection, job: JobState) -> str:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await api.get(path, _Summary)
-        except (NotFound, NoSuchPath):
+        except NO_RESOURCE:
             continue
         except (SlipwayClusterError, TimeoutError):
             # Few people may ask, and the job waits whether they may or not.

@@ -84,10 +84,10 @@ class NotFound(ApiError):
 
 
 class NoSuchPath(ApiError):
-    """Whoever answered does not know the path, which is no proof that an object is gone.
+    """The answer is a 404 without a Status, which is no proof that an object is gone.
 
-    It is how the API server answers for a resource whose CRD is not installed, and how a load balancer in front of it
-    answers for everything while it has no other answer.
+    The API server answers so for a resource whose CRD is not installed. A load balancer in front of it answers so for
+    every path while it has no API server behind it.
     """
 
 
@@ -131,6 +131,8 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     422: Invalid,
     429: TooManyRequests,
 }
+NO_RESOURCE: Final = (NotFound, NoSuchPath)
+"""What a request for a resource may get whose CRD is not installed; of an object only `NotFound` is proof."""
 _MAX_TEXT: Final = 512
 UNREADABLE: Final = (ValueError, RecursionError)
 """What reading JSON may raise: a text that is not UTF-8 is none of msgspec's own errors, nor is too deep a nest."""

@@ -8,7 +8,7 @@ import msgspec
 from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import ApiError, Forbidden, NoSuchPath, NotFound, SlipwayClusterError
+from slipway.cluster.errors import NO_RESOURCE, ApiError, Forbidden, SlipwayClusterError
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key
 from slipway.planner.kueue_objects import Kueue, Workload
@@ -168,7 +168,7 @@ async def served_version(api: ApiConnection) -> str:
     """The API version of Kueue that is spoken here; empty where the API server has none."""
     try:
         group = await api.get(paths.KUEUE, _Group)
-    except (NotFound, NoSuchPath):
+    except NO_RESOURCE:
         return ""
     there = {one.group_version for one in group.versions}
     return next((version for version in VERSIONS if version in there), "")

@@ -20,13 +20,12 @@ import msgspec
 
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import (
+    NO_RESOURCE,
     UNREADABLE,
     ApiError,
     Forbidden,
     Garbled,
     Gone,
-    NoSuchPath,
-    NotFound,
     SlipwayClusterError,
     Status,
     from_status,
@@ -162,7 +161,7 @@ class Watcher(Generic[T]):
                 self._failures = max(0 if proven else self._failures, self._short_lives - 1)
                 self._version = None
             except SlipwayClusterError as error:
-                if isinstance(error, Forbidden | NotFound | NoSuchPath) and (self._late_refusals or not self.heard):
+                if isinstance(error, (Forbidden, *NO_RESOURCE)) and (self._late_refusals or not self.heard):
                     # Whoever comes back needs a list, which says that the objects can be read again.
                     self._version = None
                     raise

@@ -15,7 +15,7 @@ from slipway.cluster import paths
 from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import ApiError, Forbidden, NoSuchPath, NotFound, SlipwayClusterError
+from slipway.cluster.errors import NO_RESOURCE, ApiError, Forbidden, SlipwayClusterError
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.lease import Lease, LostLeadership
 from slipway.cluster.profiles import ProfileObject
@@ -175,13 +175,13 @@ class Engine:
         yield Source("nodes", nodes, see=self._see_node, settled=self._nodes_settled)
         for one in self.namespaces:
             profiles = Watcher(api, paths.profiles(one), ProfileObject, late_refusals=True)
-            see, settled, tolerated = self._see_profile, self._profiles_settled, (Forbidden, NotFound, NoSuchPath)
+            see, settled, tolerated = self._see_profile, self._profiles_settled, (Forbidden, *NO_RESOURCE)
             yield Source("slicejobprofiles", profiles, one, see=see, settled=settled, tolerated=tolerated)
 
     async def _follow(self, source: Source[Any]) -> None:
         try:
             await source.run()
-        except (Forbidden, NotFound, NoSuchPath) as error:
+        except (Forbidden, *NO_RESOURCE) as error:
             raise EngineFailed(f"{source.kind} cannot be watched: {error}") from error
 
     def _see_pod(self, event: Event[Pod], scope: str) -> None:

@@ -10,7 +10,7 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import ApiError, Forbidden, NoSuchPath, NotFound, SlipwayClusterError
+from slipway.cluster.errors import NO_RESOURCE, ApiError, Forbidden, SlipwayClusterError
 from slipway.cluster.kueue import VERSIONS, can_be_listed, reads_boosts, served_version
 from slipway.cluster.reflector import Reflector
 from slipway.cluster.store import Key
@@ -106,7 +106,7 @@ class Queues:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
         for end in ends:
-            if isinstance(end, Exception) and not isinstance(end, NotFound | NoSuchPath):
+            if isinstance(end, Exception) and not isinstance(end, NO_RESOURCE):
                 raise end
         return not preferred.cancelled()
 

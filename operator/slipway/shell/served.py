@@ -11,9 +11,9 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import (
+    NO_RESOURCE,
     ConnectionLost,
     Forbidden,
-    NoSuchPath,
     NotFound,
     ServerError,
     SlipwayClusterError,
@@ -31,8 +31,7 @@ RIGHTS_SECONDS: Final = 60.0
 """Between two looks at one's rights, of which no watch tells."""
 UNASKED_SECONDS: Final = 30.0
 """How long kopf may take to ask for SliceJobs: it looks once for what there is, and watches nothing it did not find."""
-_NO_CRD: Final = (NotFound, NoSuchPath)
-_MAY_PASS: Final = (*_NO_CRD, ConnectionLost, ServerError, TooManyRequests)
+_MAY_PASS: Final = (*NO_RESOURCE, ConnectionLost, ServerError, TooManyRequests)
 _MISSING: Final = (
     "the API server does not know SliceJobs: install the CRD of the chart (kubectl apply -f crds/, or helm upgrade)"
 )
@@ -74,7 +73,7 @@ class Served:
                 self.namespaces = await self._look()
             except _MAY_PASS as error:
                 failures += 1
-                waiting = _MISSING if isinstance(error, _NO_CRD) else f"the API server does not answer: {error}"
+                waiting = _MISSING if isinstance(error, NO_RESOURCE) else f"the API server does not answer: {error}"
                 if failures == 1 or waiting != probes.waiting:
                     log.warning("%s; Slipway goes on trying", waiting)
                 probes.waiting = waiting
@@ -110,7 +109,7 @@ class Served:
         try:
             return await self._look() != self.namespaces
         except SlipwayClusterError as error:
-            return isinstance(error, _NO_CRD)
+            return isinstance(error, NO_RESOURCE)
 
     async def _look(self) -> tuple[str, ...]:
         allowed, refused = [], None
