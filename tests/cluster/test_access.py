@@ -225,13 +225,14 @@ async def test_the_token_of_a_pod_is_read_again_every_minute(pod: Pod) -> None:
 
 
 async def test_the_token_of_a_pod_whose_clock_was_set_back_is_read_again_when_it_is_refused(
-    pod: Pod, replay: Replay
+    pod: Pod, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = await access.load_access()
     pod.now -= timedelta(days=365)
     pod.token.write_text("second")
     # All but the way there is the pod's.
-    found.server, found.ssl = replay.url, None  # type: ignore[misc]
+    monkeypatch.setattr(found, "server", replay.url)
+    monkeypatch.setattr(found, "ssl", None)
     async with ApiConnection(found) as api:
         replay.then(refusal(401, "Unauthorized"), answer({"ok": 1}))
         assert await api.get("/x", JsonObject) == {"ok": 1}

@@ -91,6 +91,14 @@ def test_kind_itself_reads_every_word_of_it(tmp_path: Path, monkeypatch: pytest.
     assert "field lables not found" in says(asked, tmp_path, monkeypatch)
 
 
+def noting_docker(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str, noted: str = "$1") -> Path:
+    """The file with the calls of a `docker` that then does what the script says."""
+    calls = folder / "calls"
+    program = fake_docker(folder, f'echo "{noted}" >> {calls}\n{script}')
+    monkeypatch.setenv("PATH", f"{program}:{os.environ['PATH']}")
+    return calls
+
+
 def fake_docker(folder: Path, script: str = "echo cannot connect >&2\nexit 1") -> Path:
     """A folder with a `docker` that reaches no engine, or does what the script says."""
     program = folder / "docker"
@@ -138,9 +146,7 @@ def test_without_docker_the_error_names_the_other_provider(
 def test_a_cluster_that_somebody_made_with_kind_is_left_alone(
     state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = tmp_path / "calls"
-    script = f'echo "$1" >> {calls}\n[ "$1" != ps ] || echo mine-control-plane'
-    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    calls = noting_docker(tmp_path, monkeypatch, '[ "$1" != ps ] || echo mine-control-plane')
     monkeypatch.setattr(binaries, "ensure", lambda names, *_: {name: tmp_path / name for name in names})
     result = slipway("up", "mine", "--provider", "kind")
     assert result.exit_code == 1
@@ -152,9 +158,7 @@ def test_a_cluster_that_somebody_made_with_kind_is_left_alone(
 def test_down_removes_the_containers_also_when_the_record_is_damaged(
     state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = tmp_path / "calls"
-    script = f'echo "$@" >> {calls}\n[ "$1" != ps ] || echo broken-control-plane'
-    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    calls = noting_docker(tmp_path, monkeypatch, '[ "$1" != ps ] || echo broken-control-plane', noted="$@")
     with state.locked("broken", make=True) as folder:
         (folder / CONFIGURATION).touch()
         (folder / "state.json").write_text("{")
@@ -177,9 +181,7 @@ IN_ANOTHER_ENGINE: dict[str, tuple[tuple[str, ...], str]] = {
 def test_the_containers_of_another_engine_are_left_alone(
     state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], phase: Any
 ) -> None:
-    calls = tmp_path / "calls"
-    script = f'echo "$1" >> {calls}\ncase $1 in info) echo other ;; ps) echo dev-worker ;; esac'
-    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    calls = noting_docker(tmp_path, monkeypatch, "case $1 in info) echo other ;; ps) echo dev-worker ;; esac")
     monkeypatch.setattr(binaries, "ensure", lambda names, *_: {name: tmp_path / name for name in names})
     spec = ClusterSpec(name="dev", pools=[Pool(kind="real", type="cpu")])
     with state.locked("dev", make=True) as folder:
@@ -197,9 +199,7 @@ def test_the_containers_of_another_engine_are_left_alone(
 def test_down_finds_the_containers_in_the_engine_that_up_used(
     state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = tmp_path / "calls"
-    script = f'echo "$1" >> {calls}\ncase $1 in info) echo mine ;; ps) echo dev-worker ;; esac'
-    monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
+    calls = noting_docker(tmp_path, monkeypatch, "case $1 in info) echo mine ;; ps) echo dev-worker ;; esac")
     with state.locked("dev", make=True) as folder:
         (folder / CONFIGURATION).touch()
         ClusterState(spec=SPEC, provider="kind", phase="running", engine="mine").save()

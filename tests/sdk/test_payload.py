@@ -219,7 +219,7 @@ NO_JSON: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("given", "said"), NO_JSON.values(), ids=NO_JSON)
 def test_a_session_refuses_an_environment_that_its_calls_could_not_bring(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the words, which are no pattern, are looked for below
         Session(replace(NOWHERE, runtime_env=given))
     assert said in str(caught.value)
 

@@ -214,7 +214,7 @@ class Server:
         return self._marks.get(key, "")
 
     def _not_too_often(self, name: str) -> None:
-        """Whoever deletes new pods must not cost the cluster ever new ones."""
+        """Where a controller deletes new pods at once, Slipway must not create one after the other."""
         now = self._store.timeline.now
         lately = [one for one in self._created.get(name, ()) if one > now - 60.0]
         self._created[name] = [*lately, now]

@@ -73,9 +73,9 @@ async def _written_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientH
 
 
 async def _not_redirected(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keeps aiohttp from going where an answer of 3xx points: credentials would go there, too, whoever it is.
+    """Keeps aiohttp from sending the request again to the address that an answer of 3xx names, with the credentials.
 
-    No API server answers so. Whoever stands in front of it has done nothing of what was asked.
+    No API server answers so. A proxy in front of it does, and has not passed the request on.
     """
     response = await handler(request)
     if not 300 <= response.status < 400:

@@ -1,5 +1,5 @@
 """A connection of the Docker SDK that trusts whom it was told to trust, closes a socket that nobody answers to, says to
-which of its streams a program wrote, and goes on without credentials that cannot be had.
+which of its streams a program wrote, and goes on without the credentials of a helper that is not installed.
 
 In a module of its own, because `engine` has to load where there is no SDK.
 """

@@ -107,12 +107,8 @@ def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
     known = draft.job.status.condition(ConditionType.RUNNING)
     if found.vague and known is not None and known.reason == found.reason:
         return phase, known.reason, known.message
-    waiting = f"{len(late)} of {len(draft.seen.wanted)} pods wait"
-    return (
-        phase,
-        found.reason,
-        f"attempt {number}: {waiting}: {foreign(found.message, draft.hiding)}; {found.next_step}",
-    )
+    waiting, said = f"{len(late)} of {len(draft.seen.wanted)} pods wait", foreign(found.message, draft.hiding)
+    return phase, found.reason, f"attempt {number}: {waiting}: {said}; {found.next_step}"
 
 
 def _count(draft: Draft) -> None:

@@ -26,6 +26,6 @@ class Progress:
         """Print what is worth knowing about a job."""
         if self._quiet:
             return
-        # Whoever read standard error may have gone, or closed it; the job goes on, and so must its call.
+        # The program that reads standard error may have ended; the job goes on, and so must its call.
         with suppress(OSError, ValueError):
             print(f"SliceJob {job}: {words}", file=sys.stderr, flush=True)
