@@ -17,8 +17,8 @@ from slipway.api.base import rfc3339
 from slipway.api.places import worker
 from slipway.api.profile import ProfileSpec
 from slipway.api.progress import ProgressState
-from slipway.api.status import Phase
-from slipway.planner.actions import CreatePods, CreateWorkload, DeleteWorkload, PatchWorkload, Plan, Refresh
+from slipway.api.status import ConditionType, Phase
+from slipway.planner.actions import Check, CreatePods, CreateWorkload, DeleteWorkload, PatchWorkload, Plan, Refresh
 from slipway.planner.kueue_objects import Kueue, Workload
 from slipway.planner.kueue_queues import Quota, ResourceFlavor
 from slipway.planner.ledger import Sums, account_at, sums
@@ -1117,6 +1117,45 @@ def test_a_workload_that_is_refused_for_good_is_asked_for_again_while_the_status
     world.now += timedelta(seconds=60)
     decision = world.plan()
     assert (decision.status, [type(one) for one in decision.actions]) == (before, [CreateWorkload])
+
+
+def unseen_edit(world: Queue) -> None:
+    conditions = (one.model_copy(update={"observed_generation": 0}) for one in world.status.conditions)
+    world.status = world.status.model_copy(update={"conditions": tuple(conditions)})
+
+
+def refused_before(world: Queue) -> None:
+    before = world.stored
+    world.rejection = Rejection("denied", world.now, "WebhookDenied")
+    world.checked = False
+    world.step()
+    assert world.status.phase == "Invalid"
+    world.stored, world.rejection = before, None
+
+
+OF_A_NEW_LEADER: dict[str, tuple[Callable[[Queue], object], bool]] = {
+    "it waits": (lambda world: None, False),
+    "its Workload has gone": (Queue.deleted, False),
+    "Kueue cannot be read": (lambda world: setattr(world, "problem", "no such quota"), False),
+    "it is admitted": (lambda world: world.admits(), True),
+    "its spec has changed since": (unseen_edit, True),
+    "it was refused": (refused_before, True),
+}
+
+
+@pytest.mark.parametrize(("happens", "asks"), OF_A_NEW_LEADER.values(), ids=OF_A_NEW_LEADER)
+def test_a_new_leader_asks_about_the_pods_of_a_job_in_a_queue(happens: Callable[[Queue], object], asks: bool) -> None:
+    world = Queue(**TPU)
+    world.settle()
+    world.step(10)
+    happens(world)
+    world.checked, before = False, world.status
+    assert bool(actions_of(world.plan(), Check)) is asks
+    if not asks:
+        accepted = world.status.condition(ConditionType.ACCEPTED)
+        world.step()
+        assert world.status.condition(ConditionType.ACCEPTED) == accepted
+        assert before.phase == world.status.phase == "Queued"
 
 
 def test_a_job_that_is_over_and_has_told_kueue_so_asks_nothing_of_a_new_leader() -> None:

@@ -216,6 +216,10 @@ class Store:
         line = _encode({"type": kind, "object": thing})
         self.logs[resource].add(LogEntry(self.version, self.timeline.now, kind, name, uid, line))
 
+    def changes(self, resource: str, uid: str) -> list[LogEntry]:
+        """All changes of one object, oldest first."""
+        return [one for one in self.logs[resource].entries if one.uid == uid]
+
     def owners(self) -> set[str]:
         """UIDs of the jobs there are."""
         return {str(body["metadata"]["uid"]) for body in self.jobs.values()}

@@ -398,6 +398,11 @@ def a_restart_enters_the_queue_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queueing, "_is_over", broken)
 
 
+def jobs_in_a_queue_are_asked_about_again(patch: pytest.MonkeyPatch) -> None:
+    """A job whose pods are refused for a while loses its place in the queue."""
+    patch.setattr(queueing, "_is_as_accepted", lambda job: False)
+
+
 def the_slices_that_quota_is_for_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     """A job admitted with fewer slices creates the pods of the most."""
     patch.setattr(Draft, "most_slices", property(lambda draft: draft.spec.most_slices))
@@ -587,6 +592,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (every_eviction_is_a_preemption, 6, (QUEUES,)),
     (a_restart_enters_the_queue_again, 4, (QUEUES,)),
     (workloads_outlive_their_jobs, 2, (QUEUES,)),
+    (jobs_in_a_queue_are_asked_about_again, 1, (QUEUES, POLICIES)),
     (whole_slices_alone_find_nodes, 2, (CHOICES,)),
     (jobs_are_content_with_the_fewest_slices, 1, (CHOICES,)),
     (the_slices_that_quota_is_for_are_not_counted, 5, (QUEUES,)),

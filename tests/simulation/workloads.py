@@ -263,13 +263,25 @@ class Workloads:
         With fewer slices than it can have it may give that back for more.
         """
         uid = job_of(workload)
-        changes = [one for one in self._store.logs["jobs"].entries if one.uid == uid]
+        changes = self._store.changes("jobs", uid)
         asked_to_go = any(b'"suspend":true' in one.line or b'"deletionTimestamp"' in one.line for one in changes)
         right = asked_to_go or uid not in self._store.owners() or holds(workload, "Finished")
+        right = right or self._was_refused(workload)
         if not right and self.choices is not None and holds(workload, "Admitted"):
             again = "deletionTimestamp" in workload["metadata"]
             right = again or self.choices.may_give_back(who, uid, workload)
         _require(right, f"{who} deletes {workload['metadata']['name']}, and its job has not left the queue")
+
+    def _was_refused(self, workload: Json) -> bool:
+        """Whether the API server refuses the pods of a job that was admitted or has changed since it is in the queue."""
+        versions = self._store.changes("workloads", workload["metadata"]["uid"])
+        jobs = self._store.changes("jobs", job_of(workload))
+        before = [one for one in jobs if one.version < versions[0].version]
+        since = jobs[len(before) :]
+        was_admitted = any(b'"admission":{' in one.line for one in versions)
+        generation = b'"generation":%d,' % msgspec.json.decode(before[-1].line)["object"]["metadata"]["generation"]
+        has_changed = any(generation not in one.line for one in since) or b'"phase":"Invalid"' in before[-1].line
+        return (was_admitted or has_changed) and any(b'"phase":"Invalid"' in one.line for one in since)
 
     def _released(self, who: str, workload: Json) -> None:
         """Slipway releases quota only when no pod of the job may run."""

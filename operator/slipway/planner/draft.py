@@ -62,6 +62,8 @@ class Draft:
     """What blocks the next attempt, or the creation of its pods."""
     held: Hold | None = None
     """What does not let the job have pods although it could run: its queue."""
+    in_line: bool = False
+    """Whether the job waits for its queue since its spec was accepted as it is."""
     at_once: bool = False
     """Whether the next attempt begins without the delay of the last end: the job has waited for another reason."""
     offered: int | None = None

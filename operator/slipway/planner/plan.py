@@ -117,6 +117,9 @@ def _check(draft: Draft) -> Plan | None:
             return Plan(job.status, again)
     if snapshot.checked or (rejection is not None and not rejection.final) or draft.spec.suspend or draft.spec.cancel:
         return None
+    if draft.in_line:
+        # A refusal would cost the job its place in the queue; an admitted job is asked about before its first attempt.
+        return None
     # The answer for equal pods is known; whether somebody has the names of the Services is not.
     pods = () if snapshot.equal_accepted else _checked(draft)
     services = draft.runtime.services(draft.peers(0))

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from slipway.api.places import FIRST, HEAD
-from slipway.api.status import Phase
+from slipway.api.status import ConditionType, Phase
 from slipway.planner import (
     fencing,
     queue_bodies,
@@ -31,7 +31,7 @@ from slipway.planner.pods import PodFactory
 from slipway.planner.queue_bodies import Contradiction
 from slipway.planner.queue_refusals import leaves_for_now, refusal
 from slipway.planner.redact import foreign
-from slipway.planner.snapshot import WAITING_FOR_OLD, Snapshot
+from slipway.planner.snapshot import WAITING_FOR_OLD, Job, Snapshot
 
 FIRST_RETRY: Final = timedelta(seconds=2)
 LONGEST_RETRY: Final = timedelta(seconds=60)
@@ -54,7 +54,7 @@ def gate(draft: Draft) -> None:
         if draft.attempt is None and (known is None or not kueue.problem):
             raise refused
         if draft.active is None or not _has_to_go(draft, known):
-            draft.held = Hold(refused.reason, refused.message, Phase.QUEUED)
+            _have_wait(draft, Hold(refused.reason, refused.message, Phase.QUEUED))
             return
     if draft.spec.suspend:
         return
@@ -64,7 +64,17 @@ def gate(draft: Draft) -> None:
         draft.at_once = ending_of(draft.attempt) in (PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE)
         _add_to_pods(draft)
         return
-    draft.held = _hold(draft, known)
+    _have_wait(draft, _hold(draft, known))
+
+
+def _have_wait(draft: Draft, hold: Hold) -> None:
+    draft.held, draft.in_line = hold, _is_as_accepted(draft.job)
+
+
+def _is_as_accepted(job: Job) -> bool:
+    """Whether the status says of the spec as it is now that it is accepted."""
+    accepted = job.status.condition(ConditionType.ACCEPTED)
+    return accepted is not None and accepted.status == "True" and accepted.observed_generation == job.generation
 
 
 def stand(draft: Draft) -> None:

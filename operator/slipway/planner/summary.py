@@ -171,6 +171,9 @@ def _accepted(draft: Draft) -> tuple[ConditionType, bool, str, str]:
         return kept
     if draft.problem is not None:
         return ConditionType.ACCEPTED, False, draft.problem.reason, draft.problem.message
+    said = draft.job.status.condition(ConditionType.ACCEPTED)
+    if said is not None and draft.in_line and not draft.snapshot.checked:
+        return ConditionType.ACCEPTED, True, said.reason, said.message
     asked = draft.attempt is not None or draft.snapshot.checked
     pods = "takes its pods" if asked else "is asked about its pods before the first attempt"
     message = f"the spec is valid and {draft.snapshot.settings.maker} {pods}{sidecars(draft.spec)}"
