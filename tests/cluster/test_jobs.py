@@ -41,6 +41,17 @@ def test_an_older_version_never_replaces_a_newer_one(jobs: JobStore) -> None:
     assert jobs.upsert(job_json(version=10)) is None
 
 
+def test_a_job_is_found_by_its_uid_for_as_long_as_it_exists(jobs: JobStore) -> None:
+    jobs.upsert(job_json(version=1))
+    jobs.upsert(job_json(version=2, uid="job-2", name="other"))
+    assert [jobs.key_of(uid) for uid in ("job-1", "job-2", "job-3")] == [KEY, ("ns", "other"), None]
+    # It was deleted and created anew between two lists.
+    jobs.upsert(job_json(version=3, uid="job-3"))
+    assert [jobs.key_of(uid) for uid in ("job-1", "job-3")] == [None, KEY]
+    jobs.remove(KEY, "job-3")
+    assert jobs.key_of("job-3") is None
+
+
 def test_a_spec_is_read_and_resolved_once_for_each_generation(jobs: JobStore) -> None:
     specs = []
     for version, generation in ((1, 1), (2, 1), (3, 2)):

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -85,6 +85,29 @@ async def test_a_copy_of_the_workload_of_a_job_that_exists_is_not_deleted(
     cache.kueue.workloads.applied(Workload(about))
     assert not await WorkloadWriter(api, cache).release(("ns", "train-copy"))
     assert replay.requests == []
+
+
+@pytest.mark.parametrize(
+    ("uid", "goes"),
+    [pytest.param("job-2", True, id="its job is gone"), pytest.param("job-1", False, id="it is a copy of another's")],
+)
+async def test_the_workload_of_a_name_that_no_job_has_is_let_go_without_a_walk_over_all_others(
+    replay: Replay, api: ApiConnection, time: Time, monkeypatch: pytest.MonkeyPatch, uid: str, goes: bool
+) -> None:
+    cache = Cache(Settings(), lambda: datetime(2026, 1, 1, tzinfo=UTC), time)
+    cache.jobs.upsert(job_json(name="other", uid="job-1"))
+    cache.kueue.version = NEWER
+    labels = WorkloadLabels(job_name="train", job_uid=uid)
+    cache.kueue.workloads.applied(Workload(WorkloadMeta("slicejob-train", "ns", "1", "9", labels=labels)))
+    for store in (cache.jobs, cache.kueue.workloads):
+        monkeypatch.setattr(store, "all", not_all)
+    replay.then(refusal(404, "NotFound"), refusal(404, "NotFound"))
+    assert await WorkloadWriter(api, cache).release(("ns", "train")) == goes
+    assert (cache.kueue.workloads.get(("ns", "train")) is None) == goes
+
+
+def not_all() -> NoReturn:
+    raise AssertionError("the cost of one event grows with the cluster")
 
 
 def of_job(name: str, evicted: str, reserved: str, preemptor: str, version: int = 1) -> Workload:

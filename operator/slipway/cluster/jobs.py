@@ -41,6 +41,11 @@ class JobStore(Reflector[Job, Key]):
         """Jobs that wait, by what they wait for, the oldest first."""
         self._under: dict[str, dict[str, dict[Key, None]]] = {}
         """Jobs by namespace and profile."""
+        self._of_uid: dict[str, Key] = {}
+
+    def key_of(self, uid: str) -> Key | None:
+        """Namespace and name of the job that has this UID; None where there is none."""
+        return self._of_uid.get(uid)
 
     def attempt_ended(self, key: Key) -> bool:
         """Whether the last attempt has ended, so that its pods only have to be deleted."""
@@ -147,6 +152,8 @@ class JobStore(Reflector[Job, Key]):
     def _changed(self, before: Job | None, after: Job) -> Collection[Key]:
         if before is not None:
             self._waits_no_more(before)
+            self._of_uid.pop(before.uid, None)
+        self._of_uid[after.uid] = after.key
         if waits_for(after):
             insort(self._waiting.setdefault(_awaited(after), []), after, key=_age)
         self._follow_profile(before, after)
@@ -155,6 +162,7 @@ class JobStore(Reflector[Job, Key]):
 
     def _gone(self, known: Job, last: Job, event: Job | None) -> Collection[Key]:
         self._waits_no_more(known)
+        self._of_uid.pop(known.uid, None)
         self._follow_profile(known, None)
         self._on_change(known.key)
         return (known.key,)

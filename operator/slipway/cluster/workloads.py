@@ -11,7 +11,7 @@ from slipway.cluster.log_fields import log_fields
 from slipway.cluster.owned import NameTaken
 from slipway.cluster.store import Key
 from slipway.planner.actions import CreateWorkload, DeleteWorkload, PatchWorkload
-from slipway.planner.kueue_objects import Workload, workload_name
+from slipway.planner.kueue_objects import Workload, job_of_workload, workload_name
 from slipway.planner.queueing import of_no_job
 from slipway.planner.snapshot import NAME_TAKEN, Job
 
@@ -36,7 +36,7 @@ class WorkloadWriter:
         known, version = self._known.get(key), self._cache.kueue.version
         if known is None or not version or known.metadata.labels.operator_id != self._cache.settings.operator_id:
             return False
-        if any(job.uid == known.metadata.labels.job_uid for job in self._cache.jobs.all()):
+        if self._cache.jobs.key_of(known.metadata.labels.job_uid) is not None:
             # Somebody's copy of the Workload of a job that exists.
             return False
         actions = of_no_job(version, known, self._cache.pods.of(key))
@@ -91,6 +91,5 @@ class WorkloadWriter:
         try:
             self._known.applied(await self._api.get(f"{paths.workloads(version, namespace)}/{name}", Workload))
         except NotFound:
-            for known in tuple(self._known.all()):
-                if (known.metadata.namespace, known.metadata.name) == (namespace, name):
-                    self._known.removed(known)
+            if (known := self._known.get((namespace, job_of_workload(name)))) is not None:
+                self._known.removed(known)

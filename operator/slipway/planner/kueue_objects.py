@@ -29,6 +29,11 @@ def workload_name(job: str) -> str:
     return f"{_PREFIX}{job}"
 
 
+def job_of_workload(name: str) -> str:
+    """The SliceJob whose Workload has this name; empty for a name that Slipway does not give."""
+    return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
+
+
 class WorkloadLabels(
     msgspec.Struct,
     frozen=True,
@@ -183,8 +188,7 @@ class Workload(Part, frozen=True):
 
         The labels say the same unless somebody has edited them, or copied them to another Workload.
         """
-        name = self.metadata.name
-        return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
+        return job_of_workload(self.metadata.name)
 
     @property
     def deleting(self) -> bool:

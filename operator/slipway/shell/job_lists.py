@@ -86,11 +86,15 @@ class JobLists:
         listing = await self._api.list(paths.jobs(namespace), _JobName)
         found = (one.metadata for one in listing.items)
         listed = {(one.namespace, one.name): (one.uid, one.resource_version) for one in found}
-        # Anybody can copy a pod or edit its labels: a job that exists is not gone, whatever name is beside its UID.
         there = {uid for uid, _ in listed.values()}
-        there |= {job.uid for job in jobs.all() if namespace not in ("", job.namespace)}
+
+        def exists(uid: str) -> bool:
+            # Anybody can copy a pod or edit its labels: a job that exists is not gone, whatever name is beside its UID.
+            key = jobs.key_of(uid)
+            return uid in there or (key is not None and namespace not in ("", key[0]))
+
         gone = set(jobs.missing(listed, listing.resource_version, namespace))
-        gone |= {(key, uid) for key, uid in owners if uid and uid not in there and namespace in ("", key[0])}
+        gone |= {(key, uid) for key, uid in owners if uid and namespace in ("", key[0]) and not exists(uid)}
         for key, uid in gone:
             self._gone(key, uid)
         if jobs.newer(listed):
