@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from slipway.api.status import Phase, Resolved, SliceJobStatus
@@ -10,11 +11,14 @@ from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.dropped import DROPPED_SECONDS
-from slipway.cluster.errors import Conflict
+from slipway.cluster.errors import Conflict, NotFound
 from slipway.cluster.events import EventRecorder
-from slipway.planner.actions import DeleteJob, Plan
+from slipway.cluster.wire import JsonObject
+from slipway.planner.actions import DeleteJob, DeleteWorkload, PatchWorkload, Plan
+from slipway.planner.kueue_objects import Workload
 from slipway.planner.snapshot import Job, Settings
-from tests.cluster.replay import Replay, answer, refusal
+from tests.cluster.kueue_crds import NEWER
+from tests.cluster.replay import Handler, Replay, answer, refusal
 from tests.cluster.things import Time, job_json
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -96,3 +100,48 @@ async def test_a_status_of_which_the_api_server_keeps(
         assert await applier.apply(Plan(WANTED), known(applier, name)) == pause
     assert caplog.text.count("the API server has dropped") == bool(named)
     assert f"{named} of a SliceJob" in caplog.text or not named
+
+
+def workload(version: int, **about: Any) -> JsonObject:
+    known = {"name": "slicejob-train", "namespace": "ns", "uid": "w", "resourceVersion": str(version)}
+    return {"metadata": known | about}
+
+
+OF_WORKLOAD: dict[str, Plan] = {
+    "its status": Plan(SliceJobStatus(), (PatchWorkload(NEWER, "slicejob-train", "50", {"status": {}}, True),)),
+    "its priority": Plan(SliceJobStatus(), (PatchWorkload(NEWER, "slicejob-train", "50", {"spec": {"priority": 1}}),)),
+    "its deletion": Plan(SliceJobStatus(), (DeleteWorkload(NEWER, "slicejob-train", "w"),)),
+}
+
+
+@pytest.fixture
+def queued(applier: Applier) -> Applier:
+    applier._cache.kueue.workloads.applied(msgspec.convert(workload(50), Workload))
+    return applier
+
+
+@pytest.mark.parametrize("plan", OF_WORKLOAD.values(), ids=OF_WORKLOAD.keys())
+@pytest.mark.parametrize("version", UNCHANGED.values(), ids=UNCHANGED.keys())
+@pytest.mark.parametrize(("code", "reason"), [(409, "Conflict"), (404, "NotFound")])
+async def test_a_refusal_over_a_workload_that_has_not_changed_is_an_error(
+    replay: Replay, queued: Applier, code: int, reason: str, version: int, plan: Plan
+) -> None:
+    replay.then(refusal(code, reason, "not now"), answer(workload(version)))
+    with pytest.raises((Conflict, NotFound), match="not now"):
+        await queued.apply(plan, known(queued))
+
+
+FOUND_THEN: dict[str, Handler] = {
+    "it has changed": answer(workload(51, deletionTimestamp="2026-01-01T12:00:00Z")),
+    "it is another": answer(workload(51, uid="other")),
+    "it is gone": refusal(404, "NotFound"),
+}
+
+
+@pytest.mark.parametrize("plan", OF_WORKLOAD.values(), ids=OF_WORKLOAD.keys())
+@pytest.mark.parametrize("found", FOUND_THEN.values(), ids=FOUND_THEN.keys())
+async def test_a_workload_that_has_changed_is_decided_on_anew_at_once(
+    replay: Replay, queued: Applier, found: Handler, plan: Plan
+) -> None:
+    replay.then(refusal(409, "Conflict"), found)
+    assert await queued.apply(plan, known(queued)) == 0

@@ -63,7 +63,11 @@ class WorkloadWriter:
         self._cache.workload_made(job)
 
     async def change(self, action: PatchWorkload | DeleteWorkload, namespace: str) -> None:
-        """Patch or delete a Workload."""
+        """Patch or delete a Workload.
+
+        Raises:
+            Conflict, NotFound: when no newer one is known then either, so that the request would fail again at once.
+        """
         if isinstance(action, PatchWorkload):
             await self._patch(action, namespace)
         else:
@@ -76,20 +80,29 @@ class WorkloadWriter:
         send = self._api.patch_status if action.status else self._api.patch
         try:
             self._known.applied(await send(path, patch, Workload))
-        except (Conflict, NotFound):
-            await self._read_again(action.version, namespace, action.name)
+        except (Conflict, NotFound) as refusal:
+            known = await self._read_again(action.version, namespace, action.name)
+            if known is not None and known.metadata.resource_version == action.resource_version:
+                raise refusal
 
     async def _delete(self, action: DeleteWorkload, namespace: str) -> None:
         path = f"{paths.workloads(action.version, namespace)}/{action.name}"
         try:
             await self._api.delete(path, uid=action.uid)
-        except (NotFound, Conflict) as error:
-            log.info("Workload %s/%s is gone already: %s", namespace, action.name, error)
-        await self._read_again(action.version, namespace, action.name)
+        except (NotFound, Conflict) as refusal:
+            known = await self._read_again(action.version, namespace, action.name)
+            if known is not None and known.metadata.uid == action.uid and not known.deleting:
+                raise refusal
+            log.info("Workload %s/%s is gone already: %s", namespace, action.name, refusal)
+        else:
+            await self._read_again(action.version, namespace, action.name)
 
-    async def _read_again(self, version: str, namespace: str, name: str) -> None:
+    async def _read_again(self, version: str, namespace: str, name: str) -> Workload | None:
+        """Read a Workload; returns it as it is known then, None when there is none."""
+        key = (namespace, job_of_workload(name))
         try:
             self._known.applied(await self._api.get(f"{paths.workloads(version, namespace)}/{name}", Workload))
         except NotFound:
-            if (known := self._known.get((namespace, job_of_workload(name)))) is not None:
+            if (known := self._known.get(key)) is not None:
                 self._known.removed(known)
+        return self._known.get(key)
