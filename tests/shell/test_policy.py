@@ -1,6 +1,14 @@
 import pytest
 
-from slipway.cluster.errors import Conflict, ConnectionLost, Details, Forbidden, ServerError, TooManyRequests
+from slipway.cluster.errors import (
+    LONGEST_RETRY_AFTER,
+    Conflict,
+    ConnectionLost,
+    Details,
+    Forbidden,
+    ServerError,
+    TooManyRequests,
+)
 from slipway.shell.policy import LONGEST_SECONDS, backoff
 
 CASES = [
@@ -20,7 +28,7 @@ CASES = [
         "but no server has a job left alone for an hour",
         ServerError(503, "", "", Details(retry_after_seconds=3600)),
         1,
-        LONGEST_SECONDS,
+        LONGEST_RETRY_AFTER,
     ),
     ("and not when it is shorter", TooManyRequests(429, "", "", Details(retry_after_seconds=1)), 5, 8.0),
 ]

@@ -21,6 +21,9 @@ from typing import Final
 
 import msgspec
 
+LONGEST_RETRY_AFTER: Final = 30.0
+"""Seconds. A proxy in maintenance asks for an hour, and what is not seen or written meanwhile is not acted on."""
+
 
 class Details(msgspec.Struct, frozen=True, rename="camel"):
     """The details of a Status."""
@@ -63,8 +66,9 @@ class ApiError(SlipwayClusterError):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds the server asks to wait before the next try."""
-        return self.details.retry_after_seconds
+        """Seconds to wait before the next try, as the server asks for; no more than LONGEST_RETRY_AFTER."""
+        asked = self.details.retry_after_seconds
+        return min(asked, LONGEST_RETRY_AFTER) if asked is not None else None
 
 
 class BadRequest(ApiError):

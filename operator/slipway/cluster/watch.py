@@ -220,5 +220,4 @@ class Watcher(Generic[T]):
         wait = min(self._first_pause * 2**self._failures, LONGEST_PAUSE) * random.uniform(0.5, 1.0)
         self._failures = min(self._failures + 1, 16)
         asked = error.retry_after if isinstance(error, ApiError) else None
-        # Not for as long as anybody asks: what is not seen meanwhile is not acted on.
-        await asyncio.sleep(max(wait, min(asked or 0.0, LONGEST_PAUSE)))
+        await asyncio.sleep(max(wait, asked or 0.0))

@@ -30,7 +30,7 @@ def backoff(error: BaseException, failures: int) -> float:
         return FORBIDDEN_SECONDS
     wait = min(FIRST_SECONDS * 2.0 ** min(failures - 1, 16), LONGEST_SECONDS)
     if isinstance(error, ApiError) and error.retry_after is not None:
-        return max(wait, min(error.retry_after, LONGEST_SECONDS))
+        return max(wait, error.retry_after)
     return wait
 
 
