@@ -1,6 +1,6 @@
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +19,7 @@ from slipway.cluster.pod_logs import LogStream
 from slipway.cluster.wire import JsonObject
 from slipway.planner.objects import Pod
 from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, raw, refusal
-from tests.waiting import holds
+from tests.waiting import PATIENCE, holds
 
 PATH = "/api/v1/namespaces/ns/pods"
 
@@ -375,3 +375,32 @@ async def test_a_write_that_a_frozen_process_has_not_sent_in_time_is_never_sent(
             await writing
         await asyncio.sleep(0.1)
     assert replay.requests == []
+
+
+STREAMS: dict[str, Callable[[ApiConnection], AsyncIterator[bytes]]] = {
+    "a watch": lambda api: api.watch(PATH, resource_version="1"),
+    "a log": lambda api: LogStream(api, f"{PATH}/train-0-0-0", {}).chunks(),
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.keys())
+async def test_a_stream_through_a_proxy_that_does_not_answer_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, stream: Callable[[ApiConnection], AsyncIterator[bytes]]
+) -> None:
+    for module in ("connection", "pod_logs"):
+        monkeypatch.setattr(f"slipway.cluster.{module}.CONNECT_SECONDS", 0.05)
+    over = asyncio.Event()
+
+    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as proxy:
+        configuration = Configuration(host="https://api.test")
+        configuration.proxy = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        async with ApiConnection(Access(configuration)) as api:
+            try:
+                with pytest.raises(errors.ConnectionLost):
+                    await asyncio.wait_for(anext(stream(api)), PATIENCE)
+            finally:
+                over.set()

@@ -43,6 +43,8 @@ WATCH_SECONDS: Final = 290
 """After this the server ends a watch; it is taken up again where it ended."""
 SILENCE_SECONDS: Final = 75.0
 """A watch without even a bookmark (one each 60 s) for this long is dead."""
+CONNECT_SECONDS: Final = 10.0
+"""A stream has no end of its own: a connection that is not there after this is given up, a proxy's part included."""
 
 _PAUSES: Final = (0.1, 0.5)
 """Seconds before the second and third try."""
@@ -144,7 +146,7 @@ class ApiConnection:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(WATCH_SECONDS),
         } | _selectors(label_selector, field_selector)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
         try:
             async with self._sessions.watches.get(self.server + path, params=query, timeout=timeout) as response:
                 if response.status >= 400:

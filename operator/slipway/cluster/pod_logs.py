@@ -6,7 +6,7 @@ from typing import Final
 
 import aiohttp
 
-from slipway.cluster.connection import ApiConnection
+from slipway.cluster.connection import CONNECT_SECONDS, ApiConnection
 from slipway.cluster.errors import ConnectionLost, from_response
 
 SILENCE_SECONDS: Final = 300
@@ -35,7 +35,7 @@ class LogStream:
             ApiError: when the API server or the kubelet refuses.
             ConnectionLost: when the stream breaks or falls silent.
         """
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_SECONDS)
+        limits = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
         try:
             async with (
                 self._api.new_session() as session,
