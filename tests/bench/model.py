@@ -17,7 +17,6 @@ import msgspec
 from aiohttp import web
 
 from slipway.api import names
-from slipway.cluster import paths
 from slipway.cluster.calls import verb_of
 from slipway.cluster.wire import JsonObject
 from slipway.local_cluster.simulated import node_object
@@ -144,8 +143,6 @@ class Model:
         if named:
             known = self.objects[plural].get((namespace, named[0]))
             return _missing() if known is None else _json(known)
-        if request.path.startswith(paths.KUEUE):
-            return _missing()
         if "watch" in request.query:
             return await self._watch(request, plural)
         if request.query.get("labelSelector", names.LABEL_JOB_UID) != names.LABEL_JOB_UID:

@@ -1,4 +1,4 @@
-"""What is known of Kueue for one job: quota beside its own, whom it preempts, and by which version."""
+"""What is known of Kueue: for one job its quota, and whom it preempts; and by which version."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,14 +9,15 @@ import pytest
 
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.kueue import KueueStore, can_be_listed
+from slipway.cluster.errors import NoSuchPath
+from slipway.cluster.kueue import KueueStore, can_be_listed, served_version
 from slipway.cluster.watch import Applied, Deleted
 from slipway.cluster.workloads import WorkloadWriter
 from slipway.planner.kueue_objects import Workload, WorkloadLabels, WorkloadMeta
 from slipway.planner.kueue_queues import ClusterQueue, LocalQueue
 from slipway.planner.snapshot import Settings
-from tests.cluster.kueue_crds import NEWER
-from tests.cluster.replay import Handler, Replay, answer, open_access, refusal, replaying
+from tests.cluster.kueue_crds import GROUP, KINDS, NEWER, OLDER
+from tests.cluster.replay import Handler, Replay, answer, open_access, raw, refusal, replaying
 from tests.cluster.things import Time, job_json
 
 KEY = ("ml", "train")
@@ -158,3 +159,52 @@ async def test_a_version_is_followed_once_its_kinds_can_be_listed(answers: tuple
         server.then(*answers)
         assert await can_be_listed(api, ["/apis/k/v1beta2/workloads", "/apis/k/v1beta2/localqueues"]) is can
         assert [one.path_qs for one in server.requests][:1] == ["/apis/k/v1beta2/workloads?limit=1"]
+
+
+def groups(*versions: str) -> Handler:
+    """The list of all API groups."""
+    there = [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]
+    found = {"name": GROUP, "versions": [{"groupVersion": one} for one in versions]}
+    return answer({"kind": "APIGroupList", "groups": [*there, found] if versions else there})
+
+
+def kinds(*plurals: str) -> Handler:
+    """What is served of an API version, and its subresources."""
+    named = [{"name": one} for plural in plurals for one in (plural, f"{plural}/status")]
+    return answer({"kind": "APIResourceList", "resources": named})
+
+
+NOT_ALL = KINDS.keys() - {"clusterqueues"}
+THERE: dict[str, tuple[tuple[Handler, ...], str]] = {
+    "no Kueue": ((groups(),), ""),
+    "Kueue": ((groups(OLDER, NEWER), kinds(*KINDS)), NEWER),
+    "an older Kueue": ((groups(OLDER), kinds(*KINDS)), OLDER),
+    "a Kueue of a version that is not spoken": ((groups(f"{GROUP}/v2"),), ""),
+    "a Kueue whose upgrade is on its way": ((groups(OLDER, NEWER), kinds(*NOT_ALL), kinds(*KINDS)), OLDER),
+    "a Kueue that lacks a kind": ((groups(NEWER), kinds(*NOT_ALL)), ""),
+}
+
+
+@pytest.mark.parametrize(("answers", "version"), THERE.values(), ids=THERE.keys())
+async def test_the_version_that_is_followed_where_there_is(
+    replay: Replay, api: ApiConnection, answers: tuple[Handler, ...], version: str
+) -> None:
+    replay.then(*answers)
+    assert await served_version(api) == version
+    assert len(replay.requests) == len(answers)
+
+
+AWAY = raw(b"404 page not found", 404)
+UNKNOWN: dict[str, tuple[Handler, ...]] = {
+    "it is asked for all groups": (AWAY,),
+    "it is asked for the kinds": (groups(NEWER), AWAY),
+}
+
+
+@pytest.mark.parametrize("answers", UNKNOWN.values(), ids=UNKNOWN.keys())
+async def test_whether_there_is_kueue_is_not_known_when_a_load_balancer_answers_as(
+    replay: Replay, api: ApiConnection, answers: tuple[Handler, ...]
+) -> None:
+    replay.then(*answers)
+    with pytest.raises(NoSuchPath):
+        await served_version(api)

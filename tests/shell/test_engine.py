@@ -24,6 +24,7 @@ from slipway.shell.gauges import Gauges
 from slipway.shell.metric_table import METRICS, Kind
 from slipway.shell.metrics import Metrics
 from slipway.shell.settings import OperatorSettings
+from tests.cluster.kueue_crds import KINDS, NEWER
 from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import job_json, node_json, pod, pod_json
 from tests.waiting import holds
@@ -41,7 +42,7 @@ class Server:
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
         self.lists: dict[str, list[Any]] = {"slicejobs": [job_json()]}
-        self.objects: dict[str, Any] = {}
+        self.objects: dict[str, Any] = {"apis": {"groups": []}}
         self.refused: set[str] = set()
         self.absent: set[str] = set()
         self._watches_end = asyncio.Event()
@@ -209,7 +210,8 @@ async def test_a_standby_does_not_ask_whether_kueue_reads_boosts_and_goes_on_sta
     body = job_json(spec={"image": "busybox", "progress": {"pattern": "saved (?P<checkpoint>[0-9]+)"}})
     body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "tpu"}
     body["status"] = {"phase": "Running", "attempt": 0, "progress": {"attempt": 0, "checkpoint": 7}}
-    server.objects |= {"kueue.x-k8s.io": {"versions": [{"groupVersion": "kueue.x-k8s.io/v1beta2"}]}}
+    server.objects |= {"apis": {"groups": [{"versions": [{"groupVersion": NEWER}]}]}}
+    server.objects |= {"v1beta2": {"resources": [{"name": one} for one in KINDS]}}
     server.objects |= {"slipway": {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other"}}}
     server.lists["slicejobs"] = [body]
     async with running(server) as (engine, over):

@@ -1,10 +1,11 @@
 """What is followed of Kueue on a real API server: its kinds may be refused, late, of another version, and away."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
@@ -12,6 +13,7 @@ from slipway.cluster import connection, watch
 from slipway.cluster.access import load_access
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
+from slipway.cluster.errors import from_response
 from slipway.cluster.store import Key
 from slipway.local_cluster import NativeCluster
 from slipway.planner.kueue_objects import Kueue
@@ -40,6 +42,7 @@ def crds(control_plane: NativeCluster) -> Iterator[Kubectl]:
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again now and then is tried again soon; so is a watch that may not be read any more."""
     monkeypatch.setattr(queues_module, "AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(queues_module, "UNKNOWN_SECONDS", 0.2)
     monkeypatch.setattr(sources, "PAUSES", (0.2, 0.2))
     monkeypatch.setattr(watch, "LONGEST_PAUSE", 0.2)
     monkeypatch.setattr(connection, "WATCH_SECONDS", 1)
@@ -54,6 +57,8 @@ class Seen:
         self.woken: set[Key] = set()
         self.told = Kueue()
         """What the job was decided on with when it was last looked at."""
+        self.versions: set[str] = set()
+        """The versions that it was ever decided on with."""
         self.queues = Queues(api, self.cache, (namespace,), self._wake, asyncio.Event())
         for name, labels in (("train", {"kueue.x-k8s.io/queue-name": "tpu"}), ("alone", {})):
             body = job_json(name=name, uid=name)
@@ -64,6 +69,7 @@ class Seen:
         self.woken.update(keys)
         if self.key in keys:
             self.told = self.cache.kueue.of(self.key, "tpu")
+            self.versions.add(self.told.version)
 
     async def until_told(self, holds: Callable[[Kueue], Any]) -> None:
         """Wait until the job is looked at when something holds; the one in no queue never is."""
@@ -135,6 +141,31 @@ async def test_kinds_that_go_and_come_back_are_followed_again(seen: Seen, crds: 
     await seen.until_told(lambda kueue: not kueue.version)
     await asyncio.to_thread(crds.apply, crd("clusterqueues"))
     await seen.until_told(lambda kueue: kueue.version == NEWER and seen.watched() == KINDS.keys())
+
+
+async def test_a_load_balancer_that_has_no_api_server_for_a_while_takes_no_queue_away(
+    seen: Seen, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl.apply(workload(NEWER))
+    await seen.until_told(lambda kueue: kueue.workload)
+    seen.versions.clear()
+    refused: list[str] = []
+
+    async def not_found(request: Any) -> NoReturn:
+        refused.append(request.url)
+        raise from_response(404, b"404 page not found")
+
+    async def no_watch(path: str, **_: Any) -> AsyncGenerator[bytes, None]:
+        await not_found(SimpleNamespace(url=path))
+        yield b""
+
+    with monkeypatch.context() as away:
+        away.setattr(seen.api, "_once", not_found)
+        away.setattr(seen.api, "watch", no_watch)
+        await until(lambda: refused.count(f"{seen.api.server}/apis") > 2, seconds=PATIENCE)
+    kubectl("delete", "workloads", "slicejob-train")
+    await seen.until_told(lambda kueue: not kueue.workload)
+    assert seen.versions == {NEWER}
 
 
 async def test_a_version_that_is_served_no_longer_is_followed_in_a_later_one(

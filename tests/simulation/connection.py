@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from slipway.cluster import connection, errors
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ConnectionLost
-from slipway.cluster.paths import KUEUE, NODES, profiles
+from slipway.cluster.paths import GROUPS, NODES, profiles
 from slipway.cluster.writes import Writes
 from slipway.planner.objects import Pod
 from tests.simulation import versions
@@ -101,7 +101,7 @@ class ModelConnection(ApiConnection):
         return ""
 
     async def _once(self, request: "connection._Request") -> bytes:
-        no_queues = request.url == KUEUE and QUEUES not in self.line.grounds
+        no_queues = request.url == GROUPS and QUEUES not in self.line.grounds
         if no_queues or (request.url == PROFILES_PATH and PROFILES not in self.line.grounds):
             # So that a history without queues and profiles is the same as ever.
             return self._carry_out(request)

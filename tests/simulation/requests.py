@@ -92,7 +92,7 @@ class Server:
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "GET", self._list_pods),
             (re.compile(r"/api/v1/nodes"), "GET", self._list_nodes),
             (re.compile(paths.profiles()), "GET", self._list_profiles),
-            (re.compile(paths.KUEUE), "GET", self._find_no_kueue),
+            (re.compile(paths.GROUPS), "GET", self._list_groups),
             (re.compile(r"/api/v1/nodes/([^/]+)"), "GET", self._get_node),
             (re.compile(f"{paths.kubelet_lease('([^/]+)')}"), "GET", self._get_lease),
             (re.compile(_DEPENDENTS), "POST", self._create_dependent),
@@ -157,8 +157,8 @@ class Server:
     def _list_profiles(self, *, who: str, query: Query, body: Body) -> bytes:
         return self._list(list(self._store.profiles.values()))
 
-    def _find_no_kueue(self, *, who: str, query: Query, body: Body) -> bytes:
-        raise _not_found("kueue.x-k8s.io")
+    def _list_groups(self, *, who: str, query: Query, body: Body) -> bytes:
+        return _encode({"groups": [{"versions": [{"groupVersion": names.API_VERSION}]}]})
 
     def _list_jobs(self, *, who: str, query: Query, body: Body) -> bytes:
         return self._list(list(self._store.jobs.values()))

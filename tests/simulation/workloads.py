@@ -9,6 +9,7 @@ import msgspec
 
 from slipway.api import names
 from slipway.cluster import paths
+from slipway.cluster.kueue import KINDS
 from slipway.planner.merge_patch import apply_merge_patch
 from slipway.planner.objects import ENDED_PHASES
 from tests.simulation.requests import Query, Server, refuse
@@ -87,7 +88,8 @@ class Workloads:
         collection = paths.workloads(VERSION, NAMESPACE)
         server.extend(
             (
-                (re.compile(paths.KUEUE), "GET", self._find),
+                (re.compile(paths.GROUPS), "GET", self._list_groups),
+                (re.compile(paths.of_version(VERSION)), "GET", self._list_kinds),
                 (re.compile(paths.of_kueue(VERSION, "([a-z]+)")), "GET", self._list),
                 (re.compile(paths.workloads(VERSION, "default")), "POST", self._check),
                 (re.compile(collection), "POST", self._create),
@@ -159,8 +161,11 @@ class Workloads:
             for one in self._store.pods.values()
         )
 
-    def _find(self, *, who: str, query: Query, body: Json) -> bytes:
-        return _encode({"versions": [{"groupVersion": VERSION}]})
+    def _list_groups(self, *, who: str, query: Query, body: Json) -> bytes:
+        return _encode({"groups": [{"versions": [{"groupVersion": VERSION}]}]})
+
+    def _list_kinds(self, *, who: str, query: Query, body: Json) -> bytes:
+        return _encode({"resources": [{"name": one} for one in KINDS]})
 
     def _list(self, plural: str, *, who: str, query: Query, body: Json) -> bytes:
         items = self._others.get(plural)

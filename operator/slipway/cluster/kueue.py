@@ -8,7 +8,7 @@ import msgspec
 from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import NO_RESOURCE, ApiError, Forbidden, SlipwayClusterError
+from slipway.cluster.errors import ApiError, Forbidden, SlipwayClusterError
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key
 from slipway.planner.kueue_objects import Kueue, Workload
@@ -26,6 +26,8 @@ from slipway.planner.queue_words import preemptor_of, stops_for
 
 VERSIONS: Final = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
 """The API versions that Slipway speaks, the preferred one first."""
+KINDS: Final = frozenset(("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"))
+"""The kinds that are followed, by their plurals; without all of them there are no queues."""
 
 
 class _Served(msgspec.Struct, rename="camel"):
@@ -34,6 +36,18 @@ class _Served(msgspec.Struct, rename="camel"):
 
 class _Group(msgspec.Struct):
     versions: tuple[_Served, ...] = ()
+
+
+class _Groups(msgspec.Struct):
+    groups: tuple[_Group, ...]
+
+
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Resources(msgspec.Struct):
+    resources: tuple[_Resource, ...] | None
 
 
 class WorkloadStore(Reflector[Workload, Key]):
@@ -165,13 +179,22 @@ def _may_have_more(known: Workload, queue: str) -> bool:
 
 
 async def served_version(api: ApiConnection) -> str:
-    """The API version of Kueue that is spoken here; empty where the API server has none."""
-    try:
-        group = await api.get(paths.KUEUE, _Group)
-    except NO_RESOURCE:
-        return ""
-    there = {one.group_version for one in group.versions}
-    return next((version for version in VERSIONS if version in there), "")
+    """The API version of Kueue that is spoken here; empty where the API server has none with all kinds.
+
+    That is read off its lists of what it serves. A 404 for Kueue's group would not do: a load balancer that has no API
+    server behind it for a moment answers so, too.
+
+    Raises:
+        SlipwayClusterError: when that is not known.
+    """
+    groups = (await api.get(paths.GROUPS, _Groups)).groups
+    there = {one.group_version for group in groups for one in group.versions}
+    for version in VERSIONS:
+        if version in there:
+            found = await api.get(paths.of_version(version), _Resources)
+            if {one.name for one in found.resources or ()} >= KINDS:
+                return version
+    return ""
 
 
 async def can_be_listed(api: ApiConnection, collections: Iterable[str]) -> bool:

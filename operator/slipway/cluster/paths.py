@@ -72,12 +72,18 @@ def kubelet_lease(node: str) -> str:
     return f"{leases('kube-node-lease')}/{node}"
 
 
-KUEUE = "/apis/kueue.x-k8s.io"
+GROUPS = "/apis"
+"""The API server's list of its API groups and their versions."""
+
+
+def of_version(version: str) -> str:
+    """The API server's list of what it serves of an API version."""
+    return f"{GROUPS}/{version}"
 
 
 def of_kueue(version: str, plural: str, namespace: str = "") -> str:
     """Objects of Kueue, of that API version: of a namespace or of all, or of none."""
-    return _of(f"/apis/{version}", namespace, plural)
+    return _of(of_version(version), namespace, plural)
 
 
 def workloads(version: str, namespace: str = "") -> str:

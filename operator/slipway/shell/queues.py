@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 15.0
 """How often the API server is asked whether it has Kueue's CRDs."""
+UNKNOWN_SECONDS: Final = 1.0
+"""How often it is asked while it does not say."""
 BOOSTS_SECONDS: Final = 60.0
 """How often Kueue is asked whether it reads boosts of priorities, while a job in a queue prints checkpoints."""
 SYNC_SECONDS: Final = 10.0
@@ -70,13 +72,17 @@ class Queues:
                 version = ""
             except SlipwayClusterError as error:
                 log.warning("whether there is Kueue is not known: %s", error)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(UNKNOWN_SECONDS)
                 continue
             if version:
                 log.info("queues of Kueue are followed by %s", version)
-                if await self._follow(version):
-                    # What is known stays until all kinds are listed by that version.
-                    continue
+                if not await self._follow(version):
+                    # By whose word is not known: a load balancer without an API server behind it says so, too.
+                    log.info("a kind of Kueue's was not found, so the API server is asked what it has")
+                    await asyncio.sleep(UNKNOWN_SECONDS)
+                # What is known stays until all kinds are listed again, or are known not to be there.
+                continue
+            if store.version:
                 log.info("the API server has no queues of Kueue any more")
             changed = bool(store.version or store.problems) or not store.listed
             self._sources = []
@@ -87,7 +93,7 @@ class Queues:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _follow(self, version: str) -> bool:
-        """Follow all kinds until the API server has one of them no longer, or all by the preferred version.
+        """Follow all kinds until an answer says that one of them is not there, or all can be by the preferred version.
 
         Returns:
             Whether all can be read by the preferred version, and are not yet.
