@@ -162,6 +162,16 @@ async def test_without_a_role_for_nodes_it_works_without_them(
     assert caplog.text.count("nodes cannot be watched") == 1
 
 
+async def test_a_silent_watch_of_kueue_is_shown_and_is_no_reason_to_replace_the_process(server: Server) -> None:
+    clock = Clock(monotonic=lambda: 1000.0)
+    async with resting(server, clock) as engine:
+        engine.queues._sources = [*engine.queues._kinds(NEWER)]
+        for one in engine.queues._sources:
+            one.watcher.heard = 100.0 if one.kind == "workloads" else 999.0
+        assert engine.health()
+        assert samples(engine, clock=clock)["slipway_watch_age_seconds", ("workloads",)] == 900.0
+
+
 OF_LEADER = {row.name for row in METRICS.values() if row.of_leader and row.kind is Kind.GAUGE}
 
 

@@ -157,7 +157,12 @@ class Engine:
         return self._ready.is_set() and self._lease.held
 
     def watch_ages(self) -> dict[str, float]:
-        """Seconds since the most silent watch of each resource, of those that may be watched, gave a sign of life."""
+        """Seconds since the most silent watch of each resource, of those that may be watched, gave a sign of life.
+
+        Kueue's are left out, and so `health` does not look at them. A watch that falls silent is taken up again in any
+        case. One that stays silent is refused, as while Kueue's webhook converts nothing: another process would be
+        refused, too, would know less of Kueue than this one, and until it leads no job is looked at at all.
+        """
         return silences(self.sources, self.started, self._clock.monotonic)
 
     def _gone(self, key: Key, uid: str) -> None:
