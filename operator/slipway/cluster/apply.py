@@ -22,6 +22,7 @@ from slipway.cluster.connection import WRITE_SECONDS, ApiConnection
 from slipway.cluster.dropped import Dropped
 from slipway.cluster.errors import (
     AlreadyExists,
+    ApiError,
     BadRequest,
     Conflict,
     ConnectionLost,
@@ -313,13 +314,14 @@ class Applier:
         """
         try:
             yield
-        except (*_REFUSALS, ServerError) as error:
+        except ApiError as error:
+            # Webhooks and policies deny with whatever code they like: it is their words that tell.
             if (known := explain_rejection(error.message, what)) is not None:
                 self._reject(job, known.reason, f"{known.message}; {known.next_step}")
-            elif isinstance(error, ServerError):
-                raise
-            else:
+            elif isinstance(error, _REFUSALS):
                 self._reject(job, otherwise, error.message)
+            else:
+                raise
             raise _PlanInterrupted from error
 
     def _reject(self, job: Job, reason: str, message: str) -> None:
