@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ from slipway.cluster.errors import Unauthorized
 from slipway.cluster.wire import JsonObject
 from tests.cluster.replay import Replay, answer, refusal
 from tests.serving import kubeconfig
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, holds
 
 
 def plugin(folder: Path, **status: str) -> dict[str, Any]:
@@ -71,25 +71,45 @@ async def test_an_exec_plugin_is_run_again_before_its_token_expires(replay: Repl
     assert headers(replay) == ["Bearer token-2"]
 
 
-async def test_an_exec_plugin_that_hangs_is_given_up_by_all_who_wait_and_run_again_later(
+class Login:
+    """An exec plugin that waits for somebody to log in, and the credentials that it is to renew."""
+
+    def __init__(self) -> None:
+        self.runs, self.done = 0, asyncio.Event()
+        self.read = Configuration(host="http://nowhere")
+        self.read.api_key["BearerToken"] = "old"
+        self.access = access.Access(self.read, self._run)
+
+    async def _run(self, configuration: Configuration) -> None:
+        self.runs += 1
+        await self.done.wait()
+        configuration.api_key["BearerToken"] = "new"
+
+
+async def test_an_exec_plugin_that_hangs_is_given_up_by_all_who_wait_and_what_it_says_late_counts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(access, "_RENEWAL_SECONDS", 1.0)
-    monkeypatch.setattr(access, "_RENEWAL_PAUSE", 0.9)
-    tokens = iter(("old", "", "new"))
-
-    async def reload(configuration: Configuration) -> datetime:
-        configuration.api_key["BearerToken"] = next(tokens) or await asyncio.Event().wait()
-        return datetime.now(UTC)
-
-    found = access.Access(Configuration(host="http://nowhere"), reload)
-    await found.renew()
-    monkeypatch.setattr(found, "_renewed", -access._RENEWAL_PAUSE)
+    monkeypatch.setattr(access, "_RENEWAL_SECONDS", 0.1)
+    login = Login()
     async with asyncio.timeout(PATIENCE):
-        assert await asyncio.gather(*(found.authorization() for _ in range(5))) == ["old"] * 5
-    assert caplog.text.count("credentials could not be read again within") == 1
-    monkeypatch.setattr(found, "_renewed", -access._RENEWAL_PAUSE)
-    assert await found.authorization() == "new"
+        assert await asyncio.gather(*(login.access.renew() for _ in range(5))) == [False] * 5
+        assert not await login.access.renew()
+        assert await login.access.authorization() == "old"
+        login.done.set()
+        await holds(lambda: login.read.api_key["BearerToken"] == "new", seconds=PATIENCE)
+    assert await login.access.authorization() == "new"
+    assert (login.runs, caplog.text.count("credentials could not be read again within")) == (1, 1)
+
+
+async def test_an_exec_plugin_goes_on_when_the_request_that_began_it_is_over() -> None:
+    login = Login()
+    request = asyncio.create_task(login.access.renew())
+    await asyncio.sleep(0)
+    request.cancel()
+    await asyncio.wait({request})
+    login.done.set()
+    assert await login.access.renew()
+    assert (login.runs, await login.access.authorization()) == (1, "new")
 
 
 async def test_a_refusal_that_lasts_is_an_error_and_not_a_loop(replay: Replay, tmp_path: Path) -> None:

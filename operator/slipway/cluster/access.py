@@ -10,6 +10,7 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,8 +49,10 @@ class Access:
         self._configuration = configuration
         self._reload = reload
         self._expires: datetime | None = None
-        self._renewed = -_RENEWAL_PAUSE
-        self._lock = asyncio.Lock()
+        self._renewed = -inf
+        self._renewal: asyncio.Task[bool] | None = None
+        self._begun = 0.0
+        self._hangs = False
         self.server: Final[str] = str(configuration.host).rstrip("/")
         """URL without a trailing slash."""
         self.proxy: Final[str | None] = configuration.proxy
@@ -70,26 +73,35 @@ class Access:
         """Read the credentials again after they were refused or have expired; False where that cannot help."""
         if self._reload is None:
             return False
-        async with self._lock:
-            now = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if self._renewal is None or self._renewal.done():
             if now - self._renewed < _RENEWAL_PAUSE:
                 return True
-            self._renewed = now
-            try:
-                async with asyncio.timeout(_RENEWAL_SECONDS):
-                    self._expires = await self._reload(self._configuration)
-            except TimeoutError:
-                # Those who have waited meanwhile do not all begin anew, one after the other.
-                self._renewed = asyncio.get_running_loop().time()
-                words = "credentials could not be read again within %.0f s: the kubeconfig's exec plugin seems to hang"
-                log.warning(words, _RENEWAL_SECONDS)
-                return False
-            except _UNUSABLE as error:
-                log.warning("credentials could not be read again: %s", error)
-                return False
+            # It goes on when those who wait give up: nothing ends a plugin that was begun, which may wait for somebody
+            # to log in. So it is not begun a second time beside itself, and no request is too impatient for it.
+            self._renewal, self._begun, self._hangs = asyncio.create_task(self._read_again()), now, False
+        renewal = self._renewal
+        await asyncio.wait({renewal}, timeout=max(0.0, self._begun + _RENEWAL_SECONDS - now))
+        if renewal.done():
+            return renewal.result()
+        if not self._hangs:
+            self._hangs = True
+            words = "credentials could not be read again within %.0f s: the kubeconfig's exec plugin seems to hang"
+            log.warning(words, _RENEWAL_SECONDS)
+        return False
+
+    async def _read_again(self) -> bool:
+        assert self._reload is not None
+        try:
+            self._expires = await self._reload(self._configuration)
             if self.ssl is not None and self._configuration.cert_file:
                 self.ssl.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
-            return True
+        except _UNUSABLE as error:
+            log.warning("credentials could not be read again: %s", error)
+            return False
+        finally:
+            self._renewed = asyncio.get_running_loop().time()
+        return True
 
 
 async def load_access(kubeconfig: Path | None = None, context: str | None = None) -> Access:
