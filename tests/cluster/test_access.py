@@ -112,6 +112,20 @@ async def test_an_exec_plugin_goes_on_when_the_request_that_began_it_is_over() -
     assert (login.runs, await login.access.authorization()) == (1, "new")
 
 
+async def test_credentials_are_those_of_the_context_that_was_chosen_at_first(replay: Replay, tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, replay.url, {"token": "old"})
+    content = yaml.safe_load(file.read_text())
+    async with ApiConnection(await access.load_access(file)) as api:
+        # As by `gcloud container clusters get-credentials`, which makes another cluster the current one.
+        content["users"] = [{"name": "it", "user": {"token": "new"}}, {"name": "prod", "user": {"token": "of-prod"}}]
+        content["clusters"] += [{"name": "prod", "cluster": {"server": "http://prod"}}]
+        content["contexts"] += [{"name": "prod", "context": {"cluster": "prod", "user": "prod"}}]
+        file.write_text(yaml.safe_dump(content | {"current-context": "prod"}))
+        replay.then(refusal(401, "Unauthorized"), answer({}))
+        await api.get("/x", JsonObject)
+    assert headers(replay) == ["Bearer old", "Bearer new"]
+
+
 async def test_a_refusal_that_lasts_is_an_error_and_not_a_loop(replay: Replay, tmp_path: Path) -> None:
     found = await access.load_access(kubeconfig(tmp_path, replay.url, {"token": "abc"}))
     async with ApiConnection(found) as api:

@@ -186,14 +186,15 @@ def _kubeconfig(given: Path | None) -> str | None:
 
 
 async def _from_kubeconfig(path: str, context: str | None) -> Access:
+    # Once: who makes another context the current one meanwhile does not want its credentials sent to this one's server.
+    chosen = context or _current_context(_contents(path))
+    if chosen is None:
+        raise ConfigException("it has no current-context")
+
     async def reload(configuration: Configuration) -> datetime | None:
-        contents = _contents(path)
-        chosen = context or _current_context(contents)
-        if chosen is None:
-            raise ConfigException("it has no current-context")
         loader: Any = await load_kube_config(  # type: ignore[no-untyped-call]
             # The client merges several files as kubectl does, but for the current context and for empty files.
-            config_file=os.pathsep.join(contents),
+            config_file=os.pathsep.join(_contents(path)),
             context=chosen,
             client_configuration=configuration,
             persist_config=False,
