@@ -66,6 +66,16 @@ async def test_a_conflict_over_a_job_that_has_not_changed_is_an_error(
         await applier.apply(plan, known(applier))
 
 
+async def test_a_job_is_gone_only_when_a_look_says_so_too(replay: Replay, applier: Applier) -> None:
+    plan = REFUSED["its status"]
+    replay.then(refusal(404, "NotFound", "a webhook found no team"), answer(job_json(version=50)))
+    with pytest.raises(NotFound, match="no team"):
+        await applier.apply(plan, known(applier))
+    replay.then(refusal(404, "NotFound"), refusal(404, "NotFound"))
+    assert await applier.apply(plan, known(applier)) == 0
+    assert applier._cache.jobs.get(("ns", "train")) is None
+
+
 async def test_a_conflict_over_a_job_that_the_watch_has_shown_meanwhile_is_none(
     replay: Replay, applier: Applier
 ) -> None:

@@ -167,11 +167,9 @@ class Applier:
         self._cache.writes(job, wanted)
         try:
             written = await self._api.patch_status(path, body, JsonObject)
-        except NotFound:
-            self._cache.forget(job.key, job.uid)
-            return None
-        except Conflict as conflict:
-            await self._fetch(job, conflict)
+        except (Conflict, NotFound) as refused:
+            # That it is gone may be the word of a webhook.
+            await self._fetch(job, refused)
             return None
         self._cache.status_written(job, self._now())
         # Not what the cache holds by now, which may be of a later generation than the plan.
@@ -179,11 +177,11 @@ class Applier:
         self._cache.jobs.applied(current)
         return current
 
-    async def _fetch(self, job: Job, conflict: Conflict) -> None:
-        """Read a job that has changed.
+    async def _fetch(self, job: Job, refused: Conflict | NotFound) -> None:
+        """Read a job that has changed, or is gone.
 
         Raises:
-            Conflict: when no newer one is known then either, so that the same request would fail again at once.
+            Conflict, NotFound: when no newer one is known then either, so that the request would fail again at once.
         """
         try:
             self._cache.jobs.upsert(await self._api.get(paths.job(*job.key), JsonObject))
@@ -192,7 +190,7 @@ class Applier:
             self._cache.forget(job.key, job.uid)
         known = self._cache.jobs.get(job.key)
         if known is not None and (known.uid, known.resource_version) == (job.uid, job.resource_version):
-            raise conflict
+            raise refused
 
     async def _act(self, action: Action, job: Job) -> float | None:
         match action:
