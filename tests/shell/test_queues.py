@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import msgspec
 import pytest
 
 from slipway.cluster import connection, watch
@@ -15,8 +16,10 @@ from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import from_response
 from slipway.cluster.store import Key
+from slipway.cluster.watch import Applied, Deleted
 from slipway.local_cluster import NativeCluster
 from slipway.planner.kueue_objects import Kueue
+from slipway.planner.kueue_queues import ClusterQueue, LocalQueue
 from slipway.planner.snapshot import Settings
 from slipway.shell import queues as queues_module
 from slipway.shell import sources
@@ -238,3 +241,39 @@ async def test_without_kueue_jobs_are_looked_at_once(
         await rounds.acquire()
     following.cancel()
     assert (len(woken), set(woken)) == (len(looked_at), looked_at)
+
+
+NEWS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
+    "a LocalQueue": ("local_queues", {"name": "tpu", "namespace": "ns"}, {"train"}),
+    "a LocalQueue of another namespace": ("local_queues", {"name": "tpu", "namespace": "other"}, set()),
+    "a ClusterQueue, which LocalQueues of any namespace may lead to": (
+        "cluster_queues",
+        {"name": "tpu"},
+        {"train", "elsewhere"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("store", "about", "looked_at"), NEWS.values(), ids=NEWS.keys())
+@pytest.mark.parametrize("kind", [Applied, Deleted])
+def test_the_jobs_that_are_looked_at_for_news_of(
+    store: str, about: dict[str, Any], looked_at: set[str], kind: type[Any]
+) -> None:
+    cache, woken = Cache(Settings(), Clock().now, Clock().monotonic), list[Key]()
+    for name, queue, status in (
+        ("train", "tpu", {}),
+        ("elsewhere", "gpu", {}),
+        ("over", "tpu", {"phase": "Succeeded"}),
+        ("alone", None, {}),
+    ):
+        body = job_json(name=name, uid=name, status=status)
+        body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue} if queue is not None else {}
+        cache.jobs.upsert(body)
+    api: Any = None
+    queues, known = Queues(api, cache, ("",), woken.extend, asyncio.Event()), getattr(cache.kueue, store)
+    seen = {"local_queues": LocalQueue, "cluster_queues": ClusterQueue}[store]
+    one = msgspec.convert({"metadata": about | {"uid": "1", "resourceVersion": "1"}}, seen)
+    if kind is Deleted:
+        known.applied(one)
+    queues._see(known, kind(one), "")
+    assert set(woken) == {("ns", name) for name in looked_at}

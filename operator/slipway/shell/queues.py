@@ -139,6 +139,10 @@ class Queues:
         news = known.observe(event, scope)
         if known is self._cache.kueue.workloads:
             self._wake(news)
+        elif known is self._cache.kueue.local_queues and matters:
+            # Namespaces come and go with theirs, which are nothing to the jobs of others.
+            jobs = (job for job in self._cache.jobs.all() if (job.namespace, job.queue) in news)
+            self._wake({job.key for job in jobs if not job.status.final})
         elif news and matters:
             self._news()
 
