@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from slipway.planner import explain
 from slipway.planner.actions import Refresh
+from slipway.planner.container_states import ContainerState, ContainerStatus, Waiting
 from slipway.planner.nodes import NodeStatus
 from slipway.planner.pod_parts import PodCondition
 from slipway.planner.snapshot import (
@@ -21,6 +23,7 @@ from slipway.planner.snapshot import (
 )
 
 from .build import START, World, a_node, actions_of
+from .test_ray import Head
 
 TYPO = ("ErrImagePull", 'failed to resolve image "busybox:1": not found')
 NO_SECRET = ("CreateContainerConfigError", 'secret "token" not found')
@@ -159,6 +162,48 @@ def test_an_image_that_came_is_not_charged_when_a_pull_fails_hours_later() -> No
     for _ in range(62):
         world.step(seconds=1)
     assert (world.status.attempts[0].reason, world.status.failures) == ("ImageUnavailable", 0)
+
+
+def a_ray_head_waits_for_the_worker_without_a_node(world: World) -> None:
+    Head(world).starts()
+    world.pod(0, 0).runs()
+
+
+def a_secret_is_missing_by_now(world: World) -> None:
+    world.pod(0, 0).waits(*NO_SECRET)
+
+
+def another_container_lacks_its_image(world: World) -> None:
+    worker = world.pod(0, 0).waits(*NO_SECRET).now.status.container_statuses
+    proxy = ContainerStatus("a-proxy", ContainerState(waiting=Waiting(*TYPO)))
+    world.pod(0, 0)._status(container_statuses=(proxy, *worker))
+    world.pod(0, 1).runs()
+
+
+RAY = {"ray": {"entrypoint": "python train.py"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "happens", "waits"),
+    [
+        (RAY, a_ray_head_waits_for_the_worker_without_a_node, False),
+        ({}, a_secret_is_missing_by_now, False),
+        ({}, another_container_lacks_its_image, True),
+    ],
+    ids=["a Ray head waits for its workers", "a Secret is missing by now", "another container lacks its image"],
+)
+def test_an_image_has_come_though_not_every_pod_with_a_node_runs(
+    fields: dict[str, Any], happens: Callable[[World], None], waits: bool
+) -> None:
+    world = World(hosts=2, **fields).begin()
+    world.pod(0, 0).binds().waits(*TYPO)
+    world.pod(0, 1).unschedulable()
+    world.step(seconds=5)
+    assert world.status.image_wait_since == START
+    world.now += timedelta(seconds=5)
+    happens(world)
+    world.settle()
+    assert world.status.image_wait_since == (START if waits else None)
 
 
 def test_no_limit_means_no_charge() -> None:  # F-06

@@ -20,6 +20,8 @@ _CONFIG: Final = frozenset({"CreateContainerConfigError"})
 _START: Final = frozenset({"RunContainerError", "CreateContainerError"})
 _SCHEDULER: Final = frozenset({"Unschedulable"})
 _MOUNT: Final = frozenset({"FailedMount", "FailedAttachVolume"})
+IMAGE_IS_THERE: Final = _CONFIG | _START
+"""Reasons of the kubelet for which a container waits whose image it has pulled."""
 _LONGEST_WORDS: Final = 300
 
 

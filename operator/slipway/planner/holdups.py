@@ -33,15 +33,16 @@ def follow(draft: Draft) -> None:
     if _end_hopeless(draft):
         return
     found = _hold_up(draft)
+    lacks_image = found is not None and found.ending is IMAGE_UNAVAILABLE
+    if draft.status.image_wait_since is not None and not lacks_image and _image_came(draft):
+        draft.update(image_wait_since=None)
     if found is None:
         if attempt.held_time is not None and attempt.unheld_time is None:
             draft.update_attempt(unheld_time=draft.now)
-        if draft.status.image_wait_since is not None and _image_came(draft):
-            draft.update(image_wait_since=None)
         return
     if attempt.held_time is None or attempt.unheld_time is not None:
         draft.update_attempt(held_time=draft.now, unheld_time=None)
-    if found.ending is IMAGE_UNAVAILABLE and draft.status.image_wait_since is None:
+    if lacks_image and draft.status.image_wait_since is None:
         bound = (pod.bound_at for pod in draft.seen.live.values() if pod.bound_at is not None)
         draft.update(image_wait_since=max(bound, default=draft.now))
     _release(draft, found)
@@ -81,8 +82,19 @@ def _with_nodes(draft: Draft) -> int:
 
 
 def _image_came(draft: Draft) -> bool:
-    """Whether every pod that has a node runs, so that none of them lacks its image any more."""
-    return _with_nodes(draft) > 0 and not any(pod.spec.node_name for _, pod in draft.seen.late)
+    """Whether no pod that has a node lacks its image any more.
+
+    One that does not run may have it: a Ray head that waits for its workers, and a worker that lacks a Secret.
+    """
+    return _with_nodes(draft) > 0 and all(_has_image(pod) for _, pod in draft.seen.late if pod.spec.node_name)
+
+
+def _has_image(pod: Pod) -> bool:
+    """Whether the kubelet has come as far with its program as to run it, or to make its container from the image."""
+    state = pod.program
+    if state is None or state.waiting is None:
+        return state is not None and bool(state.running or state.terminated)
+    return state.waiting.reason in explain.IMAGE_IS_THERE
 
 
 def _end_hopeless(draft: Draft) -> bool:
