@@ -335,6 +335,21 @@ def test_what_only_events_tell_is_told(event: str, message: str, reason: str, wo
     assert words in running.message
 
 
+@pytest.mark.parametrize("waited", [5, 36_000], ids=["it has its node at once", "it had none for hours"])
+def test_what_only_events_tell_is_read_soon_after_a_pod_has_its_node(waited: int) -> None:
+    world = World(timeouts={"startSeconds": 300}).begin()
+    world.pod(0, 0).unschedulable()
+    world.step(seconds=waited)
+    world.pod(0, 0).binds().waits("ContainerCreating")
+    world.step(seconds=6)
+    # The kubelet fails to mount the volume only after its Events have been read.
+    told = PodEvent("FailedMount", 'MountVolume.SetUp failed for volume "token" : secret "token" not found', world.now)
+    world.events[world.pod(0, 0).now.metadata.uid] = (told,)
+    for _ in range(80):
+        world.step(seconds=1)
+    assert (world.status.attempts[0].reason, world.status.failures) == ("MissingObjects", 0)
+
+
 def test_an_event_that_is_not_repeated_is_over() -> None:
     world = held(("ContainerCreating", ""))
     world.events["uid-train-0-0-0"] = (PodEvent("FailedMount", 'secret "token" not found', world.now),)

@@ -62,8 +62,9 @@ def scale_up(draft: Draft, pod: Pod) -> tuple[bool, str] | None:
 def _events(draft: Draft, pod: Pod) -> tuple[PodEvent, ...]:
     """The Events of a pod, the newest first; they are read again the less often the longer that has gone on."""
     known = draft.snapshot.pod_events.get(pod.metadata.uid)
-    attempt = draft.attempt
-    waited = known.read_at - attempt.start_time if known is not None and attempt is not None else timedelta(0)
+    # A pod that gets its node after hours has other Events from then on.
+    since = pod.bound_at or (draft.attempt.start_time if draft.attempt is not None else None)
+    waited = known.read_at - since if known is not None and since is not None else timedelta(0)
     if known is None or draft.passed(known.read_at + max(READ_AGAIN, waited / 2)):
         draft.refresh_events.add(pod.metadata.uid)
     return known.events[::-1] if known is not None else ()
