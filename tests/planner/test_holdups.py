@@ -350,6 +350,25 @@ def test_what_only_events_tell_is_read_soon_after_a_pod_has_its_node(waited: int
     assert (world.status.attempts[0].reason, world.status.failures) == ("MissingObjects", 0)
 
 
+def with_a_volume_that_cannot_be_mounted(seconds: int) -> World:
+    """A kubelet repeats every two minutes, for so long, that it cannot mount a volume."""
+    world = World().begin()
+    world.pod(0, 0).binds().waits("ContainerCreating")
+    for passed in range(seconds):
+        if passed % 120 == 0:
+            told = PodEvent("FailedMount", "MountVolume.SetUp failed: /data is not a directory", world.now)
+            world.events["uid-train-0-0-0"] = (told,)
+        world.step(seconds=1)
+    return world
+
+
+def test_what_only_events_tell_is_told_once_while_it_lasts() -> None:
+    world = with_a_volume_that_cannot_be_mounted(1700)
+    running = world.condition("Running")
+    assert running is not None
+    assert (running.reason, world.told) == ("VolumeNotMounted", ["Starting", "VolumeNotMounted"])
+
+
 def test_an_event_that_is_not_repeated_is_over() -> None:
     world = held(("ContainerCreating", ""))
     world.events["uid-train-0-0-0"] = (PodEvent("FailedMount", 'secret "token" not found', world.now),)

@@ -18,7 +18,7 @@ SCALE_UP: Final = timedelta(minutes=10)
 _COMING: Final = "TriggeredScaleUp"
 _NOT_COMING: Final = ("NotTriggerScaleUp", "FailedScaleUp")
 REPEATED: Final = timedelta(seconds=150)
-"""A kubelet repeats an Event within this time while its cause lasts."""
+"""A kubelet repeats an Event within this time while its cause lasts; what it has said counts until it is read again."""
 
 
 def trouble(draft: Draft) -> Explanation | None:
@@ -43,9 +43,10 @@ def _is_quiet(draft: Draft, pod: Pod) -> bool:
 
 
 def _by_events(draft: Draft, pod: Pod, image: str) -> Explanation | None:
-    for event in _events(draft, pod):
+    events, read = _events(draft, pod), draft.snapshot.pod_events.get(pod.metadata.uid)
+    for event in events:
         found = of_event(event.reason, event.message, image)
-        if found is not None and event.time is not None and event.time >= draft.now - REPEATED:
+        if found is not None and read is not None and event.time is not None and event.time >= read.read_at - REPEATED:
             return found
     return None
 
