@@ -369,6 +369,16 @@ def test_what_only_events_tell_is_told_once_while_it_lasts() -> None:
     assert (running.reason, world.told) == ("VolumeNotMounted", ["Starting", "VolumeNotMounted"])
 
 
+def test_the_record_of_a_late_start_has_what_only_events_tell() -> None:
+    world = with_a_volume_that_cannot_be_mounted(1810)
+    charged = world.status.attempts[-1]
+    assert (charged.reason, charged.end_time is not None) == ("StartTimeout", True)
+    assert charged.message is not None
+    assert charged.message.endswith(
+        "is waiting: VolumeNotMounted a volume cannot be mounted: MountVolume.SetUp failed: /data is not a directory"
+    )
+
+
 def test_an_event_that_is_not_repeated_is_over() -> None:
     world = held(("ContainerCreating", ""))
     world.events["uid-train-0-0-0"] = (PodEvent("FailedMount", 'secret "token" not found', world.now),)

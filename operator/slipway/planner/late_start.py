@@ -42,6 +42,9 @@ def image_timeout(draft: Draft) -> Evidence | None:
 def _late(draft: Draft, late: Sequence[tuple[Place, Pod]], how: str) -> Evidence:
     place, pod = next((entry for entry in late if waiting_for(entry[1])[0] != CREATING), late[0])
     reason, words = waiting_for(pod)
+    if reason == CREATING and (found := trouble(draft)) is not None:
+        # The kubelet says it in Events only.
+        reason, words = found.reason, found.message
     return Evidence(
         ending=START_TIMEOUT,
         time=draft.now,
