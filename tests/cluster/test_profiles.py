@@ -20,6 +20,7 @@ from slipway.planner.site import Site as SiteOfJob
 from tests.cluster.test_jobs import nested
 from tests.cluster.things import Time, job_json
 from tests.planner.build import World
+from tests.planner.test_queueing import Queue
 
 NAMESPACE = "ml"
 
@@ -181,6 +182,19 @@ def test_an_attempt_whose_defaults_nobody_knows_is_charged_to_the_present_budget
     world.obey()
     world.settle()
     assert (world.status.phase, world.status.failures, world.status.attempt) == ("Starting", 13, 1)
+
+
+def test_a_queue_that_evicts_an_attempt_whose_defaults_nobody_knows_does_not_end_the_job() -> None:
+    world = Queue(hosts=1)
+    world.sited = Site().profile(retries={"maxFailures": 50}).of
+    world.running()
+    world.status = world.status.model_copy(update={"failures": 12})
+    world.sited = Site().profile(retries={"maxFailures": 100}).of
+    world.evicts("Preempted")
+    world.settle()
+    world.obey()
+    world.settle()
+    assert (world.status.phase, world.status.failures, world.status.preemptions) == ("Queued", 12, 1)
 
 
 PASSWORD = {"name": "DB_PASSWORD", "value": "hunter2hunter2"}

@@ -105,7 +105,9 @@ def _end_held(draft: Draft) -> bool:
             draft.held = None
         return False
     end_at_once(draft, held.ending, held.message)
-    if (over := budgets.verdict(draft.status, draft.spec)) is not None:
+    # Budgets that are not the job's would end it for good; the present ones count when the next attempt ends.
+    over = budgets.verdict(draft.status, draft.spec) if _knows_budgets(draft) else None
+    if over is not None:
         finish(draft, *over)
     return True
 
