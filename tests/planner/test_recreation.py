@@ -96,4 +96,4 @@ def test_a_job_that_gets_no_pods_ends_when_its_time_for_nodes_is_over() -> None:
     deleted_all_the_time(world, seconds=700)
     assert world.status.result is not None
     assert (world.status.phase, world.status.result.reason) == ("Failed", "ScheduleTimeout")
-    assert "2 pods are not scheduled" in world.status.result.message
+    assert "2 of 2 pods were deleted before they had a node, train-0-0-0 say" in world.status.result.message

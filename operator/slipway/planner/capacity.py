@@ -167,11 +167,12 @@ def _last_progress(draft: Draft, attempt: Attempt) -> datetime:
 
 def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
     since = draft.status.waiting_since or attempt.start_time
-    waits = short or draft.seen.unscheduled or recreation.due(draft)
+    gone = recreation.due(draft)
+    waits = short or draft.seen.unscheduled or gone
     if not waits or not draft.reached(since + timedelta(seconds=draft.resolved.schedule_seconds)):
         return False
-    unplaced = len(draft.seen.unscheduled) + len(draft.seen.absent)
-    words = explained(draft, short).message if short else f"{unplaced} pods are not scheduled"
+    words = recreation.words(draft, gone) if gone else f"{len(draft.seen.unscheduled)} pods are not scheduled"
+    words = explained(draft, short).message if short else words
     message = f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}"
     end_at_once(draft, SCHEDULE_TIMEOUT, message)
     finish(draft, Phase.FAILED, Result(reason=SCHEDULE_TIMEOUT.reason, message=message))
