@@ -275,6 +275,13 @@ TABLE: dict[str, tuple[Nodes, dict[str, Any], int, str, str, str]] = {
 }  # fmt: skip
 
 
+def test_a_job_that_asks_for_next_to_nothing_is_told_who_has_the_rest() -> None:
+    nodes = Nodes().node("a", (EVAL, gpus(2)), gpus=2)
+    found = answer(nodes, World(**asking(2, resources={"requests": {"memory": "1e-30"}})).job).found
+    assert found is not None
+    assert "a has 0 of 2 nvidia.com/gpu left (team-b/eval has 2)" in found.message
+
+
 @pytest.mark.parametrize(("nodes", "fields", "waiting", "reason", "words", "step"), TABLE.values(), ids=TABLE)
 def test_a_job_that_shares_nodes_says_who_has_them_and_what_would_help(
     nodes: Nodes, fields: dict[str, Any], waiting: int, reason: str, words: str, step: str

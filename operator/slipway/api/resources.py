@@ -11,6 +11,8 @@ from slipway.api.base import Model, rule, rules
 
 QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
 """A larger exponent is a slip, and a number that nothing can count with."""
+_LEAST: Final = Decimal("1e-9")
+"""Kubernetes takes smaller amounts for this one."""
 
 _SCALES: Final = {
     **{
@@ -41,9 +43,10 @@ def _amount(quantity: str) -> Decimal | None:
         return None
     number, suffix = found[1], found[3] or ""
     try:
-        return Decimal(number) * _SCALES[suffix] if suffix in _SCALES else Decimal(number + suffix)
+        exact = Decimal(number) * _SCALES[suffix] if suffix in _SCALES else Decimal(number + suffix)
     except ArithmeticError:
         return None
+    return max(exact, _LEAST) if exact else exact
 
 
 _INT_OR_STRING: Final[dict[str, Any]] = {"x-kubernetes-int-or-string": True, "anyOf": None, "maxLength": 64}
