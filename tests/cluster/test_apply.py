@@ -256,6 +256,20 @@ async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Ben
     )
 
 
+async def test_a_service_that_is_there_needs_no_quota_in_the_next_attempt(bench: Bench, kubectl: Kubectl) -> None:
+    job, other = await bench.job(hosts=1), await bench.job("other", hosts=1)
+    await bench.act(job, CreateServices(0, (service(job),)))
+    kubectl("create", "quota", "q", "--hard=services=1")
+    probe = ("create", "service", "clusterip", "probe", "--tcp=80", "--dry-run=server")
+    await holds(lambda: "exceeded quota" in kubectl(*probe, check=False).stderr, seconds=PATIENCE)
+    await bench.act(job, CreateServices(1, (service(job),)))
+    assert (bench.now().served, bench.now().rejection) == (1, None)
+    await bench.act(other, CreateServices(0, (service(other),)))
+    rejection = bench.now("other").rejection
+    assert rejection is not None
+    assert (bench.now("other").served, rejection.reason) == (None, QUOTA_EXCEEDED)
+
+
 def looking_for_secrets(bench: Bench) -> Applier:
     return Applier(bench.api, bench.cache, bench.recorder, now=now, read_secrets=True)
 

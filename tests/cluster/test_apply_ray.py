@@ -1,11 +1,13 @@
 """What only Ray jobs have, made on a real API server: the head's pod, its Service, its token, its policy."""
 
 from base64 import b64decode
+from dataclasses import replace
 from time import monotonic
 
 import pytest
 
 from slipway.api.places import HEAD, worker
+from slipway.api.status import Attempt, SliceJobStatus
 from slipway.cluster import paths
 from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
@@ -43,13 +45,16 @@ async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:
     assert found[0]["metadata"]["ownerReferences"][0]["uid"] == job.uid
 
 
-async def making_a_token(api: ApiConnection, replay: Replay, answer: Handler) -> tuple[float | None, Rejection | None]:
+async def making_a_token(
+    api: ApiConnection, replay: Replay, answer: Handler, *attempts: Attempt
+) -> tuple[float | None, Rejection | None]:
     """After how long the job is looked at again, and what is known of it, when a server answers that."""
     cache = Cache(Settings(), now, monotonic)
     cache.jobs.upsert(job_json(spec={"image": "rayproject/ray:2", "ray": RUN}))
     applier = Applier(api, cache, EventRecorder(api, "tests", now=now, clock=monotonic), now=now)
     job = cache.jobs.get(("ns", "train"))
     assert job is not None
+    job = replace(job, status=SliceJobStatus(attempts=attempts))
     replay.then(answer)
     again = await applier.apply(Plan(job.status, (CreateToken(ray_objects.token_secret(job)),)), job)
     snapshot = cache.snapshot(("ns", "train"))
@@ -91,6 +96,16 @@ async def test_a_refused_token_is_a_rejection_that_says_so(
 
 async def test_a_token_that_is_there_already_is_no_rejection(api: ApiConnection, replay: Replay) -> None:
     assert await making_a_token(api, replay, refusal(409, "AlreadyExists")) == (None, None)
+
+
+QUOTA = 'secrets "train-ray-job-1" is forbidden: exceeded quota: team'
+
+
+@pytest.mark.parametrize("ran", [True, False])
+async def test_a_token_that_an_attempt_had_needs_no_quota(api: ApiConnection, replay: Replay, *, ran: bool) -> None:
+    earlier = Attempt(number=0, start_time=now(), running_time=now() if ran else None)
+    _, rejection = await making_a_token(api, replay, refusal(403, "Forbidden", QUOTA), earlier)
+    assert (rejection is None) == ran
 
 
 async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:

@@ -328,6 +328,27 @@ def test_a_quota_is_waited_for(jobs: Jobs) -> None:
     assert status["attempt"] == 0
 
 
+def test_a_job_restarts_though_the_quota_of_services_is_used_up(jobs: Jobs) -> None:
+    jobs.apply(hosts=2, retries={"capacityRetrySeconds": 1})
+    jobs.until("Running")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "services"},
+        "spec": {"hard": {"services": "1"}},
+    }
+    jobs.kubectl.apply(quota)
+    jobs.kubectl("wait", "resourcequota/services", "--for=jsonpath={.status.used.services}=1", f"--timeout={PATIENCE}s")
+    failed = '{"status": {"phase": "Failed", "containerStatuses": null}}'
+    for attempt in (1, 2):
+        pod = f"train-{attempt - 1}-0-1"
+        jobs.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", failed)
+        jobs.until_true(
+            f"attempt {attempt} runs",
+            lambda attempt=attempt: (jobs.status().get("attempt"), jobs.status().get("phase")) == (attempt, "Running"),
+        )
+
+
 @pytest.mark.row("B-59")
 def test_a_deleted_job_takes_everything_along(jobs: Jobs) -> None:
     jobs.apply(accelerator={"type": "v5litepod-256"}, slices=2)

@@ -247,7 +247,12 @@ class Applier:
         """Only creating is needed, and allowed: the name is of this very job, and nobody here reads Secrets."""
         body = action.body | {"stringData": {TOKEN_KEY: secrets.token_hex(32)}}
         with self._refusals(job, what=RAY_SECRET), suppress(AlreadyExists):
-            await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
+            try:
+                await self._api.create(paths.secrets(job.namespace), body, msgspec.Raw)
+            except (Forbidden, Invalid):
+                # Quotas and policies are asked first, and the pods of an attempt that ran had the token.
+                if all(one.running_time is None for one in job.status.attempts):
+                    raise
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
         log.info("creating %d pod(s) of attempt %d", len(action.places), action.attempt, extra=log_fields(job))

@@ -8,7 +8,7 @@ import msgspec
 from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from slipway.cluster.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from slipway.planner.actions import Body
 from slipway.planner.snapshot import NAME_TAKEN, WAITING_FOR_OLD, Job
 
@@ -67,15 +67,28 @@ async def ensure(api: ApiConnection, body: Body, job: Job, *, check: bool = Fals
         NameTaken: when an object that is not the job's has the name.
     """
     collection = _COLLECTIONS[body["kind"]](job.namespace)
+    path = f"{collection}/{body['metadata']['name']}"
     try:
         await api.create(collection, body, msgspec.Raw, check=check)
+    except (Forbidden, Invalid):
+        # The API server asks quotas and policies before it looks whether the object is there.
+        if not await _is_there(api, path, job):
+            raise
     except AlreadyExists:
-        if await _made_before(api, f"{collection}/{body['metadata']['name']}", body, job):
+        if await _made_before(api, path, body, job):
             return
         try:
             await api.create(collection, body, msgspec.Raw, check=check)
         except AlreadyExists:
             raise name_taken(body, earlier=True) from None
+
+
+async def _is_there(api: ApiConnection, path: str, job: Job) -> bool:
+    """Whether the job has the object."""
+    try:
+        return (await api.get(path, Owned)).metadata.of(job.uid)
+    except (NotFound, Forbidden):
+        return False
 
 
 async def _made_before(api: ApiConnection, path: str, body: Body, job: Job) -> bool:
