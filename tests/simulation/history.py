@@ -30,13 +30,15 @@ from tests.simulation.grounds import (
     QUOTA,
     SIZES,
     SLOW_LISTS,
+    STOPS,
     STRANGERS,
     grounds,
 )
-from tests.simulation.invariants import EVENT_SECONDS, Invariants
+from tests.simulation.invariants import EVENT_SECONDS, LAST_SECONDS, Invariants
 from tests.simulation.machines import Machine
-from tests.simulation.plot import neighbours, plot, with_choice
+from tests.simulation.plot import neighbours, plot, stopped, with_choice
 from tests.simulation.program import AttemptKey, Script, Will
+from tests.simulation.promises import BEHIND_CUTS, IN_BAD_WEATHER, IN_TIME, Promises
 from tests.simulation.queues import Queues, labels
 from tests.simulation.requests import Server
 from tests.simulation.store import JOB_NAME, MARK, SECRET, PodRecord, Store
@@ -82,6 +84,10 @@ class History:
         self.plots = {JOB_NAME: self.plot} | (neighbours(rng, self.plot) if crowd else {})
         if self.grounds & {CHOICES, QUEUES}:
             self._offer(random.Random(f"choices of {seed}"))
+        if STOPS in self.grounds:
+            chosen = random.Random(f"stops of {seed}")
+            self.plots = {name: stopped(chosen, one) for name, one in self.plots.items()}
+            self.plot = self.plots[JOB_NAME]
         self.timeline = Timeline()
         self.store = Store(self.timeline)
         self.truth = Truth(self.store.job_names)
@@ -101,6 +107,12 @@ class History:
             self.cluster.slack = 2 * CLOCKS_DIFFER
             self.server.clocks = (rng.uniform(0.0, CLOCKS_DIFFER), -rng.uniform(0.0, CLOCKS_DIFFER))
         self.faults.vacancies = QUICK if SLOW_LISTS in self.grounds else SLOW
+        self.promises = Promises(self.timeline, self.store)
+        self.promises.who_knows = self._who_knows
+        self.promises.in_time = self._in_time
+        self.server.on_delete = self.promises.deleted
+        self.server.on_delete_job = self.promises.job_deleted
+        self.promises.on_broken = self._broken
         queued = QUEUES in self.grounds
         self.queues = Queues(self.timeline, self.store, self.server, shapes, rng, self._say) if queued else None
         self.users = [
@@ -164,7 +176,7 @@ class History:
         self._pass(PATIENCE)
         if not self._over():
             raise Violation(f"the job has not ended {PATIENCE:.0f} s after everything was well again: {self._phases()}")
-        self._pass(EVENT_SECONDS + 1.0, lambda: False)
+        self._pass(LAST_SECONDS, lambda: False)
         self._told()
         self.invariants.histories_complete()
         for user in self.users:
@@ -185,6 +197,7 @@ class History:
         rng = self.rng
         self._build()
         self.fleet.start()
+        self.promises.watch()
         for user, one in zip(self.users, self.plots.values(), strict=True):
             latest = 2.0 if user is self.users[0] else self.plot.horizon / 3
             self.timeline.after(rng.uniform(0.0, latest), partial(self._ask, user, "apply"))
@@ -198,6 +211,8 @@ class History:
             self.invariants.evictions = self.queues.kueue.evicted
             self.invariants.offered = self.queues.offered
             self.queues.choices.known_since = self._known_since
+            self.promises.holds_quota = self.queues.holds_quota
+            self.promises.is_awaited = self.queues.is_awaited
         self._plan_others()
         kinds = self.faults.kinds()
         chosen = rng.choices(list(kinds), [weight for weight, _ in kinds.values()], k=self.plot.harms)
@@ -389,6 +404,22 @@ class History:
         # What was sent before the calm may get no answer for so long.
         answered = self._calm_since + UNANSWERED_SECONDS if self._slow else 0.0
         return max(leader.line.told_at[uid], leader.lease.led_from, answered)
+
+    def _who_knows(self, uid: str, version: int) -> str:
+        """The leader that has been shown a version of a job; empty where it has not."""
+        leader = self.fleet.leader()
+        return leader.name if leader is not None and leader.line.told.get(uid, 0) >= version else ""
+
+    def _in_time(self) -> float:
+        """Seconds within which a leader sees and does what is due; what was cut or sent before the calm lasts."""
+        if self.calm and self.timeline.now >= self._calm_since + BEHIND_CUTS:
+            return IN_TIME
+        if self._slow:
+            return IN_BAD_WEATHER
+        return BEHIND_CUTS if self.plot.weather.cut or self.calm else IN_TIME
+
+    def _broken(self, violation: Violation) -> None:
+        self.broken = self.broken or violation
 
     def _over(self) -> bool:
         return all(user.uid in self.invariants.final for user in self.users)

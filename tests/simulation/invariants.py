@@ -39,6 +39,8 @@ MAX_STATUS_BYTES: Final = 32_768
 MAX_WRITES_A_MINUTE: Final = 60
 ON_REQUEST: Final = {"Suspended": "suspend", "Cancelled": "cancel", "DeadlineExceeded": "active_deadline_seconds"}
 EVENT_SECONDS: Final = 60.0
+LAST_SECONDS: Final = 100.0
+"""Simulated seconds after the end of all jobs within which all is told and done that they are owed."""
 
 
 @dataclass(slots=True)

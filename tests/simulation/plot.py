@@ -104,6 +104,24 @@ def with_choice(rng: random.Random, one: Plot) -> Plot:
     return replace(one, spec=spec, shape=shape, clean_programs=rng.choice((0.2, 0.6, 1.0)))
 
 
+def stopped(rng: random.Random, one: Plot) -> Plot:
+    """The same job with people who stop it for minutes or for good, and who allow it more retries."""
+    spec = dict(one.spec)
+    if rng.random() < 0.3:
+        spec["activeDeadlineSeconds"] = rng.randint(20, 200)
+    if rng.random() < 0.5:
+        spec["ttlSecondsAfterFinished"] = rng.choice((0, 10, 30))
+    when, luck = rng.choice((rng.uniform(0.0, 30.0), rng.uniform(0.0, one.horizon))), rng.random()
+    asked: list[tuple[float, str]] = []
+    if luck < 0.6:
+        asked += [(when, "suspend"), (when + rng.uniform(40.0, 400.0), "resume")]
+    elif luck < 0.8:
+        asked.append((when, "cancel"))
+    if rng.random() < 0.3:
+        asked.append((rng.uniform(0.0, one.horizon), "retry more"))
+    return replace(one, spec=spec, requests=asked)
+
+
 def _weather(rng: random.Random) -> Weather:
     return Weather(
         refuse=rng.choice((0.0, 0.0, 0.02, 0.2)),

@@ -169,6 +169,7 @@ class Process:
             if SLOW_LISTS in self.line.grounds:
                 await asyncio.sleep(rng.uniform(0.0, SLOWEST_LIST))
             for body in listed:
+                self._told(body)
                 engine.observe(None, self._read(json.loads(json.dumps(body))))
             while True:
                 while place >= len(log.entries):
@@ -181,10 +182,14 @@ class Process:
                 if self._overtaken(entry.uid, place):
                     continue
                 message = json.loads(entry.line)
+                self._told(message["object"])
                 engine.observe(message["type"], self._read(message["object"]))
                 if rng.random() < weather.cut:
                     await asyncio.sleep(rng.uniform(0.0, 30.0))
                     break
+
+    def _told(self, job: dict[str, Any]) -> None:
+        self.line.told[job["metadata"]["uid"]] = int(job["metadata"]["resourceVersion"])
 
     def _job_lag(self) -> float:
         """Longest delay of a change of a SliceJob in kopf's watch, in seconds."""

@@ -20,6 +20,8 @@ from tests.simulation.workloads import LOCAL_QUEUES, PRIORITIES, Json, Workloads
 MOST_TROUBLES: Final = 8
 STAYS: Final = 120.0
 """Longest time that most strangers' Workloads have their quota, in seconds."""
+TRIED_AGAIN: Final = 120.0
+"""Seconds within which what Kueue did not answer is tried again once it is back."""
 HIGHEST: Final = 2000
 """A priority above those of all jobs."""
 CHIPS: Final = 4
@@ -109,6 +111,22 @@ class Queues:
         """For how many pods a job is admitted; None while it is not."""
         known = (one for one in self._store.workloads.values() if job_of(one) == uid and holds(one, "Admitted"))
         return next(map(given, known), None)
+
+    def holds_quota(self, uid: str) -> bool:
+        """Whether a job has quota that it could give back: Kueue's webhooks answer."""
+        mine = (one for one in self._store.workloads.values() if job_of(one) == uid)
+        reserved = (one for one in mine if holds(one, "QuotaReserved") and not holds(one, "Finished"))
+        return self._is_answered() and any(True for _ in reserved)
+
+    def is_awaited(self, uid: str) -> bool:
+        """Whether Kueue waits for the pods of an admitted job, and could be told that they run."""
+        mine = (one for one in self._store.workloads.values() if job_of(one) == uid and holds(one, "Admitted"))
+        stays = (one for one in mine if not holds(one, "Evicted") and "deletionTimestamp" not in one["metadata"])
+        return self._is_answered() and any(not holds(one, "PodsReady") for one in stays)
+
+    def _is_answered(self) -> bool:
+        """Whether Kueue has not been away for long enough that whoever tries ever less often has tried again."""
+        return not self.workloads.away and self._timeline.now >= self.choices.away_until + TRIED_AGAIN
 
     def left(self) -> list[str]:
         """Names of the Workloads of jobs."""

@@ -83,6 +83,9 @@ class Server:
         """How many of a collection are deleted before something goes wrong."""
         self.on_create: Callable[[PodRecord, Body], None] = lambda record, body: None
         """Called with a pod that was created, and what was sent."""
+        self.on_delete: Callable[[str, PodRecord, int | None], None] = lambda who, record, grace: None
+        """Called with a process, a pod that it deletes, and the grace period."""
+        self.on_delete_job: Callable[[dict[str, Any]], None] = lambda job: None
         self._routes: list[Route] = [
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "POST", self.create_pod),
             (re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods"), "DELETE", self._delete_pods),
@@ -230,6 +233,7 @@ class Server:
             raise refuse(409, "Conflict", f"the UID of pod {name} is {record.uid}")
         if int(body["preconditions"].get("resourceVersion", record.version)) != record.version:
             raise refuse(409, "Conflict", f"pod {name} has changed")
+        self.on_delete(who, record, body.get("gracePeriodSeconds"))
         pods.delete(self._store, record, body.get("gracePeriodSeconds"))
         return b"{}"
 
@@ -244,6 +248,7 @@ class Server:
         answer = self._list([record.pod for record in found])
         count = self.partial(len(found))
         for record in found[:count]:
+            self.on_delete(who, record, body.get("gracePeriodSeconds"))
             pods.delete(self._store, record, body.get("gracePeriodSeconds"))
         if count < len(found):
             raise refuse(500, "InternalError", "etcdserver: request timed out")
@@ -319,6 +324,7 @@ class Server:
             raise refuse(409, "Conflict", f"the UID of job {name} is another")
         if body["preconditions"]["resourceVersion"] != job["metadata"]["resourceVersion"]:
             raise refuse(409, "Conflict", f"job {name} has changed")
+        self.on_delete_job(job)
         self._store.drop_job(name)
         return b"{}"
 

@@ -26,10 +26,12 @@ from slipway.planner import (
     held_back,
     late_start,
     ledger,
+    lifecycle,
     observation,
     peers,
     placement,
     queue_bodies,
+    queue_readiness,
     queue_sizes,
     queue_words,
     queueing,
@@ -64,6 +66,7 @@ from tests.simulation.grounds import (
     QUOTA,
     SIZES,
     STANDBY,
+    STOPS,
     STRANGERS,
     UNREADABLE_NODES,
     VERSIONS,
@@ -476,6 +479,91 @@ def host_lists_go_while_they_are_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(creation, "_old_host_lists", broken)
 
 
+def ended_pods_are_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Pods of attempts long ago stay in the API."""
+    patch.setattr(fencing, "_outdated", lambda draft: [])
+
+
+def logs_go_with_the_attempt(patch: pytest.MonkeyPatch) -> None:
+    """The pod whose log says why an attempt failed is deleted with its peers."""
+    deletions = fencing.deletions
+
+    def broken(pods: Iterable[Pod], grace: int | None, **more: Any) -> Any:
+        return deletions(pods, grace, **more | {"ended_too": True})
+
+    patch.setattr(fencing, "deletions", broken)
+
+
+def people_who_stop_are_given_no_time(patch: pytest.MonkeyPatch) -> None:
+    """Programs that are suspended are killed as soon as peers of one that failed."""
+    ending_of = fencing.ending_of
+    patch.setattr(fencing, "ending_of", lambda attempt: replace(ending_of(attempt), pods_own_grace=False))
+
+
+def hung_peers_are_given_their_own_time(patch: pytest.MonkeyPatch) -> None:
+    """A restart waits for programs that cannot make progress."""
+    patch.setattr(fencing, "_grace", lambda draft: None)
+
+
+def a_suspended_job_keeps_its_pods(patch: pytest.MonkeyPatch) -> None:
+    """Its chips are not free, whatever the status says."""
+    delete = fencing.delete_stale_pods
+    patch.setattr(fencing, "delete_stale_pods", lambda draft: None if draft.spec.suspend else delete(draft))
+
+
+def pods_outlive_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A job that was cancelled, or is over, leaves its pods to themselves."""
+    delete = fencing.delete_stale_pods
+    patch.setattr(fencing, "delete_stale_pods", lambda draft: None if draft.status.final else delete(draft))
+
+
+def who_runs_is_not_cancelled(patch: pytest.MonkeyPatch) -> None:
+    """A cancel waits until the attempt has ended."""
+    stop = lifecycle.stop_on_request
+    patch.setattr(lifecycle, "stop_on_request", lambda draft: None if draft.active else stop(draft))
+
+
+def there_are_no_deadlines(patch: pytest.MonkeyPatch) -> None:
+    """activeDeadlineSeconds are not looked at."""
+    patch.setattr(lifecycle, "_past_deadline", lambda draft: False)
+
+
+def nobody_deletes_what_is_over(patch: pytest.MonkeyPatch) -> None:
+    """ttlSecondsAfterFinished are not looked at."""
+    patch.setattr(lifecycle, "expire", lambda draft: None)
+
+
+def what_is_over_is_deleted_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Any ttlSecondsAfterFinished count as 0."""
+    patch.setattr(lifecycle, "expiry", lambda job, status: status.completion_time)
+
+
+def suspended_jobs_keep_their_quota(patch: pytest.MonkeyPatch) -> None:
+    """The Workload stays admitted, for nothing."""
+    settle = queueing.settle
+    patch.setattr(queueing, "settle", lambda draft: None if draft.spec.suspend else settle(draft))
+
+
+def queues_wait_for_pods_that_run(patch: pytest.MonkeyPatch) -> None:
+    """Kueue is not told that all pods run, and may evict the job for that."""
+    patch.setattr(queue_readiness, "change", lambda draft, known: None)
+
+
+def a_pod_that_does_not_go_is_not_named(patch: pytest.MonkeyPatch) -> None:
+    """Nobody learns why the next attempt does not begin."""
+    patch.setattr(fencing, "overdue", lambda draft: "")
+
+
+def preempted_jobs_wait(patch: pytest.MonkeyPatch) -> None:
+    """The next attempt begins five minutes after a preemption."""
+
+    def broken(status: SliceJobStatus, *_: Any, **__: Any) -> datetime | None:
+        last = status.newest
+        return last.end_time + timedelta(minutes=5) if last is not None and last.end_time is not None else None
+
+    patch.setattr(budgets, "next_try", broken)
+
+
 def host_lists_are_long(patch: pytest.MonkeyPatch) -> None:
     """The list of a single host is too long for a variable."""
     patch.setattr(peers, "LONGEST_INLINE_LIST", 0)
@@ -600,6 +688,20 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (fewer_slices_are_asked_for_at_once, 5, (QUEUES,)),
     (nothing_is_too_large, 9, (QUEUES,)),
     (running_jobs_ask_for_more, 5, (QUEUES,)),
+    (ended_pods_are_kept_for_ever, 10, ()),
+    (logs_go_with_the_attempt, 1, ()),
+    (people_who_stop_are_given_no_time, 1, (STOPS,)),
+    (hung_peers_are_given_their_own_time, 1, ()),
+    (a_suspended_job_keeps_its_pods, 1, (STOPS,)),
+    (pods_outlive_the_end, 120, (STOPS,)),
+    (who_runs_is_not_cancelled, 1, (STOPS,)),
+    (there_are_no_deadlines, 60, (STOPS,)),
+    (nobody_deletes_what_is_over, 1, (STOPS,)),
+    (what_is_over_is_deleted_at_once, 1, (STOPS,)),
+    (suspended_jobs_keep_their_quota, 4, (QUEUES, STOPS)),
+    (queues_wait_for_pods_that_run, 1, (QUEUES,)),
+    (a_pod_that_does_not_go_is_not_named, 1, ()),
+    (preempted_jobs_wait, 1, ()),
 )
 """Each with a seed near one that catches it, and the ground on which it is met.
 

@@ -2,12 +2,15 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from slipway.api.status import Phase
 from tests.simulation import versions
 from tests.simulation.cluster import Cluster
 from tests.simulation.store import NAMESPACE
+
+MORE: Final = {"maxFailures": 12, "maxPreemptions": 2000000}
+"""Retries above those of all jobs."""
 
 
 class User:
@@ -50,6 +53,7 @@ class User:
         return {
             "suspend": lambda: self.edit(suspend=True),
             "resume": lambda: self.edit(suspend=False),
+            "retry more": lambda: self.edit(retries=self._spec["retries"] | MORE),
             "cancel": lambda: self.edit(cancel=True),
             "delete": self.delete,
             "delete foreground": lambda: self.delete(foreground=True),
