@@ -435,8 +435,11 @@ class History:
         return ", ".join(str(ledger.status.phase) if ledger else "never written" for ledger in ledgers)
 
     def _told(self) -> None:
-        """Every phase has an Event, unless the process or the job went just then, or a stranger put another there."""
-        for told in self.invariants.phases:
+        """Every phase, and each end of an attempt, has an Event.
+
+        Not where the process or the job went just then, or a stranger put another phase there.
+        """
+        for told in self.invariants.news:
             process = self.fleet.named(told.who)
             if any(uid == told.uid and 0 <= at - told.at < UNREAD_SECONDS for uid, at in self.cluster.overwritten):
                 continue
@@ -448,9 +451,7 @@ class History:
             if gone is not None and gone < told.at + UNREAD_SECONDS:
                 continue
             # Where a word says what a job waits for, that is the Event's.
-            reasons = {told.phase.value} | (REASONS if told.phase is Phase.PENDING else set())
-            if not any(
-                body["reason"] in reasons and body["involvedObject"]["uid"] == told.uid
-                for body in self.store.events.values()
-            ):
-                raise Violation(f"no Event tells of the phase {told.phase} written by {told.who}")
+            reasons = {told.reason} | (REASONS if told.reason == Phase.PENDING else set())
+            mine = (one for one in self.store.events.values() if one["involvedObject"]["uid"] == told.uid)
+            if not any(one["reason"] in reasons and one["message"].startswith(told.about) for one in mine):
+                raise Violation(f"no Event tells of {told.reason} {told.about}, written by {told.who}")

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,9 +13,7 @@ import msgspec
 
 from slipway.api.places import Place
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
-from slipway.planner.budgets import limit_of
-from slipway.planner.charges import FAILURES, PREEMPTIONS
+from slipway.api.status import Attempt, Cause, ConditionType, Phase, SliceJobStatus
 from slipway.planner.endings import (
     FEWER_SLICES,
     IMAGE_UNAVAILABLE,
@@ -27,17 +26,28 @@ from slipway.planner.endings import (
 )
 from slipway.planner.nodes import Node
 from slipway.planner.objects import NEVER, Pod
+from slipway.planner.snapshot import SKEW
 from tests.simulation import versions
 from tests.simulation.accounts import check_chips, check_time
 from tests.simulation.cluster import Cluster
+from tests.simulation.ends import check_end, check_pause, check_root, check_start
 from tests.simulation.oracle import allowed
 from tests.simulation.store import SECRET, PodRecord
 from tests.simulation.timeline import START, moment
 from tests.simulation.truth import OUTRANKED, Blow, Kind, Violation
+from tests.simulation.words import check_counts, check_words
 
 MAX_STATUS_BYTES: Final = 32_768
 MAX_WRITES_A_MINUTE: Final = 60
 ON_REQUEST: Final = {"Suspended": "suspend", "Cancelled": "cancel", "DeadlineExceeded": "active_deadline_seconds"}
+PLACED_SECONDS: Final = 60.0
+"""For so long a pod has a node before who counts them has to know."""
+_EVENTS: Final = {
+    Cause.FAILURE: "AttemptFailed",
+    Cause.PREEMPTION: "AttemptPreempted",
+    Cause.INFRASTRUCTURE: "AttemptLostToInfrastructure",
+    Cause.UNCHARGED: "AttemptEnded",
+}
 EVENT_SECONDS: Final = 60.0
 LAST_SECONDS: Final = 100.0
 """Simulated seconds after the end of all jobs within which all is told and done that they are owed."""
@@ -56,18 +66,22 @@ class Ledger:
     """Attempts that did not only wait: they stay in the history for ever."""
     no_image_since: datetime | None = None
     """When the first attempt ended of those in a row that could not pull the image."""
+    charged: dict[int, Attempt] = field(default_factory=dict)
+    """Attempts as they were in the status last."""
     misled: set[int] = field(default_factory=set)
     """Attempts that ended while a pod looked lost because its news had not come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A phase that an Event has to tell of."""
+    """What an Event has to tell of: a phase, or why an attempt ended."""
 
     uid: str
-    phase: Phase
+    reason: str
     who: str
     at: float
+    about: str = ""
+    """How its message begins."""
 
 
 @dataclass(slots=True)
@@ -81,7 +95,7 @@ class Invariants:
     """Called with a process, a job's UID, an attempt and, where it is not the present, the second of its decision: pods
     whose newest version the process has not been shown."""
     ledgers: dict[str, Ledger] = field(default_factory=dict)
-    phases: list[Told] = field(default_factory=list)
+    news: list[Told] = field(default_factory=list)
     final: dict[str, Phase] = field(default_factory=dict)
     evictions: dict[str, list[str]] = field(default_factory=dict)
     """Reasons for which Kueue has evicted each job so far, by UID."""
@@ -113,14 +127,34 @@ class Invariants:
         if not self.meddled:
             self._accounts(who, uid, spec, new)
             _conditions(old, new)
+            self._words(uid, after["metadata"]["generation"], old, new)
+            self._suspended(who, uid, new)
             self._times(who, after["metadata"], old, new)
             self._as_many_as_offered(uid, old, new)
         self._success(uid, new)
         if new.phase is not old.phase and new.phase is not None:
-            self.phases.append(Told(uid, new.phase, who, self.cluster.timeline.now))
+            self.news.append(Told(uid, new.phase.value, who, self.cluster.timeline.now))
             if new.phase.final:
                 self.final[uid] = new.phase
         ledger.status = new
+
+    def _words(self, uid: str, generation: int, old: SliceJobStatus, new: SliceJobStatus) -> None:
+        earlier, now = self.ledgers[uid].writes[-2:-1], moment(self.cluster.timeline.now)
+        written = moment(earlier[0]) if earlier else None, now
+        check_words(old, new, generation, written, self._skewed)
+        key = (uid, new.attempt if new.attempt is not None else -1)
+        shape, program = self.cluster.shape_in(key), self.cluster.programs.get(key)
+        check_counts(new, program.members.keys() if program is not None else (), shape.hosts, shape.pods)
+
+    def _suspended(self, who: str, uid: str, new: SliceJobStatus) -> None:
+        """Where condition Suspended is True no pod may run that the process has been shown as it is."""
+        one = new.condition(ConditionType.SUSPENDED)
+        if one is None or one.status != "True":
+            return
+        mine = [one for one in self.cluster.store.pods.values() if one.owner == uid and one.pod.may_run]
+        unseen = {one.uid for number in {one.pod.attempt for one in mine} for one in self.unseen(who, uid, number)}
+        left = [one.pod.metadata.name for one in mine if one.uid not in unseen]
+        _require(not left, f"it is suspended and holds nothing, is said, and {left} may run")
 
     def _slices(self, uid: str, new: SliceJobStatus) -> None:
         """A job has one of the numbers of slices that it can have."""
@@ -139,10 +173,24 @@ class Invariants:
         if len(new.attempts) == 1 or not ending_of(new.attempts[1]).keeps_slices:
             _require(granted == most, f"attempt {new.attempt} has {granted} slices of {most}")
         elif new.attempts[1].reason == FEWER_SLICES.reason:
-            _require(granted <= most, f"attempt {new.attempt} has {granted} slices of {most}")
+            most_placed = max((one for one in shape.choices if one <= self._placed(uid, new.attempts[1])), default=0)
+            right = most_placed <= granted <= most
+            _require(right, f"attempt {new.attempt} has {granted} slices of {most}, and {most_placed} had nodes")
         elif old.phase is not Phase.SUSPENDED and old.slices is not None:
             kept = min(old.slices.granted, most)
             _require(granted == kept, f"attempt {new.attempt} has {granted} slices, and had {kept}")
+
+    def _placed(self, uid: str, attempt: Attempt) -> int:
+        """How many slices of an attempt have had nodes for some time."""
+        shape, long_ago = self.cluster.shape_of(uid), moment(self.cluster.timeline.now - PLACED_SECONDS)
+        bound: Counter[int] = Counter()
+        for one in self.cluster.store.pods.values():
+            mine = one.owner == uid and one.pod.attempt == attempt.number and not one.pod.is_head
+            if mine and one.pod.bound_at is not None and one.pod.bound_at < long_ago:
+                bound[one.pod.place.slice] += 1
+        if shape.tpu is not None and shape.hosts > 1:
+            return sum(count == shape.hosts for count in bound.values())
+        return (sum(bound.values()) - shape.ray) // shape.hosts
 
     def meddled_with(self, job: dict[str, Any]) -> None:
         """Somebody has written into the status: whose accounts are wrong from now on nobody can say."""
@@ -159,12 +207,19 @@ class Invariants:
             self._history_stays(attempt, old)
             if attempt.cause is not None and ending_of(attempt).a_try:
                 ledger.tried.add(attempt.number)
+                ledger.charged[attempt.number] = attempt
             if attempt.cause is not None and attempt.number not in ledger.charges:
                 ledger.charges[attempt.number] = attempt.cause
                 self._charge(uid, who, attempt, spec)
+                check_root(attempt, self.cluster.store.job_names[uid])
+                about = f"attempt {attempt.number} ("
+                self.news.append(Told(uid, _EVENTS[attempt.cause], who, self.cluster.timeline.now, about))
         self._history_complete(uid, new)
         _counters(new, ledger.charges)
-        _budgets(new, spec)
+        check_end(new, spec, moment(self.cluster.timeline.now), self._skewed)
+        check_start(old, new)
+        if old.attempt is not None and new.attempt != old.attempt:
+            check_pause(new, spec)
 
     def _times(self, who: str, metadata: dict[str, Any], old: SliceJobStatus, new: SliceJobStatus) -> None:
         """The ledger accounts for the time of the job and of its chips."""
@@ -184,6 +239,11 @@ class Invariants:
     def _slack(self) -> float:
         """How far a date that an operator writes may be from the true time: it sets its clock by whole seconds."""
         return self.cluster.slack + 1.0
+
+    @property
+    def _skewed(self) -> float:
+        """The same where answers take seconds, from which no operator can tell that its clock is ahead by less."""
+        return self._slack + SKEW.total_seconds()
 
     def _undated(self, uid: str) -> set[str]:
         """Pods of the job that have ended, and the end of whose container the API does not date.
@@ -238,10 +298,15 @@ class Invariants:
         _require(not lacking, f"attempts {sorted(lacking)} are neither in the status nor in a page of the history")
 
     def _kept(self, uid: str) -> set[int]:
-        """Attempts in the pages of a job."""
+        """Attempts in the pages of a job, as they were in its status."""
         pages = [content for (owner, _), (_, content) in self.cluster.store.pages.items() if owner == uid]
         packed = (base64.b64decode(one) for page in pages for one in page.values())
-        return {one["number"] for page in packed for one in json.loads(gzip.decompress(page))}
+        kept = [one for page in packed for one in json.loads(gzip.decompress(page))]
+        found = {one.number: one for one in read({"attempts": kept}).attempts}
+        known = self.ledgers[uid].charged
+        changed = [number for number, one in found.items() if known.get(number, one) != one]
+        _require(self.meddled or not changed, f"attempts {changed} are in the history as they were in no status")
+        return set(found)
 
     def _charge(self, uid: str, who: str, attempt: Attempt, spec: SliceJobSpec) -> None:
         self._image(uid, attempt, spec)
@@ -425,14 +490,6 @@ def _counters(new: SliceJobStatus, charges: dict[int, Cause]) -> None:
     over = new.phase is not None and new.phase.final and new.phase is not Phase.SUCCEEDED and new.attempt is not None
     missing = set(range((new.attempt or 0) + over)) - charges.keys()
     _require(not missing, f"attempts {missing} were never charged")
-
-
-def _budgets(new: SliceJobStatus, spec: SliceJobSpec) -> None:
-    if new.phase is not None and new.phase.final:
-        return
-    failures, preemptions = limit_of(FAILURES, spec), limit_of(PREEMPTIONS, spec)
-    _require(new.failures < failures, f"{new.failures} failures of {failures}, and the job goes on")
-    _require(new.preemptions < preemptions, f"{new.preemptions} preemptions of {preemptions}, and the job goes on")
 
 
 def _conditions(old: SliceJobStatus, new: SliceJobStatus) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slipway.api.status import AppliedDefaults, Attempt, Cause, Phase, SliceJobStatus
+from slipway.api.status import AppliedDefaults, Attempt, Cause, Condition, Phase, SliceJobStatus
 from slipway.cluster import history, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
@@ -27,6 +27,7 @@ from slipway.planner import (
     late_start,
     ledger,
     lifecycle,
+    news,
     observation,
     peers,
     placement,
@@ -38,8 +39,9 @@ from slipway.planner import (
     recreation,
     rivals,
     stored,
+    summary,
 )
-from slipway.planner.actions import DeleteHostLists, Plan
+from slipway.planner.actions import DeleteHostLists, EventRecord, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.endings import PREEMPTED_BY_QUEUE
 from slipway.planner.evidence import Evidence
@@ -528,6 +530,18 @@ def there_are_no_deadlines(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "_past_deadline", lambda draft: False)
 
 
+def deadlines_go_on_while_a_job_is_suspended(patch: pytest.MonkeyPatch) -> None:
+    """activeDeadlineSeconds count from the first attempt of all."""
+    stop = lifecycle.stop_on_request
+
+    def broken(draft: Draft) -> None:
+        since = draft.status.start_time
+        stop(draft)
+        draft.update(start_time=draft.status.start_time or since)
+
+    patch.setattr(lifecycle, "stop_on_request", broken)
+
+
 def nobody_deletes_what_is_over(patch: pytest.MonkeyPatch) -> None:
     """ttlSecondsAfterFinished are not looked at."""
     patch.setattr(lifecycle, "expire", lambda draft: None)
@@ -562,6 +576,120 @@ def preempted_jobs_wait(patch: pytest.MonkeyPatch) -> None:
         return last.end_time + timedelta(minutes=5) if last is not None and last.end_time is not None else None
 
     patch.setattr(budgets, "next_try", broken)
+
+
+def attempts_follow_each_other_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for backoff, nor for repairs."""
+    patch.setattr(budgets, "next_try", lambda *_, **__: None)
+
+
+def a_job_ends_with_a_retry_left(patch: pytest.MonkeyPatch) -> None:
+    """A budget counts as used up one charge too early."""
+    limit_of = budgets.limit_of
+    patch.setattr(budgets, "limit_of", lambda budget, spec: max(1, limit_of(budget, spec) - 1))
+
+
+def no_exit_code_ends_a_job(patch: pytest.MonkeyPatch) -> None:
+    """Codes of retries.onExitCodes.fail are failures like others."""
+    ending_of = budgets.ending_of
+    patch.setattr(budgets, "ending_of", lambda attempt: replace(ending_of(attempt), final=False))
+
+
+def a_job_that_was_preempted_has_failed(patch: pytest.MonkeyPatch) -> None:
+    """Whichever budget is used up, the job says Failed."""
+    patch.setattr(budgets, "BUDGETS", tuple(replace(one, phase=Phase.FAILED) for one in budgets.BUDGETS))
+    patch.setattr(budgets, "_counts", lambda *_: True)
+
+
+def nobody_says_where_it_failed(patch: pytest.MonkeyPatch) -> None:
+    """The record of an attempt has neither pod nor exit code."""
+    patch.setattr(attempts, "root_of", lambda cause: None)
+
+
+def the_end_has_no_date(patch: pytest.MonkeyPatch) -> None:
+    """completionTime is that of an earlier end, of which there is none."""
+    finish = attempts.finish
+
+    def broken(draft: Draft, *rest: Any) -> None:
+        finish(draft, *rest)
+        draft.update(completion_time=None)
+
+    for module in (attempts, capacity, lifecycle):
+        patch.setattr(module, "finish", broken)
+
+
+def suspended_is_said_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Condition Suspended is True while the pods terminate."""
+    suspended = summary._suspended
+    patch.setattr(summary, "_suspended", lambda phase, fence_open: suspended(phase, False))
+
+
+def conditions_are_as_old_as_ever(patch: pytest.MonkeyPatch) -> None:
+    """A condition that changes keeps its lastTransitionTime."""
+    dated = summary._dated
+
+    def broken(found: Any, before: SliceJobStatus, *rest: Any) -> tuple[Condition, ...]:
+        since = {one.type: one.last_transition_time for one in before.conditions}
+        return tuple(
+            one.model_copy(update={"last_transition_time": since.get(one.type, one.last_transition_time)})
+            for one in dated(found, before, *rest)
+        )
+
+    patch.setattr(summary, "_dated", broken)
+
+
+def a_changed_spec_is_that_of_before(patch: pytest.MonkeyPatch) -> None:
+    """observedGeneration stays what it was at first."""
+    summarise = summary.summarise
+
+    def broken(draft: Draft) -> None:
+        before = draft.status.observed_generation
+        summarise(draft)
+        draft.update(observed_generation=before or draft.status.observed_generation)
+
+    patch.setattr(summary, "summarise", broken)
+
+
+def half_a_slice_is_ready(patch: pytest.MonkeyPatch) -> None:
+    """A slice counts as ready once one of its hosts runs."""
+    count = summary._count
+
+    def broken(draft: Draft) -> None:
+        count(draft)
+        ready = len({place.slice for place in draft.seen.started if not place.is_head})
+        if draft.status.slices is not None and draft.active is not None:
+            counts = draft.status.slices.model_copy(update={"ready": ready})
+            draft.update(slices=counts, ready_slices=f"{ready}/{counts.requested}")
+
+    patch.setattr(summary, "_count", broken)
+
+
+def the_coordinator_is_that_of_before(patch: pytest.MonkeyPatch) -> None:
+    """The status names a host of an attempt that is over."""
+    recorded = property(lambda peers: replace(peers, attempt=max(0, peers.attempt - 1)).coordinator)
+    patch.setattr(peers.Peers, "recorded_coordinator", recorded)
+
+
+def nobody_is_told_of_attempts(patch: pytest.MonkeyPatch) -> None:
+    """Events tell of phases only."""
+    patch.setattr(news, "_judged", lambda attempt, *_: EventRecord("Ended", str(attempt.number)))
+
+
+def pages_are_abridged(patch: pytest.MonkeyPatch) -> None:
+    """The history has numbers and causes, and not where attempts failed."""
+    stored_as = history._as_stored
+
+    def broken(kept: Iterable[Attempt], job: Job) -> history.Numbered:
+        found = stored_as(kept, job)
+        return {number: {name: one[name] for name in one if name != "root"} for number, one in found.items()}
+
+    patch.setattr(history, "_as_stored", broken)
+
+
+def the_fewest_slices_will_do(patch: pytest.MonkeyPatch) -> None:
+    """Where nodes lack, a job takes the smallest of acceptableSlices."""
+    fewer = capacity._fewer
+    patch.setattr(capacity, "_fewer", lambda draft: min(draft.spec.acceptable_slices) if fewer(draft) else 0)
 
 
 def host_lists_are_long(patch: pytest.MonkeyPatch) -> None:
@@ -696,12 +824,27 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (pods_outlive_the_end, 120, (STOPS,)),
     (who_runs_is_not_cancelled, 1, (STOPS,)),
     (there_are_no_deadlines, 60, (STOPS,)),
+    (deadlines_go_on_while_a_job_is_suspended, 1, (STOPS,)),
     (nobody_deletes_what_is_over, 1, (STOPS,)),
     (what_is_over_is_deleted_at_once, 1, (STOPS,)),
     (suspended_jobs_keep_their_quota, 4, (QUEUES, STOPS)),
     (queues_wait_for_pods_that_run, 1, (QUEUES,)),
     (a_pod_that_does_not_go_is_not_named, 1, ()),
     (preempted_jobs_wait, 1, ()),
+    (attempts_follow_each_other_at_once, 1, ()),
+    (a_job_ends_with_a_retry_left, 1, ()),
+    (no_exit_code_ends_a_job, 1, ()),
+    (a_job_that_was_preempted_has_failed, 1, ()),
+    (nobody_says_where_it_failed, 1, ()),
+    (the_end_has_no_date, 1, ()),
+    (suspended_is_said_at_once, 1, (STOPS,)),
+    (conditions_are_as_old_as_ever, 1, ()),
+    (a_changed_spec_is_that_of_before, 1, (STOPS,)),
+    (half_a_slice_is_ready, 1, ()),
+    (the_coordinator_is_that_of_before, 1, ()),
+    (nobody_is_told_of_attempts, 1, ()),
+    (pages_are_abridged, 1, ()),
+    (the_fewest_slices_will_do, 70, (CHOICES,)),
 )
 """Each with a seed near one that catches it, and the ground on which it is met.
 
@@ -722,6 +865,7 @@ PROVOKED_BY: dict[Breakage, Breakage] = {
     host_lists_go_while_they_are_read: host_lists_are_long,
     the_status_drops_attempts_first: the_status_holds_two_attempts,
     pages_are_begun_anew: the_status_holds_two_attempts,
+    pages_are_abridged: the_status_holds_two_attempts,
 }
 """What makes the rarest of them common enough to be met; nothing is wrong with it."""
 
