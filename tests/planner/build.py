@@ -195,7 +195,7 @@ class World:
         self.written: datetime | None = None
         self.answers = True
         """Whether the API server answers what a plan asks to be read."""
-        self.leading_since = START
+        self.leading_since = START - timedelta(hours=1)
         self.pods_as_of: datetime | None = None
         self.creates_end = EVER
         self.workload_as_of: datetime | None = None

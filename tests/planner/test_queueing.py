@@ -742,6 +742,7 @@ def test_6_a_new_leader_whose_watch_still_shows_the_admission(begun: bool) -> No
         world.pods.clear()
     world.now += timedelta(seconds=60)
     world.leading_since, world.begun_by_this_process, world.answers = world.now, None, False
+    world.pods_as_of = world.now
     decision = world.step()
     assert Refresh(workload=True) in decision.actions
     assert not actions_of(decision, CreatePods)

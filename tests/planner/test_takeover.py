@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from slipway.api.places import worker
 from slipway.planner.actions import CreatePods, DeletePods, Refresh
 from slipway.planner.freshness import NODES, PODS, WORKLOAD, Horizon, Since, Step, is_recent
 from slipway.planner.snapshot import QUOTA_EXCEEDED, Rejection, Vanished
@@ -29,6 +30,21 @@ def test_a_pod_that_no_watch_has_shown_yet_ends_nothing_before_a_list_confirms_t
     decision = world.step()
     assert actions_of(decision, Refresh) == [Refresh(pods=True)]
     assert (world.status.phase, actions_of(decision, DeletePods)) == ("Running", [])
+
+
+def test_a_job_that_was_applied_again_begins_only_when_the_pods_of_the_earlier_one_are_listed() -> None:
+    world = taken_over(World(slices=1, hosts=2))
+    decision = world.step()
+    assert actions_of(decision, Refresh) == [Refresh(pods=True)]
+    assert (world.status.attempt, actions_of(decision, CreatePods)) == (None, [])
+    earlier = World()
+    earlier.add_pod(0, worker(0, 0), uid="earlier")
+    world.foreign, world.pods_as_of = tuple(earlier.pods.values()), world.now
+    assert actions_of(world.step(), CreatePods) == []
+    assert world.status.attempt is None
+    world.foreign = ()
+    world.step()
+    assert world.status.attempt == 0
 
 
 def test_a_worker_that_waits_ends_nothing_before_a_list_confirms_that_it_does_not_run() -> None:

@@ -33,6 +33,10 @@ def test_a_machine_may_have_been_in_trouble_before_its_kubelet_removed_a_pod_who
     assert told(2400010250)[0] == ""
 
 
+def test_a_new_leader_waits_for_pods_of_an_earlier_job_that_its_watch_has_not_shown() -> None:
+    assert told(9100071320)[0] == ""
+
+
 def test_a_seed_tells_the_same_history_again() -> None:
     for seed in range(1, 20):
         broken, lines = told(seed)

@@ -103,6 +103,12 @@ class Looks:
         self._cache.events_read(uid, await read_pod_events(self._api, job.namespace, uid, at))
 
     async def _pods(self, job: Job, at: datetime) -> None:
-        selector = f"{names.LABEL_JOB_UID}={job.uid}"
+        # Before its first attempt a job has no pods; an earlier job of its name may have some.
+        by_uid, by_name = f"{names.LABEL_JOB_UID}={job.uid}", f"{names.LABEL_JOB_NAME}={job.name}"
+        selector = by_uid if job.status.attempt is not None else by_name
         listing = await self._api.list(paths.pods(job.namespace), Pod, label_selector=selector)
-        self._cache.pods_listed(job, listing.items, listing.resource_version, at)
+        own = [pod for pod in listing.items if pod.metadata.labels.job_uid == job.uid]
+        for pod in listing.items:
+            if pod.metadata.labels.job_uid != job.uid:
+                self._cache.pods.applied(pod)
+        self._cache.pods_listed(job, own, listing.resource_version, at)

@@ -262,7 +262,7 @@ def begin_when_possible(draft: Draft) -> None:
         draft.blocked = Hold(WAITING_FOR_OLD, old)
         return
     # What blocks it anyway is said at once, also by a process that has yet to list the pods.
-    seen_whole = draft.attempt is None or fencing.is_seen_whole(draft)
+    seen_whole = fencing.is_seen_whole(draft) if draft.attempt is not None else fencing.knows_old_pods(draft)
     if draft.held is not None:
         draft.blocked = draft.held
         # What it waits for are no nodes.

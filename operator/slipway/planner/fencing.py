@@ -17,6 +17,7 @@ from slipway.planner.endings import ending_of
 from slipway.planner.facts import POD_GC
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import Pod
+from slipway.planner.snapshot import SKEW
 
 RENEWALS: Final = 4
 """How often a kubelet renews its Lease in the time for which it holds."""
@@ -42,6 +43,14 @@ def is_seen_whole(draft: Draft) -> bool:
     """
     late = draft.snapshot.known.creates_end
     return (draft.seen.begun_by_this_process and late == EVER) or draft.may(Step.FOLLOW_ON, late)
+
+
+def knows_old_pods(draft: Draft) -> bool:
+    """Whether all pods are known of an earlier job of this name.
+
+    The job was applied again before this process led, whose watch may not have shown them by then.
+    """
+    return draft.job.created >= draft.snapshot.known.leading_since + SKEW or draft.may(Step.FOLLOW_ON)
 
 
 def orphaned(draft: Draft) -> int:
