@@ -278,7 +278,7 @@ class Workloads:
         _require(right, f"{who} deletes {workload['metadata']['name']}, and its job has not left the queue")
 
     def _was_refused(self, workload: Json) -> bool:
-        """Whether the API server refuses the pods of a job that was admitted or has changed since it is in the queue."""
+        """Whether the pods were refused of a job that was admitted, or has changed, since it is in the queue."""
         versions = self._store.changes("workloads", workload["metadata"]["uid"])
         jobs = self._store.changes("jobs", job_of(workload))
         before = [one for one in jobs if one.version < versions[0].version]

@@ -172,6 +172,11 @@ class Draft:
             self.wake(due)
         return self.now >= due
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the job was created since this process leads, whichever clock is right."""
+        return self.job.created >= self.snapshot.known.leading_since + SKEW
+
     def may(self, step: Step, event: datetime = EVER, nodes: Iterable[str] = ()) -> bool:
         """Whether the reads that a step needs after that event were made; those that are missing are requested."""
         known = self.snapshot.known
@@ -192,8 +197,7 @@ class Draft:
 
     def admitted_still(self) -> bool:
         """Whether the queue admits the job as far as this leader knows; the one before it may have given quota back."""
-        made_since = self.job.created >= self.snapshot.known.leading_since + SKEW
-        return self.job.queue is None or made_since or self.may(Step.CREATE_ADMITTED)
+        return self.job.queue is None or self.is_new or self.may(Step.CREATE_ADMITTED)
 
     def look_for(self, nodes: Iterable[str]) -> None:
         """Request reads of Nodes whose existence no watch has shown."""

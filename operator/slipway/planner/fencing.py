@@ -17,7 +17,6 @@ from slipway.planner.endings import ending_of
 from slipway.planner.facts import POD_GC
 from slipway.planner.freshness import EVER, Step
 from slipway.planner.objects import Pod
-from slipway.planner.snapshot import SKEW
 
 RENEWALS: Final = 4
 """How often a kubelet renews its Lease in the time for which it holds."""
@@ -50,7 +49,7 @@ def knows_old_pods(draft: Draft) -> bool:
 
     The job was applied again before this process led, whose watch may not have shown them by then.
     """
-    return draft.job.created >= draft.snapshot.known.leading_since + SKEW or draft.may(Step.FOLLOW_ON)
+    return draft.is_new or draft.may(Step.FOLLOW_ON)
 
 
 def orphaned(draft: Draft) -> int:
