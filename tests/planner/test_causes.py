@@ -748,6 +748,18 @@ def test_a_new_machine_that_refuses_an_old_pod_tells_that_the_old_one_was_lost(p
     assert next(one for one in world.status.attempts if one.number == 0).reason == reason
 
 
+def test_a_program_that_ran_out_of_memory_is_quoted_though_its_node_object_was_replaced() -> None:
+    world = World(slices=1, hosts=1).run()
+    world.now += timedelta(seconds=30)
+    world.nodes["node-0-0"] = a_node("node-0-0", created=world.now)
+    world.now += timedelta(seconds=15)
+    world.pod(0, 0).exits(137, message="loading the checkpoint", reason="OOMKilled")
+    world.until_restarted()
+    first = next(one for one in world.status.attempts if one.number == 0)
+    assert first.root is not None
+    assert (first.reason, first.root.exit_code, first.root.log) == ("OOMKilled", 137, "loading the checkpoint")
+
+
 @pytest.mark.parametrize(
     ("replaced", "reason"),
     [

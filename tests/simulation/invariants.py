@@ -216,7 +216,9 @@ class Invariants:
                 self.news.append(Told(uid, _EVENTS[attempt.cause], who, self.cluster.timeline.now, about))
         self._history_complete(uid, new)
         _counters(new, ledger.charges)
-        check_end(new, spec, moment(self.cluster.timeline.now), self._skewed)
+        if not old.final:
+            # The spec of a job that is over may change all the same.
+            check_end(new, spec, moment(self.cluster.timeline.now), self._skewed)
         check_start(old, new)
         if old.attempt is not None and new.attempt != old.attempt:
             check_pause(new, spec)

@@ -257,8 +257,8 @@ def judge(facts: Facts, *, done: bool = False) -> Evidence | None:
 
 
 def _evidence(ending: Ending, seen: str, facts: Facts) -> Evidence:
-    # The end of the second run is no evidence of how the first run ended.
-    pod, end = facts.pod, None if facts.ran_twice else facts.end
+    # The end of the second run is no evidence of how the first run ended; it ran out of memory all the same.
+    pod, end = facts.pod, facts.end if ending is OOM_KILLED or not facts.ran_twice else None
     # The worker has written nothing where an init container failed before it.
     failed = pod.failed_init if ending is UNEXPECTED_OUTCOME else None
     where = f"{pod.place.words} (pod {pod.metadata.name}"
