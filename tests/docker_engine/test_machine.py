@@ -5,11 +5,20 @@ from threading import Event, Thread
 
 import pytest
 
+from slipway.docker_engine import machine
 from slipway.docker_engine.conversion.devices import Device, Inventory
 from slipway.docker_engine.machine import Machine
 from tests.waiting import PATIENCE
 
 CHIP = Inventory({"tpu": (Device("tpu", 0, "/dev/accel0"),)})
+
+
+def test_a_machine_that_is_renamed_is_the_same_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by DHCP, in another network. The pods of a supervisor are bound to the node of the former name."""
+    here = Machine()
+    for name in ("before", "after"):
+        monkeypatch.setattr(machine, "gethostname", lambda name=name: name)
+        assert here.name == "before"
 
 
 def test_two_users_do_not_choose_devices_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

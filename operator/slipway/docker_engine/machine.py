@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from queue import Empty, Queue
 from socket import gethostname
@@ -59,9 +60,9 @@ class News:
 class Machine:
     """The machine that this process runs on."""
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """Its name, which its jobs see as that of their node."""
+        """Its name, which its jobs see as that of their node; one that it gets meanwhile makes it no other machine."""
         return gethostname()
 
     def now(self) -> datetime:
