@@ -1,5 +1,6 @@
 """What this machine does for the supervisors of all its users."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
 
@@ -19,6 +20,25 @@ def test_a_machine_that_is_renamed_is_the_same_node(monkeypatch: pytest.MonkeyPa
     for name in ("before", "after"):
         monkeypatch.setattr(machine, "gethostname", lambda name=name: name)
         assert here.name == "before"
+
+
+@pytest.mark.parametrize(
+    ("clock_is_set", "hour"),
+    [
+        pytest.param(timedelta(hours=2), 9, id="forward, as after a virtual machine was paused"),
+        pytest.param(timedelta(hours=-2), 7, id="back, as by the first answer of a time server"),
+    ],
+)
+def test_a_machine_whose_clock_is_set_was_not_started_again(
+    clock_is_set: timedelta, hour: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The containers that run would be lost, as those of a Node that was created again after them."""
+    booted, here = datetime(2026, 1, 1, 9, tzinfo=UTC), Machine()
+    monkeypatch.setattr(machine, "_BOOT_TIME", tmp_path / "stat")
+    for said in (booted, booted + clock_is_set):
+        (tmp_path / "stat").write_text(f"cpu 1 2 3\nbtime {said.timestamp():.0f}\n")
+        found = here.booted_at()
+    assert found == booted.replace(hour=hour)
 
 
 def test_two_users_do_not_choose_devices_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,8 @@ class News:
 class Machine:
     """The machine that this process runs on."""
 
+    _booted = datetime.max.replace(tzinfo=UTC)
+
     @cached_property
     def name(self) -> str:
         """Its name, which its jobs see as that of their node; one that it gets meanwhile makes it no other machine."""
@@ -70,13 +72,13 @@ class Machine:
         return datetime.now(UTC)
 
     def booted_at(self) -> datetime:
-        """When it was started."""
-        try:
-            lines = _BOOT_TIME.read_text().splitlines()
-            seconds = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
-        except (OSError, StopIteration):
-            return EVER
-        return datetime.fromtimestamp(seconds, UTC)
+        """When it was started, as far back as the kernel has said since this process was.
+
+        The kernel reckons it back from the clock. Who sets the clock forward, as after a virtual machine was paused,
+        moves it past containers that go on running; it cannot have been started after this process.
+        """
+        self._booted = min(self._booted, _kernel_booted_at())
+        return self._booted
 
     def sleep(self, seconds: float) -> None:
         """Do nothing for so long."""
@@ -124,6 +126,15 @@ class Machine:
             yield
         finally:
             os.close(descriptor)
+
+
+def _kernel_booted_at() -> datetime:
+    try:
+        lines = _BOOT_TIME.read_text().splitlines()
+        seconds = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    except (OSError, StopIteration):
+        return EVER
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 THIS: Final = Machine()
