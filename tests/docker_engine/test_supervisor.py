@@ -1,5 +1,7 @@
-"""What a supervisor does before it has an engine, and with one that does not tell what happens."""
+"""What a supervisor does before it has an engine, with one that does not tell what happens, and on a full disk."""
 
+import errno
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,3 +120,32 @@ def test_connections_that_are_lost_soon_are_made_more_and_more_seldom(suspended:
     Supervisor(suspended, Options(), machine).run()
     assert machine.connected > len(TRIES)
     assert machine.slept == [*TRIES, *[TRIES[-1]] * (machine.connected - len(TRIES) - 1)]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(1, id="the engine is found"),
+        pytest.param(2, id="a turn has decided"),
+        pytest.param(3, id="the engine is lost"),
+        pytest.param(4, id="it is found again"),
+    ],
+)
+def test_a_disk_that_is_full_for_a_while_ends_no_supervisor(
+    write: int, suspended: JobFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody would look after the job until somebody gives the next command."""
+    machine, writes, sync = Untold(suspended, refuses=False, turns=4), 0, os.fsync
+
+    def full_twice(descriptor: int) -> None:
+        nonlocal writes
+        writes += 1
+        if writes in (write, write + 1):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full_twice)
+    Supervisor(suspended, Options(), machine).run()
+    assert machine.turns == 0
+    said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING" and "the engine" not in one.msg]
+    assert [one.partition(": ")[0] for one in said] == ["[Errno 28] No space left on device"] * 2

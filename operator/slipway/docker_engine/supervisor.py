@@ -9,7 +9,7 @@ import logging.handlers
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -54,6 +54,8 @@ SHORT_SECONDS: Final = 5.0
 """A connection that was lost sooner will be lost again: the next ones are not used at once."""
 LOG_BYTES: Final = 1024 * 1024
 _SETTLED: Final = -1.0
+_EXPECTED: Final = (EngineRefuses, OSError)
+"""What may go wrong in a turn: the engine does not want to, or the disk is full."""
 
 
 class Supervisor:
@@ -87,7 +89,7 @@ class Supervisor:
                     self._look_after(world)
                     return
                 except EngineLost as error:
-                    self._folder.engine_lost(world.hung_up or self._machine.now())
+                    self._note(partial(self._folder.engine_lost, world.hung_up or self._machine.now()))
                     log.warning("the engine was lost: %s", error)
                     short = short + 1 if (self._machine.now() - since).total_seconds() < SHORT_SECONDS else 0
                 finally:
@@ -100,7 +102,18 @@ class Supervisor:
     def _note_reboot(self) -> None:
         """Note that the engine was away while the machine was restarted, which no supervisor may have seen."""
         if (seen := self._folder.engine_seen()) < self._machine.booted_at():
-            self._folder.engine_lost(seen)
+            self._note(partial(self._folder.engine_lost, seen))
+
+    def _note(self, write: Callable[[], None]) -> None:
+        """Write to the job's file, however long the disk is full: nobody else looks after the job."""
+        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+            try:
+                write()
+            except OSError as error:
+                log.warning("%s; next try in %s s", error, pause)
+                self._machine.sleep(pause)
+            else:
+                return
 
     def _connected(self) -> Any:
         """A connection, however long it takes; since when there was none, the job's file says."""
@@ -109,11 +122,11 @@ class Supervisor:
                 api = self._machine.connect(self._options.engine)
             except EngineUnavailable as error:
                 # Since when, this process cannot know at its start; later it has noted when it lost the engine.
-                self._folder.engine_lost(self._folder.engine_seen())
+                self._note(partial(self._folder.engine_lost, self._folder.engine_seen()))
                 log.warning("%s; next try in %s s", error, pause)
                 self._machine.sleep(pause)
             else:
-                self._folder.engine_found(self._machine.now())
+                self._note(partial(self._folder.engine_found, self._machine.now()))
                 return api
         raise AssertionError("the pauses have no end")
 
@@ -133,7 +146,7 @@ class Supervisor:
                     raise
                 except Exception as error:
                     # Nobody else looks after the job: whatever it is, it may be another time.
-                    seconds, expected = PAUSES[min(failures, len(PAUSES) - 1)], isinstance(error, EngineRefuses)
+                    seconds, expected = PAUSES[min(failures, len(PAUSES) - 1)], isinstance(error, _EXPECTED)
                     failures += 1
                     words = str(error) if expected else "a mistake in Slipway"
                     log.warning("%s; next try in %s s", words, seconds, exc_info=None if expected else error)
