@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,37 @@ def test_a_file_that_cannot_be_read_keeps_no_command_from_the_other_jobs(
                 await client.get("bad")
 
     asyncio.run(look())
+
+
+def test_a_job_of_another_user_keeps_no_command_from_the_other_jobs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of root, who has submitted one with sudo, and the folder of this user."""
+    nobody = 65534
+    monkeypatch.setattr(supervisor, "_leave_supervisor", lambda job: None)
+
+    async def look() -> None:
+        async with AsyncLocalClient() as client:
+            assert [one.name for one in await client.list()] == ["own"]
+            assert "the job is another user's" in caplog.text
+            for call in (client.get("roots"), client.submit(BODY | {"metadata": {"name": "roots"}})):
+                with pytest.raises(SlipwayError, match=r"jobs/roots/job\.json': the job is another user's"):
+                    await call
+
+    # Others may not see what is in the folders of pytest.
+    with tempfile.TemporaryDirectory() as state:
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{state}/none.sock")
+        local = {"options": Options(Address.configured()).to_json()}
+        folder("roots").create(BODY | {"metadata": {"name": "roots"}}, local)
+        for path in (Path(state), *folder("roots").path.parents[:2]):
+            path.chmod(0o777)
+        os.seteuid(nobody)
+        try:
+            folder("own").create(BODY | {"metadata": {"name": "own"}}, local)
+            asyncio.run(look())
+        finally:
+            os.seteuid(0)
 
 
 def test_a_job_that_goes_meanwhile_keeps_no_command_from_the_other_jobs(

@@ -58,7 +58,7 @@ def _no_job(name: str) -> NoSuchJob:
 
 
 class Unreadable(Exception):
-    """The file of a job cannot be read: it is damaged, or of a newer Slipway. The message says what helps."""
+    """The file of a job cannot be read: it is damaged, another user's, or a newer Slipway's. The message says which."""
 
 
 class Outdated(Exception):
@@ -122,6 +122,14 @@ class JobFolder:
         return self.path / "job.json"
 
     @property
+    def is_there(self) -> bool:
+        """Whether there is such a job, also one that its folder keeps from this user."""
+        try:
+            return self.file.exists()
+        except PermissionError:
+            return True
+
+    @property
     def supervisor_log(self) -> Path:
         """What its supervisors did, and what they said who could not start."""
         return self.path / "supervisor.log"
@@ -154,12 +162,14 @@ class JobFolder:
 
         Raises:
             NoSuchJob: when there is none.
-            Unreadable: when the file is damaged, or of a newer Slipway.
+            Unreadable: when the file is damaged, another user's, or a newer Slipway's.
         """
         try:
             found: JsonObject = json.loads(self.file.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             raise _no_job(self.name) from None
+        except PermissionError as error:
+            raise Unreadable(f"{error}: the job is another user's; root's, where it was submitted with sudo") from error
         except ValueError as error:
             raise Unreadable(
                 f"{self.file} is damaged ({error}): remove {self.path}, and then what the job has left with "
@@ -324,4 +334,4 @@ def folders() -> list[JobFolder]:
     if not home().is_dir():
         return []
     found = (JobFolder(path) for path in sorted(home().iterdir()) if is_job_name(path.name))
-    return [one for one in found if one.file.exists()]
+    return [one for one in found if one.is_there]

@@ -221,7 +221,7 @@ def submit(body: Mapping[str, Any], wishes: Wishes = NO_WISHES, waiting: Waiting
     waiting = waiting or Waiting()
     asked = check(body, wishes)
     job = folder(body["metadata"]["name"])
-    if job.file.exists():
+    if job.is_there:
         raise JobExists(job.name)
     address = Address.configured()
     api = connect(address)
