@@ -142,6 +142,15 @@ def test_errors_show_the_end_of_the_log(tmp_path: Path) -> None:
     assert last_lines(tmp_path / "none") == []
 
 
+def test_an_error_shows_the_end_of_a_log_that_was_removed_with_its_cluster(tmp_path: Path) -> None:
+    """As `slipway demo` removes its own before it says what went wrong."""
+    log = tmp_path / "log"
+    log.write_text("address already in use\n")
+    error = LocalClusterError("etcd ended.", log=log)
+    log.unlink()
+    assert str(error) == "etcd ended.\nThe end of its log:\n  address already in use"
+
+
 def test_equal_content_gives_equal_images(tmp_path: Path) -> None:
     source = tmp_path / "main.py"
     source.write_text("print()")

@@ -12,13 +12,14 @@ class LocalClusterError(Exception):
         self.message = message
         self.hint = hint
         self.log = log
+        # Who shows the error may have removed the cluster before, with its logs.
+        self._last_words = [] if log is None else [f"  {line}" for line in last_lines(log)]
         super().__init__(message)
 
     def __str__(self) -> str:
         parts = [self.message]
         if self.log is not None:
-            parts.append(f"Log: {self.log}")
-            parts.extend(f"  {line}" for line in last_lines(self.log))
+            parts += [f"Log: {self.log}" if self.log.exists() else "The end of its log:", *self._last_words]
         if self.hint:
             parts.append(f"Hint: {self.hint}")
         return "\n".join(parts)
