@@ -138,6 +138,15 @@ def test_what_the_machine_refuses_is_a_sentence(
     assert "Not a directory." in result.output
 
 
+def test_a_command_that_is_interrupted_has_its_own_code(state_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(state, "names", interrupted)
+    result = run("status")
+    assert (result.exit_code, result.output) == (130, "Error: interrupted\n")
+
+
 def test_the_demo_says_what_the_machine_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_the_way = tmp_path / "cache"
     in_the_way.write_text("")

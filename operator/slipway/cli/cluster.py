@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from slipway.cli.images import exit_codes
+from slipway.cli.images import INTERRUPTED, exit_codes
+from slipway.cli.interruption import interruptible
 from slipway.cli.span import Span
 from slipway.demo import images as example_images
 from slipway.docker_engine.engine import connected
@@ -54,11 +55,18 @@ class NotFound(click.ClickException):
     exit_code = 4
 
 
+class Interrupted(click.ClickException):
+    """Somebody has ended the command."""
+
+    exit_code = INTERRUPTED
+
+
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Show expected faults as sentences, and exit with 1; with 4 where there is no such cluster."""
+    """Show expected faults as sentences, and exit with 1; with 4 where there is no such cluster, 130 at Ctrl-C."""
     try:
-        yield
+        with interruptible():
+            yield
     except ValidationError as error:
         raise click.ClickException(explain(error)) from error
     except ClusterNotFound as error:
@@ -67,6 +75,8 @@ def plain_errors() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(of_system(error)) from error
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted") from None
 
 
 @click.group()

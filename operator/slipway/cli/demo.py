@@ -16,6 +16,7 @@ def demo(keep: bool) -> None:
     Everything is real but the chips: Kubernetes, nodes, containers, JAX. Needs Linux and root; the first run builds
     and caches what is missing. Exit code 0 means that the job resumed from its checkpoint and succeeded.
     """
+    from slipway.cli.interruption import interruptible
     from slipway.demo.run import DemoFailed
     from slipway.demo.run import demo as run
     from slipway.local_cluster import LocalClusterError
@@ -24,7 +25,8 @@ def demo(keep: bool) -> None:
 
     console, start = Console(), time.monotonic()
     try:
-        times = run(console, Plain(console), keep=keep)
+        with interruptible():
+            times = run(console, Plain(console), keep=keep)
     except LocalClusterError as error:
         console.print(f"[bold red]The cluster could not be made:[/] {escape(str(error))}")
         sys.exit(3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from rich.console import Console
@@ -65,7 +65,9 @@ class Plain:
         self._print(f"{step}: {'failed' if failed else 'done'} after {seconds:.1f} s")
 
     def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        # Nobody may be there any more to read it, and what is being done has to be done all the same.
+        with suppress(OSError):
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class Live:
