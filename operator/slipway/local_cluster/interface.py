@@ -6,12 +6,11 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 from slipway.local_cluster import controlplane, nodes, state
-from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.errors import ClusterNotFound, LocalClusterError
 from slipway.local_cluster.kubeapi import KubeApi
 from slipway.local_cluster.progress import Progress, Silent, step
 from slipway.local_cluster.spec import ClusterSpec, NodePlan
@@ -119,25 +118,34 @@ class Cluster(ABC):
         """Load image archives into every real node."""
 
 
-class Provider(Protocol):
+class Provider(ABC):
     """Somewhere that clusters can be made."""
 
+    @abstractmethod
     def up(self, spec: ClusterSpec, progress: Progress | None = None) -> Cluster:
         """Make the cluster, or return the one that runs already."""
-        ...
 
+    @abstractmethod
     def running(self, spec: ClusterSpec) -> Cluster | None:
         """Return the cluster if it runs already as asked; one that differs or is broken is an error."""
-        ...
 
     def down(self, name: str, progress: Progress | None = None) -> bool:
         """Remove the cluster and all that belongs to it; False when there was none."""
-        ...
+        if not state.cluster_dir(name).exists():
+            return False
+        # Who waits for another `down` finds nothing left to do.
+        with step(progress or Silent(), f"Removing cluster {name}"), suppress(ClusterNotFound), state.locked(name):
+            self._remove(name)
+        return True
 
+    @abstractmethod
+    def _remove(self, name: str) -> None:
+        """Remove all that belongs to a cluster, and its folder, which is locked."""
+
+    @abstractmethod
     def get(self, name: str) -> Cluster:
         """Return a cluster that exists."""
-        ...
 
+    @abstractmethod
     def alive(self, found: ClusterState) -> dict[str, bool]:
         """Return what the cluster is made of, and whether it runs."""
-        ...

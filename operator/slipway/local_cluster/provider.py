@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from slipway.local_cluster import (
     binaries,
@@ -21,13 +20,14 @@ from slipway.local_cluster import (
 )
 from slipway.local_cluster.addresses import Addresses, choose
 from slipway.local_cluster.cluster import NativeCluster
-from slipway.local_cluster.errors import ClusterNotFound, LocalClusterError
+from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.interface import Provider
 from slipway.local_cluster.progress import Progress, Silent, step
 from slipway.local_cluster.spec import ClusterSpec
 from slipway.local_cluster.state import ClusterState
 
 
-class NativeProvider:
+class NativeProvider(Provider):
     """Clusters made of plain processes and namespaces on this Linux machine, without a container engine."""
 
     def __init__(
@@ -62,14 +62,8 @@ class NativeProvider:
             _create(made, progress)
         return NativeCluster(spec.name, progress)
 
-    def down(self, name: str, progress: Progress | None = None) -> bool:
-        """Remove the cluster and all that belongs to it; False when there was none."""
-        if not state.cluster_dir(name).exists():
-            return False
-        # Who waits for another `down` finds nothing left to do.
-        with step(progress or Silent(), f"Removing cluster {name}"), suppress(ClusterNotFound), state.locked(name):
-            cleanup.remove(name)
-        return True
+    def _remove(self, name: str) -> None:
+        cleanup.remove(name)
 
     def running(self, spec: ClusterSpec) -> NativeCluster | None:
         """Return the cluster if it runs already as asked; one that differs or is broken is an error."""

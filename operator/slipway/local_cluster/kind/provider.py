@@ -7,7 +7,8 @@ from contextlib import suppress
 import yaml
 
 from slipway.local_cluster import binaries, state
-from slipway.local_cluster.errors import ClusterNotFound, LocalClusterError
+from slipway.local_cluster.errors import LocalClusterError
+from slipway.local_cluster.interface import Provider
 from slipway.local_cluster.kind import configuration, credentials, machines
 from slipway.local_cluster.kind.cluster import KindCluster
 from slipway.local_cluster.kind.programs import NEEDED, PROGRAMS, check_engine, engine_id, run
@@ -21,7 +22,7 @@ CONFIGURATION = "kind.yaml"
 """File in a cluster's folder with what kind is asked for; it also tells a cluster of containers from others."""
 
 
-class KindProvider:
+class KindProvider(Provider):
     """Clusters made by kind in the Docker engine that the command `docker` leads to."""
 
     def __init__(self, node_image: str = "") -> None:
@@ -62,17 +63,11 @@ class KindProvider:
         found = state.load(spec.name)
         return None if found is None or found.phase != "running" else self._existing(found, spec)
 
-    def down(self, name: str, progress: Progress | None = None) -> bool:
-        """Remove the cluster's containers and its folder; False when there was none."""
-        if not state.cluster_dir(name).exists():
-            return False
-        # Who waits for another `down` finds nothing left to do.
-        with step(progress or Silent(), f"Removing cluster {name}"), suppress(ClusterNotFound), state.locked(name):
-            if (found := state.readable(name)) is not None:
-                machines.check_engine_of(found)
-            machines.remove(name)
-            state.remove(name)
-        return True
+    def _remove(self, name: str) -> None:
+        if (found := state.readable(name)) is not None:
+            machines.check_engine_of(found)
+        machines.remove(name)
+        state.remove(name)
 
     def get(self, name: str) -> KindCluster:
         """Return a cluster that exists."""
