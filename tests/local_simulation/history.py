@@ -83,6 +83,7 @@ class History:
         self.invariants = LocalInvariants(self.programs, self._noticed, self._unseen)  # type: ignore[arg-type]
         self.invariants.removed_unseen = self._removed_unseen
         self.invariants.taken_for_done = self._taken_for_done
+        self.invariants.runs = self._runs
         self.faults = Faults(self.site, rng, self._say, self._kill_all, self.programs.forgotten)
         self.faults.kills_first = self.setting.kills_first
         self.processes: dict[str, Process] = {}
@@ -302,6 +303,12 @@ class History:
 
     def _unseen(self, who: str, uid: str, attempt: int) -> list[PodRecord]:
         return []
+
+    def _runs(self, who: str, uid: str) -> list[str]:
+        """Containers of a job that run, and that the process who writes has been shown as they are."""
+        mine = self._connection_of(who)
+        running = (one for one in self.engine.containers.values() if one.uid == uid and one.running)
+        return [one.name for one in running if mine is not None and one.shown.get(mine.name, 0) >= one.version]
 
     def _noticed(self, who: str, blow: Blow) -> bool:
         """Whether the process that writes must know of a blow, and of what kind it was."""

@@ -7,8 +7,9 @@ from typing import Any
 
 from slipway.api.places import Place
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import Attempt, SliceJobStatus
+from slipway.api.status import Attempt, ConditionType, SliceJobStatus
 from tests.simulation.invariants import Invariants
+from tests.simulation.truth import Violation
 
 
 @dataclass(slots=True)
@@ -27,6 +28,9 @@ class LocalInvariants(Invariants):
     outages: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
     """When supervisors did not see the engine, by the job's UID."""
 
+    runs: Callable[[str, str], list[str]] = lambda who, uid: []
+    """Containers of a job that run, and of which the process knows."""
+
     def job_written(self, body: dict[str, Any]) -> None:
         """Somebody has written the file of a job."""
         uid, local = body["metadata"]["uid"], body["local"]
@@ -37,6 +41,12 @@ class LocalInvariants(Invariants):
     def _charge(self, uid: str, who: str, attempt: Attempt, spec: SliceJobSpec) -> None:
         self.cluster.truth.judge = who  # type: ignore[attr-defined]
         Invariants._charge(self, uid, who, attempt, spec)
+
+    def _suspended(self, who: str, uid: str, new: SliceJobStatus) -> None:
+        """Where condition Suspended is True no container may run that the process knows of."""
+        one = new.condition(ConditionType.SUSPENDED)
+        if one is not None and one.status == "True" and (left := self.runs(who, uid)):
+            raise Violation(f"it is suspended and holds nothing, is said, and {left} run")
 
     def _image(self, uid: str, attempt: Attempt, spec: SliceJobSpec) -> None:
         """Images are there before a local job is stored: no attempt waits for one."""

@@ -62,8 +62,11 @@ class Programs:
         reactions.starts, reactions.stops = self._starts, self._stops
         reactions.term, reactions.start_error = self._term, self._start_error
 
+    def name_of(self, uid: str) -> str:
+        return self.names[uid]
+
     def shape_of(self, uid: str) -> Shape:
-        return self.shapes[self.names[uid]]
+        return self.shapes[self.name_of(uid)]
 
     def shape_in(self, key: AttemptKey) -> Shape:
         """No job has a choice of slices here."""

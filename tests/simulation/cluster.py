@@ -80,9 +80,13 @@ class Cluster:
     """UIDs of jobs into whose status a stranger wrote, and when."""
     """When each SliceJob was first deleted, by UID."""
 
+    def name_of(self, uid: str) -> str:
+        """The name of the job of that UID."""
+        return self.store.job_names[uid]
+
     def shape_of(self, uid: str) -> Shape:
         """What the job of that UID asks for."""
-        return self.shapes[self.store.job_names[uid]]
+        return self.shapes[self.name_of(uid)]
 
     def shape_in(self, key: AttemptKey) -> Shape:
         """What the job of an attempt has in it."""

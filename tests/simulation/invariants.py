@@ -211,7 +211,7 @@ class Invariants:
             if attempt.cause is not None and attempt.number not in ledger.charges:
                 ledger.charges[attempt.number] = attempt.cause
                 self._charge(uid, who, attempt, spec)
-                check_root(attempt, self.cluster.store.job_names[uid])
+                check_root(attempt, self.cluster.name_of(uid))
                 about = f"attempt {attempt.number} ("
                 self.news.append(Told(uid, _EVENTS[attempt.cause], who, self.cluster.timeline.now, about))
         self._history_complete(uid, new)
