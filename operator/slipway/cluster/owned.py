@@ -72,7 +72,7 @@ async def ensure(api: ApiConnection, body: Body, job: Job, *, check: bool = Fals
         await api.create(collection, body, msgspec.Raw, check=check)
     except (Forbidden, Invalid):
         # The API server asks quotas and policies before it looks whether the object is there.
-        if not await _is_there(api, path, job):
+        if check or not await _is_there(api, path, job):
             raise
     except AlreadyExists:
         if await _made_before(api, path, body, job):
