@@ -378,6 +378,17 @@ def test_a_host_that_fails_while_the_attempt_goes_on_is_told_at_once(
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+@pytest.mark.parametrize(("code", "kind"), [(401, NotAuthenticated), (403, NotAllowed)])
+def test_a_caller_who_may_not_exec_is_told_at_once_what_is_missing(
+    server: Server, executor: RayExecutor, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
+) -> None:
+    monkeypatch.setattr(session, "LOSS_SECONDS", 1e6)
+    server.exec_refusal = code
+    said = rf"len could not begin in session lab: exec into pod lab-0-head was refused: {code} .* on pods/exec"
+    with pytest.raises(kind, match=said):
+        Session(executor, name="lab").run_function(len, ("abc",))
+
+
 @pytest.mark.parametrize(
     ("how", "said"), [("closed", "the stream was closed"), ("silent", "nothing was heard for 1 s")]
 )

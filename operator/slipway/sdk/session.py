@@ -22,7 +22,7 @@ from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import CALL_ANNOTATION, Run, limited
 from slipway.sdk.payload import Call, check_runtime_env, pack, pack_method, unpack
 from slipway.sdk.progress import Progress
-from slipway.sdk.stream import StreamBroken, ask
+from slipway.sdk.stream import StreamBroken, StreamForbidden, ask
 
 CLOSE_SECONDS: Final = 10.0
 """What running calls get when the session is closed."""
@@ -113,6 +113,7 @@ class Session:
             JobFailed: when it raised on a host; what it raised is the cause.
             SessionClosed: when the session was closed meanwhile.
             JobPreempted: when a machine was taken meanwhile.
+            NotAllowed: when the caller may not exec into the pods.
             JobError: when the cluster was lost otherwise.
         """
         return self._wait(self.start_function(function, args, kwargs, flatten=flatten, capture_output=capture_output))
@@ -190,6 +191,9 @@ class Session:
             try:
                 document = await ask(api, self._run.namespace, pod, call, self._executor.runtime_env)
                 return await asyncio.to_thread(unpack, document, self._run.info, flatten=flatten)
+            except StreamForbidden as error:
+                # The cluster is well, so nobody will ever say why it was lost.
+                raise error.typed(f"{call.name} could not begin in session {self.name}") from error
             except StreamBroken as error:
                 told = JobError(f"the cluster was lost under {call.name}: {error}", self._run.info)
             except JobError as error:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import aiohttp
 
 from slipway.api import names
+from slipway.client.errors import ClusterError, NotAllowed, NotAuthenticated
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.sdk.payload import Call
@@ -37,7 +38,16 @@ class StreamBroken(Exception):
 
 
 class StreamForbidden(StreamBroken):
-    """The API server did not let us begin it, and will not unless a role changes."""
+    """The API server did not let us begin it, and will not unless a role or the credentials change."""
+
+    def __init__(self, pod: str, status: HTTPStatus) -> None:
+        words = f"{status} {status.phrase}; calls need get and create on pods/exec"
+        super().__init__(f"exec into pod {pod} was refused: {words}")
+        self._kind = NotAuthenticated if status == HTTPStatus.UNAUTHORIZED else NotAllowed
+
+    def typed(self, what: str) -> ClusterError:
+        """The error that callers see, of what could not be done."""
+        return self._kind(f"{what}: {self}")
 
 
 class _Talk:
@@ -103,8 +113,7 @@ async def _talk(api: ApiConnection, namespace: str, pod: str, mode: str) -> Asyn
             yield _Talk(socket)
     except aiohttp.WSServerHandshakeError as error:
         if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            words = f"{error.status} {HTTPStatus(error.status).phrase}; calls need get and create on pods/exec"
-            raise StreamForbidden(f"exec into pod {pod} was refused: {words}") from error
+            raise StreamForbidden(pod, HTTPStatus(error.status)) from error
         raise StreamBroken(f"exec into pod {pod} was refused: {error.status} {error.message}") from error
     except (aiohttp.ClientError, OSError) as error:
         raise StreamBroken(f"exec into pod {pod}: {error}") from error
