@@ -27,6 +27,13 @@ def refused(code: int, reason: str, message: str = "") -> web.Response:
     return web.json_response(status, status=code)
 
 
+def broken_off(request: web.Request) -> web.Response:
+    """No answer at all."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
 class Server:
     """One namespace `x`; a job runs once its Secret is there, and ends as its process does or as it is told here."""
 
@@ -44,6 +51,10 @@ class Server:
         """Whether nobody gets an answer who wants to create a job."""
         self.mute = False
         """Whether the server creates jobs and does not answer the requests."""
+        self.breaks_off = False
+        """Whether it creates jobs, and breaks the connection of everyone who wants to create one."""
+        self.silent_about_jobs = False
+        """Whether it breaks the connection of everyone who asks about a job by its name."""
         self.asked = 0
         """How often a job was to be created."""
         self.secrets = True
@@ -111,6 +122,8 @@ class Server:
         if self.refusal:
             return refused(*self.refuses, self.refusal)
         body = await request.json()
+        if self.breaks_off and self.asked > 1:
+            return broken_off(request)
         if body["metadata"]["name"] in self.jobs:
             self.asked_again += 1
             return refused(409, "AlreadyExists")
@@ -125,9 +138,11 @@ class Server:
         await self.change("ADDED", body)
         if self.mute:
             await asyncio.sleep(60)
-        return web.json_response(body)
+        return broken_off(request) if self.breaks_off else web.json_response(body)
 
     async def get(self, request: web.Request) -> web.Response:
+        if self.silent_about_jobs:
+            return broken_off(request)
         found = self.jobs.get(request.match_info["name"])
         return refused(404, "NotFound") if found is None else web.json_response(found)
 
@@ -138,9 +153,7 @@ class Server:
 
     async def delete(self, request: web.Request) -> web.Response:
         if self.deletion is not None:
-            if not self.deletion[0] and request.transport is not None:
-                request.transport.abort()
-            return refused(*self.deletion)
+            return refused(*self.deletion) if self.deletion[0] else broken_off(request)
         body = self.jobs[request.match_info["name"]]
         if (await request.json())["propagationPolicy"] == "Foreground":
             body["metadata"]["deletionTimestamp"] = "now"

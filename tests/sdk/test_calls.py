@@ -29,6 +29,7 @@ from slipway import (
     ServerFailed,
     Session,
     TooManyRequests,
+    Unreachable,
     VersionMismatch,
     device_remote,
     tpu_remote,
@@ -106,6 +107,40 @@ def test_a_call_that_cannot_be_stored_takes_its_job_along(server: Server, execut
     with pytest.raises(NotAllowed, match=r"was deleted, for its call could not be stored in Secret len-.*forbidden"):
         executor.autoscale_execute(len, ("",))
     assert server.jobs == {}
+
+
+def test_a_call_that_cannot_be_stored_names_a_job_that_stays(server: Server, executor: RayExecutor) -> None:
+    server.secrets, server.deletion = False, (403, "Forbidden", "you may not delete it")
+    said = (
+        r"SliceJob len-\S+ in x can never start and has to be deleted, which failed here \(you may not delete it\), for"
+    )
+    with pytest.raises(NotAllowed, match=f"{said} its call could not be stored in Secret len-.*: secrets is forbidden"):
+        executor.autoscale_execute(len, ("",))
+
+
+MAKES: dict[str, Callable[[RayExecutor], Any]] = {
+    "a call": lambda executor: executor.autoscale_execute(len, ("abc",)).result,
+    "a session": lambda executor: Session(executor).run_function(len, ("abc",)),
+}
+
+
+@pytest.mark.parametrize("call", MAKES.values(), ids=MAKES)
+def test_a_job_that_was_made_without_an_answer_gets_its_call(
+    server: Server, executor: RayExecutor, call: Callable[[RayExecutor], Any]
+) -> None:
+    server.breaks_off = True
+    assert call(executor) == [3, 3]
+    assert server.asked == 3
+
+
+@pytest.mark.parametrize("call", MAKES.values(), ids=MAKES)
+def test_a_job_of_which_nobody_knows_whether_it_was_made_is_named(
+    server: Server, executor: RayExecutor, call: Callable[[RayExecutor], Any]
+) -> None:
+    server.breaks_off = server.silent_about_jobs = True
+    said = r"POST .*; so it is not known whether SliceJob (\S+) in x was created: find out with `slipway describe \1`"
+    with pytest.raises(Unreachable, match=said):
+        call(executor)
 
 
 def test_what_ended_the_attempt_outranks_what_a_host_says(server: Server, executor: RayExecutor) -> None:

@@ -200,9 +200,13 @@ async def _give(api: ApiConnection, run: Run, made: JobView, secret: dict[str, A
         with suppress(AlreadyExists):
             await api.create(paths.secrets(run.namespace), secret, dict[str, Any], seconds=30)
     except SlipwayClusterError as error:
-        await run.delete(api, made.metadata.uid)
+        became = "was deleted"
+        try:
+            await run.delete(api, made.metadata.uid)
+        except SlipwayClusterError as second:
+            became = f"can never start and has to be deleted, which failed here ({second})"
         kind, name = type(typed(error)), secret["metadata"]["name"]
-        raise kind(f"{run.place} was deleted, for its call could not be stored in Secret {name}: {error}") from error
+        raise kind(f"{run.place} {became}, for its call could not be stored in Secret {name}: {error}") from error
 
 
 async def _document(api: ApiConnection, run: Run, uid: str, flatten: bool) -> bytes:

@@ -12,6 +12,7 @@ import aiohttp
 
 from slipway.api import names
 from slipway.client import errors, portal
+from slipway.client.answers import typed
 from slipway.client.blocking import Client
 from slipway.client.errors import (
     CapacityUnavailable,
@@ -31,8 +32,11 @@ from slipway.cluster.errors import (
     ApiError,
     BadRequest,
     Conflict,
+    ConnectionLost,
+    Garbled,
     Invalid,
     NotFound,
+    ServerError,
     SlipwayClusterError,
     from_response,
 )
@@ -47,6 +51,8 @@ OnInterrupt = Literal["cancel", "detach"]
 CALL_ANNOTATION: Final = "slipway.dev/sdk-call"
 """Tells an answer that was lost on the way from a name that somebody else took."""
 _LOG_SECONDS: Final = 300
+_LOOK_SECONDS: Final = 15.0
+"""How long a call tries to find out whether its job was made."""
 _CANCEL_SECONDS: Final = 15.0
 """How long an interrupted call tries to cancel its job."""
 
@@ -126,8 +132,24 @@ class Run:
             made = await api.create(paths.jobs(self.namespace), self.body(spec), JobView)
         except (BadRequest, Invalid) as error:
             raise InvalidJob(str(error), self.info) from error
+        except (ConnectionLost, Garbled, ServerError) as error:
+            made = await self._unanswered(api, error)
         self.progress.see(made)
         return made
+
+    async def _unanswered(self, api: ApiConnection, error: SlipwayClusterError) -> JobView:
+        """The job, if it was made although nobody said so; otherwise raises the error, or that nobody can tell."""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                found = await api.get(self.path, JobView)
+        except NotFound:
+            raise error from None
+        except (SlipwayClusterError, TimeoutError):
+            words = f"so it is not known whether {self.place} was created: find out with `slipway describe {self.name}`"
+            raise type(typed(error))(f"{error}; {words}") from error
+        if found.metadata.annotations.get(CALL_ANNOTATION) != self.call:
+            raise error
+        return found
 
     def late(self, seconds: float, ended: str) -> SlipwayError:
         """The error when it was not done after that time."""
