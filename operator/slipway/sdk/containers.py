@@ -18,7 +18,8 @@ from slipway.client.errors import ClusterError, JobError, JobFailed, ResultMissi
 from slipway.client.manifest import last_word, new_name
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
-from slipway.sdk.accelerators import CPU, GPU, AcceleratorConfig, checked, merged, shape_of
+from slipway.sdk.accelerators import CPU, GPU, TPU, AcceleratorConfig, checked, merged, shape_of
+from slipway.sdk.arguments import need
 from slipway.sdk.docker import DockerConfig
 from slipway.sdk.jobs import OnInterrupt, Run, wait
 from slipway.sdk.progress import Progress
@@ -70,6 +71,7 @@ def run_docker_on_pod(
         JobError: when the job does not succeed; `.outputs` holds what the hosts wrote all the same.
         CapacityUnavailable, WaitTimeout: after `timeout`, when it waited for nodes and when not.
     """
+    need((TPU, CPU, GPU), "a TPU, CPU or GPU", accelerator=accelerator)
     if accelerator.slices != 1:
         raise ValueError(
             f"run_docker_on_pod runs on 1 slice, not {accelerator.slices}: use run_docker_multislice for several"
@@ -185,6 +187,9 @@ def _fields(
     spec: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The spec; what the schema can tell is told before any call."""
+    need(DockerConfig, "a DockerConfig", config=config)
+    need((TPU, CPU, GPU), "a TPU, CPU or GPU", accelerator=accelerator)
+    need(Mapping, "a map", retries=retries or {}, spec=spec or {})
     if isinstance(accelerator, GPU) and config.gpus and str(config.gpus) != str(accelerator.count):
         raise ValueError(f"gpus={config.gpus} and GPU(count={accelerator.count}) contradict each other: say it once")
     base = merged(config.to_spec(), accelerator.fields()) | {"retries": dict(retries or {})}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from slipway.client.manifest import literal
+from slipway.sdk.arguments import need
 
 Environment = Mapping[str, object] | Sequence[str]
 """Values by their names, or `docker run`'s NAME=VALUE; NAME alone stands for the value it has in this process."""
@@ -32,6 +33,7 @@ def _pairs(given: Iterable[object]) -> dict[str, str]:
     found: dict[str, str] = {}
     if isinstance(given, str):
         raise ValueError(f"environment must be a map or a list, not {given!r}")
+    need(Iterable, "a map or a list", environment=given)
     for place, item in enumerate(given):
         if not isinstance(item, str) or item[:1] in ("", "="):
             raise ValueError(f"environment[{place}] is {item!r}: write NAME=VALUE, or NAME for its value here")

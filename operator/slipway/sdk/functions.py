@@ -26,7 +26,8 @@ from slipway.client.view import JobView
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
-from slipway.sdk.accelerators import AcceleratorConfig, checked, merged
+from slipway.sdk.accelerators import CPU, GPU, TPU, AcceleratorConfig, checked, merged
+from slipway.sdk.arguments import need
 from slipway.sdk.environment import Environment, variables
 from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, check, wait
@@ -76,6 +77,9 @@ class RayExecutor:
 
     def __post_init__(self) -> None:
         check(self.on_interrupt, self.timeout)
+        need((TPU, CPU, GPU), "a TPU, CPU or GPU", accelerator=self.accelerator)
+        need(Mapping, "a map", runtime_env=self.runtime_env or {}, retries=self.retries, spec=self.spec)
+        need(Client, "a Client", client=self.client)
 
     def execute(
         self, function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
@@ -155,7 +159,7 @@ class RayExecutor:
         ray: dict[str, Any] = {"entrypoint": f"python3 {CALL_FOLDER}/program.py run {CALL_FOLDER}"}
         if self.runtime_env:
             ray["runtimeEnv"] = dict(self.runtime_env)
-        spec = self.ray_spec(ray, retries)
+        spec = checked(self.ray_spec(ray, retries))
         volume = {"name": _VOLUME, "secret": {"secretName": secret_name(name)}}
         mount = {"name": _VOLUME, "mountPath": CALL_FOLDER, "readOnly": True}
         codes = spec["retries"].get("onExitCodes", {})

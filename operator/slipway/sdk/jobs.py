@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Final, Literal, TypeVar, get_args
 
 import aiohttp
@@ -262,7 +263,7 @@ def check(on_interrupt: OnInterrupt, timeout: float | None) -> None:
     """Refuse words other than cancel and detach, and times that are over already."""
     if on_interrupt not in get_args(OnInterrupt):
         raise ValueError(f"on_interrupt must be 'cancel' or 'detach', not {on_interrupt!r}")
-    if timeout is not None and timeout <= 0:
+    if timeout is not None and not (isinstance(timeout, Real) and timeout > 0):
         raise ValueError(f"timeout must be more than 0 s, not {timeout!r}")
 
 
