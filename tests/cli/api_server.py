@@ -85,7 +85,8 @@ class ApiServer:
         if request.path.rpartition("/")[2] not in _LISTS:
             return _missing(request.path)
         kept = {JOBS: list(self.jobs.values()), paths.events(NAMESPACE): self.events, paths.NODES: self.nodes}
-        items = kept.get(request.path, [])
+        name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        items = [one for one in kept.get(request.path, []) if name in ("", one["metadata"]["name"])]
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
     async def _create(self, request: web.Request) -> web.Response:

@@ -70,3 +70,24 @@ def test_a_job_that_somebody_else_has_deleted_is_not_said_to_be(api_server: ApiS
     done = CliRunner().invoke(main, ["delete", "a"])
     assert (done.exit_code, "slicejob a deleted" in done.output) == (4, False), done.output
     assert api_server.asked.count(DELETION) == 1
+
+
+LATER_A = job("a", "Running") | {"metadata": job("a", "Running")["metadata"] | {"uid": "later"}}
+
+
+def test_a_deleted_job_is_not_waited_for_any_more_where_another_has_its_name(api_server: ApiServer) -> None:
+    api_server.successor = LATER_A
+    with Terminal("delete", "a", "--yes", "--wait") as terminal:
+        assert terminal.end() == 0
+        assert terminal.written == "slicejob a deleted\n"
+    assert api_server.jobs["a"] == LATER_A
+
+
+def test_yes_is_about_the_job_that_was_asked_about(api_server: ApiServer) -> None:
+    with Terminal("delete", "a") as terminal:
+        terminal.until("SliceJob a is Running. Delete it with its pods? [y/N]: ")
+        api_server.put(LATER_A)
+        terminal.type("y")
+        assert terminal.end() == 4
+        assert "a later job has its name" in terminal.written
+    assert api_server.jobs["a"] == LATER_A

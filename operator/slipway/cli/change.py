@@ -21,13 +21,13 @@ class _NothingToDo(Exception):
     """The job is as it is wanted already; says so."""
 
 
-async def _nothing(client: Verbs, name: str) -> None:
+async def _nothing(client: Verbs, job: JobState) -> None:
     """What most commands do after the change."""
 
 
 def _each(
     target: Target, names: tuple[str, ...], change: Change, word: str, *, ignore_finished: bool = False,
-    then: Callable[[Verbs, str], Awaitable[None]] = _nothing,
+    then: Callable[[Verbs, JobState], Awaitable[None]] = _nothing,
 ) -> None:  # fmt: skip
     """Change the jobs one after another; what goes wrong with one does not keep the others."""
 
@@ -38,7 +38,7 @@ def _each(
                 try:
                     job = await change(client, name)
                     _tell(name, word, (await client.out_of_reach([job])).get(name))
-                    await then(client, name)
+                    await then(client, job)
                 except _NothingToDo as words:
                     click.echo(f"slicejob {name} {words}")
                 except AlreadyFinished as error:
@@ -112,10 +112,11 @@ def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) 
     On a terminal it asks before it deletes a job that has not ended. Exit code 1 where the answer was no.
     """
 
-    async def gone(client: Verbs, name: str) -> None:
+    async def gone(client: Verbs, job: JobState) -> None:
         if until_gone:
+            # Whoever keeps the manifest, such as a GitOps controller, may make another of this name at once.
             with suppress(NotFound):
-                await client.wait(name, for_=("Deleted",))
+                await client.wait(job.name, for_=("Deleted",), uid=job.uid)
 
     async def deleted(client: Verbs, name: str) -> JobState:
         found = await client.get(name)
@@ -123,7 +124,7 @@ def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) 
             question = f"SliceJob {name} is {found.phase}. Delete it with its pods?"
             if not _confirmed(question):
                 raise SlipwayError(f"SliceJob {name} was not deleted")
-        await client.delete(name)
+        await client.delete(name, uid=found.uid)
         return found
 
     _each(target, names, deleted, "deleted", then=gone)
