@@ -90,7 +90,7 @@ class ApiServer:
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
     async def _create(self, request: web.Request) -> web.Response:
-        if not self.takes_jobs:
+        if not self.takes_jobs and "dryRun" not in request.query:
             await self.until_closed()
         body = await request.json()
         if body["metadata"]["name"] in self.refused:

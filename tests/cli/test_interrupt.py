@@ -2,10 +2,13 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from tests.cli.api_server import JOBS, NAMESPACE, ApiServer
+from slipway.cli.main import main
+from tests.cli.api_server import JOBS, NAMESPACE, ApiServer, job
 from tests.cli.terminal import Terminal
 from tests.serving import kubeconfig
 from tests.waiting import PATIENCE
@@ -40,6 +43,37 @@ def test_ctrl_c_tells_what_is_known_of_the_job(
         assert terminal.end() == 130
         assert f"{words}\n" in terminal.written
     assert any(one.startswith("PATCH") for one in api_server.asked) == (answered and bool(options))
+
+
+PRESENT: dict[str, tuple[dict[str, Any], str, bool]] = {
+    "the job itself": ({"image": "a:1", "command": ["true"]}, "slicejob train was cancelled", True),
+    "another job": (
+        {"image": "b:1", "command": ["true"]}, "slicejob train was not cancelled: SliceJob train in team-a exists with "
+        "another image: choose another name, or delete it", False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "words", "cancelled"), PRESENT.values(), ids=PRESENT)
+def test_a_job_whose_creation_was_not_answered_is_told_from_another_of_its_name(
+    api_server: ApiServer, spec: dict[str, Any], words: str, cancelled: bool
+) -> None:
+    api_server.takes_jobs = False
+    api_server.put(job("train", "Running") | {"spec": spec})
+    with Terminal("run", "--cancel-on-interrupt", *FLAGS) as terminal:
+        asked(api_server, CREATION)
+        terminal.interrupt()
+        assert terminal.end() == 130
+        assert f"{words}\n" in terminal.written
+    assert any(one.startswith("PATCH") for one in api_server.asked) == cancelled
+
+
+def test_a_later_job_of_its_name_is_not_followed(api_server: ApiServer) -> None:
+    later = job("train", "Succeeded")
+    later["metadata"]["uid"] = "later"
+    api_server.meanwhile[FOLLOWED] = lambda: api_server.put(later)
+    done = CliRunner().invoke(main, ["run", *FLAGS])
+    assert (done.exit_code, done.stderr) == (4, "Error: SliceJob train in team-a was deleted\n"), done.output
 
 
 def test_the_commands_lead_to_where_the_job_is(

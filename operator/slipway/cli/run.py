@@ -83,8 +83,8 @@ class _Run:
     body: dict[str, Any]
     command: str
     """The command whose verbs are for this job."""
-    there: bool = False
-    """Whether the job is known to exist: its creation was answered."""
+    uid: str | None = None
+    """UID of the job; None while there was no answer to its creation."""
 
     @property
     def name(self) -> str:
@@ -96,18 +96,18 @@ class _Run:
         progress = Progress(console(stderr=True), [self.name])
         async with self.target.client() as client:
             made = await client.submit(self.body)
-            self.there = True
+            self.uid = made.job.uid
             if not made.created:
                 click.echo(f"slicejob {self.name} exists already and is followed", err=True)
             with progress.open():
-                return await follow(client, self.name, progress)
+                return await follow(client, self.name, progress, uid=self.uid)
 
     def interrupted(self, cancel: bool) -> None:
         """Cancel the job, or say by which command it can be followed, or how to find out whether it exists."""
         if cancel:
             with exit_codes():
                 words = asyncio.run(self._cancelled())
-        elif self.there:
+        elif self.uid is not None:
             words = (
                 f"goes on by itself. Follow it with {self._call('logs', '-f')} or {self._call('wait')}, "
                 f"end it with {self._call('cancel')}."
@@ -131,9 +131,10 @@ class _Run:
     async def _cancelled(self) -> str:
         async with self.target.client() as client:
             try:
-                await client.cancel(self.name)
+                uid = self.uid or (await client.made(self.body)).uid
             except NotFound:
-                if self.there:
-                    raise
                 return "does not exist, so there is nothing to cancel"
+            except AlreadyExists as error:
+                return f"was not cancelled: {error}"
+            await client.cancel(self.name, uid=uid)
         return "was cancelled"

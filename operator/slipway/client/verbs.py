@@ -75,12 +75,22 @@ class Verbs(ABC):
         try:
             made = await self._create(body, namespace, dry_run=dry_run)
         except errors.AlreadyExists:
-            found = await self.get(body["metadata"]["name"], namespace=namespace)
-            if different := await self._differences(body, found):
-                words = f"SliceJob {found.name} in {namespace} exists with another {', '.join(different)}"
-                raise errors.AlreadyExists(f"{words}: choose another name, or delete it") from None
-            return Submitted(found, created=False)
+            return Submitted(await self.made(body), created=False)
         return Submitted(JobState(made), created=True)
+
+    async def made(self, body: Mapping[str, Any]) -> JobState:
+        """The job that is there because this manifest was submitted before.
+
+        Raises:
+            NotFound: when no job has its name.
+            AlreadyExists: when another job has.
+        """
+        namespace = body["metadata"].get("namespace") or self.resolved_namespace
+        found = await self.get(body["metadata"]["name"], namespace=namespace)
+        if different := await self._differences(body, found):
+            words = f"SliceJob {found.name} in {namespace} exists with another {', '.join(different)}"
+            raise errors.AlreadyExists(f"{words}: choose another name, or delete it") from None
+        return found
 
     async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
         """In what a manifest is another job than the one that has its name."""
