@@ -11,8 +11,8 @@ from slipway.client.pictures.live import Progress
 from slipway.client.verbs import Verbs
 from slipway.cluster.watch import Applied, Deleted, Init
 
-Hosts = dict[tuple[int, Place], str]
-"""States of hosts, by attempt and place."""
+Hosts = dict[int, dict[Place, str]]
+"""States of hosts by their places, for each attempt."""
 
 
 async def follow(
@@ -41,19 +41,20 @@ async def follow(
 
 
 def _of_attempt(hosts: Hosts, state: JobState) -> dict[Place, str]:
-    """The hosts of the current attempt."""
-    return {place: word for (attempt, place), word in hosts.items() if attempt == state.status.attempt}
+    """The hosts of the current attempt, which change further: a copy at each change would be one of all hosts."""
+    number = state.status.attempt
+    return {} if number is None else hosts.setdefault(number, {})
 
 
 async def _hosts(client: Verbs, name: str, hosts: Hosts) -> AsyncGenerator[None, None]:
-    """Keeps the states of a job's pods, by attempt and place."""
+    """Keeps the states of a job's pods, and yields whenever one may have changed."""
     async with aclosing(client.watch_pods(name)) as events:
         async for event in events:
             match event:
                 case Init():
                     hosts.clear()
-                case Applied(pod) if (key := parse_pod_name(name, pod.metadata.name)) is not None:
-                    hosts[key] = state_of(pod)
-                case Deleted(pod) if (key := parse_pod_name(name, pod.metadata.name)) is not None:
-                    hosts.pop(key, None)
+                case Applied(pod) if (found := parse_pod_name(name, pod.metadata.name)) is not None:
+                    hosts.setdefault(found[0], {})[found[1]] = state_of(pod)
+                case Deleted(pod) if (found := parse_pod_name(name, pod.metadata.name)) is not None:
+                    hosts.get(found[0], {}).pop(found[1], None)
             yield

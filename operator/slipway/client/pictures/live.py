@@ -59,7 +59,7 @@ class Progress:
             yield
 
     def show(self, job: JobState, hosts: Mapping[Place, str] = _NO_HOSTS) -> None:
-        """The newest state."""
+        """The newest state; the hosts may go on changing."""
         self._seen[job.name] = (job, hosts)
         if not self._drawn:
             self._tell(job)
@@ -68,7 +68,9 @@ class Progress:
         now = datetime.now(UTC)
         if len(self._seen) > 1:
             return overview(self._seen, now)
-        return next((picture(*one, now, self._console.width) for one in self._seen.values() if one), Text())
+        # It is drawn in another thread than the hosts change in.
+        seen = ((job, dict(hosts)) for job, hosts in filter(None, self._seen.values()))
+        return next((picture(job, hosts, now, self._console.width) for job, hosts in seen), Text())
 
     def _tell(self, job: JobState) -> None:
         for line in self._ends(job):
