@@ -138,7 +138,9 @@ def test_a_job_of_which_nobody_knows_whether_it_was_made_is_named(
     server: Server, executor: RayExecutor, call: Callable[[RayExecutor], Any]
 ) -> None:
     server.breaks_off = server.silent_about_jobs = True
-    said = r"POST .*; so it is not known whether SliceJob (\S+) in x was created: find out with `slipway describe \1`"
+    said = (
+        r"POST .*; so it is not known whether SliceJob (\S+) in x was created: find out with `slipway describe \1 -n x "
+    )
     with pytest.raises(Unreachable, match=said):
         call(executor)
 

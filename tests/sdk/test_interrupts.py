@@ -47,8 +47,8 @@ def interrupted(server: Server, call: str, number: int, when: Callable[[], Any],
 CALL = "executor.autoscale_execute_resumable(train)"
 DOCKER = "run_docker_on_pod(docker, CPU(), name='train', client=client, **how)"
 GOES_ON = (
-    r"detached from SliceJob (train\S*) in x: it goes on by itself. Follow it with `slipway logs \1 -f`, wait for its "
-    r"end with `slipway wait \1`, end it with `slipway cancel \1`"
+    r"detached from SliceJob (train\S*) in x: it goes on by itself. Follow it with `slipway logs \1 -f (-n x "
+    r"--kubeconfig \S+/kubeconfig)`, wait for its end with `slipway wait \1 \2`, end it with `slipway cancel \1 \2`"
 )
 
 
@@ -125,7 +125,9 @@ def test_a_session_whose_closing_was_interrupted_can_be_closed(server: Server) -
     assert server.jobs == {}
 
 
-STARTS = r"detached while session lab starts: it goes on by itself.* end it with `slipway cancel lab`"
+STARTS = (
+    r"detached while session lab starts: it goes on by itself.* end it with `slipway cancel lab -n x --kubeconfig \S+`"
+)
 
 
 @pytest.mark.parametrize(("call", "how", "said", "stay"), [

@@ -121,12 +121,8 @@ class _Run:
 
     def _call(self, verb: str, *options: str) -> str:
         """A command about the job, which leads to the same place whatever the context is by then."""
-        where: dict[str, object] = {}
-        if isinstance(self.target, ClusterTarget):
-            given = self.target
-            where = {"-n": given.namespace, "--context": given.context, "--kubeconfig": given.kubeconfig}
-        words = [word for name, value in where.items() if value for word in (name, str(value))]
-        return f"`{self.command} {shlex.join((verb, self.name, *options, *words))}`"
+        where = self.target.options if isinstance(self.target, ClusterTarget) else ()
+        return f"`{self.command} {shlex.join((verb, self.name, *options, *where))}`"
 
     async def _cancelled(self) -> str:
         async with self.target.client() as client:

@@ -56,6 +56,12 @@ class ClusterTarget(Target):
             raise typed(error) from error
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """The options with which a command leads to the same place, whatever the context is by then."""
+        where = {"-n": self.namespace, "--context": self.context, "--kubeconfig": self.kubeconfig}
+        return tuple(word for name, value in where.items() if value for word in (name, str(value)))
+
+    @property
     def resolved_namespace(self) -> str:
         """The namespace given, the context's, the pod's, or `default`.
 

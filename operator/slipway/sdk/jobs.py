@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -91,11 +92,15 @@ class Run:
         """What one can do about it on the command line, for those who wait no longer."""
         if self.progress.last is None:
             return "whether it was created is not known"
-        where = f" -n {self.client.namespace}" if self.client.namespace else ""
         return (
-            f"it goes on by itself. Follow it with `slipway logs {self.name} -f{where}`, wait for its end with "
-            f"`slipway wait {self.name}{where}`, end it with `slipway cancel {self.name}{where}`"
+            f"it goes on by itself. Follow it with {self._command('logs', '-f')}, wait for its end with "
+            f"{self._command('wait')}, end it with {self._command('cancel')}"
         )
+
+    def _command(self, verb: str, *options: str) -> str:
+        """A command about it, which leads to the same place whatever the context is by then."""
+        where = self.client.within(self.namespace).options
+        return f"`{shlex.join(('slipway', verb, self.name, *options, *where))}`"
 
     @property
     def path(self) -> str:
@@ -146,7 +151,7 @@ class Run:
         except NotFound:
             raise error from None
         except (SlipwayClusterError, TimeoutError):
-            words = f"so it is not known whether {self.place} was created: find out with `slipway describe {self.name}`"
+            words = f"so it is not known whether {self.place} was created: find out with {self._command('describe')}"
             raise type(typed(error))(f"{error}; {words}") from error
         if found.metadata.annotations.get(CALL_ANNOTATION) != self.call:
             raise error
