@@ -58,6 +58,8 @@ class ApiServer:
         """Whether the connection breaks before the answer to who deletes a job."""
         self.successor: Json | None = None
         """What somebody else creates at once when a job is deleted."""
+        self.forbidden: tuple[str, ...] = ()
+        """What this user may not list."""
         self.deleted_while_watched = False
         """Whether a watch of jobs sees them go."""
         self.until_closed: Callable[[], Awaitable[object]]
@@ -82,8 +84,11 @@ class ApiServer:
             return web.json_response({"gitVersion": "v1.35.0"})
         if request.method == "POST":
             return web.json_response({"status": {"allowed": True}}, status=201)
-        if request.path.rpartition("/")[2] not in _LISTS:
+        kind = request.path.rpartition("/")[2]
+        if kind not in _LISTS:
             return _missing(request.path)
+        if kind in self.forbidden:
+            return _refused(403, "Forbidden", f"{kind} is forbidden: User u cannot list them")
         kept = {JOBS: list(self.jobs.values()), paths.events(NAMESPACE): self.events, paths.NODES: self.nodes}
         name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
         items = [one for one in kept.get(request.path, []) if name in ("", one["metadata"]["name"])]

@@ -14,7 +14,7 @@ from slipway.api.status import Attempt
 from slipway.cli import environment, why
 from slipway.cli import events as event_table
 from slipway.cli.advice import advice
-from slipway.cli.common import one_job, output_option, print_data, run, targeted, warn_of
+from slipway.cli.common import one_job, output_option, print_data, run, say, targeted, warn_of
 from slipway.client.model import Description, JobState, ProfileOfJob
 from slipway.client.pictures.account import account
 from slipway.client.pictures.matrix import matrix
@@ -48,6 +48,8 @@ def describe(target: Target, name: str, history: bool, env: bool, output: str | 
     found, words = run(work())
     if found.out_of_reach:
         warn_of({name: found.out_of_reach})
+    for refusal in found.hidden:
+        say(f"Warning: not all is shown: {refusal}", err=True)
     if output:
         print_data(as_data(found), output)
     else:

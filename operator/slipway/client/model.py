@@ -218,3 +218,5 @@ class Description:
     """Why what runs the job cannot be asked, so that no host is known; empty where it was asked."""
     position: str = ""
     """Where the job stands in its queue, in words; empty where it does not wait, or nobody tells."""
+    hidden: tuple[str, ...] = ()
+    """Why hosts or Events are not among it, in the API server's words, where the caller may not list them."""

@@ -2,12 +2,12 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from slipway.api.status import Attempt, Phase
 from slipway.client import errors
@@ -18,6 +18,8 @@ from slipway.client.logs.source import LogSource
 from slipway.client.model import Description, Event, JobState, ProfileOfJob, Stored
 from slipway.cluster.watch import Event as Change
 from slipway.cluster.wire import JsonObject
+
+T = TypeVar("T")
 
 FINISHED: Final = "Finished"
 """What `wait` waits for unless told otherwise: the job has ended, however."""
@@ -40,6 +42,15 @@ class Submitted:
     job: JobState
     created: bool
     """False when an equal job was there already."""
+
+
+async def _allowed(asked: Awaitable[Sequence[T]], hidden: list[str]) -> Sequence[T]:
+    """What was asked for; nothing where the caller may not read it, and then the refusal is among `hidden`."""
+    try:
+        return await asked
+    except errors.NotAllowed as error:
+        hidden.append(str(error))
+        return ()
 
 
 class Verbs(ABC):
@@ -222,15 +233,19 @@ class Verbs(ABC):
         if history:
             attempts = tuple(Attempt.model_validate(one) for one in await self.history(name))
         away = (await self.out_of_reach([job])).get(name, "")
-        pods = await self.pods(name, attempt=number) if number is not None and not away else ()
+        hidden: list[str] = []
+        pods: Sequence[JsonObject] = ()
+        if number is not None and not away:
+            pods = await _allowed(self.pods(name, attempt=number), hidden)
         return Description(
             job=job,
             attempts=attempts,
             hosts=hosts(name, pods),
-            events=await self.events(name),
+            events=tuple(await _allowed(self.events(name), hidden)),
             profile=await self._profile(job),
             out_of_reach=away,
             position=await self.position(job),
+            hidden=tuple(hidden),
         )
 
     async def _profile(self, job: JobState) -> ProfileOfJob | None:
