@@ -58,6 +58,8 @@ class ApiServer:
         """Whether the connection breaks before the answer to who deletes a job."""
         self.successor: Json | None = None
         """What somebody else creates at once when a job is deleted."""
+        self.knows_slicejobs = True
+        """Whether the CRD is installed."""
         self.forbidden: tuple[str, ...] = ()
         """What this user may not list."""
         self.deleted_while_watched = False
@@ -74,6 +76,8 @@ class ApiServer:
         self.asked.append(asked)
         if asked in self.meanwhile and "watch" not in request.query:
             self.meanwhile[asked]()
+        if not self.knows_slicejobs and request.path.startswith(JOBS):
+            return web.Response(status=404, text="404 page not found\n")
         if request.query.get("watch"):
             return await self._watch(request)
         if request.path == JOBS and request.method == "POST":

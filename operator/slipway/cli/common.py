@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import click
 
 from slipway.client import errors
+from slipway.client.answers import NO_SLICEJOBS
 from slipway.client.asynchronous import ClusterTarget
 from slipway.client.pictures.controls import visible
 from slipway.client.target import Target
@@ -75,6 +76,8 @@ def exit_codes() -> Iterator[None]:
 
 def code_of(error: BaseException) -> int:
     """The exit code that an error of the client stands for."""
+    if isinstance(error, errors.NotFound) and str(error) == NO_SLICEJOBS:
+        return NOTHING_TO_TALK_TO
     return next(code for kind, code in _CODES if isinstance(error, kind))
 
 

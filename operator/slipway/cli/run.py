@@ -10,7 +10,6 @@ import click
 from slipway.cli.common import (
     FAILED,
     INTERRUPTED,
-    NOTHING_TO_TALK_TO,
     Failure,
     code_of,
     exit_codes,
@@ -20,7 +19,7 @@ from slipway.cli.common import (
 )
 from slipway.cli.submit import job_options, manifests
 from slipway.client.asynchronous import ClusterTarget
-from slipway.client.errors import AlreadyExists, NotFound, Refused, SlipwayError
+from slipway.client.errors import AlreadyExists, NotFound, SlipwayError
 from slipway.client.model import JobState
 from slipway.client.pictures.follow import follow
 from slipway.client.pictures.live import Progress
@@ -64,10 +63,6 @@ def run(target: Target, files: tuple[str, ...], place: str, cancel_on_interrupt:
     except KeyboardInterrupt:
         followed.interrupted(cancel_on_interrupt)
         raise SystemExit(INTERRUPTED) from None
-    except (Refused, AlreadyExists) as error:
-        raise Failure(str(error), code_of(error)) from error
-    except NotFound as error:
-        raise Failure(str(error), NOTHING_TO_TALK_TO if "CRD" in str(error) else code_of(error)) from error
     except SlipwayError as error:
         raise Failure(str(error), code_of(error)) from error
     code = f" (exit code {end.exit_code})" if end.exit_code else ""
