@@ -145,9 +145,8 @@ class Model:
             return _missing() if known is None else _json(known)
         if "watch" in request.query:
             return await self._watch(request, plural)
-        if request.query.get("labelSelector", names.LABEL_JOB_UID) != names.LABEL_JOB_UID:
-            return _not_modelled("lists of the pods of one job")
-        items = list(self.objects[plural].values())
+        label, _, value = request.query.get("labelSelector", "").partition("=")
+        items = [one for one in self.objects[plural].values() if _has(one, label, value)]
         return _json({"metadata": {"resourceVersion": str(next(self._versions))}, "items": items})
 
     async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:
@@ -166,6 +165,12 @@ class Model:
                 await response.write(b"".join(chunk))
         finally:
             self._watches[plural].remove(lines)
+
+
+def _has(body: dict[str, Any], label: str, value: str) -> bool:
+    """Whether an object has a label, with that value if one is given; without a label to look for, every one has."""
+    found = body["metadata"].get("labels", {}).get(label)
+    return not label or (found is not None and value in ("", found))
 
 
 def _described(path: str) -> web.Response:
