@@ -342,5 +342,7 @@ def test_certificates_are_signed_by_their_own_authority(tmp_path: Path) -> None:
 
     assert fits("ca", "apiserver", "-verify_ip", "127.0.0.1")
     assert fits("front-proxy-ca", "front-proxy-client")
-    assert not fits("front-proxy-ca", "apiserver")
+    assert fits("etcd-ca", "etcd", "-verify_ip", "127.0.0.1")
+    assert fits("etcd-ca", "apiserver-etcd-client")
+    assert not any(fits(other, "apiserver") for other in ("front-proxy-ca", "etcd-ca"))
     assert tmp_path.stat().st_mode & 0o077 == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import socket
+import ssl
 import warnings
 from pathlib import Path
 from time import monotonic
@@ -37,6 +38,16 @@ def test_a_control_plane_is_up_and_authenticates(state_folder: Path) -> None:
         minor = cluster.api().get("/version")["minor"]
         assert minor == "36"
     assert not (state_folder / "clusters" / "t-bare").exists()
+
+
+@pytest.mark.parametrize("port", ["etcd", "peer"])
+def test_other_users_of_the_machine_cannot_ask_etcd(simulated: NativeCluster, port: str) -> None:
+    stranger = ssl.create_default_context(cafile=str(simulated.state.folder / "pki" / "etcd-ca.crt"))
+    plain = socket.create_connection(("127.0.0.1", simulated.state.ports[port]), timeout=PATIENCE)
+    with plain, stranger.wrap_socket(plain, server_hostname="127.0.0.1") as asked:
+        asked.sendall(b"GET /version HTTP/1.1\r\nHost: etcd\r\n\r\n")
+        with pytest.raises(ssl.SSLError, match="certificate required"):
+            asked.recv(1024)
 
 
 def test_pods_with_tpus_run_on_simulated_nodes(simulated: NativeCluster) -> None:

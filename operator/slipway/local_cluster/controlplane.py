@@ -39,7 +39,8 @@ def prepare(state: ClusterState, addresses: Addresses, host: str) -> None:
 
 def etcd_command(state: ClusterState) -> list[str]:
     """Return the command line of etcd."""
-    client, peer = (f"http://127.0.0.1:{state.ports[name]}" for name in ("etcd", "peer"))
+    folder = state.folder / "pki"
+    client, peer = (f"https://127.0.0.1:{state.ports[name]}" for name in ("etcd", "peer"))
     return [
         str(state.binaries["etcd"]),
         f"--data-dir={state.folder / 'etcd'}",
@@ -48,10 +49,22 @@ def etcd_command(state: ClusterState) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
+        *_certificate_flags(folder),
+        *(flag.replace("--", "--peer-", 1) for flag in _certificate_flags(folder)),
         # The data need not survive a power cut: `down` and `up` give a new cluster in seconds.
         "--unsafe-no-fsync",
         "--quota-backend-bytes=8589934592",
         "--log-level=warn",
+    ]
+
+
+def _certificate_flags(folder: Path) -> list[str]:
+    """With which etcd answers its clients, and nobody without a certificate; those for its peers have a prefix."""
+    return [
+        f"--cert-file={folder / 'etcd.crt'}",
+        f"--key-file={folder / 'etcd.key'}",
+        f"--trusted-ca-file={folder / 'etcd-ca.crt'}",
+        "--client-cert-auth",
     ]
 
 
@@ -61,7 +74,10 @@ def api_server_command(state: ClusterState, addresses: Addresses) -> list[str]:
     host, _, port = state.server.removeprefix("https://").rpartition(":")
     return [
         str(state.binaries["kube-apiserver"]),
-        f"--etcd-servers=http://127.0.0.1:{state.ports['etcd']}",
+        f"--etcd-servers=https://127.0.0.1:{state.ports['etcd']}",
+        f"--etcd-cafile={folder / 'etcd-ca.crt'}",
+        f"--etcd-certfile={folder / f'{pki.ETCD_CLIENT}.crt'}",
+        f"--etcd-keyfile={folder / f'{pki.ETCD_CLIENT}.key'}",
         f"--bind-address={host}",
         f"--advertise-address={host}",
         f"--secure-port={port}",

@@ -23,9 +23,12 @@ IDENTITIES = {
 FRONT_PROXY = "front-proxy-client"
 """The API server's own name where it passes a request on to another one, with the user that it was asked by."""
 
+ETCD_CLIENT = "apiserver-etcd-client"
+"""The API server's own name where it asks etcd."""
+
 
 def create(folder: Path, server_names: list[str]) -> None:
-    """Make the authorities, the API server's certificates, the service account key and all tokens."""
+    """Make the authorities, the certificates of the API server and of etcd, the service account key and all tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     _create_authority(folder, "ca", "/CN=slipway-local-cluster")
@@ -34,6 +37,10 @@ def create(folder: Path, server_names: list[str]) -> None:
     # The API server lets a client with a certificate of this authority act as any user: it signs nothing else.
     _create_authority(folder, "front-proxy-ca", "/CN=front-proxy-ca")
     issue(folder, FRONT_PROXY, f"/CN={FRONT_PROXY}", [], authority="front-proxy-ca")
+    # Who may ask etcd may read every Secret and become anybody: on this machine that is the API server alone.
+    _create_authority(folder, "etcd-ca", "/CN=etcd-ca")
+    issue(folder, "etcd", "/CN=etcd", ["127.0.0.1"], authority="etcd-ca")
+    issue(folder, ETCD_CLIENT, f"/CN={ETCD_CLIENT}", [], authority="etcd-ca")
     _openssl(["ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out", str(folder / "sa.key")])
     _openssl(["ec", "-in", str(folder / "sa.key"), "-pubout", "-out", str(folder / "sa.pub")])
     rows = []
