@@ -95,7 +95,7 @@ class ApiServer:
             return _refused(403, "Forbidden", f"{kind} is forbidden: User u cannot list them")
         kept = {JOBS: list(self.jobs.values()), paths.events(NAMESPACE): self.events, paths.NODES: self.nodes}
         name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
-        items = [one for one in kept.get(request.path, []) if name in ("", one["metadata"]["name"])]
+        items = [one for one in kept.get(request.path, []) if name in ("", one.get("metadata", {}).get("name"))]
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
     async def _create(self, request: web.Request) -> web.Response:
