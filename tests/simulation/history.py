@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Collection
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from slipway.api.places import HEAD, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.cluster.connection import READ_SECONDS
+from slipway.cluster.events import BURST, REFILL_SECONDS
 from slipway.planner.acceptance import resolve
 from slipway.planner.effective import hardware_of
 from slipway.planner.explain import REASONS
@@ -437,7 +439,8 @@ class History:
     def _told(self) -> None:
         """Every phase, and each end of an attempt, has an Event.
 
-        Not where the process or the job went just then, or a stranger put another phase there.
+        Not where the process or the job went just then, a stranger put another phase there, or so much was told of the
+        job just before that no more is, but its end.
         """
         for told in self.invariants.news:
             process = self.fleet.named(told.who)
@@ -452,6 +455,14 @@ class History:
                 continue
             # Where a word says what a job waits for, that is the Event's.
             reasons = {told.reason} | (REASONS if told.reason == Phase.PENDING else set())
-            mine = (one for one in self.store.events.values() if one["involvedObject"]["uid"] == told.uid)
-            if not any(one["reason"] in reasons and one["message"].startswith(told.about) for one in mine):
+            mine = [one for one in self.store.events.values() if one["involvedObject"]["uid"] == told.uid]
+            if any(one["reason"] in reasons and one["message"].startswith(told.about) for one in mine):
+                continue
+            spent = sum(0 <= _seconds_before(one, told.at) <= BURST * REFILL_SECONDS for one in mine)
+            if spent < BURST - 2 or told.reason in {one.value for one in Phase if one.final}:
                 raise Violation(f"no Event tells of {told.reason} {told.about}, written by {told.who}")
+
+
+def _seconds_before(event: dict[str, Any], at: float) -> float:
+    """How long before a moment an Event was recorded."""
+    return (moment(at) - datetime.fromisoformat(event["eventTime"])).total_seconds()
