@@ -65,6 +65,8 @@ def test_what_was_made_is_removed(
     monkeypatch.setenv("SLIPWAY_STATE", str(tmp_path / "state"))
     process, terminal = pty.fork()
     if process == 0:
+        # Where nohup runs the tests it is ignored, which a child inherits.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *command])
     made = tmp_path / "made"
     assert wait_until(made.exists, PATIENCE)
