@@ -11,6 +11,7 @@ from typing import Final
 
 from slipway.api.places import FIRST, HEAD
 from slipway.api.slicejob import SliceJobSpec
+from slipway.api.status import Phase
 from slipway.planner import (
     attempts,
     capacity,
@@ -181,7 +182,10 @@ def _settled(draft: Draft) -> Plan:
         # A process that has just begun to lead does not know yet what all the words of the last one came from.
         written = draft.snapshot.known.leading_since
     minor = before != status and held_back.only_progress(before, status)
-    if minor and (draft.refresh_events or draft.refresh_visitors):
+    if status.attempt is None and status.phase is Phase.PENDING and draft.refresh_pods:
+        # The first attempt begins in a moment, when the pods of an earlier job of this name are listed.
+        status = before
+    elif minor and (draft.refresh_events or draft.refresh_visitors):
         # The answers are there in a moment, and complete the words.
         status = before
     elif minor and written is not None:
