@@ -7,7 +7,7 @@ from slipway.api.status import SliceJobStatus
 from slipway.planner.ledger import Sums, account_at, sums
 from slipway.planner.spells import LOST
 from tests.simulation.timeline import START
-from tests.simulation.truth import Held, Violation
+from tests.simulation.truth import Held, require
 
 ROUNDING = 0.01
 """Each sum is rounded to milliseconds."""
@@ -26,27 +26,25 @@ def check_time(created: datetime, old: SliceJobStatus, new: SliceJobStatus, now:
         Violation: when they are not.
     """
     ledger = new.ledger
-    _require(ledger is not None, "a status was written without a ledger")
+    require(ledger is not None, "a status was written without a ledger")
     assert ledger is not None
     found = sums(ledger.seconds)
     passed = (ledger.until - created).total_seconds()
-    _require(abs(sum(found.values()) - passed) < ROUNDING, f"the ledger has {found}, and {passed} s have passed")
+    require(abs(sum(found.values()) - passed) < ROUNDING, f"the ledger has {found}, and {passed} s have passed")
     if old.ledger is not None:
-        _require(
-            ledger.until >= old.ledger.until, f"the ledger ends at {ledger.until}, and ended at {old.ledger.until}"
-        )
+        require(ledger.until >= old.ledger.until, f"the ledger ends at {ledger.until}, and ended at {old.ledger.until}")
         _not_less(sums(old.ledger.seconds), found)
         _not_less(sums(old.ledger.chip_seconds), sums(ledger.chip_seconds))
     if new.completion_time is not None:
         late = (ledger.until - new.completion_time).total_seconds()
-        _require(0 <= late <= slack, f"the ledger ends {late} s after the job")
+        require(0 <= late <= slack, f"the ledger ends {late} s after the job")
     whole = sum(sums(account_at(created, new, now).seconds).values())
     age = (max(new.completion_time or now, ledger.until) - created).total_seconds()
-    _require(abs(whole - age) < ROUNDING, f"the account of {age} s adds up to {whole} s")
+    require(abs(whole - age) < ROUNDING, f"the account of {age} s adds up to {whole} s")
     charged = {cause for cause in LOST if any(one.cause is cause for one in new.attempts)}
     if new.attempts and new.attempts[-1].number == 0:
         blamed = {cause for cause, state in LOST.items() if any(one[0] == state[0] for one in found)}
-        _require(blamed <= charged, f"time is lost to {sorted(blamed)}, and {sorted(charged)} were charged")
+        require(blamed <= charged, f"time is lost to {sorted(blamed)}, and {sorted(charged)} were charged")
 
 
 def check_chips(
@@ -75,7 +73,7 @@ def check_chips(
         if not estimated:
             low += _within(begin, end, one.since + BLUR, min(known_end, one.stopped or end) - BLUR)
     added = _total(sums(new.ledger.chip_seconds)) - _total(sums(old.ledger.chip_seconds if old.ledger else None))
-    _require(
+    require(
         low * each - ROUNDING <= added <= high * each + ROUNDING,
         f"{added} chip seconds are added from {begin} to {end}; pods held {low * each} to {high * each}",
     )
@@ -83,7 +81,7 @@ def check_chips(
 
 def _not_less(before: Sums, after: Sums) -> None:
     shrunk = {state for state, total in before.items() if after.get(state, 0.0) < total}
-    _require(not shrunk, f"the ledger had {before}, and has {after}")
+    require(not shrunk, f"the ledger had {before}, and has {after}")
 
 
 def _total(found: Sums) -> float:
@@ -96,8 +94,3 @@ def _second(moment: datetime) -> float:
 
 def _within(begin: float, end: float, since: float, until: float) -> float:
     return max(0.0, min(end, until) - max(begin, since))
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise Violation(otherwise)

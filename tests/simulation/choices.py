@@ -10,7 +10,7 @@ from typing import Final
 from tests.simulation.cluster import Shape
 from tests.simulation.store import Store
 from tests.simulation.timeline import Timeline, moment
-from tests.simulation.truth import Violation
+from tests.simulation.truth import Violation, require
 from tests.simulation.workloads import Json, asked, condition, given
 
 PAUSE: Final = 3600.0
@@ -51,7 +51,7 @@ class Choices:
         """A Workload is created, which asks for the most slices."""
         shape = self._shape(uid)
         if shape is not None:
-            _require(pods == shape.pods, f"the Workload of {uid} is created for {pods} pods of {shape.pods}")
+            require(pods == shape.pods, f"the Workload of {uid} is created for {pods} pods of {shape.pods}")
 
     def changed(self, who: str, uid: str, before: Json, after: Json) -> None:
         """A Workload asks for another number of pods."""
@@ -61,9 +61,9 @@ class Choices:
             return
         slices = (now - shape.ray) // shape.hosts
         right = slices in (shape.choices or (shape.slices,)) and slices * shape.hosts + shape.ray == now
-        _require(right, f"{who} asks for {now} pods of {uid}, which can have {shape.choices} slices")
+        require(right, f"{who} asks for {now} pods of {uid}, which can have {shape.choices} slices")
         if now > was:
-            _require(slices == shape.slices, f"{who} asks for {slices} slices of {uid}, which can have {shape.slices}")
+            require(slices == shape.slices, f"{who} asks for {slices} slices of {uid}, which can have {shape.slices}")
         else:
             self._may_ask_for_fewer(who, uid, before, shape, slices)
 
@@ -73,7 +73,7 @@ class Choices:
         told = str(said.get("message", ""))
         short = said.get("status") == "False" and any(words in told for words in _SHORT)
         current = said.get("observedGeneration") == before["metadata"]["generation"]
-        _require(short and current, f"{who} asks for {slices} slices of {uid}, and Kueue has said {told!r}")
+        require(short and current, f"{who} asks for {slices} slices of {uid}, and Kueue has said {told!r}")
         if NEVER_FITS in told or self._had.get(uid, shape.slices + 1) <= slices:
             return
         job = self._job(uid)
@@ -83,7 +83,7 @@ class Choices:
         tried = sum(one * shape.hosts + shape.ray >= asked(before) for one in shape.choices)
         waited = (moment(self._timeline.now) - datetime.fromisoformat(queued)).total_seconds()
         early = tried * job["spec"]["retries"]["capacityRetrySeconds"] - waited - BLUR
-        _require(early <= 0, f"{who} asks for {slices} slices of {uid} {early:.0f} s too early")
+        require(early <= 0, f"{who} asks for {slices} slices of {uid} {early:.0f} s too early")
 
     def may_give_back(self, who: str, uid: str, workload: Json) -> bool:
         """Whether a job may give its quota back and go on.
@@ -100,11 +100,11 @@ class Choices:
         if wants >= shape.pods:
             return False
         since = self._timeline.now - self._given_back.get(uid, -PAUSE)
-        _require(since >= PAUSE - BLUR, f"{who} gives the quota of {uid} back {since:.0f} s after it did so before")
+        require(since >= PAUSE - BLUR, f"{who} gives the quota of {uid} back {since:.0f} s after it did so before")
         slices = (wants - shape.ray) // shape.hosts
         more = (min(one for one in shape.choices if one > slices) - slices) * shape.hosts
         shown = self._unused_lately()
-        _require(shown >= more, f"{who} gives the quota of {uid} back for {more} pods more; Kueue has shown {shown}")
+        require(shown >= more, f"{who} gives the quota of {uid} back for {more} pods more; Kueue has shown {shown}")
         self._given_back[uid] = self._timeline.now
         self._wants_more.add(uid)
         self.on_given_back()
@@ -168,8 +168,3 @@ class Choices:
 def _goes_on(job: Json) -> bool:
     stopped = job["spec"].get("suspend") or job["spec"].get("cancel") or "deletionTimestamp" in job["metadata"]
     return not stopped and "completionTime" not in job.get("status", {})
-
-
-def _require(right: bool, otherwise: str) -> None:
-    if not right:
-        raise Violation(otherwise)

@@ -10,7 +10,7 @@ from typing import Final
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
-from tests.simulation.truth import Violation
+from tests.simulation.truth import Violation, require
 
 PREEMPTED: Final = (Cause.PREEMPTION, Cause.INFRASTRUCTURE)
 BY_PROGRAM: Final = ("ExitCode", "FinalExitCode", "PreemptionExitCode", "IgnoredExitCode")
@@ -40,12 +40,12 @@ def check_end(new: SliceJobStatus, spec: SliceJobSpec, now: datetime, slack: flo
     failed = newest is not None and newest.cause is Cause.FAILURE
     fatal = failed and newest is not None and _exit_code(newest) in spec.retries.on_exit_codes.fail
     if new.phase is None or not new.phase.final:
-        _require(new.failures < failures, f"{new.failures} failures of {failures}, and the job goes on")
-        _require(new.preemptions < preemptions, f"{new.preemptions} preemptions of {preemptions}, and the job goes on")
+        require(new.failures < failures, f"{new.failures} failures of {failures}, and the job goes on")
+        require(new.preemptions < preemptions, f"{new.preemptions} preemptions of {preemptions}, and the job goes on")
         ended = [one.number for one in new.attempts if one.reason == "FinalExitCode" and one.cause is not None]
         ended += [newest.number] if fatal and newest is not None and newest.reason == "ExitCode" else []
-        _require(not ended, f"attempt {ended} exited with a code that ends the job, and the job goes on")
-        _require(new.result is None and new.completion_time is None, f"phase {new.phase} has a result")
+        require(not ended, f"attempt {ended} exited with a code that ends the job, and the job goes on")
+        require(new.result is None and new.completion_time is None, f"phase {new.phase} has a result")
         return
     reason = new.result.reason if new.result is not None else ""
     cause = newest.cause if newest is not None else None
@@ -58,12 +58,12 @@ def check_end(new: SliceJobStatus, spec: SliceJobSpec, now: datetime, slack: flo
         or (reason == "DeadlineExceeded" and _deadline_passed(new, spec, now, slack)),
     }[new.phase]
     counts = f"{new.failures} failures of {failures}, {new.preemptions} preemptions of {preemptions}"
-    _require(right, f"the job is {new.phase} for {reason!r}, with {counts}; last attempt: {newest}")
-    _require(new.result is not None and bool(new.result.message), f"nothing says why the job is {new.phase}")
+    require(right, f"the job is {new.phase} for {reason!r}, with {counts}; last attempt: {newest}")
+    require(new.result is not None and bool(new.result.message), f"nothing says why the job is {new.phase}")
     ended_at = new.completion_time
     early = max((one.end_time or one.start_time for one in new.attempts), default=ended_at)
     timely = ended_at is not None and early is not None and early <= ended_at
-    _require(timely and ended_at is not None and (ended_at - now).total_seconds() <= slack, f"it ended at {ended_at}")
+    require(timely and ended_at is not None and (ended_at - now).total_seconds() <= slack, f"it ended at {ended_at}")
 
 
 def check_start(old: SliceJobStatus, new: SliceJobStatus) -> None:
@@ -74,10 +74,10 @@ def check_start(old: SliceJobStatus, new: SliceJobStatus) -> None:
     """
     newest = new.newest
     if new.phase is Phase.SUSPENDED:
-        _require(new.start_time is None, f"the job is suspended, and its deadline counts from {new.start_time}")
+        require(new.start_time is None, f"the job is suspended, and its deadline counts from {new.start_time}")
     elif new.attempt != old.attempt and newest is not None:
         right = old.start_time or newest.start_time
-        _require(new.start_time == right, f"the deadline counts from {new.start_time}, and not from {right}")
+        require(new.start_time == right, f"the deadline counts from {new.start_time}, and not from {right}")
 
 
 def check_pause(new: SliceJobStatus, spec: SliceJobSpec) -> None:
@@ -90,7 +90,7 @@ def check_pause(new: SliceJobStatus, spec: SliceJobSpec) -> None:
     if last.end_time is None:
         raise Violation(f"attempt {begun.number} begins, and attempt {last.number} has not ended")
     passed, least = (begun.start_time - last.end_time).total_seconds(), _pause(last, new.attempts[1:], spec)
-    _require(passed >= least, f"attempt {begun.number} begins {passed:.3f} s after the last ended, and not {least} s")
+    require(passed >= least, f"attempt {begun.number} begins {passed:.3f} s after the last ended, and not {least} s")
 
 
 def _pause(last: Attempt, ended: Iterable[Attempt], spec: SliceJobSpec) -> int:
@@ -118,11 +118,11 @@ def check_root(attempt: Attempt, job: str) -> None:
     if attempt.reason in (*BY_PROGRAM, "OOMKilled", "NodeLost", "Disrupted", "PodDeleted"):
         pod = attempt.root.pod if attempt.root is not None else None
         mine = pod is not None and pod.startswith(f"{job}-{attempt.number}-")
-        _require(mine, f"attempt {attempt.number} ended {attempt.reason}, by pod {pod}")
+        require(mine, f"attempt {attempt.number} ended {attempt.reason}, by pod {pod}")
     if attempt.reason in (*BY_PROGRAM, "OOMKilled"):
         code = _exit_code(attempt)
-        _require(code not in (None, 0), f"attempt {attempt.number} ended {attempt.reason} with code {code}")
-    _require(bool(attempt.message), f"nothing says how attempt {attempt.number} ended")
+        require(code not in (None, 0), f"attempt {attempt.number} ended {attempt.reason} with code {code}")
+    require(bool(attempt.message), f"nothing says how attempt {attempt.number} ended")
 
 
 def _exit_code(attempt: Attempt) -> int | None:
@@ -136,8 +136,3 @@ def _limit(spec: SliceJobSpec, most: int) -> int:
 def _deadline_passed(new: SliceJobStatus, spec: SliceJobSpec, now: datetime, slack: float) -> bool:
     limit, since = spec.active_deadline_seconds, new.start_time
     return limit is not None and since is not None and (now - since).total_seconds() >= limit - slack
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise Violation(otherwise)

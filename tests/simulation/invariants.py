@@ -34,7 +34,7 @@ from tests.simulation.ends import check_end, check_pause, check_root, check_star
 from tests.simulation.oracle import allowed
 from tests.simulation.store import SECRET, PodRecord
 from tests.simulation.timeline import START, moment
-from tests.simulation.truth import OUTRANKED, Blow, Kind, Violation
+from tests.simulation.truth import OUTRANKED, Blow, Kind, require
 from tests.simulation.words import check_counts, check_words
 
 MAX_STATUS_BYTES: Final = 32_768
@@ -113,12 +113,12 @@ class Invariants:
         ledger = self.ledgers.setdefault(uid, Ledger())
         old, new = ledger.status, read(after["status"])
         kept = versions.FIELD not in before.get("status", {}) or versions.FIELD in after["status"]
-        _require(kept, "a field that a newer version wrote is gone")
+        require(kept, "a field that a newer version wrote is gone")
         spec = SliceJobSpec.model_validate(after["spec"])
         self._say(who, old, new)
         written = msgspec.json.encode(after["status"])
-        _require(len(written) <= MAX_STATUS_BYTES, "the status is too big")
-        _require(not self.secret or self.secret.encode() not in written, "a secret of the profile is in the status")
+        require(len(written) <= MAX_STATUS_BYTES, "the status is too big")
+        require(not self.secret or self.secret.encode() not in written, "a secret of the profile is in the status")
         self._not_too_often(ledger)
         _finality(old, new)
         ledger.waited |= {one.number for one in new.attempts if one.end_time is not None and not ending_of(one).a_try}
@@ -154,14 +154,14 @@ class Invariants:
         mine = [one for one in self.cluster.store.pods.values() if one.owner == uid and one.pod.may_run]
         unseen = {one.uid for number in {one.pod.attempt for one in mine} for one in self.unseen(who, uid, number)}
         left = [one.pod.metadata.name for one in mine if one.uid not in unseen]
-        _require(not left, f"it is suspended and holds nothing, is said, and {left} may run")
+        require(not left, f"it is suspended and holds nothing, is said, and {left} may run")
 
     def _slices(self, uid: str, new: SliceJobStatus) -> None:
         """A job has one of the numbers of slices that it can have."""
         shape, counts = self.cluster.shape_of(uid), new.slices
         if counts is not None:
             right = counts.granted in (shape.choices or (shape.slices,)) and counts.requested == shape.slices
-            _require(right, f"slices are {counts}, and may be {shape.choices or shape.slices}")
+            require(right, f"slices are {counts}, and may be {shape.choices or shape.slices}")
 
     def _as_many_as_offered(self, uid: str, old: SliceJobStatus, new: SliceJobStatus) -> None:
         """An attempt has as many slices as there is quota for, or as many as the last one where nodes lack."""
@@ -171,14 +171,14 @@ class Invariants:
         pods, granted = self.offered(uid), new.slices.granted
         most = shape.slices if pods is None else (pods - shape.ray) // shape.hosts
         if len(new.attempts) == 1 or not ending_of(new.attempts[1]).keeps_slices:
-            _require(granted == most, f"attempt {new.attempt} has {granted} slices of {most}")
+            require(granted == most, f"attempt {new.attempt} has {granted} slices of {most}")
         elif new.attempts[1].reason == FEWER_SLICES.reason:
             most_placed = max((one for one in shape.choices if one <= self._placed(uid, new.attempts[1])), default=0)
             right = most_placed <= granted <= most
-            _require(right, f"attempt {new.attempt} has {granted} slices of {most}, and {most_placed} had nodes")
+            require(right, f"attempt {new.attempt} has {granted} slices of {most}, and {most_placed} had nodes")
         elif old.phase is not Phase.SUSPENDED and old.slices is not None:
             kept = min(old.slices.granted, most)
-            _require(granted == kept, f"attempt {new.attempt} has {granted} slices, and had {kept}")
+            require(granted == kept, f"attempt {new.attempt} has {granted} slices, and had {kept}")
 
     def _placed(self, uid: str, attempt: Attempt) -> int:
         """How many slices of an attempt have had nodes for some time."""
@@ -276,7 +276,7 @@ class Invariants:
     def _not_too_often(self, ledger: Ledger) -> None:
         now = self.cluster.timeline.now
         ledger.writes = [*(one for one in ledger.writes if one > now - 60.0), now]
-        _require(len(ledger.writes) <= MAX_WRITES_A_MINUTE, f"{len(ledger.writes)} status writes in a minute")
+        require(len(ledger.writes) <= MAX_WRITES_A_MINUTE, f"{len(ledger.writes)} status writes in a minute")
 
     def _history_stays(self, attempt: Attempt, old: SliceJobStatus) -> None:
         was = next((one for one in old.attempts if one.number == attempt.number), None)
@@ -284,7 +284,7 @@ class Invariants:
             return
         for name in ("cause", "end_time", "running_time", "start_time"):
             earlier = getattr(was, name)
-            _require(
+            require(
                 earlier is None or earlier == getattr(attempt, name),
                 f"attempt {attempt.number}: {name} changed from {earlier} to {getattr(attempt, name)}",
             )
@@ -297,7 +297,7 @@ class Invariants:
     def _history_complete(self, uid: str, new: SliceJobStatus) -> None:
         lacking = self.ledgers[uid].tried - {attempt.number for attempt in new.attempts}
         lacking -= self._kept(uid) if lacking else set()
-        _require(not lacking, f"attempts {sorted(lacking)} are neither in the status nor in a page of the history")
+        require(not lacking, f"attempts {sorted(lacking)} are neither in the status nor in a page of the history")
 
     def _kept(self, uid: str) -> set[int]:
         """Attempts in the pages of a job, as they were in its status."""
@@ -307,26 +307,26 @@ class Invariants:
         found = {one.number: one for one in read({"attempts": kept}).attempts}
         known = self.ledgers[uid].charged
         changed = [number for number, one in found.items() if known.get(number, one) != one]
-        _require(self.meddled or not changed, f"attempts {changed} are in the history as they were in no status")
+        require(self.meddled or not changed, f"attempts {changed} are in the history as they were in no status")
         return set(found)
 
     def _charge(self, uid: str, who: str, attempt: Attempt, spec: SliceJobSpec) -> None:
         self._image(uid, attempt, spec)
         asked = ON_REQUEST.get(attempt.reason or "")
         if asked is not None:
-            _require(bool(getattr(spec, asked)), f"attempt {attempt.number} ended {attempt.reason} without request")
-            _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for {attempt.reason}")
+            require(bool(getattr(spec, asked)), f"attempt {attempt.number} ended {attempt.reason} without request")
+            require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for {attempt.reason}")
             return
         if attempt.reason == UNWITNESSED.reason:
-            _require(attempt.running_time is None, f"attempt {attempt.number} ran, and is said to be unwitnessed")
-            _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged without a witness")
+            require(attempt.running_time is None, f"attempt {attempt.number} ran, and is said to be unwitnessed")
+            require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged without a witness")
             return
         if attempt.reason in (PREEMPTED_BY_QUEUE.reason, STOPPED_BY_QUEUE.reason):
             self._charge_by_queue(uid, attempt)
             return
         if not ending_of(attempt).a_try:
-            _require(attempt.running_time is None, f"attempt {attempt.number} ran, and let go of its capacity")
-            _require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for letting go")
+            require(attempt.running_time is None, f"attempt {attempt.number} ran, and let go of its capacity")
+            require(attempt.cause is Cause.UNCHARGED, f"attempt {attempt.number} was charged for letting go")
             return
         blows = [
             blow for blow in self.cluster.truth.of((uid, attempt.number)) if blow.time <= self.cluster.timeline.now
@@ -337,7 +337,7 @@ class Invariants:
         stopped = spec.cancel or spec.active_deadline_seconds is not None
         if stopped and any(blow.kind is Kind.LOST for blow in blows):
             right |= {Cause.FAILURE, *(blow.cause for blow in blows if blow.kind in OUTRANKED)}
-        _require(
+        require(
             attempt.cause in right,
             f"attempt {attempt.number} is charged as {attempt.cause} ({attempt.reason}: {attempt.message}); right is "
             f"{sorted(right) or 'nothing, for nothing hit it'}; hit by {'; '.join(map(_told, blows))}",
@@ -376,9 +376,7 @@ class Invariants:
             return
         ledger.no_image_since = ledger.no_image_since or attempt.end_time
         lasted, allowed = (attempt.end_time - ledger.no_image_since).total_seconds(), spec.timeouts.start_seconds
-        _require(
-            lasted < (allowed or 0), f"attempt {attempt.number} is not charged for an image missing {lasted:.0f} s"
-        )
+        require(lasted < (allowed or 0), f"attempt {attempt.number} is not charged for an image missing {lasted:.0f} s")
 
     def _has_run_since(self, uid: str, since: datetime | None) -> bool:
         """Whether a pod of the job has got its image since then."""
@@ -393,12 +391,12 @@ class Invariants:
         """Only preemptions and lost nodes are charged, and only to those whom Kueue has evicted for that."""
         preempted = attempt.reason == PREEMPTED_BY_QUEUE.reason
         right = Cause.PREEMPTION if preempted else Cause.UNCHARGED
-        _require(attempt.cause is right, f"attempt {attempt.number} is charged as {attempt.cause}: {attempt.message}")
+        require(attempt.cause is right, f"attempt {attempt.number} is charged as {attempt.cause}: {attempt.message}")
         by_others = {"Preempted", "NodeFailures"} & set(self.evictions.get(uid, ()))
-        _require(bool(by_others) or not preempted, f"attempt {attempt.number}: nobody has preempted its Workload")
+        require(bool(by_others) or not preempted, f"attempt {attempt.number}: nobody has preempted its Workload")
         said = [one for one in ("Preempted", "NodeFailures") if f"evicted by its queue: {one}:" in attempt.message]
-        _require(preempted or not said, f"attempt {attempt.number} is not charged: {attempt.message}")
-        _require(bool(self.evictions.get(uid)), f"attempt {attempt.number}: nobody has touched its Workload")
+        require(preempted or not said, f"attempt {attempt.number} is not charged: {attempt.message}")
+        require(bool(self.evictions.get(uid)), f"attempt {attempt.number}: nobody has touched its Workload")
 
     def _node_of(self, attempt: Attempt) -> Node | None:
         """The Node of the pod that an attempt ended by."""
@@ -430,7 +428,7 @@ class Invariants:
         done = self._done(uid, new.attempt)
         shape = self.cluster.shape_in((uid, new.attempt))
         wanted = 1 if shape.ray else shape.pods
-        _require(len(done) == wanted, f"succeeded, but only {sorted(done)} exited 0 by themselves")
+        require(len(done) == wanted, f"succeeded, but only {sorted(done)} exited 0 by themselves")
 
     def _done(self, uid: str, attempt: int) -> set[Place]:
         """Places whose programs have ended well."""
@@ -451,54 +449,47 @@ def _dated(pod: Pod) -> bool:
     return end is not None and end.finished_at is not None
 
 
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise Violation(otherwise)
-
-
 def _finality(old: SliceJobStatus, new: SliceJobStatus) -> None:
     if old.phase is None or not old.phase.final:
         return
     for name in ("phase", "result", "completion_time", "attempt", "failures", "preemptions", "uncharged"):
         was, now = getattr(old, name), getattr(new, name)
-        _require(was == now, f"after the final phase {old.phase} {name} changed from {was} to {now}")
+        require(was == now, f"after the final phase {old.phase} {name} changed from {was} to {now}")
 
 
 def _numbering(old: SliceJobStatus, new: SliceJobStatus, ledger: Ledger) -> None:
     before, now = old.attempt, new.attempt
-    _require(now is not None or before is None, "the attempt's number vanished")
+    require(now is not None or before is None, "the attempt's number vanished")
     if now is None:
         return
-    _require(
-        now == (before if before is not None else 0) or now == (before or 0) + 1, f"attempt went {before} -> {now}"
-    )
-    _require(before is not None or now == 0, f"the first attempt is {now}")
+    require(now == (before if before is not None else 0) or now == (before or 0) + 1, f"attempt went {before} -> {now}")
+    require(before is not None or now == 0, f"the first attempt is {now}")
     numbers = [attempt.number for attempt in new.attempts]
     lacking = set(range(numbers[-1], now + 1)) - set(numbers) if numbers else {now}
     right = numbers == sorted(set(numbers), reverse=True) and numbers[:1] == [now] and lacking <= ledger.waited
-    _require(right, f"attempts are {numbers}, the newest is {now}; {sorted(ledger.waited)} only waited")
+    require(right, f"attempts are {numbers}, the newest is {now}; {sorted(ledger.waited)} only waited")
     # Only the oldest may leave the status.
     lost = {one.number for one in old.attempts} - set(numbers) - ledger.waited
-    _require(all(one < numbers[-1] for one in lost), f"the record of attempts {sorted(lost)} is lost")
+    require(all(one < numbers[-1] for one in lost), f"the record of attempts {sorted(lost)} is lost")
 
 
 def _counters(new: SliceJobStatus, charges: dict[int, Cause]) -> None:
     counted = {cause: sum(one is cause for one in charges.values()) for cause in Cause}
     lost = counted[Cause.PREEMPTION] + counted[Cause.INFRASTRUCTURE]
-    _require(new.failures == counted[Cause.FAILURE], f"failures {new.failures}, charged {charges}")
-    _require(new.preemptions == lost, f"preemptions {new.preemptions}, charged {charges}")
-    _require(new.infrastructure_failures == counted[Cause.INFRASTRUCTURE], f"infrastructure, charged {charges}")
-    _require(new.uncharged == counted[Cause.UNCHARGED], f"uncharged {new.uncharged}, charged {charges}")
+    require(new.failures == counted[Cause.FAILURE], f"failures {new.failures}, charged {charges}")
+    require(new.preemptions == lost, f"preemptions {new.preemptions}, charged {charges}")
+    require(new.infrastructure_failures == counted[Cause.INFRASTRUCTURE], f"infrastructure, charged {charges}")
+    require(new.uncharged == counted[Cause.UNCHARGED], f"uncharged {new.uncharged}, charged {charges}")
     over = new.phase is not None and new.phase.final and new.phase is not Phase.SUCCEEDED and new.attempt is not None
     missing = set(range((new.attempt or 0) + over)) - charges.keys()
-    _require(not missing, f"attempts {missing} were never charged")
+    require(not missing, f"attempts {missing} were never charged")
 
 
 def _conditions(old: SliceJobStatus, new: SliceJobStatus) -> None:
     earlier = {one.type: one for one in old.conditions}
-    _require(len({one.type for one in new.conditions}) == len(new.conditions), "a condition stands there twice")
+    require(len({one.type for one in new.conditions}) == len(new.conditions), "a condition stands there twice")
     for one in new.conditions:
         was = earlier.get(one.type)
         if was is not None and was.status == one.status:
             same = was.last_transition_time == one.last_transition_time
-            _require(same, f"condition {one.type} is {one.status} as before, but since another time")
+            require(same, f"condition {one.type} is {one.status} as before, but since another time")

@@ -13,7 +13,7 @@ from slipway.api.status import Phase
 from slipway.planner.objects import Pod
 from tests.simulation.store import PodRecord, Store
 from tests.simulation.timeline import Timeline, moment
-from tests.simulation.truth import Violation
+from tests.simulation.truth import Violation, require
 
 Json = dict[str, Any]
 
@@ -79,7 +79,7 @@ class Promises:
                 debt = self._owed.get((uid, what)) or Debt(version)
                 if debt.owed_by != (leader := self.who_knows(uid, debt.version)):
                     debt.owed_by, debt.since = leader, now
-                _require(not leader or now - debt.since < self.in_time(), f"{leader} owes {uid} for long that {what}")
+                require(not leader or now - debt.since < self.in_time(), f"{leader} owes {uid} for long that {what}")
                 present[uid, what] = debt
         self._owed = present
         self._timeline.after(EVERY, self.watch)
@@ -152,14 +152,14 @@ class Promises:
             return
         if not pod.may_run:
             oldest = newest["number"] - ("endTime" not in newest)
-            _require(pod.attempt < oldest, f"{who} deletes {pod.metadata.name}, whose log says why the attempt ended")
+            require(pod.attempt < oldest, f"{who} deletes {pod.metadata.name}, whose log says why the attempt ended")
         elif pod.attempt != newest["number"] or "endTime" not in newest:
             return
         elif newest.get("reason") in ON_REQUEST:
-            _require(grace is None, f"{who} gives {pod.metadata.name}, {newest['reason']}, {grace} s to end")
+            require(grace is None, f"{who} gives {pod.metadata.name}, {newest['reason']}, {grace} s to end")
         elif not (_has_stopped(job) or spec.get("cancel")):
             least = spec["retries"]["gracePeriodSeconds"]
-            _require(grace == least, f"{who} gives {pod.metadata.name} {grace} s to end; gracePeriodSeconds is {least}")
+            require(grace == least, f"{who} gives {pod.metadata.name} {grace} s to end; gracePeriodSeconds is {least}")
 
 
 def _is_final(job: Json) -> bool:
@@ -190,11 +190,6 @@ def _may_go_on(job: Json) -> bool:
 def _may_delete_job(job: Json, now: datetime) -> None:
     """A job goes when it has ended and its time to live is over."""
     ttl, ended = job["spec"].get("ttlSecondsAfterFinished"), job.get("status", {}).get("completionTime")
-    _require(ttl is not None and ended is not None, "a job is deleted that has no time to live, or has not ended")
+    require(ttl is not None and ended is not None, "a job is deleted that has no time to live, or has not ended")
     early = ttl - (now - datetime.fromisoformat(ended)).total_seconds()
-    _require(early <= BLUR, f"a job is deleted {early:.0f} s before its time to live is over")
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise Violation(otherwise)
+    require(early <= BLUR, f"a job is deleted {early:.0f} s before its time to live is over")

@@ -125,7 +125,7 @@ class Queues:
         return self._is_answered() and any(not holds(one, "PodsReady") for one in stays)
 
     def _is_answered(self) -> bool:
-        """Whether Kueue has not been away for long enough that whoever tries ever less often has tried again."""
+        """Whether Kueue answers again for so long that an operator with the longest pause between tries has tried."""
         return not self.workloads.away and self._timeline.now >= self.choices.away_until + TRIED_AGAIN
 
     def left(self) -> list[str]:

@@ -62,6 +62,12 @@ class Violation(Exception):
     """An invariant does not hold."""
 
 
+def require(holds: bool, otherwise: str) -> None:
+    """Raise a Violation with these words where something does not hold."""
+    if not holds:
+        raise Violation(otherwise)
+
+
 @dataclass(slots=True)
 class Truth:
     """The ledger of one history."""

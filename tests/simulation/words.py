@@ -6,7 +6,7 @@ from typing import Final
 
 from slipway.api.places import HEAD, Place
 from slipway.api.status import ConditionType, Phase, SliceJobStatus
-from tests.simulation.truth import Violation
+from tests.simulation.truth import require
 
 SUSPENDED: Final = ConditionType.SUSPENDED
 
@@ -21,7 +21,7 @@ def check_words(
     Raises:
         Violation: when they do not.
     """
-    _require(new.observed_generation == generation, f"generation {generation} is said to be {new.observed_generation}")
+    require(new.observed_generation == generation, f"generation {generation} is said to be {new.observed_generation}")
     known = {one.type: one for one in new.conditions}
     holds = {kind for kind, one in known.items() if one.status == "True"}
     phase = new.phase
@@ -33,8 +33,8 @@ def check_words(
         ConditionType.FAILED: phase is Phase.INVALID or (phase.final and phase is not Phase.SUCCEEDED),
     }
     wrong = [kind for kind, right in wanted.items() if (kind in holds) is not right]
-    _require(not wrong, f"conditions {wrong} are wrong in phase {phase}")
-    _require(SUSPENDED not in holds or phase is Phase.SUSPENDED, f"condition Suspended is True in phase {phase}")
+    require(not wrong, f"conditions {wrong} are wrong in phase {phase}")
+    require(SUSPENDED not in holds or phase is Phase.SUSPENDED, f"condition Suspended is True in phase {phase}")
     earlier = {one.type: one for one in old.conditions}
     before, now = written
     for one in new.conditions:
@@ -43,7 +43,7 @@ def check_words(
             since = one.last_transition_time
             early = before is not None and (before - since).total_seconds() > slack
             late = (since - now).total_seconds() > slack
-            _require(not (early or late), f"condition {one.type} became {one.status} at {since}, it is said")
+            require(not (early or late), f"condition {one.type} became {one.status} at {since}, it is said")
 
 
 def check_counts(new: SliceJobStatus, started: Collection[Place], hosts: int, pods: int) -> None:
@@ -56,16 +56,11 @@ def check_counts(new: SliceJobStatus, started: Collection[Place], hosts: int, po
     if newest is None or counts is None:
         return
     ready = sum(sum(one.slice == index for one in started if one != HEAD) == hosts for index in range(counts.granted))
-    _require(counts.ready <= ready, f"{counts.ready} slices are ready, and the hosts of {ready} have started")
+    require(counts.ready <= ready, f"{counts.ready} slices are ready, and the hosts of {ready} have started")
     shown = f"{counts.ready}/{counts.requested}"
-    _require(new.ready_slices == shown, f"readySlices is {new.ready_slices}, slices are {shown}")
+    require(new.ready_slices == shown, f"readySlices is {new.ready_slices}, slices are {shown}")
     if newest.running_time is not None:
-        _require(len(started) == pods, f"attempt {newest.number} runs, and only {sorted(started)} have started")
+        require(len(started) == pods, f"attempt {newest.number} runs, and only {sorted(started)} have started")
     address = new.coordinator.address if new.coordinator is not None else ""
     right = not address or address.startswith(f"{newest.number}-0-0.")
-    _require(right, f"the coordinator of attempt {newest.number} is {address}")
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise Violation(otherwise)
+    require(right, f"the coordinator of attempt {newest.number} is {address}")

@@ -13,8 +13,8 @@ from slipway.cluster.kueue import KINDS
 from slipway.planner.merge_patch import apply_merge_patch
 from slipway.planner.objects import ENDED_PHASES
 from tests.simulation.requests import Query, Server, refuse
-from tests.simulation.store import NAMESPACE, Store
-from tests.simulation.truth import Violation
+from tests.simulation.store import NAMESPACE, LogEntry, Store
+from tests.simulation.truth import Violation, require
 
 if TYPE_CHECKING:
     from tests.simulation.choices import Choices
@@ -189,7 +189,7 @@ class Workloads:
     def _check(self, *, who: str, query: Query, body: Json) -> bytes:
         """A dry run of a Workload whose boost is no number."""
         self._ask_webhook("vworkload.kb.io")
-        _require(bool(query.get("dryRun")), f"{who} creates a Workload in another namespace")
+        require(bool(query.get("dryRun")), f"{who} creates a Workload in another namespace")
         if self.boosts:
             raise refuse(422, "Invalid", f"metadata.annotations[{names.PRIORITY_BOOST}]: Invalid value")
         return _encode(body)
@@ -203,7 +203,7 @@ class Workloads:
             raise refuse(422, "Invalid", "spec.priority: Required value")
         [owner] = body["metadata"]["ownerReferences"]
         uid = body["metadata"]["labels"][names.LABEL_JOB_UID]
-        _require(owner["uid"] == uid and owner["controller"], f"Workload {name} of {uid} is owned by {owner}")
+        require(owner["uid"] == uid and owner["controller"], f"Workload {name} of {uid} is owned by {owner}")
         if self.choices is not None:
             self.choices.created(uid, asked(body))
         made = deepcopy(body)
@@ -247,7 +247,7 @@ class Workloads:
         if holds(after, "QuotaReserved") and after["status"].get("admission") is None:
             raise refuse(422, "Invalid", "status.admission: Required value: while the QuotaReserved condition is true")
         if holds(before, "QuotaReserved") and not holds(after, "QuotaReserved"):
-            _require(holds(before, "Evicted"), f"{who} takes {name} out of its quota, and nobody has evicted it")
+            require(holds(before, "Evicted"), f"{who} takes {name} out of its quota, and nobody has evicted it")
             self._released(who, before)
         elif holds(after, "Finished"):
             self._released(who, before)
@@ -271,16 +271,18 @@ class Workloads:
         changes = self._store.changes("jobs", uid)
         asked_to_go = any(b'"suspend":true' in one.line or b'"deletionTimestamp"' in one.line for one in changes)
         right = asked_to_go or uid not in self._store.owners() or holds(workload, "Finished")
-        right = right or self._was_refused(workload)
+        right = right or self._was_refused(workload, changes)
         if not right and self.choices is not None and holds(workload, "Admitted"):
             again = "deletionTimestamp" in workload["metadata"]
             right = again or self.choices.may_give_back(who, uid, workload)
-        _require(right, f"{who} deletes {workload['metadata']['name']}, and its job has not left the queue")
+        require(right, f"{who} deletes {workload['metadata']['name']}, and its job has not left the queue")
 
-    def _was_refused(self, workload: Json) -> bool:
-        """Whether the pods were refused of a job that was admitted, or has changed, since it is in the queue."""
+    def _was_refused(self, workload: Json, jobs: list[LogEntry]) -> bool:
+        """Whether the pods were refused of a job that was admitted, or has changed, since it is in the queue.
+
+        `jobs` are all versions of the job.
+        """
         versions = self._store.changes("workloads", workload["metadata"]["uid"])
-        jobs = self._store.changes("jobs", job_of(workload))
         before = [one for one in jobs if one.version < versions[0].version]
         since = jobs[len(before) :]
         was_admitted = any(b'"admission":{' in one.line for one in versions)
@@ -310,10 +312,10 @@ class Workloads:
         known = self._store.workloads.get(f"slicejob-{owner['name']}")
         mine = known is not None and job_of(known) == owner["uid"]
         admitted = known is not None and mine and holds(known, "Admitted") and known["status"].get("admission")
-        _require(bool(admitted), f"pod {pod} is created, and its job is not admitted")
+        require(bool(admitted), f"pod {pod} is created, and its job is not admitted")
         assert known is not None
         running, most = self.may_run(owner["uid"]), given(known)
-        _require(running <= most, f"{running} pods of {owner['name']} may run, which is admitted for {most}")
+        require(running <= most, f"{running} pods of {owner['name']} may run, which is admitted for {most}")
         self.check_quota()
 
     def check_quota(self) -> None:
@@ -321,7 +323,7 @@ class Workloads:
         running = sum(self.may_run(uid) for uid in self._store.owners())
         others = [one for one in self._store.workloads.values() if not job_of(one) and holds(one, "Admitted")]
         total = running + sum(map(asked, others))
-        _require(total <= self.quota, f"{total} pods may run, {running} of them of jobs; the quota is {self.quota}")
+        require(total <= self.quota, f"{total} pods may run, {running} of them of jobs; the quota is {self.quota}")
 
 
 def _of_cluster(name: str, spec: Json) -> Json:
@@ -332,8 +334,3 @@ def _local_queue(name: str) -> Json:
     made = _of_cluster(name, {"clusterQueue": CLUSTER_QUEUE})
     made["metadata"]["namespace"] = NAMESPACE
     return made
-
-
-def _require(right: bool, otherwise: str) -> None:
-    if not right:
-        raise Violation(otherwise)
