@@ -1,4 +1,4 @@
-"""Commands that make a cluster leave nothing of it behind, whoever ends them."""
+"""A command that creates a cluster removes all of it when a signal or a closed terminal ends the command."""
 
 import os
 import pty
@@ -27,7 +27,7 @@ def make(*_):
     time.sleep(600)
 
 def remove(name):
-    # Whoever closes a terminal sends several signals.
+    # A terminal that is closed sends several signals.
     time.sleep(0.2)
     made.unlink()
 

@@ -114,7 +114,7 @@ def delete(target: Target, names: tuple[str, ...], until_gone: bool, yes: bool) 
 
     async def gone(client: Verbs, job: JobState) -> None:
         if until_gone:
-            # Whoever keeps the manifest, such as a GitOps controller, may make another of this name at once.
+            # A GitOps controller that keeps the manifest may create another job of this name at once.
             with suppress(NotFound):
                 await client.wait(job.name, for_=("Deleted",), uid=job.uid)
 

@@ -1,4 +1,4 @@
-"""Ending a command in order, whoever ends it."""
+"""Turns SIGTERM and SIGHUP into Ctrl-C, so that a command removes what it has created."""
 
 import signal
 import threading

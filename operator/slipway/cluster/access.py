@@ -186,7 +186,7 @@ def _kubeconfig(given: Path | None) -> str | None:
 
 
 async def _from_kubeconfig(path: str, context: str | None) -> Access:
-    # Once: who makes another context the current one meanwhile does not want its credentials sent to this one's server.
+    # Once: after `kubectl config use-context` the credentials of another cluster must not go to this one's server.
     chosen = context or _current_context(_contents(path))
     if chosen is None:
         raise ConfigException("it has no current-context")
