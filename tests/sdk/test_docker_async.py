@@ -61,6 +61,7 @@ def test_cancelling_the_future_cancels_the_job(server: Server) -> None:
 
 def test_a_job_that_could_not_be_cancelled_is_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     future = run_docker_async(CONFIG, name="train", client=server.client)
+    until(lambda: server.watched)
     (server.folder / "kubeconfig").unlink()
     assert future.cancel()
     assert "SliceJob train could not be cancelled: cannot connect to a Kubernetes cluster" in caplog.text
