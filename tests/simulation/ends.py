@@ -38,7 +38,7 @@ def check_end(new: SliceJobStatus, spec: SliceJobSpec, now: datetime, slack: flo
     failures, preemptions = _limit(spec, spec.retries.max_failures), _limit(spec, spec.retries.max_preemptions)
     newest = new.newest
     failed = newest is not None and newest.cause is Cause.FAILURE
-    fatal = failed and newest is not None and _exit_code(newest) in spec.retries.on_exit_codes.fail
+    fatal = failed and newest is not None and _program_code(newest, spec) in spec.retries.on_exit_codes.fail
     if new.phase is None or not new.phase.final:
         require(new.failures < failures, f"{new.failures} failures of {failures}, and the job goes on")
         require(new.preemptions < preemptions, f"{new.preemptions} preemptions of {preemptions}, and the job goes on")
@@ -127,6 +127,12 @@ def check_root(attempt: Attempt, job: str) -> None:
 
 def _exit_code(attempt: Attempt) -> int | None:
     return attempt.root.exit_code if attempt.root is not None else None
+
+
+def _program_code(attempt: Attempt, spec: SliceJobSpec) -> int | None:
+    """The exit code of the user's program: in a Ray cluster it runs on the head, and workers have codes of Ray."""
+    root = attempt.root
+    return None if root is None or (spec.ray is not None and root.slice is not None) else root.exit_code
 
 
 def _limit(spec: SliceJobSpec, most: int) -> int:
