@@ -302,6 +302,7 @@ def test_the_doctor_finds_the_operator_the_rights_and_the_nodes(jobs: Jobs) -> N
     found = {one["check"]: one for one in json.loads(slipway(jobs, "doctor", "-o", "json").output)}
     assert found["CRD"]["good"]
     assert found["right to create slicejobs"]["good"]
+    assert found["right to get pods/log"]["good"]
     assert "tpu-v5p-slice 2x2x2 in 4 node pool(s)" in found["TPU nodes"]["message"]
     text = slipway(jobs, "doctor").output
     assert "✓ API server: Kubernetes v1." in text

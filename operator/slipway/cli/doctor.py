@@ -93,8 +93,8 @@ async def _operator(client: AsyncClient, within: str, operator_id: str) -> Findi
 
 
 async def _right(client: AsyncClient, verb: str, group: str, resource: str, use: str) -> Finding:
-    resource, _, subresource = resource.partition("/")
-    asked = {"namespace": client.resolved_namespace, "verb": verb, "group": group, "resource": resource}
+    kind, _, subresource = resource.partition("/")
+    asked = {"namespace": client.resolved_namespace, "verb": verb, "group": group, "resource": kind}
     asked |= {"subresource": subresource} if subresource else {}
     api = "authorization.k8s.io/v1"
     body = {"apiVersion": api, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": asked}}
