@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from slipway.cli.main import main
-from tests.cli.api_server import NOW, ApiServer, Json, failed
+from slipway.cluster import paths
+from tests.cli.api_server import NAMESPACE, NOW, ApiServer, Json, failed
 
 OBJECTS: dict[str, tuple[Json, bool]] = {
     "the job": ({"kind": "SliceJob", "name": "done", "uid": "uid of done"}, True),
@@ -28,6 +29,17 @@ def test_events_are_of_the_job_and_its_own_pods(api_server: ApiServer, command: 
     found = json.loads(CliRunner().invoke(main, [command, "done", "-o", "json"]).stdout)
     events = found["events"] if command == "describe" else found
     assert [one["object"] for one in events] == [thing["name"]] * shown
+
+
+def test_a_job_is_described_with_its_own_events_though_a_later_one_takes_its_name(api_server: ApiServer) -> None:
+    about = {"kind": "SliceJob", "name": "done", "uid": "uid of done"}
+    api_server.put(failed("done"))
+    api_server.events = [{"reason": "Failed", "type": "Warning", "lastTimestamp": NOW, "involvedObject": about}]
+    later = failed("done")
+    later["metadata"]["uid"] = "uid of a later one"
+    api_server.meanwhile[f"GET {paths.pods(NAMESPACE)}"] = lambda: api_server.put(later)
+    found = json.loads(CliRunner().invoke(main, ["describe", "done", "-o", "json"]).stdout)
+    assert [one["reason"] for one in found["events"]] == ["Failed"]
 
 
 def test_an_event_that_is_repeated_is_as_old_as_its_last_time(api_server: ApiServer) -> None:

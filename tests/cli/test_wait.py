@@ -1,6 +1,7 @@
 """What `slipway wait` says of a job that is where it should be, or is gone."""
 
 import re
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -32,6 +33,21 @@ def test_a_job_that_is_there_is_not_said_to_be_deleted(
     patience = "2s" if code == 124 else f"{PATIENCE}s"
     done = CliRunner().invoke(main, ["wait", "train", *wanted, "--timeout", patience])
     assert (done.exit_code, done.stdout) == (code, words), done.output
+
+
+ONE_LOOK: dict[str, tuple[dict[str, Any], int, str]] = {
+    "it has ended": (failed("train"), 1, FAILED.rstrip()),
+    "it runs": (job("train", "Running"), 124, "Error: SliceJob train is Running after 0 s"),
+    "there is none": (job("other", "Running"), 4, "Error: there is no SliceJob train in namespace team-a"),
+}
+
+
+@pytest.mark.parametrize(("stored", "code", "words"), ONE_LOOK.values(), ids=ONE_LOOK)
+def test_a_wait_of_no_time_looks_once(api_server: ApiServer, stored: dict[str, Any], code: int, words: str) -> None:
+    api_server.put(stored)
+    done = CliRunner().invoke(main, ["wait", "train", "--timeout", "0"])
+    assert done.exit_code == code, done.output
+    assert words in done.output
 
 
 @pytest.mark.parametrize("states", [("deleted",), ("deleted", "failed"), ("deleted", "finished")], ids=" or ".join)

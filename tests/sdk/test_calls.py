@@ -51,6 +51,11 @@ def test_a_call_from_its_job_to_its_result(server: Server, executor: RayExecutor
     assert [kind for kind, _ in server.history] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
 
 
+def test_what_the_images_python_prints_is_not_the_answer(server: Server, executor: RayExecutor) -> None:
+    (server.folder / "sitecustomize.py").write_text("print('welcome', flush=True)")
+    assert executor.autoscale_execute_resumable(len, ("ab",)) == [2, 2]
+
+
 def test_what_an_earlier_attempt_told_is_not_the_result(server: Server, executor: RayExecutor) -> None:
     """The watch may be lost while another attempt begins and succeeds."""
     server.end = {"attempt": 1, "attempts": [{"number": 1}, {"number": 0, "cause": "preemption"}]}

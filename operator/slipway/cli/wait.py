@@ -35,7 +35,7 @@ class State(click.ParamType[str]):
 @click.command()
 @some_jobs
 @click.option("--for", "states", type=State(), multiple=True, help="Finished (default), Deleted, or a phase.")
-@click.option("--timeout", type=Span(), help="Exit with 124 after this time, such as 30m; the jobs go on.")
+@click.option("--timeout", type=Span(), help="Exit with 124 after this time, such as 30m; 0 looks once.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing while waiting.")
 @targeted
 def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeout: float | None, quiet: bool) -> None:

@@ -161,7 +161,7 @@ class Verbs(ABC):
 
         Args:
             for_: `Finished`, `Deleted` or phases; a job that has ended ends the wait in any case.
-            seconds: how long to wait; None waits for ever.
+            seconds: how long to wait; None waits for ever, and 0 looks once.
             seen: told the job now and after each change.
             uid: see `get`.
 
@@ -174,7 +174,7 @@ class Verbs(ABC):
         """
         last: JobState | None = None
         try:
-            async with asyncio.timeout(seconds), aclosing(self.watch(name)) as states:
+            async with asyncio.timeout(seconds or None), aclosing(self.watch(name)) as states:
                 async for state in states:
                     if state is None or uid not in (None, state.uid):
                         break
@@ -182,6 +182,8 @@ class Verbs(ABC):
                     seen(state)
                     if ends_wait(state, for_):
                         return state
+                    if seconds == 0:
+                        raise TimeoutError
         except TimeoutError:
             phase = last.phase if last else "not seen yet"
             words = f"SliceJob {name} is {phase} after {seconds:g} s: {last.message if last else ''}".rstrip(": ")
@@ -218,8 +220,7 @@ class Verbs(ABC):
 
     async def events(self, name: str) -> tuple[Event, ...]:
         """The Events of a job and of its pods, oldest first."""
-        dated = [one for one in await self._events(await self.get(name)) if one.time is not None]
-        return tuple(sorted(dated, key=lambda one: (one.time, one.reason)))
+        return await self._told_of(await self.get(name))
 
     async def describe(self, name: str, *, history: bool = False, uid: str | None = None) -> Description:
         """One job in full: its attempts, its hosts, its Events.
@@ -241,7 +242,7 @@ class Verbs(ABC):
             job=job,
             attempts=attempts,
             hosts=hosts(name, pods),
-            events=tuple(await _allowed(self.events(name), hidden)),
+            events=tuple(await _allowed(self._told_of(job), hidden)),
             profile=await self._profile(job),
             out_of_reach=away,
             position=await self.position(job),
@@ -312,6 +313,10 @@ class Verbs(ABC):
     @abstractmethod
     async def _events(self, found: JobState) -> Iterable[Event]:
         """The Events of a job and of its pods."""
+
+    async def _told_of(self, found: JobState) -> tuple[Event, ...]:
+        dated = [one for one in await self._events(found) if one.time is not None]
+        return tuple(sorted(dated, key=lambda one: (one.time, one.reason)))
 
     async def _change(self, name: str, fields: Mapping[str, Any], uid: str | None = None) -> JobState:
         for _ in range(_TRIES):

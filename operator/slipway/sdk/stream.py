@@ -137,7 +137,8 @@ async def ask(
             await talk.say(call.header(runtime_env) + b"\n" + call.content)
         staying = asyncio.create_task(talk.stay())
         try:
-            while not (line := await talk.line()).strip():
+            # Besides heartbeats: what the image's Python prints before the program can keep it out of the stream.
+            while not (line := await talk.line()).startswith(b"{"):
                 pass
             told = json.loads(line)
             document = await talk.exactly(told["size"])
