@@ -1,12 +1,14 @@
 """Arguments of another kind than a call takes are refused by their names, before anything is asked of a cluster."""
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slipway import CPU, Client, DockerConfig, RayExecutor, run_docker_async, run_docker_multislice, run_docker_on_pod
+from tests.sdk.server import Server
 
 NOWHERE = Client(kubeconfig=Path("/nowhere"))
 CONFIG = DockerConfig("acme/train:1")
@@ -40,6 +42,11 @@ WRONG: dict[str, tuple[Callable[..., None], Mapping[str, Any], str]] = {
     "no onExitCodes": (function, {"retries": {"onExitCodes": None}}, "spec.retries.onExitCodes None: input should be"),
     "no codes": (function, {"retries": {"onExitCodes": {"fail": None}}}, "spec.retries.onExitCodes.fail None: input"),
     "no spec": (function, {"spec": None}, "spec must be a map, not None"),
+    "a fraction": (
+        function,
+        {"retries": {"maxFailures": Fraction(3)}},
+        "spec has a value that JSON cannot hold",
+    ),
     "no volumes": (function, {"spec": {"volumes": None}}, "spec.volumes None: input should be"),
     "no client": (function, {"client": None}, "client must be a Client, not None"),
     "a timeout that is text": (function, {"timeout": "5"}, "timeout must be more than 0 s, not '5'"),
@@ -56,3 +63,16 @@ WRONG: dict[str, tuple[Callable[..., None], Mapping[str, Any], str]] = {
 def test_an_argument_of_another_kind_is_named(call: Callable[..., None], given: Mapping[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call(**given)
+
+
+class Count:
+    """A whole number of another library than Python's, such as numpy.int64."""
+
+    def __index__(self) -> int:
+        return 3
+
+
+def test_a_whole_number_of_another_library_is_one(server: Server) -> None:
+    future = run_docker_async(CONFIG, name="train", spec={"retries": {"maxFailures": Count()}}, client=server.client)
+    assert server.jobs["train"]["spec"]["retries"]["maxFailures"] == 3
+    assert future.cancel()

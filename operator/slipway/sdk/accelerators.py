@@ -1,5 +1,7 @@
 """What a call runs on."""
 
+import json
+import operator
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from typing import Any, Final
@@ -119,7 +121,7 @@ def _whole(**counts: object) -> None:
 
 
 def checked(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a spec, if they keep the rules that are known without a cluster.
+    """The fields of a spec as JSON has them, if they keep the rules that are known without a cluster.
 
     Raises:
         ValueError: when a field does not fit the schema, or no TPU slice has such a type or topology.
@@ -131,7 +133,12 @@ def checked(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(describe(error, "spec", fields)) from None
     if asked is not None and asked.gpu is None:
         shape_of(asked)
-    return fields
+    try:
+        # NumPy's integers fit the schema too.
+        written: dict[str, Any] = json.loads(json.dumps(fields, default=operator.index))
+    except TypeError as error:
+        raise ValueError(f"spec has a value that JSON cannot hold: {error}") from None
+    return written
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
