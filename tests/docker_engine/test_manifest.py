@@ -1,5 +1,6 @@
 """Setting `spec.image` of a job without touching the rest of its file."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,30 @@ def test_only_the_image_changes(tmp_path: Path, before: str, after: str) -> None
     path.write_bytes(before.encode())
     write_image(path, NEW)
     assert path.read_bytes().decode() == after
+
+
+def test_a_file_stays_what_it_is_behind_a_link(tmp_path: Path) -> None:
+    path, link = tmp_path / "job.yaml", tmp_path / "link.yaml"
+    path.write_text("kind: SliceJob\nspec: {image: old}\n")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_image(link, NEW)
+    assert (link.is_symlink(), path.stat().st_mode & 0o777) == (True, 0o640)
+    assert path.read_text() == f"kind: SliceJob\nspec: {{image: {NEW}}}\n"
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(before := "kind: SliceJob\nspec: {image: old}\n" + "# why\n" * 100)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(ImageBuildError, match=r"cannot be written to .*job\.yaml: .*too large"):
+            write_image(path, NEW)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["job.yaml"]
 
 
 def test_a_name_that_yaml_takes_for_a_number_is_quoted(tmp_path: Path) -> None:

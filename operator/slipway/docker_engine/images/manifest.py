@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import yaml
@@ -12,9 +13,16 @@ from slipway.docker_engine.errors import refuse
 
 def write_image(path: Path, image: str) -> None:
     """Set `spec.image` of the file's only SliceJob."""
-    text = with_image(path, image)
+    text, target = with_image(path, image), path.resolve()
+    fresh = target.with_name(f".{target.name}.slipway")
     try:
-        path.write_bytes(text.encode())
+        # A full disk must not leave half a manifest.
+        try:
+            fresh.write_bytes(text.encode())
+            shutil.copymode(target, fresh)
+            fresh.replace(target)
+        finally:
+            fresh.unlink(missing_ok=True)
     except OSError as error:
         raise refuse(f"The image {image} cannot be written to {path}: {error}") from error
 
