@@ -19,8 +19,10 @@ Json = dict[str, Any]
 
 EVERY: Final = 10.0
 """Seconds between two looks."""
-IN_TIME: Final = 30.0
-"""Seconds within which a leader that lives, and whose requests are answered, has done what it owes."""
+IN_TIME: Final = 45.0
+"""Seconds within which a leader that lives, and whose requests are answered, has done what it owes.
+
+A pod that somebody removed may have 30 s of its grace period left, and the next attempt waits for its containers."""
 BEHIND_CUTS: Final = 120.0
 """The same where watches are cut, for up to 75 s each time."""
 IN_BAD_WEATHER: Final = 240.0
