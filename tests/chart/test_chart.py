@@ -130,6 +130,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two slashes in a label": ({"topologyKey": "a/b/c"}, "/topologyKey"),
     "readSecrets is text": ({"readSecrets": "true"}, "/readSecrets"),
     "readLogs is text": ({"readLogs": "true"}, "/readLogs"),
+    "no maxPods": ({"maxPods": None}, "'maxPods'"),
     "maxPods 0": ({"maxPods": 0}, "/maxPods"),
     "unknown default": ({"site": {"defaults": {"command": ["sh"]}}}, "'command' not allowed"),
     "a limit that is no limit": ({"site": {"limits": {"maxSlice": 4}}}, "'maxSlice' not allowed"),
