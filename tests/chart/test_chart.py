@@ -120,6 +120,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no port of the API server": ({"networkPolicy": {"apiServerPorts": []}}, "/networkPolicy/apiServerPorts"),
     "resources misspelt": ({"resources": {"request": {"cpu": 1}}}, "'request' not allowed"),
     "no quantity": ({"resources": {"limits": {"memory": "lots"}}}, "/resources/limits/memory"),
+    "quantity in K": ({"resources": {"limits": {"memory": "524288K"}}}, "/resources/limits/memory"),
     "negative quantity": ({"resources": {"limits": {"cpu": -1}}}, "/resources/limits/cpu"),
     "priority is a number": ({"priorityClassName": 1000}, "/priorityClassName"),
     "priority in upper case": ({"priorityClassName": "High"}, "/priorityClassName"),
