@@ -96,6 +96,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no repository": ({"image": {"repository": None}}, "'repository'"),
     "empty repository": ({"image": {"repository": ""}}, "/image/repository"),
     "tag in the repository": ({"image": {"repository": "ghcr.io/acme/slipway:1"}}, "/image/repository"),
+    "slash after the repository": ({"image": {"repository": "ghcr.io/acme/"}}, "/image/repository"),
+    "repository in upper case": ({"image": {"repository": "ghcr.io/Acme/slipway"}}, "/image/repository"),
     "tag is a number": ({"image": {"tag": 1.1}}, "/image/tag"),
     "digest without its algorithm": ({"image": {"digest": "0" * 64}}, "/image/digest"),
     "digest in the tag": ({"image": {"tag": "1@sha256:" + "0" * 64}}, "/image/tag"),
@@ -326,9 +328,11 @@ def test_default_objects(helm: Helm) -> None:
 
 
 DIGEST = "sha256:" + "0a" * 32
+UPPER_CASE = "Registry.Example.com/acme/tpu__slipway:1"
 IMAGES: dict[str, tuple[dict[str, str], str]] = {
     "default": ({}, OPERATOR_IMAGE),
     "a tag": ({"repository": "acme/slipway", "tag": "1"}, "acme/slipway:1"),
+    "a registry in upper case": ({"repository": "Registry.Example.com/acme/tpu__slipway", "tag": "1"}, UPPER_CASE),
     "a digest": ({"digest": DIGEST}, f"{OPERATOR_IMAGE}@{DIGEST}"),
     "both": ({"repository": "localhost:5000/a", "tag": "1", "digest": DIGEST}, f"localhost:5000/a:1@{DIGEST}"),
 }
