@@ -20,7 +20,7 @@ PANELS = {one["title"]: one for one in DASHBOARD["panels"]}
 EXPRESSIONS = {name: [one["expr"]] for name, one in ALERTS.items()} | {
     title: [target["expr"] for target in one["targets"]] for title, one in PANELS.items()
 }
-OF_TARGETS = {"pod", "namespace"}
+OF_TARGETS = {"pod", "namespace", "job"}
 """Labels that the scrape adds."""
 
 
@@ -52,7 +52,7 @@ def test_every_expression_asks_for_metrics_labels_and_values_of_the_table(title:
         parts = list(within(parsed(expression)))
         selectors = [one for one in parts if isinstance(one, promql.VectorSelector)]
         assert selectors
-        labels: set[str] = set()
+        labels = set(OF_TARGETS)
         for selector in selectors:
             row, allowed = row_of(selector.name)
             labels |= allowed
@@ -90,6 +90,15 @@ PROMISED: dict[str, tuple[list[float], str | None]] = {
 def test_an_alert_fires_when_its_words_say(name: str, promised: tuple[list[float], str | None]) -> None:
     numbers = [one.val for one in within(parsed(ALERTS[name]["expr"])) if isinstance(one, promql.NumberLiteral)]
     assert (numbers, ALERTS[name].get("for")) == promised
+
+
+def test_an_operator_without_a_leader_is_noticed_beside_one_that_has_a_leader() -> None:
+    expression = parsed(ALERTS["SlipwayHasNoLeader"]["expr"])
+    of_each, of_none = expression.lhs, expression.rhs
+    assert (str(expression.op), str(of_each.op), of_each.rhs.val) == ("or", "==", 0.0)
+    # The pods of one operator have these labels in common; one pod of them leads.
+    assert (str(of_each.lhs.op), of_each.lhs.modifier.labels) == ("max", ["namespace", "job"])
+    assert (of_none.func.name, of_none.args[0].matchers.matchers) == ("absent", [])
 
 
 @pytest.mark.parametrize("of", ["jobs", "chips"])
