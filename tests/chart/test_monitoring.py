@@ -101,6 +101,13 @@ def test_an_operator_without_a_leader_is_noticed_beside_one_that_has_a_leader() 
     assert (of_none.func.name, of_none.args[0].matchers.matchers) == ("absent", [])
 
 
+@pytest.mark.parametrize("title", EXPRESSIONS)
+def test_jobs_and_slices_of_several_operators_are_added_up(title: str) -> None:
+    for one in (part for expression in EXPRESSIONS[title] for part in within(parsed(expression))):
+        if isinstance(one, promql.AggregateExpr) and isinstance(one.expr, promql.VectorSelector):
+            assert str(one.op) == "sum" or not re.fullmatch("slipway_(jobs|slices)(_.*)?", one.expr.name)
+
+
 @pytest.mark.parametrize("of", ["jobs", "chips"])
 def test_the_dashboard_shows_where_the_time_of_the_fleet_went(of: str) -> None:
     metrics = {"jobs": "slipway_job_seconds_total", "chips": "slipway_chip_seconds_total"}
