@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import promql_parser as promql
 import pytest
 import yaml
 
+from slipway.shell.gauges import of_jobs
 from slipway.shell.metric_table import METRICS, Kind, Metric
 from tests.chart.conftest import CHART, Helm
 from tests.conftest import ROOT
@@ -112,6 +114,28 @@ def test_jobs_and_slices_of_several_operators_are_added_up(title: str) -> None:
 def test_the_dashboard_shows_where_the_time_of_the_fleet_went(of: str) -> None:
     metrics = {"jobs": "slipway_job_seconds_total", "chips": "slipway_chip_seconds_total"}
     assert metrics[of] in PANELS[f"Where the {of}' time went"]["targets"][0]["expr"]
+
+
+NO_JOBS = of_jobs((), datetime(2026, 11, 1, tzinfo=UTC))
+"""The series of the cluster's jobs while there are none."""
+NUMBERS = [title for title, one in PANELS.items() if one["type"] == "stat"]
+
+
+@pytest.mark.parametrize("title", NUMBERS)
+def test_a_number_is_shown_while_there_are_no_jobs(title: str) -> None:
+    [expression] = EXPRESSIONS[title]
+    names = {one.name for one in within(parsed(expression)) if isinstance(one, promql.VectorSelector)}
+    assert [name for name in names if NO_JOBS.get(name, True)]
+
+
+def test_no_panel_divides_by_a_number_of_the_cluster_that_may_be_zero() -> None:
+    for title in PANELS:
+        for one in (part for expression in EXPRESSIONS[title] for part in within(parsed(expression))):
+            if isinstance(one, promql.BinaryExpr) and str(one.op) == "/":
+                below = [*within(one.rhs)]
+                known = not any(isinstance(part, promql.VectorSelector) for part in below)
+                above_zero = any(isinstance(part, promql.BinaryExpr) and str(part.op) == ">" for part in below)
+                assert known or above_zero, title
 
 
 def test_every_runbook_is_that_of_an_alert() -> None:
