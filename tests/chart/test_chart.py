@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from slipway.api.names import MAX_PODS, is_dns_label, is_dns_subdomain, lease_of
+from slipway.api.names import LABEL_OPERATOR_ID, MAX_PODS, is_dns_label, is_dns_subdomain, lease_of
 from slipway.api.profile import ProfileSpec
 from slipway.local_cluster import NativeCluster
 from slipway.planner.snapshot import OPERATOR_IMAGE
@@ -674,6 +674,27 @@ def test_the_policies_of_the_limits_hold_where_the_selector_says(
         if body["kind"].endswith("PolicyBinding") and body["metadata"]["name"].endswith("limits")
     }
     assert bindings == {"slipway-site-limits": rendered, "slipway-profile-limits": rendered}
+
+
+OF_OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "that without an id": ("", {"operator": "DoesNotExist"}),
+    "one with an id": ("blue", {"operator": "In", "values": ["blue"]}),
+    "one whose id looks like a number": ("7", {"operator": "In", "values": ["7"]}),
+}
+
+
+@pytest.mark.parametrize(("operator_id", "selected"), OF_OPERATORS.values(), ids=OF_OPERATORS)
+def test_the_limits_of_a_release_hold_for_the_jobs_of_its_operator(
+    helm: Helm, operator_id: str, selected: dict[str, Any]
+) -> None:
+    chosen = {
+        body["metadata"]["name"].removeprefix("slipway-"): body["spec"].get("matchResources", {}).get("objectSelector")
+        for body in helm.template({"operatorId": operator_id})
+        if body["kind"].endswith("PolicyBinding")
+    }
+    own = {"matchExpressions": [{"key": LABEL_OPERATOR_ID} | selected]}
+    # What a profile says holds whoever serves the job, and so does what no job may have at all.
+    assert chosen == {"site-limits": own, "profile-limits": None, "engine-sockets": None}
 
 
 def test_operator_may_do_its_work_and_nothing_else(release: Release) -> None:
