@@ -297,6 +297,16 @@ def test_no_label_stands_twice_in_an_object(helm: Helm) -> None:
     assert one(objects, "NetworkPolicy")["metadata"]["labels"]["team"] == "all"
 
 
+def test_the_objects_of_the_test_have_the_labels_that_are_given(helm: Helm) -> None:
+    given = {"example.com/team-name": "slipway"}
+    hooks = [
+        body for body in helm.template({"labels": given}) if "helm.sh/hook" in body["metadata"].get("annotations", {})
+    ]
+    assert hooks
+    for body in hooks:
+        assert body["metadata"]["labels"].items() >= (given | {"app.kubernetes.io/name": "slipway-test"}).items()
+
+
 def test_default_objects(helm: Helm) -> None:
     objects = helm.template()
     deployment = one(objects, "Deployment")
