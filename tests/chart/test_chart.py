@@ -457,6 +457,21 @@ def test_names_and_labels(helm: Helm, release: str, values: dict[str, str], name
             assert is_dns_label(found) if body["kind"] in ("Service", "Pod") else is_dns_subdomain(found)
 
 
+SERVICES: dict[str, tuple[str, str]] = {
+    "a letter": ("slipway", "slipway-metrics"),
+    "a digit": ("2-tpus", "n2-tpus-slipway-metrics"),
+    "digits, of the greatest length": ("9" * 53, f"n{'9' * 53}-metrics"),
+}
+
+
+@pytest.mark.parametrize(("release", "name"), SERVICES.values(), ids=SERVICES)
+def test_the_name_of_the_service_begins_with_a_letter_whatever_the_release_begins_with(
+    helm: Helm, release: str, name: str
+) -> None:
+    service = one(helm.template(EVERYTHING, name=release), "Service")
+    assert (service["metadata"]["name"], is_dns_label(name), name[0].isalpha()) == (name, True, True)
+
+
 OTHER_THAN_TEXT: dict[str, str] = {"a number": "123", "a boolean": "true", "nothing": "null", "an old boolean": "on"}
 """Names that objects and namespaces may have, and that YAML takes for something else unless they are quoted."""
 _NAMES: Final = (
