@@ -140,6 +140,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no slices at all": ({"site": {"limits": {"maxSlices": 0}}}, "/site/limits/maxSlices"),
     "a relative hostPath": ({"site": {"limits": {"hostPaths": ["data"]}}}, "/site/limits/hostPaths"),
     "an image that is a number": ({"site": {"defaults": {"image": 7}}}, "/site/defaults/image"),
+    "labels of a selector misspelt": (
+        {"limitsPolicy": {"namespaceSelector": {"matchLabel": {"team": "a"}}}},
+        "'matchLabel' not allowed",
+    ),
+    "an unknown operator of a selector": (
+        {"limitsPolicy": {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Equals"}]}}},
+        "/limitsPolicy/namespaceSelector/matchExpressions/0/operator",
+    ),
     "metrics at the port of the probes": ({"metrics": {"port": 8080}}, "/metrics/port"),
     "an interval without a unit": ({"metrics": {"podMonitor": {"interval": "30"}}}, "/metrics/podMonitor/interval"),
     "a namespace of Kueue in upper case": ({"kueue": {"namespace": "Kueue"}}, "/kueue/namespace"),
