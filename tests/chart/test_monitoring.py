@@ -103,6 +103,12 @@ def test_an_operator_without_a_leader_is_noticed_beside_one_that_has_a_leader() 
     assert (of_none.func.name, of_none.args[0].matchers.matchers) == ("absent", [])
 
 
+def test_the_requests_of_an_operator_are_judged_beside_many_that_succeed() -> None:
+    parts = [*within(parsed(ALERTS["SlipwayApiServerErrors"]["expr"]))]
+    sums = [one for one in parts if isinstance(one, promql.AggregateExpr)]
+    assert [one.modifier and one.modifier.labels for one in sums] == [["namespace", "job"]] * 2
+
+
 @pytest.mark.parametrize("title", EXPRESSIONS)
 def test_jobs_and_slices_of_several_operators_are_added_up(title: str) -> None:
     for one in (part for expression in EXPRESSIONS[title] for part in within(parsed(expression))):
