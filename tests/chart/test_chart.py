@@ -667,6 +667,15 @@ def test_a_release_of_some_namespaces_without_crds_needs_no_rights_outside_of_na
     assert {body["metadata"].get("namespace") for body in added} == {None, "kube-node-lease"}
 
 
+def test_releases_of_different_names_have_no_object_in_common(helm: Helm) -> None:
+    def rendered(name: str) -> set[tuple[str, str | None, str]]:
+        values = {"namespaces": ["team"], "crds": {"install": False}, "readNodes": True, "operatorId": name}
+        metadata = ((body["kind"], body["metadata"]) for body in helm.template(values, name=name, namespace="team"))
+        return {(kind, one.get("namespace"), one["name"]) for kind, one in metadata}
+
+    assert rendered("blue") & rendered("green") == set()
+
+
 def test_kueue_may_read_slicejobs_where_its_namespace_is_named(helm: Helm) -> None:
     before = helm.template({})
     [role, binding] = [body for body in helm.template({"kueue": {"namespace": "kueue-system"}}) if body not in before]
