@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -20,6 +21,7 @@ from slipway.planner.snapshot import Job
 from slipway.shell.clock import Clock
 from slipway.shell.gauges import Gauges, of_jobs
 from slipway.shell.metric_table import METRICS, OTHER, Kind
+from slipway.shell.metric_table import Metric as Row
 from slipway.shell.metrics import Metrics, bounded
 from tests.conftest import Kubectl, jobs_of
 from tests.planner.build import START, spec
@@ -82,6 +84,15 @@ async def test_counters_of_attempts_are_there_before_the_first_one() -> None:
     _, samples = await shown(Metrics())
     assert samples["slipway_restarts_total", "infrastructure"] == 0
     assert samples["slipway_attempts_ended_total", "failure", "OOMKilled"] == 0
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in METRICS.values() if row.kind is Kind.HISTOGRAM], ids=lambda row: row.name
+)
+async def test_histograms_are_there_before_the_first_event(row: Row) -> None:
+    _, samples = await shown(Metrics())
+    series = {key[1:] for key, value in samples.items() if key[0] == f"{row.name}_count" and value == 0}
+    assert series == set(product(*(label.values for label in row.labels)))
 
 
 def test_a_word_that_is_not_in_the_table_reads_as_other() -> None:
@@ -220,7 +231,7 @@ def test_a_job_with_a_failure_and_a_preemption_counts_exactly_that(scraped_jobs:
         ("slipway_restarts_total", "preemption"): 1,
     }
     steps = {(key[0], *key[1:]): value for key, value in samples.items() if key[0].endswith("_seconds_count")}
-    steps = {key: value for key, value in steps.items() if key[0] != "slipway_reconcile_seconds_count"}
+    steps = {key: value for key, value in steps.items() if value and key[0] != "slipway_reconcile_seconds_count"}
     assert steps == {
         ("slipway_detect_seconds_count", "failure"): 1,
         ("slipway_detect_seconds_count", "preemption"): 1,
@@ -236,7 +247,7 @@ def test_a_job_with_a_failure_and_a_preemption_counts_exactly_that(scraped_jobs:
     assert samples["slipway_slices_wanted", "tpu"] == samples["slipway_slices_ready", "tpu"] == 2
     assert (samples["slipway_leader",], samples["slipway_nodes_watched",]) == (1, 1)
     assert samples["slipway_reconcile_seconds_count", "done"] > 0
-    assert ("slipway_reconcile_seconds_count", "mistake") not in samples
+    assert samples["slipway_reconcile_seconds_count", "mistake"] == 0
     assert samples["slipway_api_calls_total", "201", "create"] >= 3 * 4
     assert {key[1] for key in samples if key[0] == "slipway_watch_age_seconds"} == {
         "slicejobs", "slicejobprofiles", "pods", "nodes",

@@ -5,6 +5,7 @@ looked at when a scrape asks (`gauges`). A new process begins at zero, which `ra
 """
 
 from collections.abc import Iterable
+from itertools import product
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -74,6 +75,10 @@ class Metrics:
         outcomes = {(SUCCESS, SUCCEEDED), *((ending.cause, ending.reason) for ending in ENDINGS.values())}
         for outcome, reason in outcomes:
             self._counters["slipway_attempts_ended_total"].labels(outcome, reason)
+        for name, histogram in self._histograms.items():
+            for values in product(*(label.values for label in METRICS[name].labels)):
+                if values:
+                    histogram.labels(*values)
 
     def _raise(self, name: str, by: float = 1.0, **labels: str) -> None:
         counter = self._counters[name]
