@@ -327,7 +327,7 @@ def test_a_limit_that_comes_later_touches_no_running_attempt_and_starts_no_other
     assert not world.step().actions
     world.pod(0, 0).exits(1)
     world.until_restarted()
-    assert world.status.attempt == 0
+    assert (world.status.phase, world.status.attempt) == ("Restarting", 0)
     assert "spec.slices 2 is not allowed here (SliceJobProfile default, limits.maxSlices)" in condition(world)[1]
     site.profile(image="train:1", limits={"maxSlices": 2})
     world.settle()
