@@ -1,0 +1,31 @@
+"""The page about the status names every reason for which the operator refuses a job."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from slipway.planner import acceptance, queue_refusals, ray, refusals, site, workspace
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs/status.md").read_text()
+REFUSING = (acceptance, queue_refusals, ray, refusals, site, workspace)
+"""The modules that refuse a spec, each time with a reason and a message."""
+
+
+def reasons(module: ModuleType) -> Iterator[str]:
+    """The first of two values, or of two arguments, where that is one CamelCase word."""
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        given = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple) else ()
+        first = given[0].value if len(given) == 2 and isinstance(given[0], ast.Constant) else None
+        if isinstance(first, str) and re.fullmatch(r"(?:[A-Z][a-z]+){2,}", first):
+            yield first
+
+
+@pytest.mark.parametrize("module", REFUSING, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_a_reason_for_a_refusal_is_on_the_page(module: ModuleType) -> None:
+    told = PAGE.partition("## What the operator refuses")[2].partition("\n## ")[0]
+    assert sorted({reason for reason in reasons(module) if f"`{reason}`" not in told}) == []
