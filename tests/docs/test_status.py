@@ -1,4 +1,4 @@
-"""The page about the status names every reason for which the operator refuses a job."""
+"""The page about the status names what it says in one word: reasons, and Events."""
 
 import ast
 import inspect
@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 
 from slipway.planner import acceptance, queue_refusals, ray, refusals, site, workspace
+from slipway.planner.charges import BUDGETS, CHARGES
+from slipway.planner.endings import ENDINGS, Delay
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/status.md").read_text()
@@ -29,3 +31,17 @@ def reasons(module: ModuleType) -> Iterator[str]:
 def test_a_reason_for_a_refusal_is_on_the_page(module: ModuleType) -> None:
     told = PAGE.partition("## What the operator refuses")[2].partition("\n## ")[0]
     assert sorted({reason for reason in reasons(module) if f"`{reason}`" not in told}) == []
+
+
+def test_the_event_of_each_cause_is_on_the_page() -> None:
+    assert [row.event for row in CHARGES.values() if f"`{row.event}`" not in PAGE] == []
+
+
+def test_the_reason_of_a_budget_that_is_used_up_is_on_the_page() -> None:
+    assert [budget.reason for budget in BUDGETS if f"`{budget.reason}`" not in PAGE] == []
+
+
+def test_an_ending_that_keeps_its_reason_during_the_delay_is_told_as_an_exception() -> None:
+    told = PAGE.partition("There are two exceptions:")[2].partition("In a final phase")[0]
+    kept = [one.reason for one in ENDINGS.values() if one.held or one.delay is Delay.CAPACITY]
+    assert [reason for reason in kept if f"`{reason}`" not in told] == []
