@@ -1,11 +1,14 @@
 """The page of the command line names every command and every exit code."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from slipway.cli import common
-from slipway.cli.main import COMMANDS
+from slipway.cli.main import COMMANDS, main
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/cli.md").read_text()
@@ -22,3 +25,17 @@ def test_a_command_is_on_the_page(command: str) -> None:
 
 def test_the_exit_codes_are_on_the_page() -> None:
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)] == [0, *CODES]
+
+
+@pytest.mark.parametrize("given", [2, 3])
+def test_of_several_values_of_a_variable_that_wins_which_the_page_names_last(
+    given: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A", "--copy-env")
+    (tmp_path / "variables").write_text("A=--env-file")
+    values = {"--copy-env": "A", "--env-file": str(tmp_path / "variables"), "-e": "A=-e"}
+    section = PAGE.partition("## Flags in place of a manifest")[2]
+    order = sorted(values, key=lambda option: section.index(f"`{option}"))[:given]
+    flags = [word for option in order for word in (option, values[option])]
+    done = CliRunner().invoke(main, ["render", "-n", "ml", "--image", "a:1", "-o", "json", *flags])
+    assert json.loads(done.output)["spec"]["env"] == [{"name": "A", "value": order[-1]}]
