@@ -1,9 +1,11 @@
-"""The page of the command line names every command and every exit code."""
+"""The page of the command line names every command and every exit code, and with the pages it leads to every option."""
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -12,6 +14,10 @@ from slipway.cli.main import COMMANDS, main
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/cli.md").read_text()
+PAGES = "".join(
+    (ROOT / f"docs/{page}.md").read_text() for page in ("cli", "images", "local", "local-cluster", "operator")
+)
+"""With those about groups of commands."""
 CODES = [
     common.FAILED, common.USAGE, common.NOTHING_TO_TALK_TO, common.NOT_FOUND, common.FINISHED, common.TIMEOUT,
     common.INTERRUPTED,
@@ -25,6 +31,29 @@ def test_a_command_is_on_the_page(command: str) -> None:
 
 def test_the_exit_codes_are_on_the_page() -> None:
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)] == [0, *CODES]
+
+
+def options(command: click.Command, context: click.Context) -> Iterator[click.Option]:
+    """The options of a command and of those below it."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from options(below, context)
+    yield from (one for one in command.params if isinstance(one, click.Option))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_on_a_page(name: str) -> None:
+    context = click.Context(main)
+    command = main.get_command(context, name)
+    assert command is not None
+    missing = {
+        one.opts[-1]
+        for one in options(command, context)
+        if not re.search(rf"(?<![\w-])(?:{'|'.join(one.opts)})(?![\w-])", PAGES)
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize("given", [2, 3])
