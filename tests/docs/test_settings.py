@@ -6,6 +6,8 @@ import pytest
 from click import Option
 
 from slipway.cli.operator import operator
+from slipway.shell import health
+from slipway.shell.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
 from tests.conftest import ROOT
 
 READ = {
@@ -36,3 +38,15 @@ def test_every_option_of_the_operator_is_on_its_page() -> None:
     text = (ROOT / "docs/operator.md").read_text()
     options = [one.opts[0] for one in operator.params if isinstance(one, Option)]
     assert [name for name in options if f"| `{name}` |" not in text] == []
+
+
+def test_the_exit_codes_of_the_operator_are_on_its_page() -> None:
+    text = (ROOT / "docs/operator.md").read_text()
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
+    assert codes == [EXIT_OK, EXIT_FAILED, EXIT_REFUSED]
+
+
+def test_the_limits_of_the_liveness_probe_are_on_the_page() -> None:
+    text = (ROOT / "docs/operator.md").read_text()
+    limits = (health.MAX_SILENCE_SECONDS, health.MAX_WAIT_SECONDS, health.MAX_TURN_SECONDS, health.MAX_LAG_SECONDS)
+    assert [seconds for seconds in limits if f" {seconds:.0f} s" not in text] == []
