@@ -103,7 +103,7 @@ def phases() -> Iterator[str]:
 
 def pod_endings() -> Iterator[str]:
     """The table of what the end of one pod means."""
-    rows = (*(rule.ending for rule in RULES), *OF_ALL_HOSTS)
+    rows = (*OF_ALL_HOSTS, *(rule.ending for rule in RULES))
     yield "| reason | what was seen | charged to | what follows |"
     yield "|---|---|---|---|"
     yield from (f"| `{row.reason}` | {row.seen} | {row.cause} | {_follows(row)} |" for row in rows)

@@ -1,9 +1,16 @@
 """The parts of the pages that follow from the planner's tables are as the tables say."""
 
+import re
+from itertools import pairwise
+
 import pytest
 
 from docs.generate import DOCS, MARKED, PAGES, PARTS, VALUES_SCHEMA, generated, values_schema
+from slipway.api.places import worker
 from slipway.planner.endings import ENDINGS
+from slipway.planner.evidence import Evidence
+from slipway.planner.verdict import first_cause
+from tests.planner.build import START
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -23,3 +30,14 @@ def test_every_generated_part_is_on_a_page() -> None:
 def test_every_ending_is_documented_once() -> None:
     page = (DOCS / "causes.md").read_text()
     assert [reason for reason in ENDINGS if page.count(f"\n| `{reason}` |") != 1] == []
+
+
+def test_of_two_ends_of_pods_in_one_second_the_higher_row_decides() -> None:
+    [table] = [part[0] for part in MARKED.finditer((DOCS / "causes.md").read_text()) if part[2] == "what ends one pod"]
+    rows = [ENDINGS[reason] for reason in re.findall(r"^\| `(\w+)`", table, re.MULTILINE)]
+    assert len(rows) > 20
+    for higher, lower in pairwise(rows):
+        ends = [Evidence(ending=one, time=START, place=worker(0, 0), pod="train-0-0-0") for one in (lower, higher)]
+        found = first_cause(ends)
+        assert found is not None
+        assert found.ending is higher
