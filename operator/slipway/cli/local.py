@@ -27,7 +27,7 @@ _HELP: Final = {
     "failed, 2 it was refused, 3 no Docker engine, 130 interrupted.",
     "submit": "Begin jobs on this machine from manifests, or one from flags, and return.\n\n"
     "A process is left behind that looks after the job. The same job again changes nothing. Exit codes: 0 every job "
-    "exists, 2 a manifest is wrong or cannot run here, 3 no Docker engine.",
+    "exists, 2 a manifest is wrong or cannot run here, or another job has its name, 3 no Docker engine.",
     "events": "Show what was told of a job, oldest first. It is kept with the job.",
     "list": "List the jobs of this machine: phase, why they do not run, slices, attempts.",
 }

@@ -166,7 +166,8 @@ def logs(
 
     What is to be said about the lines goes to stderr.
 
-    Exit codes: 2 wrong usage, 3 not started or no connection, 4 no such job, 130 interrupted.
+    Exit codes: 2 wrong usage, 3 not started or no connection, 4 no such job or nothing left of its logs, 130
+    interrupted.
     """
     try:
         selection = Selection(

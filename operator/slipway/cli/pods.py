@@ -48,7 +48,10 @@ def _placed(command: Any) -> Any:
 @_placed
 @targeted
 def exec_(target: ClusterTarget, name: str, command: tuple[str, ...], slice_index: int, host: int, head: bool) -> None:
-    """Run COMMAND in a host of a job: slipway exec train --slice 1 -- nvidia-smi. Runs kubectl exec."""
+    """Run COMMAND in a host of a job: slipway exec train --slice 1 -- nvidia-smi. Runs kubectl exec.
+
+    It exits as kubectl does; 3 where there is no kubectl, or no pod that runs.
+    """
     pod = run(_pod(target, name, slice_index, host, head))
     terminal = ["-it"] if sys.stdin.isatty() else ["-i"]
     container = names.RAY_CONTAINER if head else names.WORKER_CONTAINER
@@ -63,6 +66,9 @@ def exec_(target: ClusterTarget, name: str, command: tuple[str, ...], slice_inde
 def port_forward(
     target: ClusterTarget, name: str, ports: tuple[str, ...], slice_index: int, host: int, head: bool
 ) -> None:
-    """Make ports of a host reachable here, such as 6006 or 8080:80. Runs kubectl port-forward."""
+    """Make ports of a host reachable here, such as 6006 or 8080:80. Runs kubectl port-forward.
+
+    It exits as kubectl does; 3 where there is no kubectl, or no pod that runs.
+    """
     pod = run(_pod(target, name, slice_index, host, head))
     _kubectl(target, "port-forward", f"pod/{pod}", *ports)

@@ -239,7 +239,8 @@ def submit(target: Target, files: tuple[str, ...], dry_run: str | None, output: 
 
     For example: slipway submit --image IMAGE --type v5litepod-16 --slices 2 -- python train.py
 
-    The same job again changes nothing. Exit codes: 0 every job exists, 2 a manifest is wrong, 3 no API server.
+    The same job again changes nothing. Exit codes: 0 every job exists, 2 a manifest is wrong or another job has its
+    name, 3 no API server.
     """
     bodies = manifests(target, files, given)
     if dry_run == "client":
