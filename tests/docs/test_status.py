@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from slipway.planner import acceptance, queue_refusals, ray, refusals, site, wor
 from slipway.planner.charges import BUDGETS, CHARGES
 from slipway.planner.endings import ENDINGS, Delay
 from tests.conftest import ROOT
+from tests.planner.build import World
 
 PAGE = (ROOT / "docs/status.md").read_text()
 REFUSING = (acceptance, queue_refusals, ray, refusals, site, workspace)
@@ -45,3 +47,26 @@ def test_an_ending_that_keeps_its_reason_during_the_delay_is_told_as_an_exceptio
     told = PAGE.partition("There are two exceptions:")[2].partition("In a final phase")[0]
     kept = [one.reason for one in ENDINGS.values() if one.held or one.delay is Delay.CAPACITY]
     assert [reason for reason in kept if f"`{reason}`" not in told] == []
+
+
+ENDS = {
+    "an exit code that ends the job": ({"retries": {"maxFailures": 1}}, 1),
+    "a success": ({}, 0),
+    "a request to cancel": ({"cancel": True}, None),
+    "a request to suspend": ({"suspend": True}, None),
+    "a spec that is refused": ({"podTemplate": {"spec": {"hostname": "train"}}}, None),
+}
+
+
+@pytest.mark.parametrize(("fields", "exit_code"), ENDS.values(), ids=ENDS)
+def test_the_condition_failed_is_true_in_the_phases_of_the_page(fields: dict[str, Any], exit_code: int | None) -> None:
+    [words] = re.findall(r"`Failed` is also True in the phases ([^.]*)\.", PAGE)
+    world = World(**fields)
+    if exit_code is None:
+        world.settle()
+    else:
+        world.run().pod(0, 0).exits(exit_code)
+        world.until_restarted()
+    failed = world.condition("Failed")
+    assert failed is not None
+    assert (failed.status == "True") == (world.status.phase in ("Failed", *re.findall(r"`(\w+)`", words)))

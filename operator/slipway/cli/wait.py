@@ -41,8 +41,9 @@ class State(click.ParamType[str]):
 def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeout: float | None, quiet: bool) -> None:
     """Wait until jobs have ended, or are in one of the given phases.
 
-    A job that has ended ends the wait in any case. Exit codes: 0 every job is where it should be (without --for: has
-    succeeded), 1 a job ended otherwise, 4 there is no such job or it was deleted, 124 timeout, 130 interrupted.
+    A job that has ended or is Invalid ends the wait in any case. Exit codes: 0 every job is where it should be (without
+    --for: has succeeded), 1 a job ended otherwise or is Invalid, 4 there is no such job or it was deleted, 124 timeout,
+    130 interrupted.
     """
     wanted = states or (FINISHED,)
 
