@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +28,7 @@ from slipway.planner.nodes import Node
 from slipway.planner.objects import NEVER, Pod
 from slipway.planner.snapshot import SKEW
 from tests.simulation import versions
-from tests.simulation.accounts import check_chips, check_time
+from tests.simulation.accounts import BLUR, check_chips, check_time
 from tests.simulation.cluster import Cluster
 from tests.simulation.ends import check_end, check_pause, check_root, check_start
 from tests.simulation.oracle import allowed
@@ -181,8 +181,11 @@ class Invariants:
             require(granted == kept, f"attempt {new.attempt} has {granted} slices, and had {kept}")
 
     def _placed(self, uid: str, attempt: Attempt) -> int:
-        """How many slices of an attempt have had nodes for some time."""
+        """How many slices of an attempt had had nodes for some time when it ended."""
         shape, long_ago = self.cluster.shape_of(uid), moment(self.cluster.timeline.now - PLACED_SECONDS)
+        if attempt.end_time is not None:
+            # Pods that stay while nobody leads may get the nodes of their peers.
+            long_ago = min(long_ago, attempt.end_time - timedelta(seconds=BLUR))
         bound: Counter[int] = Counter()
         for one in self.cluster.store.pods.values():
             mine = one.owner == uid and one.pod.attempt == attempt.number and not one.pod.is_head
