@@ -34,3 +34,14 @@ def test_a_long_line_stays_one_line() -> None:
     shown = StringIO()
     View(Console(file=shown, width=80), "train").show(SimpleNamespace(status={}, output=[LINE], pods={}))  # type: ignore[arg-type]
     assert shown.getvalue() == f"    {LINE}\n"
+
+
+def test_the_story_of_a_job_fits_on_a_terminal() -> None:
+    why = "host 1 of slice 1 (pod train-0-1-1 on node v5p-16-1-1) was lost: its node is gone"
+    times = dict.fromkeys(("startTime", "runningTime", "endTime"), "2026-11-01T12:00:00.123Z")
+    attempt = {"number": 0, "cause": "infrastructure", "reason": "FailureLimitExceeded", "message": why} | times
+    shown = StringIO()
+    Console(file=shown, width=80).print(timeline({"attempts": [attempt]}))
+    lines = shown.getvalue().splitlines()
+    assert sum("infrastructure  FailureLimitExceeded" in line for line in lines) == 1
+    assert " ".join(line.strip() for line in lines[-2:]) == f"attempt 0: {why}"

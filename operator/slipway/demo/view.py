@@ -102,12 +102,13 @@ def _clock() -> str:
     return datetime.now().astimezone().strftime("%H:%M:%S")
 
 
-def timeline(status: dict[str, Any]) -> Table:
+def timeline(status: dict[str, Any]) -> Group:
     """The story of a job as its status tells it."""
-    table = Table(title="What happened, from status.attempts", title_justify="left")
-    for column in ("attempt", "from", "running", "until", "charged to", "reason", "why"):
-        table.add_column(column, overflow="fold")
-    for attempt in reversed(status.get("attempts", ())):
+    attempts = list(reversed(status.get("attempts", ())))
+    table = Table(title="What happened, from status.attempts", title_justify="left", box=None, pad_edge=False)
+    for column in ("attempt", "from", "running", "until", "charged to", "reason"):
+        table.add_column(column, no_wrap=True)
+    for attempt in attempts:
         table.add_row(
             str(attempt["number"]),
             _hour(attempt.get("startTime")),
@@ -115,10 +116,10 @@ def timeline(status: dict[str, Any]) -> Table:
             _hour(attempt.get("endTime")),
             attempt.get("cause", "-"),
             attempt.get("reason", "-"),
-            Text(attempt.get("message", "-")),
         )
-    return table
+    # In a column beside the others a message would be a few letters wide on most terminals.
+    return Group(table, *(Text(f"attempt {one['number']}: {one.get('message', '-')}") for one in attempts))
 
 
 def _hour(moment: str | None) -> str:
-    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S.%f")[:-3] if moment else "-"
+    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S") if moment else "-"
