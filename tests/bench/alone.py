@@ -11,7 +11,7 @@ from slipway.local_cluster.spec import ClusterSpec
 from tests.bench.model import Model, running
 from tests.bench.records import Record
 from tests.bench.systems import Job, Shape
-from tests.bench.systems.slipway import slice_job
+from tests.bench.systems.slipway import SETTLED_SECONDS, slice_job
 from tests.bench.usage import Reading, now_mib, peak_mib
 from tests.bench.workloads.base import FILL_SECONDS, QUIET_SECONDS, SECONDS_PER_POD, tpu_nodes
 from tests.running import Operator
@@ -44,6 +44,7 @@ class Alone:
                 operator = Operator(kubeconfig(folder, server), folder / "log", _NAMESPACE, whole_cluster=True).start()
                 try:
                     await holds(lambda: _is_ready(operator, model), seconds=FILL_SECONDS)
+                    await asyncio.sleep(SETTLED_SECONDS)
                     await self._measure(record, model, operator)
                 finally:
                     await asyncio.to_thread(operator.stop)
