@@ -735,7 +735,7 @@ def test_the_limits_of_a_release_hold_for_the_jobs_of_its_operator(
         if body["kind"].endswith("PolicyBinding")
     }
     own = {"matchExpressions": [{"key": LABEL_OPERATOR_ID} | selected]}
-    # What a profile says holds whoever serves the job, and so does what no job may have at all.
+    # The API server checks limits of SliceJobProfiles, and sockets of container engines, for the jobs of all operators.
     assert chosen == {"site-limits": own, "profile-limits": None, "engine-sockets": None}
 
 

@@ -131,8 +131,8 @@ def _exit_code(attempt: Attempt) -> int | None:
 
 def _program_code(attempt: Attempt, spec: SliceJobSpec) -> int | None:
     """The exit code of the user's program: in a Ray cluster it runs on the head, and workers have codes of Ray."""
-    root = attempt.root
-    return None if root is None or (spec.ray is not None and root.slice is not None) else root.exit_code
+    is_worker = attempt.root is not None and attempt.root.slice is not None
+    return None if spec.ray is not None and is_worker else _exit_code(attempt)
 
 
 def _limit(spec: SliceJobSpec, most: int) -> int:

@@ -17,14 +17,13 @@ def write_image(path: Path, image: str) -> None:
     fresh = target.with_name(f".{target.name}.slipway")
     try:
         # A full disk must not leave half a manifest.
-        try:
-            fresh.write_bytes(text.encode())
-            shutil.copymode(target, fresh)
-            fresh.replace(target)
-        finally:
-            fresh.unlink(missing_ok=True)
+        fresh.write_bytes(text.encode())
+        shutil.copymode(target, fresh)
+        fresh.replace(target)
     except OSError as error:
         raise refuse(f"The image {image} cannot be written to {path}: {error}") from error
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def with_image(path: Path, image: str) -> str:
