@@ -5,16 +5,14 @@ looked at when a scrape asks (`gauges`). A new process begins at zero, which `ra
 """
 
 from collections.abc import Iterable
-from itertools import product
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from slipway.api.status import Cause
 from slipway.planner.endings import ENDINGS
-from slipway.planner.measures import STATES, SUCCESS, Begun, Ended, Measure, Passed, Took
+from slipway.planner.measures import SUCCESS, Begun, Ended, Measure, Passed, Took
 from slipway.shell.metric_table import METRICS, OTHER, SUCCEEDED, Kind
 
 # When each series began would be a gauge beside each counter; a process says it once, in process_start_time_seconds.
@@ -67,18 +65,13 @@ class Metrics:
 
     def _begin_at_zero(self) -> None:
         """Show every series before its first event, which `rate` would not see otherwise."""
-        for cause in Cause:
-            self._counters["slipway_restarts_total"].labels(cause)
-        for state in STATES:
-            self._counters["slipway_job_seconds_total"].labels(state)
-            self._counters["slipway_chip_seconds_total"].labels(state)
+        for name, made in (*self._counters.items(), *self._histograms.items()):
+            if len(METRICS[name].labels) == 1:
+                for value in METRICS[name].labels[0].values:
+                    made.labels(value)
         outcomes = {(SUCCESS, SUCCEEDED), *((ending.cause, ending.reason) for ending in ENDINGS.values())}
         for outcome, reason in outcomes:
             self._counters["slipway_attempts_ended_total"].labels(outcome, reason)
-        for name, histogram in self._histograms.items():
-            for values in product(*(label.values for label in METRICS[name].labels)):
-                if values:
-                    histogram.labels(*values)
 
     def _raise(self, name: str, by: float = 1.0, **labels: str) -> None:
         counter = self._counters[name]
