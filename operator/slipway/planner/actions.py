@@ -15,7 +15,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Create these in a strict dry run: one pod of each kind, and the Services."""
+    """Create these in a strict dry run: one pod of each kind, and one Service of each role."""
 
     bodies: tuple[Body, ...]
 
