@@ -10,7 +10,7 @@ import pytest
 from slipway.api.places import worker
 from slipway.api.status import Attempt, Phase, SliceJobStatus
 from slipway.cluster import paths, removal
-from slipway.cluster.apply import MAX_CREATES, Applier
+from slipway.cluster.apply import Applier
 from slipway.cluster.connection import WRITE_SECONDS
 from slipway.cluster.errors import ApiError, Conflict, ConnectionLost, Forbidden, NotFound, ServerError
 from slipway.cluster.watch import Applied
@@ -230,13 +230,6 @@ async def test_a_slow_create_leaves_the_rest_for_another_turn(bench: Bench) -> N
     plan = Plan(job.status, (CreatePods(0, tuple(worker(0, host) for host in range(4))),))
     assert await applier.apply(plan, job) == 0
     assert 1 <= len(await bench.pods()) < 4
-
-
-async def test_a_huge_create_is_done_in_parts(bench: Bench) -> None:
-    job = await bench.job(hosts=MAX_CREATES + 1)
-    slots = tuple(worker(0, h) for h in range(MAX_CREATES + 1))
-    assert await bench.act(job, CreatePods(0, slots)) == 0
-    assert len(bench.now().pods) == MAX_CREATES
 
 
 async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Bench, kubectl: Kubectl) -> None:

@@ -1,6 +1,7 @@
 """Every name that a worker is told is the name of a worker, and exactly one Service knows it."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from slipway.api import names
 from slipway.api.status import Coordinator
-from slipway.planner.actions import Body, CreateObjects, Plan
+from slipway.planner.actions import Body, CreateObjects, CreatePods, Plan
+from slipway.planner.creation import FIRST_CREATES, MAX_CREATES
 from slipway.planner.effective import effective
 from slipway.planner.peers import HOSTS_OF_A_SERVICE, Peers
 from slipway.planner.pods import PodFactory
@@ -25,7 +27,7 @@ class Attempt:
     """What the newest attempt of a world consists of."""
 
     def __init__(self, world: World, begun: Plan) -> None:
-        """`begun` is the decision that began it."""
+        """`begun` is the decision that began it; the world goes on until all pods are created."""
         job, status = world.job, world.status
         assert job.spec is not None
         assert status.attempt is not None
@@ -36,7 +38,10 @@ class Attempt:
         peers = Peers(job, status.attempt, job.granted, status.resolved)
         self.services = [one for one in asked.runtime.services(peers) if "head" not in _name(one)]
         self.maps = {
-            _name(body): body.get("data", {}) for one in actions_of(begun, CreateObjects) for body in one.bodies
+            _name(body): body.get("data", {})
+            for decision in creations(world, begun)
+            for one in actions_of(decision, CreateObjects)
+            for body in one.bodies
         }
 
     def check(self) -> set[str]:
@@ -57,6 +62,14 @@ class Attempt:
         reference = told.get("valueFrom", {}).get("configMapKeyRef")
         text = self.maps[reference["name"]][reference["key"]] if reference else told["value"]
         return str(text).split(",")
+
+
+def creations(world: World, begun: Plan) -> Iterator[Plan]:
+    """The decisions that create the pods of an attempt, from the one that began it on."""
+    decision = begun
+    while actions_of(decision, CreatePods):
+        yield decision
+        decision = world.step()
 
 
 def _name(body: Body) -> str:
@@ -102,6 +115,21 @@ def test_no_service_has_more_hosts_than_it_should(slices: int, hosts: int, ray: 
     attempt.check()
     sizes = Counter(pod["spec"]["subdomain"] for pod in attempt.workers)
     assert max(sizes.values()) <= max(HOSTS_OF_A_SERVICE, hosts)
+
+
+def test_the_host_list_of_a_slice_is_created_with_its_first_pods_and_not_again() -> None:
+    """So that the first pod of a large job waits for few of them."""
+    world = World(slices=12, hosts=50)
+    made: list[tuple[list[int], list[int]]] = []
+    sizes: list[int] = []
+    for decision in creations(world, world.step()):
+        [pods] = actions_of(decision, CreatePods)
+        lists = [_name(body) for one in actions_of(decision, CreateObjects) for body in one.bodies]
+        made.append(([int(name.rpartition("-")[2]) for name in lists], sorted({place.slice for place in pods.places})))
+        sizes.append(len(pods.places))
+    assert sizes == [FIRST_CREATES, MAX_CREATES, 600 - FIRST_CREATES - MAX_CREATES]
+    # Where a part ends within a slice, the slice has pods in both.
+    assert made == [([0, 1], [0, 1]), ([*range(2, 12)], [*range(1, 12)]), ([], [11])]
 
 
 def test_a_service_of_a_small_job_selects_what_it_always_has() -> None:

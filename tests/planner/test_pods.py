@@ -10,6 +10,7 @@ from slipway.api.places import FIRST, Place, worker
 from slipway.planner.acceptance import InvalidSpec, resolve
 from slipway.planner.actions import Action, CreatePods, DeleteHostLists
 from slipway.planner.pods import PodFactory
+from slipway.planner.runtime import workers
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
 
@@ -116,7 +117,7 @@ def test_long_host_lists_stand_in_one_config_map_for_each_slice() -> None:
     world = World(slices=2, accelerator={"type": "v5litepod-256"}, hosts=None)
     factory = PodFactory(world.job, Settings())
     reference = environment(factory.pod(0, worker(1, 63)))["TPU_WORKER_HOSTNAMES"]["configMapKeyRef"]
-    first, second = factory.peers(0).host_lists()
+    first, second = factory.peers(0).host_lists(workers(2, 64))
     assert reference == {"name": second["metadata"]["name"], "key": "hostnames"}
     assert first["immutable"] is True
     assert second["data"]["hostnames"].split(",")[63] == "0-1-63.train-g1"

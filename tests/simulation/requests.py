@@ -206,6 +206,7 @@ class Server:
             return _encode({"metadata": {"name": name}})
         self._not_too_often(name)
         made = pods.create(self._store, body)
+        self._has_its_host_list(made.owner, body)
         mark = self._marks.setdefault((made.owner, made.pod.attempt), made.mark)
         if mark != made.mark:
             raise Violation(f"attempt {made.pod.attempt} has pods of profile {mark!r} and of {made.mark!r}")
@@ -215,6 +216,13 @@ class Server:
     def mark_of(self, key: tuple[str, int]) -> str:
         """By which version of a profile the pods of an attempt were made."""
         return self._marks.get(key, "")
+
+    def _has_its_host_list(self, owner: str, body: Body) -> None:
+        """The kubelet starts no container whose variables come from a ConfigMap that is not there."""
+        for variable in (one for container in body["spec"]["containers"] for one in container.get("env", ())):
+            name = variable.get("valueFrom", {}).get("configMapKeyRef", {}).get("name")
+            if name is not None and self._store.dependents.get(("configmaps", name)) != owner:
+                raise Violation(f"pod {body['metadata']['name']} is created before its ConfigMap {name}")
 
     def _not_too_often(self, name: str) -> None:
         """Where a controller deletes new pods at once, Slipway must not create one after the other."""

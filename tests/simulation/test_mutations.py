@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from slipway.api.places import FIRST, Place
 from slipway.api.status import AppliedDefaults, Attempt, Cause, Condition, Phase, SliceJobStatus
 from slipway.cluster import history, store
 from slipway.cluster.apply import Applier
@@ -41,7 +42,7 @@ from slipway.planner import (
     stored,
     summary,
 )
-from slipway.planner.actions import DeleteHostLists, EventRecord, Plan
+from slipway.planner.actions import Action, DeleteHostLists, EventRecord, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.endings import PREEMPTED_BY_QUEUE
 from slipway.planner.evidence import Evidence
@@ -50,6 +51,8 @@ from slipway.planner.freshness import Step
 from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
+from slipway.planner.peers import Peers
+from slipway.planner.runtime import Runtime
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Job, LostNode, Snapshot
 from slipway.shell import calm, engine
@@ -481,6 +484,16 @@ def host_lists_go_while_they_are_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(creation, "_old_host_lists", broken)
 
 
+def only_the_first_pods_wait_for_host_lists(patch: pytest.MonkeyPatch) -> None:
+    """Pods of other slices are created without the ConfigMap that their variables come from."""
+    surroundings = Runtime.surroundings
+
+    def broken(self: Runtime, peers: Peers, places: Iterable[Place]) -> tuple[Action, ...]:
+        return surroundings(self, peers, places) if FIRST in places else ()
+
+    patch.setattr(Runtime, "surroundings", broken)
+
+
 def ended_pods_are_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Pods of attempts long ago stay in the API."""
     patch.setattr(fencing, "_outdated", lambda draft: [])
@@ -697,6 +710,13 @@ def host_lists_are_long(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(peers, "LONGEST_INLINE_LIST", 0)
 
 
+def pods_are_created_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    """With long host lists, and as if each pod were hundreds."""
+    host_lists_are_long(patch)
+    patch.setattr(creation, "FIRST_CREATES", 1)
+    patch.setattr(creation, "MAX_CREATES", 1)
+
+
 def the_status_holds_two_attempts(patch: pytest.MonkeyPatch) -> None:
     """The history leaves the status soon, and pages fill quickly."""
     patch.setattr(attempts, "MAX_ATTEMPTS", 2)
@@ -800,6 +820,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (unknown_words_are_no_words, 1, (STRANGERS,)),
     (jobs_wait_for_quota_with_their_pods, 1, (QUOTA,)),
     (host_lists_go_while_they_are_read, 1, ()),
+    (only_the_first_pods_wait_for_host_lists, 1, ()),
     (the_status_drops_attempts_first, 1, ()),
     (pages_are_begun_anew, 1, ()),
     (nobody_waits_for_admission, 1, (QUEUES,)),
@@ -863,6 +884,7 @@ PROVOKED_BY: dict[Breakage, Breakage] = {
     a_takeover_does_not_list_jobs: the_watch_of_jobs_lags,
     an_image_may_be_missing_for_ever: the_registry_is_down_for_long,
     host_lists_go_while_they_are_read: host_lists_are_long,
+    only_the_first_pods_wait_for_host_lists: pods_are_created_one_by_one,
     the_status_drops_attempts_first: the_status_holds_two_attempts,
     pages_are_begun_anew: the_status_holds_two_attempts,
     pages_are_abridged: the_status_holds_two_attempts,
@@ -886,6 +908,11 @@ def test_a_broken_rule_is_caught(
 def test_no_attempt_is_lost_where_the_status_holds_two(monkeypatch: pytest.MonkeyPatch) -> None:
     the_status_holds_two_attempts(monkeypatch)
     assert run_some(range(1, 101)) == []
+
+
+def test_every_pod_has_its_host_list_wherever_the_creation_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods_are_created_one_by_one(monkeypatch)
+    assert run_some(range(1, 201)) == []
 
 
 def test_a_leader_with_an_outdated_view_of_jobs_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,8 +77,6 @@ MAX_IN_FLIGHT: Final = 64
 MAX_LOOKS: Final = 32
 """Requests for looks at once, so that connections are left for status writes."""
 
-MAX_CREATES: Final = 512
-"""Pods created before looking at the job again: reacting never waits behind a huge create."""
 CREATE_TIME: Final = timedelta(seconds=20)
 """After which the job is looked at again, however few pods have been created."""
 
@@ -272,7 +270,7 @@ class Applier:
                     await self._create_pod(body(place), job)
 
         try:
-            await self._executor.run(action.places[:MAX_CREATES], create)
+            await self._executor.run(action.places, create)
         except (ConnectionLost, ServerError) as error:
             if isinstance(error, ConnectionLost) or error.status == _GATEWAY_TIMEOUT:
                 # A dry run may take long enough for the API server to name a webhook that does not answer.

@@ -4,6 +4,7 @@ from slipway.api.status import Resolved
 from slipway.docker_engine.conversion.convert import Surroundings
 from slipway.docker_engine.options import Options
 from slipway.planner.peers import Peers
+from slipway.planner.runtime import workers
 from slipway.planner.snapshot import Job
 
 
@@ -18,11 +19,12 @@ def surroundings(job: Job, resolved: Resolved, options: Options, network: str) -
     """
     peers = Peers(job, job.status.attempt or 0, job.granted, resolved)
     hosts = [name for index in range(peers.slices) for name in peers.host_names(index)]
+    lists = peers.host_lists(workers(peers.slices, peers.hosts))
     return Surroundings(
         network=network,
         peers=(*hosts, peers.coordinator.address),
         images=options.images,
-        config_maps={one["metadata"]["name"]: one["data"] for one in peers.host_lists()},
+        config_maps={one["metadata"]["name"]: one["data"] for one in lists},
         ulimits=options.ulimits,
         extra_devices=options.devices,
     )

@@ -20,6 +20,10 @@ from slipway.planner.snapshot import WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE, Rejec
 MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
 """Seconds. With a shorter timeouts.scheduleSeconds the job would time out before it tries another node pool."""
 PREDECESSOR_RETRY: Final = timedelta(seconds=1)
+FIRST_CREATES: Final = 64
+"""The first pods of an attempt: they wait for the host lists of few slices."""
+MAX_CREATES: Final = 512
+"""Pods created before looking at the job again: reacting never waits behind a huge create."""
 MISSING_RETRY: Final = timedelta(seconds=2)
 LONGEST_MISSING_RETRY: Final = timedelta(seconds=60)
 """The first and the longest pause before pods are created again for which an object or a webhook is missing."""
@@ -83,11 +87,13 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
         # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
         return ()
-    places = recreation.places(draft)
-    before: tuple[Action, ...] = ()
-    if places and not seen.live:
-        before = draft.runtime.surroundings(draft.peers(attempt.number))
-    return (*before, CreatePods(attempt.number, places, _pools(draft), *draft.additions)) if places else ()
+    places = recreation.places(draft)[: MAX_CREATES if seen.live else FIRST_CREATES]
+    if not places:
+        return ()
+    begun = {place[:2] for place in seen.live}
+    first = tuple(place for place in places if place[:2] not in begun)
+    before = draft.runtime.surroundings(draft.peers(attempt.number), first) if first else ()
+    return (*before, CreatePods(attempt.number, places, _pools(draft), *draft.additions))
 
 
 def _pools(draft: Draft) -> dict[int, str]:

@@ -4,6 +4,7 @@ Whenever pods get their addresses, the control plane writes the Endpoints and En
 Service for thousands of pods would cost it more than the pods do, so a large job has several.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,9 +109,10 @@ class Peers:
         """Name of the ConfigMap that holds a long host list."""
         return f"{self.job.name}-{self.attempt}-{slice_index}"
 
-    def host_lists(self) -> tuple[Body, ...]:
-        """One immutable host list for each slice, when the lists are long."""
-        return tuple(map(self._host_list, range(self.slices))) if self.have_host_lists else ()
+    def host_lists(self, places: Iterable[Place]) -> tuple[Body, ...]:
+        """One immutable host list for each slice of these workers, when the lists are long."""
+        slices = {place.slice for place in places if not place.is_head} if self.have_host_lists else ()
+        return tuple(map(self._host_list, sorted(slices)))
 
     def _host_list(self, slice_index: int) -> Body:
         labels = {names.LABEL_ATTEMPT: str(self.attempt), names.LABEL_SLICE: str(slice_index)}

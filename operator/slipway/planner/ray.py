@@ -8,6 +8,7 @@ with a crashed Ray (it starts it anew, without workers) can never run the entryp
 import json
 import re
 import shlex
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
@@ -262,9 +263,9 @@ class RayCluster(Runtime):
         )
         return found.get("memory")
 
-    def surroundings(self, peers: Peers) -> tuple[Action, ...]:
-        """The NetworkPolicy before the token, and that before the first pod."""
-        objects = (ray_objects.network_policy(peers.job), *peers.host_lists())
+    def surroundings(self, peers: Peers, places: Iterable[Place]) -> tuple[Action, ...]:
+        """The NetworkPolicy before the token, and that before the pods."""
+        objects = (ray_objects.network_policy(peers.job), *peers.host_lists(places))
         return CreateObjects(objects), CreateToken(ray_objects.token_secret(peers.job))
 
     def services(self, peers: Peers) -> tuple[Body, ...]:

@@ -1,5 +1,6 @@
 """What runs in the pods of a job: the user's containers, or a Ray cluster around the user's entrypoint."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from slipway.api.places import Place, worker
@@ -37,9 +38,9 @@ class Runtime:
         """The most memory that the container may use whose end is the end of that pod."""
         return memory_limit(spec)
 
-    def surroundings(self, peers: Peers) -> tuple[Action, ...]:
-        """The actions that create what must exist before the first pod of an attempt."""
-        return (CreateObjects(lists),) if (lists := peers.host_lists()) else ()
+    def surroundings(self, peers: Peers, places: Iterable[Place]) -> tuple[Action, ...]:
+        """The actions that create what must exist before the pods of these places, where their slices have none yet."""
+        return (CreateObjects(lists),) if (lists := peers.host_lists(places)) else ()
 
     def services(self, peers: Peers) -> tuple[Body, ...]:
         """The Services of an attempt."""
