@@ -46,6 +46,7 @@ def _memory(work: str, workload: str) -> Iterator[Line]:
 
 def _decisions() -> Iterator[Line]:
     states = {
+        "begins": "when it begins, and finds its node pools",
         "starting": "while its pods start",
         "running": "while they run",
         "lost_a_pod": "when one has failed",

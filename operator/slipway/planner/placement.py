@@ -117,10 +117,20 @@ def _asked(container: Body) -> Mapping[str, object]:
 
 def suits(node: Node, needs: Needs) -> bool:
     """Whether a node is ready and schedulable, and an empty one would take the pod."""
+    return is_open(node, needs) and takes(node, needs)
+
+
+def is_open(node: Node, needs: Needs) -> bool:
+    """Whether a node has the labels, is ready and is schedulable."""
     if needs.missing_labels(node) or node.ready is None or node.ready.status != "True" or node.spec.unschedulable:
         return False
     # A node that is about to go is not chosen, even if the pod tolerates everything.
-    return node.well and not needs.kept_out(node) and not needs.too_large(node)
+    return node.well
+
+
+def takes(node: Node, needs: Needs) -> bool:
+    """Whether the pod tolerates the taints of a node, and has room there when it is empty."""
+    return not needs.kept_out(node) and not needs.too_large(node)
 
 
 def _there(has: Mapping[str, str], resource: str, asked: Decimal) -> Decimal:

@@ -61,6 +61,9 @@ class PodFactory:
         self._pools = {index: pool for index, pool in (pools or {}).items() if pool}
         self._slice: tuple[tuple[int, int], Peers, tuple[Body, Body]] | None = None
         """Attempt and slice of the template that was used last, the workers of the attempt, and the template."""
+        self._offered: tuple[object, object] | None = None
+        """Taints and sizes of the node that was looked at last, of which `_taken` is what was found."""
+        self._taken = False
 
     @property
     def pool_hosts(self) -> int:
@@ -93,7 +96,14 @@ class PodFactory:
 
     def suits(self, node: Node) -> bool:
         """Whether workers of slices that are not pinned may run on a node when it is empty."""
-        return placement.suits(node, self.needs)
+        return placement.is_open(node, self.needs) and self._takes(node)
+
+    def _takes(self, node: Node) -> bool:
+        """One node of a node pool after the other: what was found of one holds for the next that offers the same."""
+        offers = (node.spec.taints, node.status.allocatable)
+        if self._offered != offers:
+            self._offered, self._taken = offers, placement.takes(node, self.needs)
+        return self._taken
 
     @cached_property
     def needs(self) -> placement.Needs:
