@@ -40,7 +40,7 @@ from slipway.planner.snapshot import (
     Settings,
 )
 from tests.cluster.bench import Bench, now
-from tests.cluster.things import job_json, node
+from tests.cluster.things import job_json, node, pod
 from tests.conftest import Kubectl
 from tests.waiting import PATIENCE, holds
 
@@ -545,6 +545,15 @@ async def test_unknown_nodes_are_known_or_lost_after_a_look(bench: Bench) -> Non
     snapshot = bench.now()
     assert (set(snapshot.nodes), set(snapshot.lost_nodes)) == ({name}, {"no-such-node"})
     assert snapshot.known.nodes_as_of.keys() == {name, "no-such-node"}
+
+
+async def test_the_pods_that_were_bound_to_a_node_before_a_look_are_lost_with_it(bench: Bench) -> None:
+    job = await bench.job()
+    of_job = {"namespace": job.namespace, "job": job.name, "job_uid": job.uid}
+    for host, place in enumerate(("no-such-node", "no-such-node", "another")):
+        bench.cache.pods.applied(pod(f"{job.name}-0-0-{host}", uid=f"pod-{host}", node=place, **of_job))
+    assert await bench.act(job, Refresh(nodes=("no-such-node",))) == 0
+    assert bench.now().lost_nodes["no-such-node"].pods == {"pod-0", "pod-1"}
 
 
 async def test_a_look_that_found_no_node_says_nothing_of_one_that_has_come_back_meanwhile(

@@ -7,10 +7,18 @@ import pytest
 from slipway.cluster.nodes import NodeStore
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
 from slipway.planner.nodes import Node
+from slipway.planner.objects import Pod
 from slipway.planner.snapshot import LostNode
-from tests.cluster.things import Time, node, node_json
+from tests.cluster.things import Time, node, node_json, pod_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def bound(at: datetime, uid: str = "") -> Pod:
+    """A pod that was bound to n1 then."""
+    body = pod_json(uid=uid, node="n1")
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
+    return msgspec.convert(body | {"status": {"phase": "Pending", "conditions": [scheduled]}}, Pod)
 
 
 def relisted(store: NodeStore, *things: Node, version: int = 1) -> list[str]:
@@ -94,8 +102,16 @@ def test_a_lost_node_that_had_replaced_another_shows_by_when_the_other_was_gone(
     nodes.observe(Applied(msgspec.convert(body, Node)))
     nodes.denied("n1", nodes.uid_of("n1"))
     lost, created = nodes.lost["n1"], NOW - timedelta(seconds=60)
-    assert lost.gone_since(created - timedelta(seconds=1)) == created
-    assert lost.gone_since(created + timedelta(seconds=1)) == NOW
+    assert lost.gone_since(bound(created - timedelta(seconds=1))) == created
+    assert lost.gone_since(bound(created + timedelta(seconds=1))) == NOW
+
+
+def test_a_pod_that_was_bound_before_its_node_was_asked_for_is_not_on_a_later_one_by_any_clock() -> None:
+    nodes, ahead = NodeStore(lambda: NOW, lambda: 0.0), NOW + timedelta(seconds=3)
+    nodes.denied("n1", "", ["a"])
+    nodes.denied("n1", "", ["b"])
+    found = {uid: nodes.lost["n1"].gone_since(bound(ahead, uid)) for uid in ("a", "b", "of another node")}
+    assert found == {"a": NOW, "b": NOW, "of another node": None}
 
 
 def test_a_watch_that_lags_does_not_bring_back_what_the_api_server_denied() -> None:

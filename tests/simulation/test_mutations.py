@@ -244,7 +244,7 @@ def slices_that_wait_take_what_was_promised(patch: pytest.MonkeyPatch) -> None:
 class _LostForCertain(LostNode):
     """A Node on which every pod was that names it, whenever it was bound."""
 
-    def gone_since(self, bound_at: datetime | None) -> datetime:
+    def gone_since(self, pod: Pod) -> datetime:
         return self.at
 
 

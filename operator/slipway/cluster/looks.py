@@ -1,7 +1,7 @@
 """Reads live what a decision hangs on, where the watches may lag or do not tell."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 from functools import partial
 
@@ -61,7 +61,8 @@ class Looks:
         """
         at = self._now()
         reads: list[Callable[[], Awaitable[None]]] = []
-        reads += [partial(self._node, name, at) for name in action.nodes]
+        bound = self._cache.pods.bound_to(action.nodes, job.key)
+        reads += [partial(self._node, name, bound[name], at) for name in action.nodes]
         reads += [partial(self._kubelet, name, job, at) for name in action.kubelets]
         reads += [partial(self._visitors, name, job, at) for name in action.visitors]
         reads += [partial(self._events, uid, job, at) for uid in action.events]
@@ -69,13 +70,13 @@ class Looks:
         reads += [partial(self._workloads.read, job, at)] if action.workload else []
         await self._executor.run(reads, lambda read: read())
 
-    async def _node(self, name: str, at: datetime) -> None:
+    async def _node(self, name: str, pods: Collection[str], at: datetime) -> None:
         nodes = self._cache.nodes
         uid = nodes.uid_of(name)
         try:
             nodes.found(await self._api.get(paths.node(name), Node))
         except NotFound:
-            if not nodes.denied(name, uid):
+            if not nodes.denied(name, uid, pods):
                 # The answer is of a node that another has replaced; of that one the next look tells.
                 return
         self._cache.node_read(name, at)

@@ -63,12 +63,13 @@ class NodeStore(Reflector[Node, str]):
         """Take a node as a look for one job has found it."""
         self._to_be_told(self.applied(seen))
 
-    def denied(self, name: str, uid: str) -> bool:
+    def denied(self, name: str, uid: str, pods: Iterable[str] = ()) -> bool:
         """Take the API server's word that there is no such node.
 
         Args:
             name: of the node.
             uid: by which the node was known when the API server was asked; empty when it was not known.
+            pods: UIDs of pods that were seen to be bound to it before that.
 
         Returns:
             Whether that still holds: a younger node of the name may have been seen meanwhile.
@@ -80,7 +81,9 @@ class NodeStore(Reflector[Node, str]):
             self._to_be_told(self._drop(known))
         left = self._left.get(name)
         created = left.metadata.creation_timestamp if left is not None else None
-        self._lost[name] = LostNode(self._now(), left is not None and left.silent, created)
+        before = self._lost.get(name)
+        bound = frozenset(pods) | (before.pods if before is not None else frozenset())
+        self._lost[name] = LostNode(self._now(), left is not None and left.silent, created, bound)
         _bound(self._lost)
         return True
 

@@ -148,6 +148,14 @@ class PodStore(Reflector[Pod, Key]):
         pending = self._deletions.keys() & self._by_job.get(key, _NOTHING).keys()
         return frozenset(uid for uid in pending if self._deletions[uid] > now)
 
+    def bound_to(self, nodes: Collection[str], key: Key) -> Mapping[str, Collection[str]]:
+        """By node: UIDs of the job's pods that are bound to it."""
+        found: dict[str, list[str]] = {node: [] for node in nodes}
+        for pod in self.of(key) if nodes else ():
+            if pod.spec.node_name in found:
+                found[pod.spec.node_name].append(pod.metadata.uid)
+        return found
+
     def jobs_on(self, node: str) -> Collection[Key]:
         """The jobs that have, or had, pods on a node."""
         return dict.fromkeys((*self.busy.get(node, ()), *self._over.get(node, ()))).keys()

@@ -53,14 +53,17 @@ class LostNode:
     silent: bool = False
     """Whether it was last seen NotReady because its kubelet had stopped posting its status."""
     created: datetime | None = None
-    """When the last Node of that name was created, if it was seen."""
+    """When the last Node of that name was created, if it was seen: pods may have been bound to one before it."""
+    pods: frozenset[str] = frozenset()
+    """UIDs of pods that were seen to be bound to a Node of that name before the API server was asked."""
 
-    def gone_since(self, bound_at: datetime | None) -> datetime | None:
+    def gone_since(self, pod: Pod) -> datetime | None:
         """By when the Node that a pod was bound to was gone; None when the pod may be on a later Node."""
+        bound_at = pod.bound_at
         if bound_at is not None and self.created is not None and self.created > bound_at:
-            # The Node that is gone had replaced the one the pod was bound to.
             return self.created
-        return self.at if bound_at is None or bound_at + SKEW <= self.at else None
+        sure = pod.metadata.uid in self.pods or bound_at is None or bound_at + SKEW <= self.at
+        return self.at if sure else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +312,7 @@ class Snapshot:
         node = self.nodes.get(name)
         if node is None:
             lost = self.lost_nodes.get(name)
-            return lost.gone_since(since) if lost is not None else None
+            return lost.gone_since(pod) if lost is not None else None
         created = node.metadata.creation_timestamp
         return created if created is not None and since is not None and created > since else None
 
