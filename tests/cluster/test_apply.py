@@ -13,7 +13,7 @@ from slipway.cluster import paths, removal
 from slipway.cluster.apply import Applier
 from slipway.cluster.connection import WRITE_SECONDS
 from slipway.cluster.errors import ApiError, Conflict, ConnectionLost, Forbidden, NotFound, ServerError
-from slipway.cluster.watch import Applied
+from slipway.cluster.watch import Applied, Deleted
 from slipway.cluster.wire import JsonObject
 from slipway.planner.actions import (
     Body,
@@ -552,6 +552,7 @@ async def test_the_pods_that_were_bound_to_a_node_before_a_look_are_lost_with_it
     of_job = {"namespace": job.namespace, "job": job.name, "job_uid": job.uid}
     for host, place in enumerate(("no-such-node", "no-such-node", "another")):
         bench.cache.pods.applied(pod(f"{job.name}-0-0-{host}", uid=f"pod-{host}", node=place, **of_job))
+    bench.cache.pods.observe(Deleted(pod(f"{job.name}-0-0-1", 2, uid="pod-1", node="no-such-node", **of_job)))
     assert await bench.act(job, Refresh(nodes=("no-such-node",))) == 0
     assert bench.now().lost_nodes["no-such-node"].pods == {"pod-0", "pod-1"}
 

@@ -106,12 +106,12 @@ def test_a_lost_node_that_had_replaced_another_shows_by_when_the_other_was_gone(
     assert lost.gone_since(bound(created + timedelta(seconds=1))) == NOW
 
 
-def test_a_pod_that_was_bound_before_its_node_was_asked_for_is_not_on_a_later_one_by_any_clock() -> None:
+def test_a_pod_that_was_seen_to_be_bound_before_the_request_is_on_no_later_node_by_any_clock() -> None:
     nodes, ahead = NodeStore(lambda: NOW, lambda: 0.0), NOW + timedelta(seconds=3)
     nodes.denied("n1", "", ["a"])
     nodes.denied("n1", "", ["b"])
-    found = {uid: nodes.lost["n1"].gone_since(bound(ahead, uid)) for uid in ("a", "b", "of another node")}
-    assert found == {"a": NOW, "b": NOW, "of another node": None}
+    found = {uid: nodes.lost["n1"].gone_since(bound(ahead, uid)) for uid in ("a", "b", "not seen before")}
+    assert found == {"a": NOW, "b": NOW, "not seen before": None}
 
 
 def test_a_watch_that_lags_does_not_bring_back_what_the_api_server_denied() -> None:

@@ -401,21 +401,23 @@ def test_a_host_whose_machine_is_gone_may_have_succeeded_before_though_no_watch_
 
 
 @pytest.mark.parametrize(
-    ("denied", "asked"),
+    ("denied", "seen_before", "asked"),
     [
-        pytest.param(0.6, Refresh(nodes=("node-0-0",)), id="in the same second"),
-        pytest.param(4.9, Refresh(nodes=("node-0-0",)), id="soon after, or before by a clock that is ahead"),
-        pytest.param(5.0, Refresh(pods=True), id="later, by any clock"),
+        pytest.param(0.6, False, Refresh(nodes=("node-0-0",)), id="in the same second"),
+        pytest.param(4.9, False, Refresh(nodes=("node-0-0",)), id="soon after, or before by a clock that is ahead"),
+        pytest.param(5.0, False, Refresh(pods=True), id="later, by any clock"),
+        pytest.param(0.6, True, Refresh(pods=True), id="in the same second, and seen there before the request"),
     ],
 )
 def test_a_pod_bound_shortly_before_its_node_was_denied_may_be_on_the_next_one_of_that_name(
-    denied: float, asked: Refresh
+    denied: float, seen_before: bool, asked: Refresh
 ) -> None:
     world = World(slices=1, hosts=1).begin()
     world.pod(0, 0).runs()
     del world.nodes["node-0-0"]
     world.now += timedelta(seconds=denied)
-    world.lost["node-0-0"] = LostNode(world.now)
+    pods = {world.pods[0, 0, 0].metadata.uid} if seen_before else set()
+    world.lost["node-0-0"] = LostNode(world.now, pods=frozenset(pods))
     world.answers = False
     assert actions_of(world.step(), Refresh) == [asked]
     assert world.attempt.end_time is None

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -149,9 +150,10 @@ class PodStore(Reflector[Pod, Key]):
         return frozenset(uid for uid in pending if self._deletions[uid] > now)
 
     def bound_to(self, nodes: Collection[str], key: Key) -> Mapping[str, Collection[str]]:
-        """By node: UIDs of the job's pods that are bound to it."""
+        """By node: UIDs of the job's pods that are bound to it, or were when they vanished."""
         found: dict[str, list[str]] = {node: [] for node in nodes}
-        for pod in self.of(key) if nodes else ():
+        vanished = (one.pod for one in self._vanished.get(key, {}).values())
+        for pod in chain(self.of(key), vanished) if nodes else ():
             if pod.spec.node_name in found:
                 found[pod.spec.node_name].append(pod.metadata.uid)
         return found

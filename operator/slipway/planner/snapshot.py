@@ -103,7 +103,7 @@ class PodEvents:
 SKEW: Final = timedelta(seconds=5)
 """How far the clocks of the API servers, of the kubelets and of Slipway may be apart.
 
-A pod bound so shortly before its Node was denied may be on the next Node of that name.
+A pod bound so shortly before its Node was denied may be on the next Node of that name, unless it was seen before that.
 """
 OPERATOR_IMAGE: Final = f"ghcr.io/slipway-dev/slipway:{VERSION}"
 """The image of this version of Slipway, unless the operator is told another."""
