@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slipway.api import names
 from slipway.api.status import Coordinator
-from slipway.planner.actions import Body, CreateObjects, CreatePods, Plan
+from slipway.planner.actions import Action, Body, Check, CreateObjects, CreatePods, Plan
 from slipway.planner.creation import FIRST_CREATES, MAX_CREATES
 from slipway.planner.effective import effective
 from slipway.planner.peers import HOSTS_OF_A_SERVICE, Peers
@@ -130,6 +130,23 @@ def test_the_host_list_of_a_slice_is_created_with_its_first_pods_and_not_again()
     assert sizes == [FIRST_CREATES, MAX_CREATES, 600 - FIRST_CREATES - MAX_CREATES]
     # Where a part ends within a slice, the slice has pods in both.
     assert made == [([0, 1], [0, 1]), ([*range(2, 12)], [*range(1, 12)]), ([], [11])]
+
+
+def test_the_names_of_services_that_this_process_has_created_are_not_looked_at_again() -> None:
+    checks: list[Check] = []
+
+    class Watched(World):
+        def _carry_out(self, action: Action) -> None:
+            checks.extend([action] if isinstance(action, Check) else [])
+            super()._carry_out(action)
+
+    world = Watched(slices=9, hosts=16).run()
+    assert [[_name(body) for body in one.bodies] for one in checks] == [["train-g1", "train-g2"]]
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.status.attempt == 1
+    assert len([attempt for attempt, *_ in world.pods if attempt == 1]) == 9 * 16
+    assert len(checks) == 1
 
 
 def test_a_service_of_a_small_job_selects_what_it_always_has() -> None:

@@ -335,6 +335,18 @@ def test_one_service_of_each_role_is_checked_however_many_there_are() -> None:
     assert services == {"train-g0", "train-head"}
 
 
+def test_the_second_part_of_a_large_job_waits_for_the_names_of_its_other_services_and_for_no_token() -> None:
+    world = World(slices=9, hosts=16, **RUN)
+    parts = [world.step(), world.step()]
+    assert [[type(one) for one in part.actions] for part in parts] == [
+        [CreateObjects, CreateToken, CreatePods],
+        [Check, CreatePods],
+    ]
+    [check] = actions_of(parts[1], Check)
+    assert [one["metadata"]["name"] for one in check.bodies] == ["train-g1", "train-g2"]
+    assert len(world.pods) == 9 * 16 + 1
+
+
 def test_an_attempt_makes_the_head_its_workers_and_what_they_need() -> None:
     world = World(slices=1, hosts=2, **RUN)
     decision = world.step()

@@ -1,11 +1,22 @@
 """What an active attempt lacks, and in which order it is created: objects, pods, Services."""
 
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Final
 
+from slipway.api import names
+from slipway.api.places import Place
 from slipway.api.status import Attempt
 from slipway.planner import recreation
-from slipway.planner.actions import Action, CreatePods, CreateServices, DeleteHostLists
+from slipway.planner.actions import (
+    Action,
+    Body,
+    Check,
+    CreateObjects,
+    CreatePods,
+    CreateServices,
+    DeleteHostLists,
+)
 from slipway.planner.attempts import end_at_once
 from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import DEFAULTS_CHANGED, ending_of
@@ -15,13 +26,14 @@ from slipway.planner.node_pools import choose
 from slipway.planner.nodes import Node
 from slipway.planner.peers import Peers
 from slipway.planner.pods import PodFactory
+from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE, Rejection
 
 MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
 """Seconds. With a shorter timeouts.scheduleSeconds the job would time out before it tries another node pool."""
 PREDECESSOR_RETRY: Final = timedelta(seconds=1)
 FIRST_CREATES: Final = 64
-"""The first pods of an attempt: they wait for the host lists of few slices."""
+"""The first pods of a large job: they wait for few host lists, and not for a look at the names of all Services."""
 MAX_CREATES: Final = 512
 """Pods created before looking at the job again: reacting never waits behind a huge create."""
 MISSING_RETRY: Final = timedelta(seconds=2)
@@ -66,7 +78,7 @@ def _pause(draft: Draft, refused: Rejection) -> timedelta:
 
 
 def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
-    """The actions that create the missing pods, and before the first pods the objects that these need."""
+    """The actions that create missing pods, at most so many at once, and before them the objects that they need."""
     seen = draft.seen
     if attempt.running_time is not None or not seen.absent or seen.unwitnessed:
         return ()
@@ -87,13 +99,41 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if draft.hardware.own_pool and not seen.begun_by_this_process and not draft.may(Step.CREATE_BESIDE):
         # Another process may have pinned pods of a slice that no watch has shown. Theirs is the pool of the slice.
         return ()
-    places = recreation.places(draft)[: MAX_CREATES if seen.live else FIRST_CREATES]
+    peers = draft.peers(attempt.number)
+    most = MAX_CREATES if seen.live or not peers.has_several_services else FIRST_CREATES
+    places = recreation.places(draft)[:most]
     if not places:
         return ()
-    begun = {place[:2] for place in seen.live}
-    first = tuple(place for place in places if place[:2] not in begun)
-    before = draft.runtime.surroundings(draft.peers(attempt.number), first) if first else ()
-    return (*before, CreatePods(attempt.number, places, _pools(draft), *draft.additions))
+    return (*_objects(draft, peers, places), CreatePods(attempt.number, places, _pools(draft), *draft.additions))
+
+
+def _objects(draft: Draft, peers: Peers, places: Collection[Place]) -> Iterator[Action]:
+    """What must exist before the pods of these places."""
+    live = draft.seen.live
+    if not live:
+        yield from draft.runtime.surroundings(draft.job)
+    elif others := _unchecked_services(draft, peers):
+        yield Check(others)
+    begun = {place.slice for place in live if not place.is_head}
+    if lists := peers.host_lists(place for place in places if place.slice not in begun):
+        yield CreateObjects(lists)
+
+
+def _unchecked_services(draft: Draft, peers: Peers) -> tuple[Body, ...]:
+    """The Services whose names somebody else may have, when the second part of the first attempt is to be created.
+
+    Before the first part one Service of each role was checked.
+    """
+    if peers.attempt > 0 or draft.snapshot.served is not None or len(draft.seen.live) > FIRST_CREATES:
+        return ()
+    services, checked = draft.runtime.services(peers), checked_services(draft.runtime, peers)
+    return tuple(one for one in services if one not in checked)
+
+
+def checked_services(runtime: Runtime, peers: Peers) -> tuple[Body, ...]:
+    """The first Service of each role. What the API server says of it holds for the others, but for their names."""
+    services = runtime.services(peers)
+    return tuple({one["spec"]["selector"][names.LABEL_ROLE]: one for one in reversed(services)}.values())
 
 
 def _pools(draft: Draft) -> dict[int, str]:

@@ -57,7 +57,7 @@ class Peers:
     @property
     def recorded_coordinator(self) -> Coordinator | None:
         """The same as the status has it: that of several slices, and any that tells of several Services."""
-        return self.coordinator if self.slices > 1 or self._has_several_services else None
+        return self.coordinator if self.slices > 1 or self.has_several_services else None
 
     def host_names(self, slice_index: int) -> list[str]:
         """Names of the hosts of one slice in host order, as they resolve within the namespace."""
@@ -65,7 +65,7 @@ class Peers:
         return [f"{names.hostname(self.attempt, slice_index, host)}.{below}" for host in range(self.hosts)]
 
     @property
-    def _has_several_services(self) -> bool:
+    def has_several_services(self) -> bool:
         """Whether the workers have several Services: those of all attempts as those of the first.
 
         Pods of an attempt that another version of Slipway has begun must be found by the names that its other pods
@@ -78,7 +78,7 @@ class Peers:
 
     def service(self, slice_index: int) -> str:
         """Name of the Service of the workers of a slice, which is the subdomain of their host names."""
-        if not self._has_several_services:
+        if not self.has_several_services:
             return self.job.name
         return names.service_of_several(self.job.name, slice_index // max(1, HOSTS_OF_A_SERVICE // self.hosts))
 

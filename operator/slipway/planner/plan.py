@@ -6,11 +6,9 @@
 Carrying a plan out twice does nothing twice, so an operator that crashes anywhere goes on from what it finds.
 """
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from slipway.api import names
 from slipway.api.places import FIRST, HEAD
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
@@ -125,19 +123,13 @@ def _check(draft: Draft) -> Plan | None:
         return None
     # The answer for equal pods is known; whether somebody has the name of a Service is not.
     pods = () if snapshot.equal_accepted else _checked(draft)
-    return Plan(job.status, (Check((*pods, *_checked_services(draft))),))
+    return Plan(job.status, (Check((*pods, *creation.checked_services(draft.runtime, draft.peers(0)))),))
 
 
 def _checked(draft: Draft) -> tuple[Body, ...]:
     """One pod of each kind."""
     factory = PodFactory(draft.job, draft.snapshot.settings)
     return tuple(factory.pod(0, place) for place in (FIRST, HEAD) if place in draft.seen.wanted)
-
-
-def _checked_services(draft: Draft) -> Iterable[Body]:
-    """The first Service of each role: those of a large job differ in their names, which begin with the job's."""
-    services = draft.runtime.services(draft.peers(0))
-    return {one["spec"]["selector"][names.LABEL_ROLE]: one for one in reversed(services)}.values()
 
 
 def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:

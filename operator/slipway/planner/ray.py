@@ -8,7 +8,6 @@ with a crashed Ray (it starts it anew, without workers) can never run the entryp
 import json
 import re
 import shlex
-from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
@@ -263,10 +262,9 @@ class RayCluster(Runtime):
         )
         return found.get("memory")
 
-    def surroundings(self, peers: Peers, places: Iterable[Place]) -> tuple[Action, ...]:
-        """The NetworkPolicy before the token, and that before the pods."""
-        objects = (ray_objects.network_policy(peers.job), *peers.host_lists(places))
-        return CreateObjects(objects), CreateToken(ray_objects.token_secret(peers.job))
+    def surroundings(self, job: Job) -> tuple[Action, ...]:
+        """The NetworkPolicy before the token, and that before the first pod."""
+        return CreateObjects((ray_objects.network_policy(job),)), CreateToken(ray_objects.token_secret(job))
 
     def services(self, peers: Peers) -> tuple[Body, ...]:
         """The workers' Services and the head's."""

@@ -1,12 +1,11 @@
 """What runs in the pods of a job: the user's containers, or a Ray cluster around the user's entrypoint."""
 
-from collections.abc import Iterable
 from functools import lru_cache
 
 from slipway.api.places import Place, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
-from slipway.planner.actions import Action, Body, CreateObjects
+from slipway.planner.actions import Action, Body
 from slipway.planner.containers import memory_limit
 from slipway.planner.hardware import Hardware, Variable
 from slipway.planner.objects import Pod
@@ -38,9 +37,9 @@ class Runtime:
         """The most memory that the container may use whose end is the end of that pod."""
         return memory_limit(spec)
 
-    def surroundings(self, peers: Peers, places: Iterable[Place]) -> tuple[Action, ...]:
-        """The actions that create what must exist before the pods of these places, where their slices have none yet."""
-        return (CreateObjects(lists),) if (lists := peers.host_lists(places)) else ()
+    def surroundings(self, job: Job) -> tuple[Action, ...]:
+        """The actions that create what must exist before the first pod of an attempt, besides host lists."""
+        return ()
 
     def services(self, peers: Peers) -> tuple[Body, ...]:
         """The Services of an attempt."""
