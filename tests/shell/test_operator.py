@@ -404,6 +404,28 @@ async def test_a_bad_port_in_the_environment_stops_the_process_with_one_sentence
     )
 
 
+STOPPED_WHERE_EXCEPTIONS_ARE_CAUGHT = """
+import os, signal, sys
+class Finder:
+    def find_spec(name, *rest):
+        if name == "slipway.shell.main":
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                sum(range(1000))
+            except BaseException:
+                raise ImportError("pydantic says something else")
+sys.meta_path.insert(0, Finder)
+"""
+
+
+async def test_a_process_is_told_to_stop_where_an_exception_would_be_taken_for_an_error(
+    control_plane: NativeCluster, kubectl: Kubectl
+) -> None:
+    process = await started(str(control_plane.kubeconfig), kubectl.namespace, STOPPED_WHERE_EXCEPTIONS_ARE_CAUGHT)
+    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert (process.returncode, said.decode()) == (EXIT_OK, "")
+
+
 @pytest.mark.parametrize("seconds", [0.1, 0.4, 0.7, 1.0, 1.3])
 async def test_a_process_that_is_told_to_stop_while_it_starts_has_not_failed(
     seconds: float, control_plane: NativeCluster, kubectl: Kubectl

@@ -1,5 +1,6 @@
 """`slipway operator`: the process that runs in the cluster."""
 
+import os
 import signal
 import sys
 
@@ -24,8 +25,9 @@ import click
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 def operator(**options: str | None) -> None:
     """Run the operator until it is told to stop."""
-    # Until the event loop hears the signal: there is nothing to put away before it runs.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Until the event loop hears the signal: there is nothing to put away before it runs. An exception might be raised
+    # while pydantic builds a model, which would report it as an error of that model.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     # Here, because no other command needs kopf and it takes most of a second to load.
     from slipway.shell.main import main
     from slipway.shell.settings import Flags
