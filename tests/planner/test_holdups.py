@@ -95,6 +95,22 @@ def test_an_image_is_charged_once_no_attempt_could_pull_it_for_start_seconds() -
     assert "not found" in (charged.message or "")
 
 
+@pytest.mark.parametrize(("well", "ends"), [(True, "StartTimeout"), (False, "ImageUnavailable")])
+def test_nobody_is_charged_for_an_image_that_a_machine_may_have_stopped_to_pull(well: bool, ends: str) -> None:
+    world = held(TYPO, 60)
+    world.answers = False
+    assert actions_of(world.step(seconds=61), Refresh) == [Refresh(pods=True)]
+    assert world.attempt.end_time is None
+    world.pods_as_of = world.now
+    assert actions_of(world.step(), Refresh) == [Refresh(nodes=("node-0-0",))]
+    assert world.attempt.end_time is None
+    if not well:
+        world.not_ready("node-0-0")
+    world.answers = True
+    world.step()
+    assert world.attempt.reason == ends
+
+
 def on_old_nodes(world: World) -> None:
     for handle in world.all_pods():
         if not handle.now.spec.node_name:

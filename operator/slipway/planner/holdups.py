@@ -124,7 +124,8 @@ def _release(draft: Draft, found: _HoldUp) -> None:
     if attempt is None or attempt.held_time is None or not draft.reached(attempt.held_time + HOLD):
         return
     if found.ending is IMAGE_UNAVAILABLE and (late := late_start.image_timeout(draft)) is not None:
-        end_as(draft, late)
+        if late_start.looked(draft, attempt.held_time + HOLD):
+            end_as(draft, late)
         return
     held = f"{_with_nodes(draft)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s in vain"
     end_at_once(draft, found.ending, f"{held}: {found.words}")

@@ -29,10 +29,11 @@ def timeout(draft: Draft) -> Evidence | None:
 def image_timeout(draft: Draft) -> Evidence | None:
     """Evidence once no attempt could pull the image for timeouts.startSeconds.
 
-    Each attempt may have other nodes, which were ready a moment ago, and pods without a node beside those that wait.
+    Each attempt may have other nodes, which were ready a moment ago, and pods without a node beside those that wait. A
+    node that is not ready now may have stopped pulling long ago.
     """
     since, allowed = draft.status.image_wait_since, draft.resolved.start_seconds
-    held = [(place, pod) for place, pod in draft.seen.late if pod.held_up]
+    held = [(place, pod) for place, pod in draft.seen.late if pod.held_up and draft.snapshot.machine_well(pod)]
     if since is None or not allowed or not held or draft.now < since + timedelta(seconds=allowed):
         return None
     how = f"no attempt could pull the image since {rfc3339(since)}, for more than timeouts.startSeconds ({allowed} s)"
@@ -82,5 +83,11 @@ def _in_vain(draft: Draft, late: Iterable[tuple[Place, Pod]], since: datetime) -
         return False
     back = max(filter(None, (snapshot.ready_since(pod) for _, pod in late)), default=since)
     due = max(since, back) + allowed
-    nodes = sorted({pod.spec.node_name for _, pod in late})[:MAX_NODE_READS] if snapshot.nodes_watched else ()
-    return draft.reached(due) and draft.may(Step.END_START, due, nodes)
+    return draft.reached(due) and looked(draft, due)
+
+
+def looked(draft: Draft, due: datetime) -> bool:
+    """Whether the pods, and the nodes of those that wait, were read since then; otherwise they are read now."""
+    late = {pod.spec.node_name for _, pod in draft.seen.late if pod.spec.node_name}
+    nodes = sorted(late)[:MAX_NODE_READS] if draft.snapshot.nodes_watched else ()
+    return draft.may(Step.END_START, due, nodes)
