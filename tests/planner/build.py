@@ -351,7 +351,7 @@ class World:
         created = self.now.replace(microsecond=0)
         self.pods[key] = Pod(PodMetadata(name, "ml", f"uid-{name}", creation_timestamp=created, labels=labels), spec)
 
-    def settle(self, limit: int = 30) -> None:
+    def settle(self, limit: int = 10) -> None:
         """Decide and carry out until nothing changes."""
         for _ in range(limit):
             before = (self.status, dict(self.pods))

@@ -324,7 +324,7 @@ def test_both_kinds_of_pods_are_checked_before_anything_exists() -> None:
     world = World(slices=1, hosts=2, **RUN)
     world.checked = False
     [check] = actions_of(world.plan(), Check)
-    assert {one["metadata"]["name"] for one in check.bodies} == {"train-0-0-0", "train-0-head", "train", "train-head"}
+    assert [one["metadata"]["name"] for one in check.bodies] == ["train-0-0-0", "train-0-head", "train", "train-head"]
 
 
 def test_one_service_of_each_role_is_checked_however_many_there_are() -> None:

@@ -8,15 +8,7 @@ from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Attempt
 from slipway.planner import recreation
-from slipway.planner.actions import (
-    Action,
-    Body,
-    Check,
-    CreateObjects,
-    CreatePods,
-    CreateServices,
-    DeleteHostLists,
-)
+from slipway.planner.actions import Action, Body, Check, CreateObjects, CreatePods, CreateServices, DeleteHostLists
 from slipway.planner.attempts import end_at_once
 from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import DEFAULTS_CHANGED, ending_of
@@ -26,7 +18,6 @@ from slipway.planner.node_pools import choose
 from slipway.planner.nodes import Node
 from slipway.planner.peers import Peers
 from slipway.planner.pods import PodFactory
-from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE, Rejection
 
 MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
@@ -126,14 +117,17 @@ def _unchecked_services(draft: Draft, peers: Peers) -> tuple[Body, ...]:
     """
     if peers.attempt > 0 or draft.snapshot.served is not None or len(draft.seen.live) > FIRST_CREATES:
         return ()
-    services, checked = draft.runtime.services(peers), checked_services(draft.runtime, peers)
+    services = draft.runtime.services(peers)
+    checked = first_of_each_role(services)
     return tuple(one for one in services if one not in checked)
 
 
-def checked_services(runtime: Runtime, peers: Peers) -> tuple[Body, ...]:
-    """The first Service of each role. What the API server says of it holds for the others, but for their names."""
-    services = runtime.services(peers)
-    return tuple({one["spec"]["selector"][names.LABEL_ROLE]: one for one in reversed(services)}.values())
+def first_of_each_role(services: Collection[Body]) -> tuple[Body, ...]:
+    """Of these Services: what the API server says of the first holds for the others, but for their names."""
+    found: dict[str, Body] = {}
+    for one in services:
+        found.setdefault(one["spec"]["selector"][names.LABEL_ROLE], one)
+    return tuple(found.values())
 
 
 def _pools(draft: Draft) -> dict[int, str]:

@@ -123,7 +123,8 @@ def _check(draft: Draft) -> Plan | None:
         return None
     # The answer for equal pods is known; whether somebody has the name of a Service is not.
     pods = () if snapshot.equal_accepted else _checked(draft)
-    return Plan(job.status, (Check((*pods, *creation.checked_services(draft.runtime, draft.peers(0)))),))
+    services = creation.first_of_each_role(draft.runtime.services(draft.peers(0)))
+    return Plan(job.status, (Check((*pods, *services)),))
 
 
 def _checked(draft: Draft) -> tuple[Body, ...]:
