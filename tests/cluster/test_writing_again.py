@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.api.status import Phase, Resolved, SliceJobStatus
+from slipway.api.status import Attempt, Phase, Resolved, SliceJobStatus
 from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
@@ -89,13 +89,21 @@ RESOLVED = Resolved(
     hosts=2, gpu_vendor="nvidia", coordinator_port=8476, schedule_seconds=1, start_seconds=1, grace_period_seconds=30,
     template_hash="h",
 )  # fmt: skip
-WANTED = SliceJobStatus(phase=Phase.PENDING, ready_slices="0/1", resolved=RESOLVED)
+ATTEMPTS = (Attempt(number=0, start_time=NOW, running_time=NOW),)
+WANTED = SliceJobStatus(phase=Phase.PENDING, ready_slices="0/1", resolved=RESOLVED, attempts=ATTEMPTS)
 STORED = WANTED.model_dump(mode="json", by_alias=True, exclude_none=True)
 DROPPED: dict[str, tuple[dict[str, Any], float, str]] = {
     "all": (STORED, 0.0, ""),
     "all but a field": ({**STORED, "readySlices": None}, DROPPED_SECONDS, "status.readySlices"),
     "all but a field of an object": (
         {**STORED, "resolved": {**STORED["resolved"], "gpuVendor": None}}, DROPPED_SECONDS, "status.resolved.gpuVendor",
+    ),
+    "all but an object": ({**STORED, "resolved": None}, DROPPED_SECONDS, "status.resolved.templateHash"),
+    "all but a field of an entry": (
+        {**STORED, "attempts": [{**STORED["attempts"][0], "runningTime": None}]}, DROPPED_SECONDS, "status.attempts",
+    ),
+    "all, and a default of its own in an entry": (
+        {**STORED, "attempts": [{**STORED["attempts"][0], "newer": 1}]}, 0.0, "",
     ),
 }  # fmt: skip
 

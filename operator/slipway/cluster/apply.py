@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -129,11 +130,14 @@ class Applier:
         self._emit_events(job)
         for action in plan.before:
             await self._act(action, job)
-        current = await self._write_status(job, plan.status)
-        if current is None:
-            return NOW
-        self._emit_events(current)
-        again = [self._dropped.pause(current, plan.status)] if current is not job else []
+        current, again = job, list[float]()
+        if plan.status != job.status and (patch := status_patch(job, plan.status)):
+            written = await self._write_status(job, plan.status, patch)
+            if written is None:
+                return NOW
+            current = written.job
+            again.append(written.pause)
+            self._emit_events(current)
         try:
             for action in plan.actions:
                 wait = await self._act(action, current)
@@ -154,10 +158,8 @@ class Applier:
             log.log(level, "%s: %s", announcement.reason, announcement.message, extra=about)
             self._recorder.record(job, announcement)
 
-    async def _write_status(self, job: Job, wanted: SliceJobStatus) -> Job | None:
-        """Returns the job with that status, the same object when it had it; None when the job has changed."""
-        if wanted == job.status or not (patch := status_patch(job, wanted)):
-            return job
+    async def _write_status(self, job: Job, wanted: SliceJobStatus, patch: JsonObject) -> "_Written | None":
+        """Make that the job's status by that patch; None when the job has changed."""
         if job.status_problem:
             log.warning("%s", job.status_problem, extra=log_fields(job))
         path = paths.job(*job.key)
@@ -173,7 +175,7 @@ class Applier:
         # Not what the cache holds by now, which may be of a later generation than the plan.
         current = self._cache.jobs.read(written, job)
         self._cache.jobs.applied(current)
-        return current
+        return _Written(current, self._dropped.pause(patch, written.get("status", {})))
 
     async def _fetch(self, job: Job, refused: Conflict | NotFound) -> None:
         """Read a job that has changed, or is gone.
@@ -333,6 +335,14 @@ class Applier:
     def _is_current(self, job: Job) -> bool:
         known = self._cache.jobs.get(job.key)
         return known is not None and (known.uid, known.generation, known.deleting) == (job.uid, job.generation, False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A job whose status was written, and the seconds after which it is looked at again."""
+
+    job: Job
+    pause: float
 
 
 class _PlanInterrupted(Exception):

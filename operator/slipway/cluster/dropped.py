@@ -1,11 +1,8 @@
 """Fields of a status that the API server does not keep, as its CRD is of another version than the operator."""
 
 import logging
-from typing import Final
-
-from slipway.api.status import SliceJobStatus
-from slipway.planner.snapshot import Job
-from slipway.planner.status_patch import fields, status_patch
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +20,30 @@ class Dropped:
     def __init__(self) -> None:
         self._named: set[str] = set()
 
-    def pause(self, written: Job, wanted: SliceJobStatus) -> float:
-        """Seconds to wait before a job is looked at again whose status was written; none if all of it was kept."""
-        if written.status == wanted or not (dropped := {*fields(status_patch(written, wanted))}):
+    def pause(self, patch: Mapping[str, Any], kept: Mapping[str, Any]) -> float:
+        """Seconds to wait before a job is looked at again whose status was patched; none if all of it was kept."""
+        if not (dropped := {*_lost(patch, kept)}):
             return 0.0
         if dropped - self._named:
             log.warning(_WARNING, ", ".join(sorted(dropped)))
             self._named |= dropped
         return DROPPED_SECONDS
+
+
+def _lost(patch: Mapping[str, Any], kept: Mapping[str, Any], parent: str = "status") -> Iterator[str]:
+    """The fields of a merge patch that its result does not show, by their paths; a list is one field."""
+    for name, value in patch.items():
+        path, found = f"{parent}.{name}", kept.get(name)
+        if isinstance(value, Mapping):
+            yield from _lost(value, found if isinstance(found, Mapping) else {}, path)
+        elif not _shows(found, value):
+            yield path
+
+
+def _shows(found: Any, value: Any) -> bool:
+    """Whether a JSON value has all of another; the API server may have added defaults."""
+    if isinstance(value, Mapping):
+        return isinstance(found, Mapping) and all(_shows(found.get(name), one) for name, one in value.items())
+    if isinstance(value, list):
+        return isinstance(found, list) and len(found) == len(value) and all(map(_shows, found, value))
+    return bool(found == value)

@@ -125,8 +125,10 @@ class Pod(Part, frozen=True, gc=True, dict=True):
 
         That is the end of the head: a Ray that the kubelet starts again has no workers.
         """
+        if not self.is_head:
+            return False
         driver, ray = self.program, self._ray_end
-        if not self.is_head or driver is None or ray is None:
+        if driver is None or ray is None:
             return False
         return driver.terminated is None or _before(ray.finished_at, driver.terminated.finished_at)
 

@@ -4,7 +4,7 @@ A newer version of Slipway may have written fields and words that this one does 
 alone that it does not name, but replaces lists whole: their entries are taken from the stored JSON and changed there.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from slipway.api.status import SliceJobStatus
@@ -25,16 +25,6 @@ def status_patch(job: Job, wanted: SliceJobStatus) -> dict[str, Any]:
         new = read | {"conditions": new.get("conditions", [])}
     stored = job.stored_status
     return merge_patch(stored, _changed(stored, read, new))
-
-
-def fields(patch: Mapping[str, Any], parent: str = "status") -> Iterator[str]:
-    """The fields that a patch of a status changes, by their paths; a list is one field."""
-    for name, value in patch.items():
-        path = f"{parent}.{name}"
-        if isinstance(value, Mapping):
-            yield from fields(value, path)
-        else:
-            yield path
 
 
 def _dump(status: SliceJobStatus) -> dict[str, Any]:
