@@ -26,5 +26,5 @@ def _requirements() -> list[str]:
     # Distributions write their names in their own way.
     pinned = {name.replace("_", "-").lower(): version for name, version in pins}
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    names = [re.split("[<>=]", one)[0] for one in needed]
+    names = [re.split("[<>=;]", one)[0] for one in needed]
     return [f"{name}=={pinned[name]}" for name in names]

@@ -4,6 +4,7 @@ import pytest
 
 from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.removal import Slice, _part_size, selectors
+from tests.waiting import PATIENCE
 
 MOST = 32
 
@@ -18,8 +19,28 @@ async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
         await asyncio.sleep(0.001)
         now -= 1
 
-    await asyncio.gather(*(lanes.run(range(1000), work) for _ in range(3)))
+    await lanes.run(range(1000), work)
     assert most == MOST
+    await asyncio.gather(*(lanes.run(range(1000), work) for _ in range(3)))
+    assert most == MOST + 3
+
+
+async def test_the_first_request_of_a_job_waits_for_no_other_job() -> None:
+    lanes, go = BoundedExecutor(MOST), asyncio.Event()
+    done: list[str] = []
+
+    async def work(name: str) -> None:
+        if name == "endless":
+            await go.wait()
+        done.append(name)
+
+    endless = [asyncio.create_task(lanes.run(["endless"] * 1000, work)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE):
+        await lanes.run(["small"] * 4, work)
+    assert done == ["small"] * 4
+    go.set()
+    await asyncio.gather(*endless)
 
 
 async def test_a_small_job_does_not_wait_behind_a_huge_one() -> None:
@@ -65,15 +86,16 @@ async def test_who_is_cancelled_in_line_takes_no_request_from_the_others() -> No
         done.append(name)
 
     first = asyncio.create_task(lanes.run(["first"] * 2, work))
+    second = asyncio.create_task(lanes.run(["second"] * 2, work))
     await asyncio.sleep(0.01)
     cancelled, last = (asyncio.create_task(lanes.run([name] * 4, work)) for name in ("cancelled", "last"))
     await asyncio.sleep(0.01)
     cancelled.cancel()
     go.set()
-    await asyncio.gather(first, last)
+    await asyncio.gather(first, second, last)
     with pytest.raises(asyncio.CancelledError):
         await cancelled
-    assert sorted(done) == ["first"] * 2 + ["last"] * 4
+    assert sorted(done) == ["first"] * 2 + ["last"] * 4 + ["second"] * 2
     assert lanes._free == 2
 
 

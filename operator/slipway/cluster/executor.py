@@ -12,10 +12,13 @@ _Line = deque["asyncio.Future[None]"]
 
 
 class BoundedExecutor:
-    """Runs work with a bounded number of requests in flight; runs that share it take turns, however long they are."""
+    """Runs work with a bounded number of requests in flight; runs that share it take turns, however long they are.
+
+    Each run has one request of its own besides: those of a huge job may take ten seconds each.
+    """
 
     def __init__(self, most: int) -> None:
-        """`most` is how many requests may be under way at once."""
+        """`most` is how many requests of one run may be under way at once, and how many all runs share."""
         self._most = self._free = most
         self._lines: deque[_Line] = deque()
         """One line for each run that waits, in the order of their turns."""
@@ -25,9 +28,10 @@ class BoundedExecutor:
         waiting, line = iter(items), _Line()
         failures: list[Exception] = []
 
-        async def lane() -> None:
+        async def lane(*, shared: bool) -> None:
             for item in waiting:
-                await self._enter(line)
+                if shared:
+                    await self._enter(line)
                 try:
                     if failures:
                         return
@@ -35,18 +39,19 @@ class BoundedExecutor:
                 except Exception as error:
                     failures.append(error)
                 finally:
-                    self._leave()
+                    if shared:
+                        self._leave()
 
         async with asyncio.TaskGroup() as lanes:
-            for _ in range(min(self._most, len(items))):
-                lanes.create_task(lane())
+            for number in range(min(self._most, len(items))):
+                lanes.create_task(lane(shared=number > 0))
                 # So that the first request is on its way before the last one is written.
                 await asyncio.sleep(0)
         if failures:
             raise failures[0]
 
     async def _enter(self, line: _Line) -> None:
-        """Wait until one request more may be under way."""
+        """Wait until one shared request more may be under way."""
         if self._free:
             self._free -= 1
             return
@@ -63,7 +68,7 @@ class BoundedExecutor:
             raise
 
     def _leave(self) -> None:
-        """End a request: the run at the head of the lines begins its next one."""
+        """End a shared request: the run at the head of the lines begins its next one."""
         while self._lines:
             line = self._lines.popleft()
             while line and line[0].done():

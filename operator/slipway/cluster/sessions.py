@@ -1,10 +1,9 @@
 """The HTTP sessions with the API server: their pools of connections, TLS, proxy and credentials."""
 
 import asyncio
-from asyncio.sslproto import SSLProtocol
 from contextlib import suppress
+from functools import partial
 from typing import Final
-from weakref import WeakSet
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -13,19 +12,9 @@ from aiohttp.tracing import Trace
 from slipway.cluster.access import Access
 from slipway.cluster.calls import Calls
 
-MAX_CONNECTIONS: Final = 128
-"""Of requests; watches last, so each has a connection of its own."""
+MAX_CONNECTIONS: Final = 160
+"""Of requests: all that may be under way at once. Watches last, so each has a connection of its own."""
 _LAST_TURNS: Final = 5
-TLS_BUFFER_BYTES: Final = 32 * 1024
-"""More than the longest record of TLS."""
-
-
-def spare_tls_buffers() -> None:
-    """Let each new TLS connection of this process keep a small buffer; asyncio's own of 256 KiB has no parameter.
-
-    With all connections of an operator in use these buffers take a fifth of its memory.
-    """
-    SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -37,7 +26,7 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, access: Access, *, limit: int) -> None:
         super().__init__(limit=limit, ssl=access.ssl or True, keepalive_timeout=60)
-        self._made: WeakSet[asyncio.Transport] = WeakSet()
+        self._open: set[asyncio.Transport] = set()
 
     async def connect(
         self,
@@ -46,14 +35,23 @@ class _Connector(aiohttp.TCPConnector):
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own name
     ) -> Connection:
         connection = await super().connect(req, traces, timeout)
-        if connection.transport is not None:
-            self._made.add(connection.transport)
+        transport, protocol = connection.transport, connection.protocol
+        if transport is not None and transport not in self._open and protocol is not None:
+            self._open.add(transport)
+            if (closed := protocol.closed) is not None:
+                closed.add_done_callback(partial(self._closed_one, transport))
         return connection
+
+    def _closed_one(self, transport: asyncio.Transport, closed: asyncio.Future[None]) -> None:
+        self._open.discard(transport)
+        if not closed.cancelled():
+            # Else asyncio warns of an error that nobody has looked at.
+            closed.exception()
 
     async def close(self, *, abort_ssl: bool = False) -> None:
         """Close every connection at once."""
         await super().close(abort_ssl=abort_ssl)
-        for transport in self._made:
+        for transport in tuple(self._open):
             # In Debian's Python (3.11.2) a TLS transport that was closed twice cannot be aborted.
             with suppress(AttributeError):
                 transport.abort()

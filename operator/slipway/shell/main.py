@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 import kopf
+import uvloop
 from prometheus_client import ProcessCollector
 
 from slipway.cluster.access import AccessError, load_access
 from slipway.cluster.calls import Calls
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import Lease, LostLeadership
-from slipway.cluster.sessions import spare_tls_buffers
 from slipway.shell import logs
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine, EngineFailed
@@ -192,5 +192,6 @@ def main(flags: Flags | None = None) -> int:
         print(f"slipway operator: {error}", file=sys.stderr)
         return EXIT_REFUSED
     logs.configure(settings.logging_level, settings.log_format)
-    spare_tls_buffers()
-    return asyncio.run(run(settings))
+    # asyncio's loop reads one buffer of a connection in a turn, so the watch of pods fell half a minute behind while
+    # thousands were created; buffers that are large enough for that take memory for each connection.
+    return uvloop.run(run(settings))
