@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from slipway.local_cluster import Pool
@@ -62,15 +63,20 @@ async def strike(turn: Turn, record: Record, job: Job, part: Part, patience: flo
     loss = Loss(failed=lost) if part == "pod" else Loss(machines=lost)
     record.pods = job.shape.pods if turn.system.whole_restart or job.fused else job.shape.hosts
     await turn.system.brace(job)
-    known = set(turn.observer.seen)
+    looked_at = len(turn.observer.seen)
+    later: list[Seen] = []
     meter = Meter(turn.place, turn.system)
     await asyncio.gather(turn.system.react(job, loss), _inflict(turn, loss))
     # One machine is repaired in place; otherwise a slice may find its pool good enough but for that host, and wait.
     repair = asyncio.create_task(_repair(turn.place, loss)) if part == "node" else None
 
     def new() -> list[Seen]:
-        later = (one for uid, one in turn.observer.seen.items() if uid not in known and one.gone is None)
-        return [one for one in later if one.labels.get(turn.system.job_label) == job.name]
+        # Dozens of these may wait beside each other, among thousands of pods: each is looked at once.
+        nonlocal looked_at
+        unknown = islice(turn.observer.seen.values(), looked_at, None)
+        later.extend(one for one in unknown if one.labels.get(turn.system.job_label) == job.name)
+        looked_at = len(turn.observer.seen)
+        return [one for one in later if one.gone is None]
 
     def running() -> int:
         return sum(one.running is not None for one in new())
