@@ -36,10 +36,10 @@ class _Connector(aiohttp.TCPConnector):
     ) -> Connection:
         connection = await super().connect(req, traces, timeout)
         transport, protocol = connection.transport, connection.protocol
-        if transport is not None and transport not in self._open and protocol is not None:
+        closed = protocol.closed if protocol is not None else None
+        if transport is not None and closed is not None and transport not in self._open:
             self._open.add(transport)
-            if (closed := protocol.closed) is not None:
-                closed.add_done_callback(partial(self._closed_one, transport))
+            closed.add_done_callback(partial(self._closed_one, transport))
         return connection
 
     def _closed_one(self, transport: asyncio.Transport, closed: asyncio.Future[None]) -> None:
