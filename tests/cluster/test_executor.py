@@ -9,7 +9,7 @@ from tests.waiting import PATIENCE
 MOST = 32
 
 
-async def test_no_more_than_the_limit_is_under_way_whoever_asks() -> None:
+async def test_no_more_than_the_limit_and_one_request_of_each_run_are_under_way() -> None:
     lanes, now, most = BoundedExecutor(MOST), 0, 0
 
     async def work(_: int) -> None:

@@ -28,7 +28,6 @@ LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio"
 CHUNKED = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 EVENT = "x" * 5_000
 EVENTS = 800
-"""About 4 MB, which a socket takes at once."""
 
 
 class Busy:
@@ -151,7 +150,9 @@ def test_a_connection_that_is_gone_is_no_obstacle_at_the_end(
 
 
 @LOOPS
-@pytest.mark.parametrize("busy", [CHUNKED + f"1389\r\n{EVENT}\n\r\n" * EVENTS], indirect=True, ids=["many events"])
+@pytest.mark.parametrize(
+    "busy", [CHUNKED + f"{len(EVENT) + 1:x}\r\n{EVENT}\n\r\n" * EVENTS], indirect=True, ids=["many events"]
+)
 def test_a_loop_whose_turns_take_long_reads_more_than_ten_events_of_a_watch_in_each(
     run: Callable[[Coroutine[None, None, int]], int], busy: Busy, tmp_path: Path
 ) -> None:

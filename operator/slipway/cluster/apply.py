@@ -9,7 +9,6 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -135,8 +134,8 @@ class Applier:
             written = await self._write_status(job, plan.status, patch)
             if written is None:
                 return NOW
-            current = written.job
-            again.append(written.pause)
+            current, pause = written
+            again.append(pause)
             self._emit_events(current)
         try:
             for action in plan.actions:
@@ -158,8 +157,12 @@ class Applier:
             log.log(level, "%s: %s", announcement.reason, announcement.message, extra=about)
             self._recorder.record(job, announcement)
 
-    async def _write_status(self, job: Job, wanted: SliceJobStatus, patch: JsonObject) -> "_Written | None":
-        """Make that the job's status by that patch; None when the job has changed."""
+    async def _write_status(self, job: Job, wanted: SliceJobStatus, patch: JsonObject) -> tuple[Job, float] | None:
+        """Make that the job's status by that patch.
+
+        Returns:
+            The job with that status, and seconds after which it should be looked at again; None when it has changed.
+        """
         if job.status_problem:
             log.warning("%s", job.status_problem, extra=log_fields(job))
         path = paths.job(*job.key)
@@ -175,7 +178,7 @@ class Applier:
         # Not what the cache holds by now, which may be of a later generation than the plan.
         current = self._cache.jobs.read(written, job)
         self._cache.jobs.applied(current)
-        return _Written(current, self._dropped.pause(patch, written.get("status", {})))
+        return current, self._dropped.pause(patch, written.get("status", {}))
 
     async def _fetch(self, job: Job, refused: Conflict | NotFound) -> None:
         """Read a job that has changed, or is gone.
@@ -335,14 +338,6 @@ class Applier:
     def _is_current(self, job: Job) -> bool:
         known = self._cache.jobs.get(job.key)
         return known is not None and (known.uid, known.generation, known.deleting) == (job.uid, job.generation, False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A job whose status was written, and the seconds after which it is looked at again."""
-
-    job: Job
-    pause: float
 
 
 class _PlanInterrupted(Exception):

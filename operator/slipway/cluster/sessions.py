@@ -13,7 +13,10 @@ from slipway.cluster.access import Access
 from slipway.cluster.calls import Calls
 
 MAX_CONNECTIONS: Final = 160
-"""Of requests: all that may be under way at once. Watches last, so each has a connection of its own."""
+"""Of requests: 64 creations, 32 deletions, 32 looks, and one of each of 32 workers besides.
+
+Watches last, so each has a connection of its own.
+"""
 _LAST_TURNS: Final = 5
 
 
@@ -51,7 +54,7 @@ class _Connector(aiohttp.TCPConnector):
     async def close(self, *, abort_ssl: bool = False) -> None:
         """Close every connection at once."""
         await super().close(abort_ssl=abort_ssl)
-        for transport in tuple(self._open):
+        for transport in self._open:
             # In Debian's Python (3.11.2) a TLS transport that was closed twice cannot be aborted.
             with suppress(AttributeError):
                 transport.abort()
