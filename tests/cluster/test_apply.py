@@ -28,6 +28,7 @@ from slipway.planner.actions import (
     Refresh,
 )
 from slipway.planner.metadata import metadata
+from slipway.planner.objects import Pod
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import (
     NAME_TAKEN,
@@ -481,9 +482,9 @@ async def test_deletion_leaves_what_has_ended_unless_that_is_meant_too(bench: Be
     assert await bench.pods() == {}
 
 
-@pytest.mark.parametrize(("hosts", "told"), [(8, set()), (9, {"train-0-0-0"})], ids=["one request", "two requests"])
-async def test_the_first_pod_is_told_before_many_are_looked_for(
-    bench: Bench, hosts: int, told: set[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("hosts", "told"), [(32, 32), (33, 1)], ids=["few pods: all", "many pods: the first"])
+async def test_pods_are_deleted_by_name_before_others_are_looked_for(
+    bench: Bench, hosts: int, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await bench.job(hosts=hosts, podTemplate=UNCHANGED)
     await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(hosts))))
@@ -497,15 +498,18 @@ async def test_the_first_pod_is_told_before_many_are_looked_for(
     monkeypatch.setattr(bench.api, "delete_collection", look_first)
     # The others do not wait for a server that takes its time, and this is about the order.
     monkeypatch.setattr(removal, "FIRST_SECONDS", PATIENCE)
-    everybody = set(await bench.pods())
     await bench.act(job, DeletePods(0, (0,), 5))
-    assert everybody - there[0] == told
+    expected = {f"train-0-0-{host}" for host in range(hosts)} - {f"train-0-0-{host}" for host in range(told)}
+    assert there[0] == expected
     assert await bench.pods() == {}
 
 
-async def test_all_others_are_told_if_the_first_cannot_be(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = await bench.job(hosts=9)
-    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(9))))
+@pytest.mark.parametrize("hosts", [2, 33], ids=["few pods", "many pods"])
+async def test_a_collection_deletes_what_cannot_be_deleted_by_name(
+    bench: Bench, hosts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.job(hosts=hosts)
+    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(hosts))))
 
     async def refuse(*_: Any, **__: Any) -> None:
         raise ServerError(500, "InternalError", "a webhook has no time")
@@ -515,12 +519,43 @@ async def test_all_others_are_told_if_the_first_cannot_be(bench: Bench, monkeypa
     assert await bench.pods() == {}
 
 
-async def test_the_first_pod_stays_if_it_has_ended_unnoticed(bench: Bench) -> None:
-    job = await bench.job(hosts=9)
-    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(9))))
+@pytest.mark.parametrize("hosts", [2, 33], ids=["few pods", "many pods"])
+async def test_a_pod_stays_that_has_ended_unnoticed(bench: Bench, hosts: int) -> None:
+    job = await bench.job(hosts=hosts)
+    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(hosts))))
     await bench.end("train-0-0-0", "Succeeded")
     await bench.act(job, DeletePods(0, (0,), 5))
     assert list(await bench.pods()) == ["train-0-0-0"]
+
+
+async def test_a_pod_that_was_deleted_by_name_is_in_no_collection(
+    bench: Bench, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.job(hosts=1)
+    await bench.act(job, CreatePods(0, (worker(0, 0),)))
+    kubectl("patch", "pod", "train-0-0-0", "--type=merge", '--patch={"metadata":{"finalizers":["slipway.test/held"]}}')
+    collections: list[tuple[Pod, ...]] = []
+    delete_collection = bench.api.delete_collection
+
+    async def keep_answer(*given: Any, **named: Any) -> Any:
+        collections.append(await delete_collection(*given, **named))
+        return collections[-1]
+
+    monkeypatch.setattr(bench.api, "delete_collection", keep_answer)
+    await bench.act(job, Refresh(pods=True), DeletePods(0, (0,), 5))
+    assert list(await bench.pods()) == ["train-0-0-0"]
+    assert collections == [()]
+    kubectl("patch", "pod", "train-0-0-0", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    assert await bench.pods() == {}
+
+
+async def test_a_pod_that_the_cache_does_not_know_is_deleted(bench: Bench) -> None:
+    job = await bench.job(hosts=2)
+    await bench.act(job, CreatePods(0, (worker(0, 0), worker(0, 1))))
+    [unknown] = [pod for pod in bench.now().pods if pod.metadata.name == "train-0-0-1"]
+    bench.cache.pods.observe(Deleted(unknown))
+    await bench.act(job, DeletePods(0, (0,), 5))
+    assert await bench.pods() == {}
 
 
 async def test_a_pod_whose_labels_were_edited_is_deleted_by_its_name(bench: Bench, kubectl: Kubectl) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from slipway.api import names
@@ -40,7 +41,7 @@ CONCURRENT_DELETES: Final = 32
 FIRST_SECONDS: Final = 0.25
 """All other pods of a job wait no longer than this for the first one's deletion."""
 
-_NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_NOT_ENDED: Final = ("status.phase!=Succeeded", "status.phase!=Failed")
 
 
 class PodDeleter:
@@ -72,58 +73,90 @@ class PodDeleter:
         return None
 
     async def delete_pods(self, action: DeletePods, job: Job) -> None:
-        """Delete pods by collection: small slices share a request, a large one takes several.
+        """Delete few pods by name, and many by collection: small slices share a request, a large one takes several.
 
-        Collections are looked for among all pods of the namespace, so the job's first pod is told before that, by name.
+        The API server looks for a collection among all pods of the namespace, and deletes its pods one by one. So the
+        first of many pods is deleted by name, too. A collection always follows: it finds pods that the cache does not
+        know, and those that have changed since they were seen.
         """
         log.info("deleting pods of attempt %d", action.attempt, extra=log_fields(job))
-        meant = set(action.slices)
-        own = (pod for pod in self._cache.pods.of(job.key) if pod.metadata.labels.job_uid == job.uid)
-        of_attempt = [pod for pod in own if pod.attempt == action.attempt]
-        head = [pod for pod in of_attempt if pod.is_head and action.head]
-        workers = [pod for pod in of_attempt if not pod.is_head and pod.place.slice in meant]
-        workers = [pod for pod in workers if pod.place not in action.except_places]
-        hosts: dict[Slice, list[int]] = {(action.attempt, index): [] for index in action.slices}
-        hosts |= _by_slice(workers)
-        except_places: dict[Slice, list[int]] = {}
-        for place in action.except_places:
-            except_places.setdefault((action.attempt, place.slice), []).append(place.host)
-
-        async def delete(selector: str) -> None:
-            unanswered = partial(self._cache.deletion_unanswered, job, action.attempt)
-            try:
-                gone = await self._api.delete_collection(
-                    paths.pods(job.namespace),
-                    Pod,
-                    label_selector=selector,
-                    field_selector="" if action.ended_too else _NOT_ENDED,
-                    grace_seconds=action.grace_seconds,
-                    on_retry=unanswered,
-                )
-            except SlipwayClusterError:
-                unanswered()
-                raise
-            for pod in gone:
-                if pod.terminating or not pod.undisturbed:
-                    # Somebody else deleted it, or it has terminated: the watch may not show that before it is gone.
-                    self._cache.pods.applied(pod)
-            self._cache.pods.expect_deletion(pod.metadata.uid for pod in gone)
-            self._cache.deleted(job, action.attempt, (pod.metadata.uid for pod in gone if not pod.terminating))
-
-        requests = (*_of_heads(job.uid, head), *selectors(job.uid, hosts, except_places))
-        staying = [pod for pod in (*head, *workers) if not pod.terminating and not pod.ended]
-        if len(requests) > 1 and staying:
-            await self._delete_first(min(staying, key=lambda pod: pod.place), action, job)
-        await self._executor.run(requests, delete)
-        for pod in (one for one in (*head, *workers) if one.is_mislabelled and not one.terminating):
+        known = self._known(action, job)
+        staying = [pod for pod in known if not pod.terminating and not pod.ended]
+        deleted: set[str] = set()
+        if len(staying) > CONCURRENT_DELETES:
+            await self._delete_first(staying[0], action, job)
+        else:
+            deleted = await self._delete_by_name(staying, action, job)
+        left = [pod for pod in known if pod.metadata.name not in deleted]
+        fields = (*(() if action.ended_too else _NOT_ENDED), *(f"metadata.name!={name}" for name in sorted(deleted)))
+        collections = tuple(_collections(job.uid, action, left))
+        await self._executor.run(collections, lambda labels: self._delete_collection(action, job, labels, fields))
+        for pod in left:
             # No selector finds a pod whose labels somebody edited.
-            if action.ended_too or pod.may_run:
+            if pod.is_mislabelled and not pod.terminating and (action.ended_too or pod.may_run):
                 with suppress(NotFound, Conflict):
-                    await self._delete_pod(
-                        job, action.attempt, pod.metadata.name, pod.metadata.uid, action.grace_seconds
-                    )
+                    await self._delete(job, action.attempt, pod.metadata.name, pod.metadata.uid, action.grace_seconds)
 
-    async def _delete_pod(
+    def _known(self, action: DeletePods, job: Job) -> list[Pod]:
+        """The pods to delete that are in the cache, in the order of their places."""
+
+        def is_meant(pod: Pod) -> bool:
+            if pod.metadata.labels.job_uid != job.uid or pod.attempt != action.attempt:
+                return False
+            return action.head if pod.is_head else pod.place.slice in slices and pod.place not in action.except_places
+
+        slices = set(action.slices)
+        return sorted(filter(is_meant, self._cache.pods.of(job.key)), key=lambda pod: pod.place)
+
+    async def _delete_by_name(self, pods: Sequence[Pod], action: DeletePods, job: Job) -> set[str]:
+        """Delete these pods at once, each unless it has changed since it was seen: a terminated pod is to stay.
+
+        Returns:
+            The names of those that are deleted. An error is none: the collection that follows matches the others.
+        """
+        deleted: set[str] = set()
+
+        async def delete(pod: Pod) -> None:
+            seen = pod.metadata
+            with suppress(SlipwayClusterError):
+                await self._delete(
+                    job, action.attempt, seen.name, seen.uid, action.grace_seconds, seen.resource_version
+                )
+                deleted.add(seen.name)
+
+        await self._executor.run(pods, delete)
+        return deleted
+
+    async def _delete_first(self, pod: Pod, action: DeletePods, job: Job) -> None:
+        """Delete one pod in the same way; the others do not wait for it for long."""
+        try:
+            async with asyncio.timeout(FIRST_SECONDS):
+                await self._delete_by_name([pod], action, job)
+        except TimeoutError:
+            self._cache.deletion_unanswered(job, action.attempt)
+
+    async def _delete_collection(self, action: DeletePods, job: Job, labels: str, fields: Sequence[str]) -> None:
+        unanswered = partial(self._cache.deletion_unanswered, job, action.attempt)
+        try:
+            gone = await self._api.delete_collection(
+                paths.pods(job.namespace),
+                Pod,
+                label_selector=labels,
+                field_selector=",".join(fields),
+                grace_seconds=action.grace_seconds,
+                on_retry=unanswered,
+            )
+        except SlipwayClusterError:
+            unanswered()
+            raise
+        for pod in gone:
+            if pod.terminating or not pod.undisturbed:
+                # Somebody else deleted it, or it has terminated: the watch may not show that before it is gone.
+                self._cache.pods.applied(pod)
+        self._cache.pods.expect_deletion(pod.metadata.uid for pod in gone)
+        self._cache.deleted(job, action.attempt, (pod.metadata.uid for pod in gone if not pod.terminating))
+
+    async def _delete(
         self, job: Job, attempt: int, name: str, uid: str, grace_seconds: int | None, version: str | None = None
     ) -> None:
         """Delete one pod by its name, and remember that Slipway did, or that nobody can know.
@@ -141,23 +174,8 @@ class PodDeleter:
         except SlipwayClusterError:
             unanswered()
             raise
+        self._cache.pods.expect_deletion((uid,))
         self._cache.deleted(job, attempt, (uid,))
-
-    async def _delete_first(self, pod: Pod, action: DeletePods, job: Job) -> None:
-        """Delete one pod, unless it has changed since it was seen: it may have terminated, and then it is to stay.
-
-        The collections that follow match this pod as well, so an error here is none.
-        """
-        try:
-            async with asyncio.timeout(FIRST_SECONDS):
-                found = pod.metadata
-                await self._delete_pod(
-                    job, action.attempt, found.name, found.uid, action.grace_seconds, found.resource_version
-                )
-        except SlipwayClusterError:
-            return
-        except TimeoutError:
-            self._cache.deletion_unanswered(job, action.attempt)
 
     async def delete_orphans(self, key: Key, job_uid: str) -> None:
         """Delete every pod of a job that is gone; the garbage collector does only twenty a second.
@@ -187,7 +205,7 @@ class PodDeleter:
             return
         log.warning("removing pod %s: its node %s is gone", action.name, action.node, extra=log_fields(job))
         with suppress(NotFound, Conflict):
-            await self._delete_pod(job, job.status.attempt or 0, action.name, action.uid, 0)
+            await self._delete(job, job.status.attempt or 0, action.name, action.uid, 0)
 
     async def _machine_gone(self, action: ForceDeletePod) -> bool:
         """The cache may be behind, and a machine that still writes must not lose its pod."""
@@ -213,6 +231,17 @@ class PodDeleter:
 def _part_size(pods: int) -> int:
     """Most pods to delete by one request, so that all requests are under way at once."""
     return max(MIN_DELETES, math.ceil(pods / CONCURRENT_DELETES))
+
+
+def _collections(job_uid: str, action: DeletePods, known: Sequence[Pod]) -> Iterator[str]:
+    """Label selectors that together match the pods to delete, those too that are not known."""
+    heads = [pod for pod in known if pod.is_head]
+    hosts: dict[Slice, list[int]] = {(action.attempt, index): [] for index in action.slices}
+    hosts |= _by_slice(pod for pod in known if not pod.is_head)
+    except_places: dict[Slice, list[int]] = {}
+    for place in action.except_places:
+        except_places.setdefault((action.attempt, place.slice), []).append(place.host)
+    return chain(_of_heads(job_uid, heads), selectors(job_uid, hosts, except_places))
 
 
 def selectors(

@@ -122,7 +122,7 @@ class CreatePods:
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete the pods of one attempt with deletecollection, in at least one request for each slice."""
+    """Delete the pods of one attempt, those too that nobody has seen yet."""
 
     attempt: int
     slices: tuple[int, ...]
