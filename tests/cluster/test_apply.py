@@ -531,7 +531,7 @@ async def test_a_pod_stays_that_has_ended_unnoticed(bench: Bench, hosts: int) ->
 async def test_a_pod_that_was_deleted_by_name_is_in_no_collection(
     bench: Bench, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = await bench.job(hosts=1)
+    job = await bench.job(hosts=1, podTemplate=UNCHANGED)
     await bench.act(job, CreatePods(0, (worker(0, 0),)))
     kubectl("patch", "pod", "train-0-0-0", "--type=merge", '--patch={"metadata":{"finalizers":["slipway.test/held"]}}')
     collections: list[tuple[Pod, ...]] = []
@@ -558,9 +558,12 @@ async def test_a_pod_that_the_cache_does_not_know_is_deleted(bench: Bench) -> No
     assert await bench.pods() == {}
 
 
-async def test_a_pod_whose_labels_were_edited_is_deleted_by_its_name(bench: Bench, kubectl: Kubectl) -> None:
-    job = await bench.job(hosts=2)
-    await bench.act(job, CreatePods(0, (worker(0, 0), worker(0, 1))))
+@pytest.mark.parametrize("hosts", [2, 33], ids=["few pods", "many pods"])
+async def test_a_pod_whose_labels_were_edited_is_deleted_by_its_name(
+    bench: Bench, hosts: int, kubectl: Kubectl
+) -> None:
+    job = await bench.job(hosts=hosts, podTemplate=UNCHANGED)
+    await bench.act(job, CreatePods(0, tuple(worker(0, host) for host in range(hosts))))
     kubectl("label", "pod", "train-0-0-1", "--overwrite", "slipway.dev/attempt=7")
     await bench.act(job, Refresh(pods=True), DeletePods(0, (0,), 5))
     assert await bench.pods() == {}

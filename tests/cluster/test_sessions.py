@@ -142,8 +142,6 @@ def test_a_connection_that_is_gone_is_no_obstacle_at_the_end(
             await cancel_a_request(api, busy)
             [gone] = api._sessions._bounded._open
             gone.abort()
-            for _ in range(3):
-                await asyncio.sleep(0)
             gone.close()
 
     asyncio.run(program())

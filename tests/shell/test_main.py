@@ -12,6 +12,7 @@ from weakref import ref
 
 import kopf
 import pytest
+import uvloop
 from aiohttp import web
 
 from slipway.cluster.lease import Lease
@@ -29,6 +30,19 @@ from tests.waiting import PATIENCE, holds
 def quiet_kopf() -> None:
     """As in a process: `main` says why kopf ended."""
     logs.hush_kopf()
+
+
+def test_the_process_runs_on_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    loops: list[type[asyncio.AbstractEventLoop]] = []
+
+    async def note_loop(_: OperatorSettings) -> int:
+        loops.append(type(asyncio.get_running_loop()))
+        return EXIT_OK
+
+    monkeypatch.setattr(main, "run", note_loop)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    assert main.main() == EXIT_OK
+    assert loops == [uvloop.Loop]
 
 
 @dataclass

@@ -247,11 +247,12 @@ class Server:
 
     def _delete_pods(self, *, who: str, query: Query, body: Body) -> bytes:
         matches = _selector(query["labelSelector"])
-        excluded = [term.removeprefix("status.phase!=") for term in query.get("fieldSelector", "").split(",") if term]
+        excluded = {term for term in query.get("fieldSelector", "").split(",") if term}
         found = [
             record
-            for record in self._store.pods.values()
-            if record.pod.status.phase not in excluded and matches(record.pod.metadata.labels)
+            for name, record in self._store.pods.items()
+            if matches(record.pod.metadata.labels)
+            and excluded.isdisjoint({f"status.phase!={record.pod.status.phase}", f"metadata.name!={name}"})
         ]
         answer = self._list([record.pod for record in found])
         count = self.partial(len(found))

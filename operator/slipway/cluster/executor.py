@@ -1,4 +1,4 @@
-"""A bound on the requests in flight, shared fairly by all jobs."""
+"""A bound on the requests in flight that all jobs share fairly, and one more for each."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,8 @@ _Line = deque["asyncio.Future[None]"]
 class BoundedExecutor:
     """Runs work with a bounded number of requests in flight; runs that share it take turns, however long they are.
 
-    Each run has one request of its own besides: those of a huge job may take ten seconds each.
+    Each run has one request of its own besides, so that it does not wait for those of a huge job, which may take ten
+    seconds each.
     """
 
     def __init__(self, most: int) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
+from slipway.cluster.connection import WRITE_SECONDS, ApiConnection
 from slipway.cluster.errors import Conflict, NotFound, SlipwayClusterError
 from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.log_fields import log_fields
@@ -36,10 +36,13 @@ The server looks for them among all pods of the namespace first, and then delete
 """
 
 CONCURRENT_DELETES: Final = 32
-"""Deletions under way at once; more of them are in each other's way, for each lists first."""
+"""Deletions under way at once; more collections are in each other's way, for each is listed first."""
+
+MOST_BY_NAME: Final = 32
+"""Pods that are deleted by name instead, nearly all at once."""
 
 FIRST_SECONDS: Final = 0.25
-"""All other pods of a job wait no longer than this for the first one's deletion."""
+"""If there are more, they wait no longer than this for the deletion of the first one."""
 
 _NOT_ENDED: Final = ("status.phase!=Succeeded", "status.phase!=Failed")
 
@@ -76,17 +79,16 @@ class PodDeleter:
         """Delete few pods by name, and many by collection: small slices share a request, a large one takes several.
 
         The API server looks for a collection among all pods of the namespace, and deletes its pods one by one. So the
-        first of many pods is deleted by name, too. A collection always follows: it finds pods that the cache does not
-        know, and those that have changed since they were seen.
+        first of many pods is deleted by name, too. Collections of all slices follow in any case: they find workers that
+        the cache does not know, and pods that have changed since they were seen.
         """
         log.info("deleting pods of attempt %d", action.attempt, extra=log_fields(job))
         known = self._known(action, job)
         staying = [pod for pod in known if not pod.terminating and not pod.ended]
-        deleted: set[str] = set()
-        if len(staying) > CONCURRENT_DELETES:
-            await self._delete_first(staying[0], action, job)
+        if len(staying) > MOST_BY_NAME:
+            deleted = await self._delete_by_name(staying[:1], action, job, FIRST_SECONDS)
         else:
-            deleted = await self._delete_by_name(staying, action, job)
+            deleted = await self._delete_by_name(staying, action, job, WRITE_SECONDS)
         left = [pod for pod in known if pod.metadata.name not in deleted]
         fields = (*(() if action.ended_too else _NOT_ENDED), *(f"metadata.name!={name}" for name in sorted(deleted)))
         collections = tuple(_collections(job.uid, action, left))
@@ -95,7 +97,7 @@ class PodDeleter:
             # No selector finds a pod whose labels somebody edited.
             if pod.is_mislabelled and not pod.terminating and (action.ended_too or pod.may_run):
                 with suppress(NotFound, Conflict):
-                    await self._delete(job, action.attempt, pod.metadata.name, pod.metadata.uid, action.grace_seconds)
+                    await self._delete_seen(pod, action, job)
 
     def _known(self, action: DeletePods, job: Job) -> list[Pod]:
         """The pods to delete that are in the cache, in the order of their places."""
@@ -108,32 +110,38 @@ class PodDeleter:
         slices = set(action.slices)
         return sorted(filter(is_meant, self._cache.pods.of(job.key)), key=lambda pod: pod.place)
 
-    async def _delete_by_name(self, pods: Sequence[Pod], action: DeletePods, job: Job) -> set[str]:
-        """Delete these pods at once, each unless it has changed since it was seen: a terminated pod is to stay.
+    async def _delete_by_name(self, pods: Sequence[Pod], action: DeletePods, job: Job, seconds: float) -> set[str]:
+        """Delete these pods for so many seconds, the first before all others, for they would be in its way.
 
         Returns:
-            The names of those that are deleted. An error is none: the collection that follows matches the others.
+            The names of those that are deleted. Errors are not raised: the collections that follow match the others.
         """
         deleted: set[str] = set()
 
         async def delete(pod: Pod) -> None:
-            seen = pod.metadata
-            with suppress(SlipwayClusterError):
-                await self._delete(
-                    job, action.attempt, seen.name, seen.uid, action.grace_seconds, seen.resource_version
-                )
-                deleted.add(seen.name)
+            with suppress(NotFound, Conflict):
+                await self._delete_seen(pod, action, job)
+                deleted.add(pod.metadata.name)
 
-        await self._executor.run(pods, delete)
-        return deleted
-
-    async def _delete_first(self, pod: Pod, action: DeletePods, job: Job) -> None:
-        """Delete one pod in the same way; the others do not wait for it for long."""
         try:
-            async with asyncio.timeout(FIRST_SECONDS):
-                await self._delete_by_name([pod], action, job)
+            async with asyncio.timeout(seconds):
+                for part in (pods[:1], pods[1:]):
+                    await self._executor.run(part, delete)
         except TimeoutError:
             self._cache.deletion_unanswered(job, action.attempt)
+        except SlipwayClusterError as error:
+            log.warning("pods are not deleted by name: %s", error, extra=log_fields(job))
+        return deleted
+
+    async def _delete_seen(self, pod: Pod, action: DeletePods, job: Job) -> None:
+        """Delete a pod by name, unless it has changed since it was seen: somebody may have deleted it, or it has ended.
+
+        Raises:
+            NotFound: when it is gone.
+            Conflict: when another pod has the name, or it has changed.
+        """
+        seen = pod.metadata
+        await self._delete(job, action.attempt, seen.name, seen.uid, action.grace_seconds, seen.resource_version)
 
     async def _delete_collection(self, action: DeletePods, job: Job, labels: str, fields: Sequence[str]) -> None:
         unanswered = partial(self._cache.deletion_unanswered, job, action.attempt)
@@ -234,7 +242,7 @@ def _part_size(pods: int) -> int:
 
 
 def _collections(job_uid: str, action: DeletePods, known: Sequence[Pod]) -> Iterator[str]:
-    """Label selectors that together match the pods to delete, those too that are not known."""
+    """Label selectors that together match the pods to delete, workers too that are not known."""
     heads = [pod for pod in known if pod.is_head]
     hosts: dict[Slice, list[int]] = {(action.attempt, index): [] for index in action.slices}
     hosts |= _by_slice(pod for pod in known if not pod.is_head)

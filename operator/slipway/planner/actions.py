@@ -122,7 +122,7 @@ class CreatePods:
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete the pods of one attempt, those too that nobody has seen yet."""
+    """Delete the pods of one attempt, workers too that the cache does not know."""
 
     attempt: int
     slices: tuple[int, ...]

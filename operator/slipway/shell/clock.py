@@ -34,11 +34,11 @@ class Clock:
         wall: Callable[[], float] = time.time,  # noqa: TID251
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`wall` gives the machine's seconds since the epoch; `monotonic` is the event loop's clock."""
+        """`wall` gives the machine's seconds since the epoch; `monotonic` runs as fast as the event loop's clock."""
         self._machine = wall
         self._wall = datetime.fromtimestamp(wall(), UTC)
         self.monotonic: Final = monotonic
-        """Monotonic seconds, the event loop's own."""
+        """Monotonic seconds, as fast as the event loop's."""
         self._start = monotonic()
         self._shown: datetime | None = None
         self._doubts: list[timedelta] = []
