@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
+from statistics import median
 from typing import Final
 
 from tests.bench.figures import Figures, Measure, cpu_per_pod, moment, writes_per_pod
@@ -150,17 +152,23 @@ def table(run: Run) -> str:
 
 def _cell(figures: Figures, line: Line, system: str, notes: list[str]) -> str:
     workload = (line.workload, line.profile)
-    value = figures.value(workload, system, line.measure)
-    if value is None:
-        return "–" + _noted(figures.records(workload, system), notes)
-    few = 3 if line.is_time and value.middle < 0.1 else line.digits
-    text = f"{value.middle:,.{few}f}"
+    records = figures.records(workload, system)
+    late = [one for one in records if one.problem and line.measure(one) is None] if line.is_time else []
+    known = [value for one in records if (value := line.measure(one)) is not None]
+    # What did not come in time took longer than all that did.
+    middle = median([*known, *(inf for _ in late)]) if known else inf
+    if middle == inf:
+        return "–" + _noted(records, notes)
+    few = 3 if line.is_time and middle < 0.1 else line.digits
+    text = f"{middle:,.{few}f}"
+    if late:
+        return text + _noted(records, notes, f"{len(late)} of {len(records)} took longer: ")
     ratio = figures.ratio(workload, system, "ceiling", line.measure) if line.is_time and system != "ceiling" else None
     return text if ratio is None else f"{text} ({ratio.middle:.2f})"
 
 
-def _noted(records: list[Record], notes: list[str]) -> str:
-    problems = [record.problem for record in records if record.problem]
+def _noted(records: list[Record], notes: list[str], how_often: str = "") -> str:
+    problems = [how_often + record.problem for record in records if record.problem]
     if not problems:
         return ""
     if problems[0] not in notes:

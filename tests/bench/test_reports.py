@@ -32,6 +32,17 @@ def test_what_kept_a_figure_from_being_there_is_said_once_below_the_table() -> N
     assert lines[-1] == f"¹ {why}."
 
 
+def test_what_did_not_come_in_time_counts_as_longer_than_all_that_did() -> None:
+    why = "0 of 512 pods were made within 120 s"
+    lines = shown(
+        *(record("jobset", turn, exist=time) for turn, time in enumerate((1.0, 3.0))), record("jobset", 2, why)
+    )
+    assert lines[0].endswith("| 3.00 ¹ | – |")
+    assert lines[-1].startswith(f"¹ 1 of 3 took longer: {why}.")
+    lines = shown(record("jobset", exist=1.0), *(record("jobset", turn, why) for turn in (1, 2)))
+    assert lines[0].endswith("| – ¹ | – |")
+
+
 def test_figures_of_an_earlier_machine_are_marked() -> None:
     planned = Record("plan 4096", "slipway", 0, 1, times={"running": 0.008})
     found = merged(
