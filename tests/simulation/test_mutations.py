@@ -800,7 +800,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (a_final_phase_is_taken_back, 400, ()),
     (pools_are_chosen_anew_each_time, 1, ()),
     (slices_that_wait_take_what_was_promised, 400, ()),
-    (a_watch_makes_nodes_lost, 100, ()),
+    (a_watch_makes_nodes_lost, 2160, ()),
     (nobody_gives_way, 1, (CROWD,)),
     (an_unreadable_node_is_a_lost_one, 1, (UNREADABLE_NODES,)),
     (the_machines_own_clock_is_right, 1, (CLOCKS,)),
