@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
-from statistics import median
 from typing import Final
 
 from tests.bench.figures import Figures, Measure, cpu_per_pod, moment, writes_per_pod
@@ -153,16 +152,13 @@ def table(run: Run) -> str:
 def _cell(figures: Figures, line: Line, system: str, notes: list[str]) -> str:
     workload = (line.workload, line.profile)
     records = figures.records(workload, system)
-    late = [one for one in records if one.problem and line.measure(one) is None] if line.is_time else []
-    known = [value for one in records if (value := line.measure(one)) is not None]
-    # What did not come in time took longer than all that did.
-    middle = median([*known, *(inf for _ in late)]) if known else inf
-    if middle == inf:
+    value = figures.value(workload, system, line.measure)
+    if value is None:
         return "–" + _noted(records, notes)
-    few = 3 if line.is_time and middle < 0.1 else line.digits
-    text = f"{middle:,.{few}f}"
-    if late:
-        return text + _noted(records, notes, f"{len(late)} of {len(records)} took longer: ")
+    few = 3 if line.is_time and value.middle < 0.1 else line.digits
+    text = f"{value.middle:,.{few}f}"
+    if late := sum(line.measure(one) == inf for one in records):
+        return text + _noted(records, notes, f"{late} of {len(records)} took longer: ")
     ratio = figures.ratio(workload, system, "ceiling", line.measure) if line.is_time and system != "ceiling" else None
     return text if ratio is None else f"{text} ({ratio.middle:.2f})"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 from tests.bench import audit
@@ -20,20 +21,21 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> "Spread | None":
-        """None when there is nothing to tell."""
+        """None when there is nothing to tell, or half of it did not come in time."""
         known = [one for one in values if one is not None]
-        return cls(median(known), min(known), max(known)) if known else None
+        return cls(median(known), min(known), max(known)) if known and median(known) < inf else None
 
     def text(self, digits: int = 2) -> str:
         """Such as `1.20 (1.10-1.40)`."""
         if self.least == self.most:
             return f"{self.middle:.{digits}f}"
-        return f"{self.middle:.{digits}f} ({self.least:.{digits}f}–{self.most:.{digits}f})"
+        most = "∞" if self.most == inf else f"{self.most:.{digits}f}"
+        return f"{self.middle:.{digits}f} ({self.least:.{digits}f}–{most})"
 
 
 def moment(name: str) -> Measure:
-    """Seconds until something; None where it never came, or not for all."""
-    return lambda record: record.times.get(name)
+    """Seconds until something: longer than all that came where a problem kept it from coming, None where none did."""
+    return lambda record: record.times.get(name, inf if record.problem else None)
 
 
 def cpu_per_pod(*parts: str) -> Measure:
@@ -83,6 +85,6 @@ class Figures:
         ratios = []
         for one in self.records(workload, system):
             mine, theirs = measure(one), bases.get(one.repetition)
-            if mine is not None and theirs:
+            if mine is not None and theirs and theirs < inf:
                 ratios.append(mine / theirs)
         return Spread.of(ratios)

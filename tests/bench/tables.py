@@ -26,7 +26,7 @@ def markdown(run: Run) -> str:
     """The whole report."""
     figures = Figures(run)
     parts = ["## Targets", _table(("target", "wanted", "seen", ""), _target_rows(figures))]
-    parts += ["## Times", "Seconds, and in brackets how many times the ceiling's; medians (least–most)."]
+    parts += ["## Times", "Seconds, in brackets how many times the ceiling's; medians (least–most), ∞ for not in time."]
     for kind, moments in COLUMNS.items():
         if moments and (rows := list(_time_rows(figures, kind, moments))):
             parts.append(_table(("work", "system", *moments), rows))
