@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from typing import Final
 
 from slipway.api import names
@@ -91,7 +90,7 @@ class PodDeleter:
             deleted = await self._delete_by_name(staying, action, job, WRITE_SECONDS)
         left = [pod for pod in known if pod.metadata.name not in deleted]
         fields = (*(() if action.ended_too else _NOT_ENDED), *(f"metadata.name!={name}" for name in sorted(deleted)))
-        collections = tuple(_collections(job.uid, action, left))
+        collections = _collections(job.uid, action, left)
         await self._executor.run(collections, lambda labels: self._delete_collection(action, job, labels, fields))
         for pod in left:
             # No selector finds a pod whose labels somebody edited.
@@ -241,7 +240,7 @@ def _part_size(pods: int) -> int:
     return max(MIN_DELETES, math.ceil(pods / CONCURRENT_DELETES))
 
 
-def _collections(job_uid: str, action: DeletePods, known: Sequence[Pod]) -> Iterator[str]:
+def _collections(job_uid: str, action: DeletePods, known: Sequence[Pod]) -> tuple[str, ...]:
     """Label selectors that together match the pods to delete, workers too that are not known."""
     heads = [pod for pod in known if pod.is_head]
     hosts: dict[Slice, list[int]] = {(action.attempt, index): [] for index in action.slices}
@@ -249,7 +248,7 @@ def _collections(job_uid: str, action: DeletePods, known: Sequence[Pod]) -> Iter
     except_places: dict[Slice, list[int]] = {}
     for place in action.except_places:
         except_places.setdefault((action.attempt, place.slice), []).append(place.host)
-    return chain(_of_heads(job_uid, heads), selectors(job_uid, hosts, except_places))
+    return (*_of_heads(job_uid, heads), *selectors(job_uid, hosts, except_places))
 
 
 def selectors(
