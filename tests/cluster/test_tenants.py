@@ -67,3 +67,21 @@ def test_tenants_are_those_of_the_moment(time: Time) -> None:
     cache.visitors_read("node-0", visitors([a_pod(**TPU)], NOW))
     assert [one.kind for one in tenants.on("node-0", NOW)] == ["SliceJob", "Pod"]
     assert [one.kind for one in tenants.on("node-0", NOW + timedelta(seconds=1))] == ["SliceJob"]
+
+
+def test_who_has_a_node_pool_is_told_once(time: Time) -> None:
+    cache = Cache(Settings(whole_cluster=True), lambda: NOW, time)
+    for name in ("a", "b", "c"):
+        cache.jobs.upsert(job_json(name=name, uid=name))
+    job = cache.jobs.get(("ns", "a"))
+    assert job is not None
+    for number in range(2):
+        cache.pods.applied(pod(f"a-0-0-{number}", job="a", job_uid="a", pool="p", node=f"node-{number}"))
+    cache.pods.applied(pod("b-0-0-0", job="b", job_uid="b", pool="p"))
+    cache.pods.applied(pod("c-0-0-0", job="c", job_uid="c", node="node-1"))
+    cache.pods.applied(pod("d-0-0-0", job="d", job_uid="d", node="elsewhere"))
+    cache.visitors_read("node-1", visitors([a_pod(**TPU)], NOW))
+    tenants, nodes = cache.node_pools(job).tenants, ("node-0", "node-1")
+    assert [one.title for one in tenants.in_pool("p", nodes, NOW)] == ["ns/a", "ns/b", "ns/c", "pod team-b/notebook"]
+    later = NOW + timedelta(seconds=1)
+    assert [one.title for one in tenants.in_pool("p", nodes, later)] == ["ns/a", "ns/b", "ns/c"]

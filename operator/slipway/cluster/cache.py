@@ -166,10 +166,12 @@ class Cache:
     def node_pools(self, job: Job) -> NodePools:
         """The node pools as a job may choose among them."""
         if not self.settings.whole_cluster:
-            return NodePools()
+            return NodePools(tpu_pools=self.nodes.tpu_pools)
         pods, nodes, claim = self.pods, self.nodes, self.claims.of(job.key, job.uid)
         doubted = self.claims.doubted
-        return NodePools(nodes.pools, nodes.open_pools, pods.pinned, pods.busy, doubted, self._tenants, claim)
+        return NodePools(
+            nodes.pools, nodes.open_pools, pods.pinned, pods.busy, doubted, self._tenants, nodes.tpu_pools, claim
+        )
 
     def accepted(self, job: Job) -> None:
         """The API server takes, or would take, the job's objects."""

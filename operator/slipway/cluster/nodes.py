@@ -8,6 +8,7 @@ from typing import Final, TypeVar, cast
 from slipway.api import names
 from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.reflector import Identity, Reflector, number
+from slipway.cluster.tpu_pools import TpuPools
 from slipway.cluster.watch import Event, InitDone
 from slipway.planner.nodes import Node
 from slipway.planner.snapshot import LostNode
@@ -49,6 +50,8 @@ class NodeStore(Reflector[Node, str]):
         """Names of the nodes of each node pool."""
         self.open_pools: Final = OpenPools()
         """The node pools that no pod is pinned to and that are promised to no slice."""
+        self.tpu_pools: Final = TpuPools(self.view, self.pools)
+        """The node pools with TPUs, each with its nodes."""
 
     def observe(self, event: Event[Node], scope: str = "") -> Collection[str]:
         """Take an event of the watch; a list also tells what looks have shown since the last event of these nodes."""
@@ -143,6 +146,9 @@ class NodeStore(Reflector[Node, str]):
                 self.pools[new] = set()
                 self.open_pools.appeared(new)
             self.pools[new].add(after.metadata.name)
+        for pool in (old, new):
+            if pool is not None:
+                self.tpu_pools.changed(pool)
 
 
 def _bound(names_of_nodes: dict[str, T]) -> None:

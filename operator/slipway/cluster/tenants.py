@@ -1,8 +1,9 @@
 """Who has the nodes: SliceJobs by the watched pods, and pods of others as they were read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from itertools import chain
 
 import msgspec
 
@@ -28,9 +29,13 @@ class WatchedTenants(Tenants):
         yield from map(self._job, self._pods.busy.get(node, ()))
         yield from super().on(node, since)
 
-    def in_pool(self, pool: str) -> Iterator[Tenant]:
-        """The SliceJobs that have pods pinned to a node pool."""
-        return map(self._job, self._pods.pinned.get(pool, ()))
+    def in_pool(self, pool: str, nodes: Sequence[str], since: datetime) -> Iterator[Tenant]:
+        """The SliceJobs that have a node of the pool, or pods pinned to it, each once; pods of others as in `on`."""
+        pods = self._pods
+        there = filter(None, map(pods.busy.get, nodes))
+        yield from map(self._job, dict.fromkeys(chain(pods.pinned.get(pool, ()), chain.from_iterable(there))))
+        for node in filter(self.visitors.__contains__, nodes):
+            yield from super().on(node, since)
 
     def _job(self, key: Key) -> Tenant:
         job = self._jobs.get(key)

@@ -13,7 +13,7 @@ from slipway.planner.attempts import end_at_once, finish
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT
 from slipway.planner.explain import WAIT_FOR_USER, of_scheduler
-from slipway.planner.observation import UNSCHEDULABLE, waiting_for
+from slipway.planner.observation import UNSCHEDULABLE
 from slipway.planner.preemption import Standing
 from slipway.planner.queue_words import GATED_PODS, gated_by_kueue
 from slipway.planner.redact import foreign
@@ -47,10 +47,7 @@ def shortage(draft: Draft) -> Shortage | None:
         phase = Phase.WAITING_FOR_CAPACITY if rejection.reason == QUOTA_EXCEEDED else Phase.PENDING
         phase = Phase.STARTING if rejection.of_names else phase
         return Shortage(phase, rejection.reason, rejection.message)
-    words: dict[str, str] = {}
-    for pod in draft.seen.unscheduled:
-        reason, message = waiting_for(pod)
-        words.setdefault(reason, message)
+    words = draft.seen.unscheduled_because
     if UNSCHEDULABLE in words:
         return _unscheduled(draft, words[UNSCHEDULABLE])
     if gated_by_kueue(draft.seen.unscheduled):
@@ -101,6 +98,7 @@ def _of_pools(draft: Draft, short: Shortage) -> Shortage:
         settings=snapshot.settings,
         nodes=snapshot.nodes.values(),
         tenants=snapshot.pools.tenants,
+        tpu_pools=snapshot.pools.tpu_pools,
         slices=draft.granted,
         refused_at=max((one for one in dates if one is not None), default=draft.now),
         now=draft.now,

@@ -10,6 +10,7 @@ from itertools import chain, filterfalse
 
 from slipway.api.status import SliceJobStatus
 from slipway.planner.endings import ending_of
+from slipway.planner.node_groups import NodeGroup
 from slipway.planner.nodes import Node
 from slipway.planner.tenants import NOBODY, Tenants
 
@@ -26,7 +27,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class NodePools:
-    """What is known of node pools, current but for `claim`; nothing where the pods of all jobs are not seen."""
+    """What is known of node pools, current but for `claim`.
+
+    Where the pods of all jobs are not seen, that is `tpu_pools` alone.
+    """
 
     nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Names of the nodes of each pool."""
@@ -40,6 +44,8 @@ class NodePools:
     """Pools to choose last."""
     tenants: Tenants = NOBODY
     """Who has the nodes."""
+    tpu_pools: Iterable[NodeGroup] | None = None
+    """Those with TPUs, in the order of their names; None where nobody keeps them."""
     claim: Claim | None = None
     """That of the job itself."""
 

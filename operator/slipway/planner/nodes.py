@@ -1,7 +1,7 @@
 """What the API server shows of a node."""
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -89,8 +89,18 @@ class Node(Part, frozen=True, gc=True, dict=True):
         """Whether its Ready condition is Unknown: the kubelet has stopped posting its status."""
         return self.ready is not None and self.ready.status == "Unknown"
 
+    @cached_property
+    def remembered(self) -> dict[str, Any]:
+        """What `vacancies` has found of this version of the node, by what a request asks."""
+        return {}
+
     def taint(self, key: str) -> Taint | None:
         """The taint of that key."""
         if not self.spec.taints:
             return None
         return next((taint for taint in self.spec.taints if taint.key == key), None)
+
+
+def name_of(node: Node) -> str:
+    """The name of a node."""
+    return node.metadata.name

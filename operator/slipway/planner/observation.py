@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from propcache.api import cached_property
+
 from slipway.api.places import HEAD, Place, pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, ConditionType, HostState
@@ -26,7 +28,7 @@ NOTHING_WRONG: Final = frozenset({PENDING, CREATING})
 _INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Observation:
     """The pods of the current attempt by state, and all others."""
 
@@ -53,10 +55,19 @@ class Observation:
     begun_by_this_process: bool = True
     """Whether this process began the attempt, or this very decision begins it."""
 
-    @property
+    @cached_property
     def absent(self) -> frozenset[Place]:
         """Places without a pod that have not succeeded."""
         return self.wanted - self.live.keys() - self.succeeded
+
+    @cached_property
+    def unscheduled_because(self) -> dict[str, str]:
+        """Why pods are not bound to a node: the first message of each reason."""
+        words: dict[str, str] = {}
+        for pod in self.unscheduled:
+            reason, message = waiting_for(pod)
+            words.setdefault(reason, message)
+        return words
 
     @property
     def unwitnessed(self) -> frozenset[Place]:

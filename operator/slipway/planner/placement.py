@@ -61,6 +61,16 @@ class Needs:
         """The resources among them that are GPUs."""
         return frozenset(name for name, asked in self.sizes.items() if asked and is_gpu(name))
 
+    @property
+    def text(self) -> str:
+        """All of it; two that have the same text ask the same."""
+        asked = (
+            sorted(self.selector.items()),
+            [sorted(one.items()) for one in self.tolerations],
+            sorted(self.sizes.items()),
+        )
+        return repr(asked)
+
     def missing_labels(self, node: Node) -> list[str]:
         """Keys of the labels that a node does not have as asked."""
         labels = node.metadata.labels

@@ -1,9 +1,10 @@
 """Who has the nodes: pods of SliceJobs, which the operator watches, and pods of others, which it reads when it must."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -73,9 +74,9 @@ class Tenants:
         known = self.visitors.get(node)
         return known.pods if known is not None and known.read_at >= since else ()
 
-    def in_pool(self, pool: str) -> Iterable[Tenant]:
-        """The SliceJobs that have pods pinned to a node pool."""
-        return ()
+    def in_pool(self, pool: str, nodes: Sequence[str], since: datetime) -> Iterable[Tenant]:
+        """Who has a node of a node pool, or pods that are pinned to it; `nodes` are the names of its nodes."""
+        return chain.from_iterable(self.on(node, since) for node in nodes)
 
 
 NOBODY: Final = Tenants()

@@ -1,13 +1,16 @@
 """Why the scheduler finds no nodes for a job, in words for people: which node pools there are, and who has them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from propcache.api import cached_property
+
 from slipway.api import names
 from slipway.planner.explain import Explanation
+from slipway.planner.node_groups import NodeGroup
 from slipway.planner.nodes import Node
 from slipway.planner.preemption import ORDINARY, Standing, bar
 from slipway.planner.remedies import Remedy, Scene, remedies
@@ -67,7 +70,7 @@ REASONS: Final = {
 """Why there are no nodes, by reason; where several are in the way, the one that may pass first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """What an explanation is made from."""
 
@@ -85,13 +88,15 @@ class View:
     """Workers that the scheduler has found no node for; 0 where it has found none for another pod, too."""
     wanted: int = 0
     """Pods of the attempt."""
+    tpu_pools: Iterable[NodeGroup] | None = None
+    """The node pools with TPUs, where somebody keeps them."""
 
-    @property
+    @cached_property
     def ground(self) -> Ground:
         """The nodes; what was read of them before the scheduler refused, or long ago, does not count."""
         # The clock of the scheduler may be ahead.
         since = min(max(self.refused_at, self.now - VISITS_LAST), self.now - VISITS_APART)
-        return Ground(self.nodes, self.tenants, since, self.settings.topology_key)
+        return Ground(self.nodes, self.tenants, since, self.settings.topology_key, self.tpu_pools)
 
 
 @dataclass(frozen=True, slots=True)

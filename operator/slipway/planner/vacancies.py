@@ -4,27 +4,31 @@ This repeats what the scheduler's filters do with the pods that Slipway creates,
 takes all devices of its node, so a node has room for one or for none.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
+
+from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.planner.acceptance import accept
 from slipway.planner.containers import template_spec
-from slipway.planner.nodes import Node, Taint
+from slipway.planner.node_groups import SHAPE, NodeGroup, Shape, grouped, shape_of
+from slipway.planner.nodes import Node, Taint, name_of
 from slipway.planner.placement import Needs
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Job, Settings
 from slipway.planner.tenants import Tenant, Tenants
 
-_SHAPE: Final = (names.NODE_ACCELERATOR, names.NODE_TOPOLOGY, names.NODE_CHIPS)
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _CONDITION_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _OWN_RULES: Final = frozenset(("affinity", "schedulingGates", "topologySpreadConstraints", "schedulerName"))
 """Fields of podTemplate.spec with rules for placement that are not repeated here."""
+_MOST_REMEMBERED: Final = 32
+"""How many different requests a node or node pool remembers what is in the way of."""
 HELD: Final = "NodesHeld"
 TOO_LOW: Final = "PriorityTooLow"
 TOO_FEW: Final = "TooFewNodes"
@@ -73,16 +77,13 @@ class Site:
     """Those first that are the last to pass."""
     shape: tuple[str, ...]
     """Its labels of accelerator, topology and chips of a host."""
+    holders: tuple[Tenant, ...] = ()
+    """Who has nodes of it."""
 
     @property
     def main(self) -> Obstacle:
         """The obstacle that is the last to pass."""
         return self.obstacles[0]
-
-    @property
-    def holders(self) -> tuple[Tenant, ...]:
-        """Who has nodes of it."""
-        return tuple(one.holder for one in self.obstacles if one.holder is not None)
 
     def has(self, *kinds: Kind) -> bool:
         """Whether an obstacle of such a kind is in the way."""
@@ -103,6 +104,10 @@ class Request:
     """Nodes of a node pool that a slice takes whole; 0 where no slice takes a whole one."""
     own_rules: bool
     """Whether the spec has rules for placement that are not repeated here."""
+    shape: Shape
+    """What they ask of the labels of the shape."""
+    asks: str
+    """Requests with the same text find the same in their way, whoever is on the nodes."""
     alone: bool = False
     """Whether no two of the pods may be on one node."""
     given_labels: Collection[str] = ()
@@ -116,18 +121,21 @@ def request_of(job: Job, settings: Settings) -> Request:
         InvalidSpec: when the job's spec cannot be accepted.
     """
     asked, factory = accept(job, settings), PodFactory(job, settings)
+    hosts = asked.resolved.hosts if asked.hardware.own_pool else 0
     return Request(
         uid=job.uid,
         accelerated=asked.hardware.accelerated,
         needs=factory.needs,
-        pool_hosts=asked.resolved.hosts if asked.hardware.own_pool else 0,
+        shape=tuple(map(factory.needs.selector.get, SHAPE)),
+        asks=f"{hosts} {factory.needs.text}",
+        pool_hosts=hosts,
         own_rules=bool(template_spec(asked.spec).keys() & _OWN_RULES),
         alone=factory.alone,
         given_labels=asked.hardware.labels().keys(),
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ground:
     """The nodes of the cluster and who has them."""
 
@@ -137,35 +145,48 @@ class Ground:
     """From when on it counts which pods of others were on a node."""
     pool_key: str
     """The node label whose values are node pools."""
+    tpu_pools: Iterable[NodeGroup] | None = None
+    """The node pools with TPUs, where somebody keeps them."""
+
+    @cached_property
+    def pools(self) -> Sequence[NodeGroup]:
+        """The node pools with TPUs, in the order of their names."""
+        return grouped(self.nodes, self.pool_key) if self.tpu_pools is None else tuple(self.tpu_pools)
+
+    @cached_property
+    def single_nodes(self) -> Sequence[NodeGroup]:
+        """Every node, in the order of their names."""
+        return [NodeGroup(name_of(node), (node,)) for node in sorted(self.nodes, key=name_of)]
+
+    def groups(self, request: Request) -> Sequence[NodeGroup]:
+        """By the request: node pools with TPUs, nodes with TPUs, nodes with GPUs of that vendor, or all nodes."""
+        if request.pool_hosts:
+            return self.pools
+        if request.accelerated:
+            return [one for one in self.single_nodes if names.NODE_ACCELERATOR in one.nodes[0].metadata.labels]
+        if gpus := request.needs.gpus:
+            return [one for one in self.single_nodes if gpus <= one.nodes[0].status.allocatable.keys()]
+        return self.single_nodes
 
 
 def survey(request: Request, ground: Ground) -> list[Site]:
-    """Every node pool, or node, in the order of their names, with what keeps a slice out of it.
+    """Every node pool, or node, with what keeps a slice out of it, in the order of their names.
 
-    For a TPU job that is every one with TPUs, for a GPU job every one with GPUs of that vendor. Who else is on a node
-    matters for TPU jobs only.
+    Who else is on a node matters for TPU jobs only.
     """
-    return [_site(name, nodes, found) for name, nodes, found in _surveyed(request, ground)]
+    sites = []
+    for group in ground.groups(request):
+        # Nothing else matters where the shape is another, as in most node pools of a large cluster.
+        another = _another_shape(request.shape, group.shape)
+        sites.append(_site(group, another or (*_standing(request, group), *_held(request, group, ground))))
+    return sites
 
 
 def vacant(request: Request, ground: Ground) -> list[Site]:
-    """The sites of `survey` that nothing is in the way of; of the others no more is looked at than the first thing."""
-    return [_site(name, nodes, ()) for name, nodes, found in _surveyed(request, ground) if next(found, None) is None]
-
-
-def _surveyed(request: Request, ground: Ground) -> Iterator[tuple[str, list[Node], Iterator[Obstacle]]]:
-    known = sorted(ground.nodes, key=lambda node: node.metadata.name)
-    if request.accelerated:
-        known = [node for node in known if names.NODE_ACCELERATOR in node.metadata.labels]
-    elif gpus := request.needs.gpus:
-        known = [node for node in known if gpus <= node.status.allocatable.keys()]
-    if not request.pool_hosts:
-        return ((node.metadata.name, [node], _of_node(request, node, ground)) for node in known)
-    pools: dict[str, list[Node]] = {}
-    for node in known:
-        if (pool := node.metadata.labels.get(ground.pool_key)) is not None:
-            pools.setdefault(pool, []).append(node)
-    return ((pool, nodes, _of_pool(request, pool, nodes, ground)) for pool, nodes in sorted(pools.items()))
+    """The sites of `survey` that nothing is in the way of; who has a node is looked for until one is found."""
+    groups = (group for group in ground.groups(request) if not _another_shape(request.shape, group.shape))
+    fit = (group for group in groups if not _standing(request, group))
+    return [_site(group, ()) for group in fit if next(_held(request, group, ground), None) is None]
 
 
 def said_alike(sites: Iterable[Site]) -> list[tuple[list[str], str]]:
@@ -176,66 +197,89 @@ def said_alike(sites: Iterable[Site]) -> list[tuple[list[str], str]]:
     return [(found, what.words if len(found) == 1 else what.words_of_many) for what, found in groups.items()]
 
 
-def _site(name: str, members: list[Node], found: Iterable[Obstacle]) -> Site:
-    labels = members[0].metadata.labels
-    shape = tuple(labels.get(key, "") for key in _SHAPE)
+def _site(group: NodeGroup, found: Sequence[Obstacle]) -> Site:
+    shape = tuple([value or "" for value in group.shape])
     obstacles = tuple(dict.fromkeys(found))
     if len(obstacles) > 1:
         obstacles = tuple(sorted(obstacles, key=lambda one: (one.kind, one.what)))
-    return Site(name, tuple(node.metadata.name for node in members), obstacles, shape)
+    holders = tuple([one.holder for one in obstacles if one.holder is not None])
+    return Site(group.name, group.members, obstacles, shape, holders)
 
 
-def _of_pool(request: Request, pool: str, members: list[Node], ground: Ground) -> Iterator[Obstacle]:
-    if another := list(_another_shape(request, members[0])):
-        # Nothing else matters then, and most node pools of a large cluster are of other shapes.
-        yield from another
-        return
-    if len(members) != request.pool_hosts:
-        few = len(members) < request.pool_hosts
-        words = f"has {len(members)} {'of' if few else 'hosts, and a slice'} {request.pool_hosts}{' hosts' * few}"
-        yield Obstacle(Kind.HOSTS, str(len(members)), words)
-    for tenant in ground.tenants.in_pool(pool):
-        yield from _held(request, tenant)
-    for node in members:
-        yield from _of_node(request, node, ground)
+def _standing(request: Request, group: NodeGroup) -> Sequence[Obstacle]:
+    """What is in the way whoever is there, of a group whose first node has the shape."""
+    if not request.pool_hosts:
+        return _in_the_way(request, group.nodes[0])
+    return _once(group.remembered, request, lambda: _of_pool(request, group))
 
 
-def _of_node(request: Request, node: Node, ground: Ground) -> Iterator[Obstacle]:
-    if another := list(_another_shape(request, node)):
-        yield from another
-        return
-    name, needs = node.metadata.name, request.needs
+def _of_pool(request: Request, group: NodeGroup) -> Iterator[Obstacle]:
+    if (count := len(group.nodes)) != request.pool_hosts:
+        few = count < request.pool_hosts
+        words = f"has {count} {'of' if few else 'hosts, and a slice'} {request.pool_hosts}{' hosts' * few}"
+        yield _obstacle(Kind.HOSTS, str(count), words)
+    for node in group.nodes:
+        yield from _another_shape(request.shape, shape_of(node)) or _in_the_way(request, node)
+
+
+def _held(request: Request, group: NodeGroup, ground: Ground) -> Iterator[Obstacle]:
+    tenants: Iterable[Tenant] = ()
+    if request.pool_hosts:
+        tenants = ground.tenants.in_pool(group.name, group.members, ground.since)
+    elif request.accelerated:
+        tenants = ground.tenants.on(group.name, ground.since)
+    return (_held_by(tenant) for tenant in tenants if tenant.uid != request.uid)
+
+
+def _in_the_way(request: Request, node: Node) -> Sequence[Obstacle]:
+    """What of a node that has the shape is in the way."""
+    return _once(node.remembered, request, lambda: _of_node(request.needs, node))
+
+
+def _once(known: dict[str, Any], request: Request, look: Callable[[], Iterable[Obstacle]]) -> Sequence[Obstacle]:
+    """What `look` finds. It is called once for each version of a node or node pool, and for requests that ask the same.
+
+    A job that waits looks at thousands of nodes, and few of them have changed since the last look.
+    """
+    found: Sequence[Obstacle] | None = known.get(request.asks)
+    if found is None:
+        if len(known) >= _MOST_REMEMBERED:
+            known.clear()
+        found = known[request.asks] = tuple(look())
+    return found
+
+
+def _of_node(needs: Needs, node: Node) -> Iterator[Obstacle]:
+    name = node.metadata.name
     for key in needs.missing_labels(node):
-        yield Obstacle(Kind.LABEL, key, _has(node, key))
+        yield _obstacle(Kind.LABEL, key, _has(key, node.metadata.labels.get(key)))
     for resource in needs.too_large(node):
         words = f"has {node.status.allocatable[resource]} {resource} on each host, less than a pod requests"
-        yield Obstacle(Kind.SIZE, resource, words)
+        yield _obstacle(Kind.SIZE, resource, words)
     for taint in needs.kept_out(node):
         if not _known_otherwise(taint):
-            yield Obstacle(Kind.TAINT, taint.key, _said_of(taint))
+            yield _obstacle(Kind.TAINT, taint.key, _said_of(taint))
     if node.spec.unschedulable:
-        yield Obstacle(Kind.CORDONED, name, f"waits for its node {name}, which is cordoned")
+        yield _obstacle(Kind.CORDONED, name, f"waits for its node {name}, which is cordoned")
     if node.ready is not None and node.ready.status != "True":
-        yield Obstacle(Kind.NOT_READY, name, f"waits for its node {name}, which is not ready")
-    for tenant in ground.tenants.on(name, ground.since) if request.accelerated else ():
-        yield from _held(request, tenant)
+        yield _obstacle(Kind.NOT_READY, name, f"waits for its node {name}, which is not ready")
 
 
-def _another_shape(request: Request, node: Node) -> Iterator[Obstacle]:
-    labels, selector = node.metadata.labels, request.needs.selector
-    for key in _SHAPE:
-        if key in selector and labels.get(key) != selector[key]:
-            yield Obstacle(Kind.SHAPE, key, _has(node, key))
+@lru_cache(maxsize=1024)
+def _another_shape(asked: Shape, has: Shape) -> tuple[Obstacle, ...]:
+    """The labels by which a node is of another shape than a request asks for."""
+    different = [which for which in zip(SHAPE, asked, has, strict=True) if which[1] not in (None, which[2])]
+    return tuple(Obstacle(Kind.SHAPE, key, _has(key, value)) for key, _, value in different)
 
 
-def _has(node: Node, key: str) -> str:
-    labels = node.metadata.labels
-    return f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
+@lru_cache(maxsize=1024)
+def _obstacle(kind: Kind, what: str, words: str) -> Obstacle:
+    """Thousands of nodes share one."""
+    return Obstacle(kind, what, words)
 
 
-def _held(request: Request, tenant: Tenant) -> Iterator[Obstacle]:
-    if tenant.uid != request.uid:
-        yield _held_by(tenant)
+def _has(key: str, value: str | None) -> str:
+    return f"has no label {key}" if value is None else f"has {key}={value}"
 
 
 @lru_cache(maxsize=1024)
