@@ -215,6 +215,7 @@ class History:
             self.queues.choices.known_since = self._known_since
             self.promises.holds_quota = self.queues.holds_quota
             self.promises.is_awaited = self.queues.is_awaited
+            self.promises.may_be_deleted = self.queues.knows_or_answers
         self._plan_others()
         kinds = self.faults.kinds()
         chosen = rng.choices(list(kinds), [weight for weight, _ in kinds.values()], k=self.plot.harms)

@@ -64,6 +64,8 @@ class Promises:
         """Whether a job has quota in its queue."""
         self.is_awaited: Callable[[str], bool] = lambda uid: False
         """Whether the queue of a job has not been told that its pods run."""
+        self.may_be_deleted: Callable[[str], bool] = lambda uid: True
+        """Whether the queue of a job can be told of its end, which comes before the deletion of the job."""
 
     def watch(self) -> None:
         """Look now, and again and again.
@@ -92,7 +94,8 @@ class Promises:
         running = [one for one in mine if one.pod.may_run]
         yield from self._of_pods(job, mine)
         if _is_final(job):
-            if self._past(job["status"].get("completionTime"), job["spec"].get("ttlSecondsAfterFinished")):
+            over = self._past(job["status"].get("completionTime"), job["spec"].get("ttlSecondsAfterFinished"))
+            if over and self.may_be_deleted(job["metadata"]["uid"]):
                 yield "it is deleted when its time to live is over"
         elif job["spec"].get("cancel"):
             yield "it is cancelled"

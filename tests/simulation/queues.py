@@ -124,6 +124,11 @@ class Queues:
         stays = (one for one in mine if not holds(one, "Evicted") and "deletionTimestamp" not in one["metadata"])
         return self._is_answered() and any(not holds(one, "PodsReady") for one in stays)
 
+    def knows_or_answers(self, uid: str) -> bool:
+        """Whether Kueue knows that a job has ended, or could be told."""
+        mine = (one for one in self._store.workloads.values() if job_of(one) == uid)
+        return self._is_answered() or all(holds(one, "Finished") for one in mine)
+
     def _is_answered(self) -> bool:
         """Whether Kueue answers again for so long that an operator with the longest pause between tries has tried."""
         return not self.workloads.away and self._timeline.now >= self.choices.away_until + TRIED_AGAIN

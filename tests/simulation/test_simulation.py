@@ -37,6 +37,11 @@ def test_a_new_leader_waits_for_pods_of_an_earlier_job_that_its_watch_has_not_sh
     assert told(9100071320)[0] == ""
 
 
+def test_a_job_whose_queue_cannot_be_told_of_its_end_may_outlive_its_time_to_live() -> None:
+    """Kueue was away for a minute and a half, and the next try came a minute later."""
+    assert told(10700246774)[0] == ""
+
+
 def test_a_seed_tells_the_same_history_again() -> None:
     for seed in range(1, 20):
         broken, lines = told(seed)
