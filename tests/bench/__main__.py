@@ -47,8 +47,9 @@ def run(suite: str, systems: str, only: str, repetitions: int | None, patience: 
             entries.append(replace(entry, systems=fit, repetitions=repetitions or entry.repetitions))
     prepare(console, {system for entry in entries for system in entry.systems})
     result = Run(runner.machine())
-    if not only:
-        result.records += planning.measure() + command_line.measure()
+    for one in (planning, command_line):
+        if one.WORKLOAD.startswith(only):
+            result.records += one.measure()
     alone = [one for one in ALONE[suite] if "slipway" in wanted and one.name.startswith(only)]
     result.records += [asyncio.run(one.run(number)) for number in range(repetitions or 1) for one in alone]
     result.save(out)

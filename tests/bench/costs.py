@@ -48,6 +48,7 @@ def _memory(work: str, workload: str) -> Iterator[Line]:
 def _decisions() -> Iterator[Line]:
     states = {
         "begins": "when it begins, and finds its node pools",
+        "waiting": "while it waits for node pools that others have",
         "starting": "while its pods start",
         "running": "while they run",
         "lost_a_pod": "when one has failed",

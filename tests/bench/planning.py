@@ -2,35 +2,49 @@
 
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from statistics import median
+from typing import Final
 
 import msgspec
 
+from slipway.api.names import NODE_POOL
 from slipway.local_cluster.simulated import node_object
 from slipway.local_cluster.spec import ClusterSpec
+from slipway.planner.node_groups import grouped
 from slipway.planner.node_pools import NodePools
 from slipway.planner.nodes import Node
 from slipway.planner.plan import plan
-from slipway.planner.snapshot import Snapshot
+from slipway.planner.snapshot import Settings, Snapshot
+from slipway.planner.tenants import Tenant, Tenants
 from tests.bench.records import Record
 from tests.bench.systems import Shape
 from tests.bench.workloads.base import tpu_nodes
 from tests.planner.build import World
 
 SHAPE = Shape(1, "v5litepod-256")
+HOSTS: Final = 4096
+WORKLOAD: Final = f"plan {HOSTS}"
 DECISIONS = 7
 
 
-def measure(pods: int = 4096) -> list[Record]:
-    """Seconds of a decision on a job of that many hosts.
+def measure() -> list[Record]:
+    """Seconds of a decision on a job of many hosts.
 
-    It begins, starts, runs, has lost a pod, waits for its peers to go.
+    It begins, waits for node pools that others have, starts, runs, has lost a pod, waits for its peers to go.
     """
-    slices = pods // SHAPE.hosts
-    record = Record(f"plan {pods}", "slipway", 0, pods)
+    slices = HOSTS // SHAPE.hosts
+    record = Record(WORKLOAD, "slipway", 0, HOSTS)
     tpus = World(slices=slices, accelerator={"type": SHAPE.type}, hosts=None)
-    record.times["begins"] = _seconds(_with_free_pools(tpus, slices), tpus)
+    free = _with_pools(tpus, slices)
+    record.times["begins"] = _seconds(replace(free, pools=replace(free.pools, open=tuple(free.pools.nodes))), tpus)
+    tpus.begin()
+    for pod in tpus.all_pods():
+        pod.unschedulable()
+    tpus.settle()
+    record.times["waiting"] = _seconds(_with_pools(tpus, slices), tpus)
     world = World(slices=slices, hosts=SHAPE.hosts)
     world.begin()
     record.times["starting"] = _seconds(world.snapshot, world)
@@ -43,14 +57,22 @@ def measure(pods: int = 4096) -> list[Record]:
     return [record]
 
 
-def _with_free_pools(world: World, slices: int) -> Snapshot:
-    """What is seen of a world in which each slice finds a node pool."""
+class _Taken(Tenants):
+    """Each node pool is another job's, which is not looked up among the pods of these jobs."""
+
+    def in_pool(self, pool: str, nodes: Sequence[str], since: datetime) -> Iterable[Tenant]:
+        return (Tenant("SliceJob", "ml", f"other-{pool}", f"uid-{pool}"),)
+
+
+def _with_pools(world: World, slices: int) -> Snapshot:
+    """What is seen of a world with as many node pools as slices, of which none is open."""
     nodes: dict[str, Node] = {}
     pools: dict[str, list[str]] = defaultdict(list)
     for one in ClusterSpec(name="plan", pools=tpu_nodes(SHAPE, slices)).nodes():
         nodes[one.name] = msgspec.convert(node_object(one, world.now.isoformat()), Node)
         pools[one.pool].append(one.name)
-    return replace(world.snapshot, nodes=nodes, pools=NodePools(nodes=pools, open=tuple(pools)))
+    known = NodePools(nodes=pools, tenants=_Taken(), tpu_pools=grouped(nodes.values(), NODE_POOL))
+    return replace(world.snapshot, nodes=nodes, pools=known, settings=Settings(whole_cluster=True))
 
 
 def _seconds(snapshot: Snapshot, world: World) -> float:
