@@ -54,8 +54,7 @@ def request(number: int) -> Request:
         sizes={"cpu": Decimal(1 if small else 100)},
     )
     hosts = (1 + two) * whole
-    asked = tuple(map(shape.get, (names.NODE_ACCELERATOR, names.NODE_TOPOLOGY, names.NODE_CHIPS)))
-    return Request("mine", True, needs, hosts, False, asked, f"{hosts} {needs.text}")
+    return Request("mine", True, needs, hosts, own_rules=False)
 
 
 class World:

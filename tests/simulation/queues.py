@@ -1,7 +1,7 @@
 """Jobs in queues of Kueue: how many there is room for, and what people and Kueue do to them."""
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
 from typing import Final
@@ -109,25 +109,27 @@ class Queues:
 
     def offered(self, uid: str) -> int | None:
         """For how many pods a job is admitted; None while it is not."""
-        known = (one for one in self._store.workloads.values() if job_of(one) == uid and holds(one, "Admitted"))
+        known = (one for one in self._of(uid) if holds(one, "Admitted"))
         return next(map(given, known), None)
 
     def holds_quota(self, uid: str) -> bool:
         """Whether a job has quota that it could give back: Kueue's webhooks answer."""
-        mine = (one for one in self._store.workloads.values() if job_of(one) == uid)
-        reserved = (one for one in mine if holds(one, "QuotaReserved") and not holds(one, "Finished"))
+        reserved = (one for one in self._of(uid) if holds(one, "QuotaReserved") and not holds(one, "Finished"))
         return self._is_answered() and any(True for _ in reserved)
 
     def is_awaited(self, uid: str) -> bool:
         """Whether Kueue waits for the pods of an admitted job, and could be told that they run."""
-        mine = (one for one in self._store.workloads.values() if job_of(one) == uid and holds(one, "Admitted"))
+        mine = (one for one in self._of(uid) if holds(one, "Admitted"))
         stays = (one for one in mine if not holds(one, "Evicted") and "deletionTimestamp" not in one["metadata"])
         return self._is_answered() and any(not holds(one, "PodsReady") for one in stays)
 
     def knows_or_answers(self, uid: str) -> bool:
         """Whether Kueue knows that a job has ended, or could be told."""
-        mine = (one for one in self._store.workloads.values() if job_of(one) == uid)
-        return self._is_answered() or all(holds(one, "Finished") for one in mine)
+        return self._is_answered() or all(holds(one, "Finished") for one in self._of(uid))
+
+    def _of(self, uid: str) -> Iterator[Json]:
+        """The Workloads of a job."""
+        return (one for one in self._store.workloads.values() if job_of(one) == uid)
 
     def _is_answered(self) -> bool:
         """Whether Kueue answers again for so long that an operator with the longest pause between tries has tried."""

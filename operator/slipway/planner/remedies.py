@@ -12,7 +12,7 @@ from slipway.api.accelerators import AcceleratorError, resolve
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.preemption import HIGHEST, ORDINARY, Standing, bar
 from slipway.planner.snapshot import Job, Settings
-from slipway.planner.vacancies import Ground, Kind, Obstacle, Site, request_of, said_alike, vacant
+from slipway.planner.vacancies import Ground, Kind, Obstacle, Request, Site, request_of, said_alike, vacant
 from slipway.planner.wording import listed
 
 
@@ -36,6 +36,8 @@ class Scene:
 
     job: Job
     settings: Settings
+    request: Request
+    """What the workers of the job ask of nodes."""
     ground: Ground
     slices: int
     """Slices that the job wants."""
@@ -106,7 +108,7 @@ def _spot(scene: Scene) -> Iterator[Remedy]:
 
 
 def _topology(scene: Scene) -> Iterator[Remedy]:
-    asked = request_of(scene.job, scene.settings).needs.selector
+    asked = scene.request.needs.selector
     label = asked.get(names.NODE_ACCELERATOR, "")
     shapes = {site.shape[1:] for site in scene.sites if site.shape[0] == label}
     for topology, chips in sorted(shapes - {(asked.get(names.NODE_TOPOLOGY), asked.get(names.NODE_CHIPS))}):
@@ -144,7 +146,7 @@ def _uncordoned(scene: Scene) -> Iterator[Remedy]:
 
 def _outranked(scene: Scene) -> Iterator[Remedy]:
     """A higher priority, where that is what keeps the job out."""
-    found, standing = bar(request_of(scene.job, scene.settings), scene.sites, scene.slices), scene.standing
+    found, standing = bar(scene.request, scene.sites, scene.slices), scene.standing
     if found is None or found.enough >= HIGHEST or (standing.preempts and not standing.kept_out(found.least)):
         return
     words = standing.raised(found.enough, found.whose)

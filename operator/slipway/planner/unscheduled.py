@@ -129,7 +129,8 @@ def explain_unscheduled(view: View) -> Answer:
     if not view.settings.whole_cluster:
         # Pods in other namespaces are not seen.
         return Answer(found)
-    for remedy in remedies(Scene(view.job, view.settings, view.ground, view.slices, tuple(sites), view.standing)):
+    scene = Scene(view.job, view.settings, request, view.ground, view.slices, tuple(sites), view.standing)
+    for remedy in remedies(scene):
         if unread := _unread(view, remedy.sites):
             return Answer(found, unread)
         if _seen_whole(view, remedy.sites):

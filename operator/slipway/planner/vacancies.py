@@ -67,7 +67,7 @@ class Obstacle:
         return f"{_OF_MANY[verb]} {rest}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Site:
     """A node pool, or a node where slices have one host: room for one slice, unless something is in its way."""
 
@@ -77,8 +77,11 @@ class Site:
     """Those first that are the last to pass."""
     shape: tuple[str, ...]
     """Its labels of accelerator, topology and chips of a host."""
-    holders: tuple[Tenant, ...] = ()
-    """Who has nodes of it."""
+
+    @cached_property
+    def holders(self) -> tuple[Tenant, ...]:
+        """Who has nodes of it."""
+        return tuple(one.holder for one in self.obstacles if one.holder is not None)
 
     @property
     def main(self) -> Obstacle:
@@ -90,7 +93,7 @@ class Site:
         return any(one.kind in kinds for one in self.obstacles)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """What the workers of a job ask of nodes."""
 
@@ -104,14 +107,23 @@ class Request:
     """Nodes of a node pool that a slice takes whole; 0 where no slice takes a whole one."""
     own_rules: bool
     """Whether the spec has rules for placement that are not repeated here."""
-    shape: Shape
-    """What they ask of the labels of the shape."""
-    asks: str
-    """Requests with the same text find the same in their way, whoever is on the nodes."""
     alone: bool = False
     """Whether no two of the pods may be on one node."""
     given_labels: Collection[str] = ()
     """Keys of the labels that follow from the accelerator."""
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The values that the selector asks of the labels of the shape."""
+        return tuple(map(self.needs.selector.get, SHAPE))
+
+    @cached_property
+    def asks(self) -> str:
+        """What they ask, as text. A node or node pool has the same obstacles for each request with the same text.
+
+        That does not include the obstacles that come from the pods on the nodes.
+        """
+        return f"{self.pool_hosts} {self.needs.text}"
 
 
 def request_of(job: Job, settings: Settings) -> Request:
@@ -121,14 +133,11 @@ def request_of(job: Job, settings: Settings) -> Request:
         InvalidSpec: when the job's spec cannot be accepted.
     """
     asked, factory = accept(job, settings), PodFactory(job, settings)
-    hosts = asked.resolved.hosts if asked.hardware.own_pool else 0
     return Request(
         uid=job.uid,
         accelerated=asked.hardware.accelerated,
         needs=factory.needs,
-        shape=tuple(map(factory.needs.selector.get, SHAPE)),
-        asks=f"{hosts} {factory.needs.text}",
-        pool_hosts=hosts,
+        pool_hosts=asked.resolved.hosts if asked.hardware.own_pool else 0,
         own_rules=bool(template_spec(asked.spec).keys() & _OWN_RULES),
         alone=factory.alone,
         given_labels=asked.hardware.labels().keys(),
@@ -202,12 +211,11 @@ def _site(group: NodeGroup, found: Sequence[Obstacle]) -> Site:
     obstacles = tuple(dict.fromkeys(found))
     if len(obstacles) > 1:
         obstacles = tuple(sorted(obstacles, key=lambda one: (one.kind, one.what)))
-    holders = tuple([one.holder for one in obstacles if one.holder is not None])
-    return Site(group.name, group.members, obstacles, shape, holders)
+    return Site(group.name, group.members, obstacles, shape)
 
 
 def _standing(request: Request, group: NodeGroup) -> Sequence[Obstacle]:
-    """What is in the way whoever is there, of a group whose first node has the shape."""
+    """The obstacles that do not come from the pods on the nodes. The first node has the shape that is asked for."""
     if not request.pool_hosts:
         return _in_the_way(request, group.nodes[0])
     return _once(group.remembered, request, lambda: _of_pool(request, group))
@@ -232,7 +240,7 @@ def _held(request: Request, group: NodeGroup, ground: Ground) -> Iterator[Obstac
 
 
 def _in_the_way(request: Request, node: Node) -> Sequence[Obstacle]:
-    """What of a node that has the shape is in the way."""
+    """The obstacles of one node that do not come from the pods on it. It has the shape that is asked for."""
     return _once(node.remembered, request, lambda: _of_node(request.needs, node))
 
 
