@@ -426,6 +426,18 @@ async def test_pods_of_another_operator_are_not_its_orphans(server: Server, own:
         assert server.deleted
 
 
+@pytest.mark.parametrize(("hosts", "parts"), [(0, 0), (1, 0), (8, 0), (9, 2)])
+async def test_few_pods_of_a_deleted_job_take_one_request(server: Server, hosts: int, parts: int) -> None:
+    async with leading(server, Clock()) as engine:
+        for host in range(hosts):
+            engine._see_pod(Applied(pod(f"train-0-0-{host}")), "")
+        engine.observe("DELETED", job_json())
+        await engine._reconcile(KEY)
+        *of_parts, of_all = server.deleted
+        assert len(of_parts) == parts
+        assert of_all == "slipway.dev/job-uid=job-1,!slipway.dev/operator-id"
+
+
 @pytest.mark.parametrize("known", ["as it was deleted", "by its pods only"])
 async def test_pods_that_were_orphaned_on_purpose_stay(server: Server, known: str) -> None:
     async with leading(server, Clock()) as engine:

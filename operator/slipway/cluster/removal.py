@@ -202,8 +202,9 @@ class PodDeleter:
         async def delete(selector: str) -> None:
             await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=f"{selector},{made_here}")
 
-        await self._executor.run((*_of_heads(job_uid, heads), *selectors(job_uid, hosts, {})), delete)
-        # Whatever the cache did not know of.
+        if len(pods) > MIN_DELETES:
+            await self._executor.run((*_of_heads(job_uid, heads), *selectors(job_uid, hosts, {})), delete)
+        # Few pods, and whatever the cache did not know of.
         await delete(f"{names.LABEL_JOB_UID}={job_uid}")
 
     async def force_delete_pod(self, action: ForceDeletePod, job: Job) -> None:
