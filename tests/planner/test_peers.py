@@ -155,6 +155,12 @@ def test_a_service_of_a_small_job_selects_what_it_always_has() -> None:
     assert service["spec"]["selector"] == {names.LABEL_JOB_UID: world.job.uid, names.LABEL_ROLE: "worker"}
 
 
+def test_services_of_a_large_job_select_by_one_label() -> None:
+    world = World(slices=2, hosts=64)
+    selectors = [one["spec"]["selector"] for one in Attempt(world, world.step()).services]
+    assert selectors == [{names.LABEL_SERVICE: "train-g0"}, {names.LABEL_SERVICE: "train-g1"}]
+
+
 def fewer_slices(world: World) -> Plan:
     """One of two slices finds nodes, so that the next attempt has one."""
     world.begin()

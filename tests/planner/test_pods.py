@@ -223,6 +223,30 @@ def test_other_shapes_are_free_of_pool_rules(fields: dict[str, Any]) -> None:
     assert "affinity" not in make(**fields)["spec"]
 
 
+NOWHERE = {"maxSkew": 1, "topologyKey": "slipway.dev/nowhere", "whenUnsatisfiable": "ScheduleAnyway"}
+BY_NODE = {
+    **NOWHERE,
+    "topologyKey": "kubernetes.io/hostname",
+    "labelSelector": {"matchLabels": {names.LABEL_JOB_UID: UID}},
+}
+BY_ZONE = {"maxSkew": 2, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+ZONES = {"podTemplate": {"spec": {"topologySpreadConstraints": [BY_ZONE]}}}
+PINNED = {0: "pool-a"}
+SPREAD: dict[str, tuple[dict[str, Any], dict[int, str], list[dict[str, Any]]]] = {
+    "a pinned slice, so that the scheduler does without its defaults": (TPU, PINNED, [NOWHERE]),
+    "a pinned slice, and constraints in the template": ({**TPU, **ZONES}, PINNED, [BY_ZONE]),
+    "a slice that is not pinned": (TPU, {}, []),
+    "CPUs": ({}, {}, [BY_NODE]),
+    "CPUs, and constraints in the template": (ZONES, {}, [BY_NODE, BY_ZONE]),
+}
+
+
+@pytest.mark.parametrize(("fields", "pools", "expected"), SPREAD.values(), ids=SPREAD)
+def test_how_pods_spread(fields: dict[str, Any], pools: dict[int, str], expected: list[dict[str, Any]]) -> None:
+    pod = PodFactory(world_at(UNLIMITED, **fields).job, Settings(), pools).pod(0, FIRST)
+    assert pod["spec"].get("topologySpreadConstraints", []) == expected
+
+
 def test_the_template_is_laid_over_the_pod() -> None:
     template = {
         "metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},

@@ -124,9 +124,10 @@ def _unchecked_services(draft: Draft, peers: Peers) -> tuple[Body, ...]:
 
 def first_of_each_role(services: Collection[Body]) -> tuple[Body, ...]:
     """Of these Services: what the API server says of the first holds for the others, but for their names."""
-    found: dict[str, Body] = {}
+    found: dict[str | None, Body] = {}
     for one in services:
-        found.setdefault(one["spec"]["selector"][names.LABEL_ROLE], one)
+        # Where workers have several, these select by a label of their own.
+        found.setdefault(one["spec"]["selector"].get(names.LABEL_ROLE), one)
     return tuple(found.values())
 
 

@@ -91,8 +91,9 @@ class Peers:
         return tuple(map(self._service, dict.fromkeys(map(self.service, range(self.slices)))))
 
     def _service(self, name: str) -> Body:
-        own = {names.LABEL_JOB_UID: self.job.uid, names.LABEL_ROLE: names.ROLE_WORKER}
-        selector = own | self.service_label(name)
+        # For each pod that starts, the control plane compares this with the labels of all pods of the namespace.
+        of_all = {names.LABEL_JOB_UID: self.job.uid, names.LABEL_ROLE: names.ROLE_WORKER}
+        selector = self.service_label(name) or of_all
         return {
             "apiVersion": "v1",
             "kind": "Service",

@@ -10,7 +10,7 @@ from slipway.api.gpus import is_gpu
 from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner.actions import Body
-from slipway.planner.containers import part
+from slipway.planner.containers import part, template_spec
 from slipway.planner.hardware import Hardware
 from slipway.planner.nodes import Node, Taint
 from slipway.planner.snapshot import Job, Settings
@@ -191,18 +191,20 @@ def affinity(
     return rules
 
 
-def spread(job: Job, hardware: Hardware) -> list[dict[str, Any]]:
-    """Workers prefer one node each. A TPU worker has one anyway, because it requests all chips of its node."""
-    if hardware.accelerated:
+def spread(job: Job, spec: SliceJobSpec, hardware: Hardware, *, pinned: bool) -> list[dict[str, Any]]:
+    """Workers prefer one node each. A TPU worker has one anyway, because it requests all chips of its node.
+
+    In a pinned slice its constraint has a key that no node has. Without one the scheduler takes its defaults for a pod
+    that a Service selects, and compares all nodes of the cluster for them, though one node pool alone is in question.
+    """
+    soft = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    if not hardware.accelerated:
+        of_the_job = {"matchLabels": {names.LABEL_JOB_UID: job.uid}}
+        return [soft | {"topologyKey": _ONE_NODE, "labelSelector": of_the_job}]
+    if not pinned or "topologySpreadConstraints" in template_spec(spec):
+        # Beside ours the scheduler would score no node by those of the template.
         return []
-    return [
-        {
-            "maxSkew": 1,
-            "topologyKey": _ONE_NODE,
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": {names.LABEL_JOB_UID: job.uid}},
-        }
-    ]
+    return [soft | {"topologyKey": names.NO_TOPOLOGY}]
 
 
 def apart(job: Job, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -189,7 +189,9 @@ class PodFactory:
             "nodeSelector": selector,
             "tolerations": self._hardware.tolerations() + placement.common_tolerations(spec),
             "affinity": affinity,
-            "topologySpreadConstraints": placement.spread(self._job, self._hardware),
+            "topologySpreadConstraints": placement.spread(
+                self._job, self._spec, self._hardware, pinned=slice_index in self._pools
+            ),
             "containers": [self._container(attempt)],
         }
         if spec.host_network:
