@@ -193,9 +193,6 @@ class PodDeleter:
         pods = [pod for pod in self._cache.pods.of(key) if pod.metadata.labels.job_uid == job_uid]
         if pods and not any(owner.uid == job_uid for pod in pods for owner in pod.metadata.owner_references):
             return
-        hosts = _by_slice(pod for pod in pods if not pod.is_head)
-        heads = [pod for pod in pods if pod.is_head]
-
         ours = self._cache.settings.operator_id
         made_here = f"{names.LABEL_OPERATOR_ID}={ours}" if ours else f"!{names.LABEL_OPERATOR_ID}"
 
@@ -203,6 +200,8 @@ class PodDeleter:
             await self._api.delete_collection(paths.pods(key[0]), Pod, label_selector=f"{selector},{made_here}")
 
         if len(pods) > MIN_DELETES:
+            hosts = _by_slice(pod for pod in pods if not pod.is_head)
+            heads = [pod for pod in pods if pod.is_head]
             await self._executor.run((*_of_heads(job_uid, heads), *selectors(job_uid, hosts, {})), delete)
         # Few pods, and whatever the cache did not know of.
         await delete(f"{names.LABEL_JOB_UID}={job_uid}")

@@ -20,6 +20,8 @@ LOST_NODE_SECONDS: Final = 30
 """How long a pod tolerates a NotReady node. A slice that hangs costs all its chips."""
 
 _ONE_NODE: Final = "kubernetes.io/hostname"
+_NOWHERE: Final = f"{names.GROUP}/nowhere"
+"""A topology key that no node has as a label."""
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -204,7 +206,7 @@ def spread(job: Job, spec: SliceJobSpec, hardware: Hardware, *, pinned: bool) ->
     if not pinned or "topologySpreadConstraints" in template_spec(spec):
         # Beside ours the scheduler would score no node by those of the template.
         return []
-    return [soft | {"topologyKey": names.NO_TOPOLOGY}]
+    return [soft | {"topologyKey": _NOWHERE}]
 
 
 def apart(job: Job, labels: Mapping[str, str]) -> dict[str, Any]:
