@@ -1,4 +1,4 @@
-"""Runs every test in three processes beside each other: `python -m tests [options of pytest]`.
+"""Runs every test in four processes beside each other: `python -m tests [options of pytest]`.
 
 A few failures among thousands of tests with real components are run once more, when the machine is quiet. What passes
 then is a race: it is printed as one, with its first failure above, and refuses no change.
@@ -13,8 +13,10 @@ from typing import Final
 
 COMPUTING: Final = ("local_simulation", "planner", "simulation")
 """They only compute, and have the processor while the others wait."""
-MACHINES: Final = ("docker_engine", "e2e", "local_cluster", "local_engine", "ray", "sdk")
-"""They have engines and nodes of their own, and wait for these two thirds of the time."""
+MACHINES: Final = ("e2e", "local_cluster", "ray", "sdk")
+"""They have nodes of their own, and wait for these two thirds of the time."""
+ENGINES: Final = ("docker_engine", "kueue", "local_engine")
+"""They wait for a Docker engine or a Kueue of their own."""
 RACES: Final = 3
 """More tests than these do not fail by a race alone."""
 
@@ -60,10 +62,11 @@ def _stop(number: int, _: FrameType | None) -> None:
 
 def main(options: list[str]) -> int:
     signal.signal(signal.SIGTERM, _stop)
-    others = [f"--ignore={folder}" for folder in _folders(COMPUTING + MACHINES)]
+    others = [f"--ignore={folder}" for folder in _folders(COMPUTING + MACHINES + ENGINES)]
     streams = [
         Stream("computing", [*_folders(COMPUTING), *options], idle=True),
         Stream("machines", [*_folders(MACHINES), *options]),
+        Stream("engines", [*_folders(ENGINES), *options]),
         Stream("others", [*others, *options]),
     ]
     with ThreadPoolExecutor() as threads:
