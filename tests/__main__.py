@@ -13,10 +13,10 @@ from typing import Final
 
 COMPUTING: Final = ("local_simulation", "planner", "simulation")
 """They only compute, and have the processor while the others wait."""
-MACHINES: Final = ("e2e", "local_cluster", "ray", "sdk")
+MACHINES: Final = ("e2e", "ray")
 """They have nodes of their own, and wait for these two thirds of the time."""
-ENGINES: Final = ("docker_engine", "kueue", "local_engine")
-"""They wait for a Docker engine or a Kueue of their own."""
+ENGINES: Final = ("docker_engine", "kueue", "local_cluster", "local_engine", "sdk")
+"""A Docker engine mounts files on this machine: what looks for mounts that a cluster left goes before or after it."""
 RACES: Final = 3
 """More tests than these do not fail by a race alone."""
 
