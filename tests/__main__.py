@@ -13,9 +13,9 @@ from typing import Final
 
 COMPUTING: Final = ("local_simulation", "planner", "simulation")
 """They only compute, and have the processor while the others wait."""
-MACHINES: Final = ("e2e", "ray")
-"""They have nodes of their own, and wait for these two thirds of the time."""
-ENGINES: Final = ("docker_engine", "kueue", "local_cluster", "local_engine", "sdk")
+MACHINES: Final = ("e2e", "kueue", "ray")
+"""They have nodes or a Kueue of their own, and wait for these two thirds of the time."""
+ENGINES: Final = ("docker_engine", "local_cluster", "local_engine", "sdk")
 """A Docker engine mounts files on this machine: what looks for mounts that a cluster left goes before or after it."""
 RACES: Final = 3
 """More tests than these do not fail by a race alone."""

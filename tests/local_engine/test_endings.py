@@ -11,8 +11,14 @@ from docker.models.containers import Container
 
 from tests.local_engine.engine import Dockerd, Engine, User, until
 
-# The kernel tells the engine of the OOM through the container's cgroup, so the shell keeps that until it has heard.
-RUNS_OUT_OF_MEMORY = "tail -c 60000000 /dev/zero; code=$?; until [ -e /shared/heard ]; do sleep 0.1; done; exit $code"
+# The engine watches the container's cgroup for an OOM once it has started the container, so the shell waits for that
+# before, and keeps the cgroup until the engine has heard.
+RUNS_OUT_OF_MEMORY = """
+until [ -e /shared/started ]; do sleep 0.1; done
+tail -c 60000000 /dev/zero; code=$?
+until [ -e /shared/heard ]; do sleep 0.1; done
+exit $code
+"""
 FAILS_ONCE = 'echo "attempt $SLIPWAY_ATTEMPT"; [ $SLIPWAY_ATTEMPT -gt 0 ] || { echo "no luck" >&2; exit 3; }'
 
 
@@ -65,9 +71,11 @@ def test_the_cause_of_an_end(user: User, spec: dict[str, Any], expected: tuple[A
 def test_more_memory_than_its_limit_is_the_cause(user: User, engine: Engine, shared: dict[str, Any]) -> None:
     limits = {"limits": {"memory": "30Mi"}}
     user.submit(RUNS_OUT_OF_MEMORY, retries={"maxFailures": 0}, resources=limits, **shared)
+    folder = Path(shared["volumes"][0]["hostPath"]["path"])
     [one] = engine.running("train")
+    (folder / "started").touch()
     until("the engine's word", lambda: has_heard_of_oom(engine, one))
-    (Path(shared["volumes"][0]["hostPath"]["path"]) / "heard").touch()
+    (folder / "heard").touch()
     status = user.ended()
     assert status["phase"] == "Failed"
     assert [cause(one) for one in status["attempts"]] == [(0, "failure", "OOMKilled", 137)]
