@@ -20,6 +20,7 @@ RECORDED: Final = {
     "a634b28": "operator ids, names of the application in labels, metrics, and the ledger",
     "f9197c9": "progress that jobs print, and queues of Kueue",
     "94e3069": "the time in queues, and fewer slices of a queue",
+    "40dca50": "node pools that are remembered, and what one job's pods cost the control plane",
 }
 """The commits at the ends of larger changes, oldest first, and what had come with each.
 
