@@ -13,7 +13,7 @@ import yaml
 from slipway.shell.gauges import of_jobs
 from slipway.shell.metric_table import METRICS, Kind, Metric
 from tests.chart.conftest import CHART, Helm
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 RULES = yaml.safe_load((CHART / "files/rules.yaml").read_text())
 ALERTS = {one["alert"]: one for group in RULES["groups"] for one in group["rules"]}
@@ -84,6 +84,7 @@ PROMISED: dict[str, tuple[list[float], str | None]] = {
     "SlipwayFenceIsHeld": ([600.0], None),
     # A watch that broke and was begun anew is heard after 136 s; the kubelet restarts the operator after 210 s.
     "SlipwayWatchIsSilent": ([140.0, 600.0], None),
+    "SlipwayLeaseIsLate": ([0.6], "10m"),
 }
 """What each of these alerts compares with, and for how long."""
 

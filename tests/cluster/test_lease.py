@@ -14,17 +14,15 @@ from hypothesis import strategies as st
 
 from slipway.cluster import lease as lease_module
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.lease import (
-    DEADLINE_SECONDS,
-    DURATION_SECONDS,
-    REQUEST_SECONDS,
-    RETRY_SECONDS,
-    Lease,
-    LostLeadership,
-)
+from slipway.cluster.lease import DEFAULT_TIMES, Lease, LeaseTimes, LostLeadership
 from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import Time
-from tests.waiting import PATIENCE, holds
+from tests.waiting import ANSWER_SECONDS, holds, passing
+
+QUICK = LeaseTimes(duration=8, deadline=7.0, retry=0.005)
+"""For tests that move the clock by hand."""
+
+Claim = Callable[..., Lease]
 
 
 class LeaseServer:
@@ -40,10 +38,10 @@ class LeaseServer:
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request.method)
-        await asyncio.sleep(self.delay)
+        await passing(self.delay)
         if request.method in self.hanging:
             self.hanging.remove(request.method)
-            await asyncio.sleep(60)
+            await passing(60)
         if self.down:
             return web.json_response({"message": "down"}, status=403)
         if request.method == "GET":
@@ -76,10 +74,9 @@ def server(replay: Replay) -> LeaseServer:
 
 
 @pytest.fixture
-def claim(server: LeaseServer, api: ApiConnection, time: Time) -> Callable[[str], Lease]:
-    def make(identity: str) -> Lease:
-        now = datetime(2026, 1, 1, tzinfo=UTC)
-        return Lease(api, "ns", "slipway", identity, now=lambda: now, clock=time, retry_seconds=0.005)
+def claim(server: LeaseServer, api: ApiConnection, time: Time) -> Claim:
+    def make(identity: str, times: LeaseTimes = QUICK) -> Lease:
+        return Lease(api, "ns", "slipway", identity, now=lambda: NOW, clock=time, times=times)
 
     return make
 
@@ -104,14 +101,12 @@ async def is_waiting(work: Awaitable[None]) -> bool:
     return False
 
 
-async def test_nobody_leads_before_having_the_lease(claim: Callable[[str], Lease]) -> None:
+async def test_nobody_leads_before_having_the_lease(claim: Claim) -> None:
     with pytest.raises(LostLeadership):
         claim("a").check()
 
 
-async def test_the_first_one_takes_a_lease_that_does_not_exist(
-    claim: Callable[[str], Lease], server: LeaseServer
-) -> None:
+async def test_the_first_one_takes_a_lease_that_does_not_exist(claim: Claim, server: LeaseServer) -> None:
     lease = claim("a")
     await soon(lease.acquire())
     lease.check()
@@ -161,77 +156,72 @@ async def test_a_process_that_stands_by_says_once_when_the_holder_serves_other_n
     first = Lease(api, "ns", "slipway", "a", now=lambda: NOW, clock=time, served=theirs)
     await soon(first.acquire())
     caplog.clear()
-    second = Lease(api, "ns", "slipway", "b", now=lambda: NOW, clock=time, served=ours, retry_seconds=0.005)
+    second = Lease(api, "ns", "slipway", "b", now=lambda: NOW, clock=time, served=ours, times=QUICK)
     task = asyncio.create_task(second.acquire())
     await asked_more(server, 5)
     task.cancel()
     assert [(one.levelname, one.message) for one in caplog.records] == [(level, said)]
 
 
-async def test_another_waits_while_the_holder_renews(claim: Callable[[str], Lease], time: Time) -> None:
+async def test_another_waits_while_the_holder_renews(claim: Claim, time: Time) -> None:
     first, second = claim("a"), claim("b")
     await soon(first.acquire())
     for _ in range(3):
         assert await is_waiting(second.acquire())
-        time.now += DURATION_SECONDS - 1
+        time.now += QUICK.duration - 1
         await soon(first.acquire())
     assert not second.held
 
 
 async def test_another_takes_over_when_the_holder_has_been_silent_for_its_duration(
-    claim: Callable[[str], Lease], server: LeaseServer, time: Time
+    claim: Claim, server: LeaseServer, time: Time
 ) -> None:
     await soon(claim("a").acquire())
     second = claim("b")
     waiting = asyncio.create_task(second.acquire())
     await asked_more(server, 2)
     assert server.holder == "a"
-    time.now += DURATION_SECONDS
+    time.now += QUICK.duration
     await soon(waiting)
     assert server.holder == "b"
     assert server.stored is not None
     assert server.stored["spec"]["leaseTransitions"] == 1
 
 
-async def test_the_holder_stops_itself_well_before_another_may_take_over(
-    claim: Callable[[str], Lease], time: Time
-) -> None:
+async def test_the_holder_stops_itself_well_before_another_may_take_over(claim: Claim, time: Time) -> None:
     lease = claim("a")
     await soon(lease.acquire())
-    time.now += DEADLINE_SECONDS - 0.1
+    time.now += QUICK.deadline - 0.1
     lease.check()
     time.now += 0.1
     with pytest.raises(LostLeadership):
         lease.check()
-    assert DEADLINE_SECONDS < DURATION_SECONDS
 
 
-async def test_renewing_moves_the_deadline(claim: Callable[[str], Lease], server: LeaseServer, time: Time) -> None:
+async def test_renewing_moves_the_deadline(claim: Claim, server: LeaseServer, time: Time) -> None:
     lease = claim("a")
     await soon(lease.acquire())
     keeping = asyncio.create_task(lease.keep())
     for _ in range(4):
-        time.now += DEADLINE_SECONDS / 2
+        time.now += QUICK.deadline / 2
         await asked_more(server, 2)
         lease.check()
     keeping.cancel()
 
 
 async def test_a_server_that_is_down_costs_leadership_only_at_the_deadline(
-    claim: Callable[[str], Lease], server: LeaseServer, time: Time
+    claim: Claim, server: LeaseServer, time: Time
 ) -> None:
     lease = claim("a")
     await soon(lease.acquire())
     server.down = True
     assert await is_waiting(lease.keep())
-    time.now += DEADLINE_SECONDS
+    time.now += QUICK.deadline
     with pytest.raises(LostLeadership):
         await soon(lease.keep())
 
 
-async def test_a_holder_that_finds_another_in_its_place_stops_at_once(
-    claim: Callable[[str], Lease], server: LeaseServer
-) -> None:
+async def test_a_holder_that_finds_another_in_its_place_stops_at_once(claim: Claim, server: LeaseServer) -> None:
     lease = claim("a")
     await soon(lease.acquire())
     assert server.stored is not None
@@ -242,7 +232,7 @@ async def test_a_holder_that_finds_another_in_its_place_stops_at_once(
     assert not lease.held
 
 
-async def test_a_released_lease_is_taken_at_once(claim: Callable[[str], Lease], server: LeaseServer) -> None:
+async def test_a_released_lease_is_taken_at_once(claim: Claim, server: LeaseServer) -> None:
     first, second = claim("a"), claim("b")
     await soon(first.acquire())
     await first.release()
@@ -251,9 +241,7 @@ async def test_a_released_lease_is_taken_at_once(claim: Callable[[str], Lease], 
     assert server.holder == "b"
 
 
-async def one_leads_and_one_waits(
-    claim: Callable[[str], Lease], server: LeaseServer
-) -> tuple[Lease, "asyncio.Task[None]"]:
+async def one_leads_and_one_waits(claim: Claim, server: LeaseServer) -> tuple[Lease, "asyncio.Task[None]"]:
     first = claim("a")
     await soon(first.acquire())
     waiting = asyncio.create_task(claim("b").acquire())
@@ -262,23 +250,45 @@ async def one_leads_and_one_waits(
 
 
 async def test_a_lease_that_was_deleted_is_taken_only_when_its_holder_writes_no_more(
-    claim: Callable[[str], Lease], server: LeaseServer, time: Time
+    claim: Claim, server: LeaseServer, time: Time
 ) -> None:
     first, waiting = await one_leads_and_one_waits(claim, server)
-    time.now += DEADLINE_SECONDS - 1
+    time.now += QUICK.deadline - 1
     await soon(first.acquire())
     server.stored = None
     await asked_more(server, 2)
-    time.now += DEADLINE_SECONDS - 0.1
+    time.now += QUICK.deadline - 0.1
     await asked_more(server, 2)
     assert (first.held, server.stored) == (True, None)
-    time.now += DURATION_SECONDS - DEADLINE_SECONDS + 0.1
+    time.now += QUICK.duration - QUICK.deadline + 0.1
     await soon(waiting)
     assert (first.held, server.holder) == (False, "b")
 
 
+async def test_who_was_slower_waits_for_the_one_that_was_faster_though_its_lease_is_deleted(
+    claim: Claim, server: LeaseServer, time: Time
+) -> None:
+    times = LeaseTimes(60, 50.0, QUICK.retry)
+    await soon(claim("a", times).acquire())
+    taken, server.stored, server.delay = server.stored, None, 0.1
+    waiting = asyncio.create_task(claim("b", DEFAULT_TIMES).acquire())
+    await holds(lambda: server.asked[-1] == "POST", seconds=30)
+    server.stored = taken
+    # Deleted long before its next look.
+    await passing(DEFAULT_TIMES.retry / 2)
+    server.stored, server.delay = None, 0.0
+    server.asked.clear()
+    await asked_more(server, 1)
+    time.now += times.duration - 1
+    await asked_more(server, 1)
+    assert server.asked == ["GET", "GET"]
+    time.now += 1
+    await soon(waiting)
+    assert server.holder == "b"
+
+
 async def test_the_holder_makes_a_lease_that_was_deleted_anew_and_leads_on(
-    claim: Callable[[str], Lease], server: LeaseServer, time: Time
+    claim: Claim, server: LeaseServer, time: Time
 ) -> None:
     first, waiting = await one_leads_and_one_waits(claim, server)
     first._seen = ("0", time.now)  # It stood by for another before.
@@ -293,7 +303,7 @@ async def test_the_holder_makes_a_lease_that_was_deleted_anew_and_leads_on(
 
 
 async def test_a_refused_lease_is_warned_of_once_and_awaited_until_it_can_be_read(
-    claim: Callable[[str], Lease], server: LeaseServer, caplog: pytest.LogCaptureFixture
+    claim: Claim, server: LeaseServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     await soon(claim("a").acquire())
     server.down = True
@@ -308,18 +318,18 @@ async def test_a_refused_lease_is_warned_of_once_and_awaited_until_it_can_be_rea
     waiting.cancel()
 
 
-async def test_only_one_of_two_that_claim_together_wins(claim: Callable[[str], Lease]) -> None:
+async def test_only_one_of_two_that_claim_together_wins(claim: Claim) -> None:
     leases = [claim(name) for name in "abcd"]
     async with asyncio.TaskGroup() as group:
         claims = [group.create_task(one.acquire()) for one in leases]
         await asyncio.wait(claims, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.sleep(0.05)
+        await passing(0.05)
         assert sum(one.held for one in leases) == 1
         for waiting in claims:
             waiting.cancel()
 
 
-async def test_a_renewal_is_one_write_without_a_read(claim: Callable[[str], Lease], server: LeaseServer) -> None:
+async def test_a_renewal_is_one_write_without_a_read(claim: Claim, server: LeaseServer) -> None:
     lease = claim("a")
     await soon(lease.acquire())
     server.asked.clear()
@@ -329,29 +339,25 @@ async def test_a_renewal_is_one_write_without_a_read(claim: Callable[[str], Leas
     keeping.cancel()
 
 
-async def test_a_renewal_after_a_lost_answer_reads_and_goes_on(
-    claim: Callable[[str], Lease], server: LeaseServer, time: Time
-) -> None:
+async def test_a_renewal_after_a_lost_answer_reads_and_goes_on(claim: Claim, server: LeaseServer, time: Time) -> None:
     lease = claim("a")
     await soon(lease.acquire())
     server.change()
-    time.now += DEADLINE_SECONDS - 1
+    time.now += QUICK.deadline - 1
     server.asked.clear()
     keeping = asyncio.create_task(lease.keep())
     await asked_more(server, 4)
     keeping.cancel()
     assert server.asked[:3] == ["PUT", "GET", "PUT"]
-    time.now += DEADLINE_SECONDS - 1
+    time.now += QUICK.deadline - 1
     lease.check()
 
 
 @pytest.mark.parametrize("method", ["PUT", "GET"])
 async def test_a_request_that_is_never_answered_does_not_cost_the_lease(
-    server: LeaseServer, replay: Replay, method: str, monkeypatch: pytest.MonkeyPatch
+    server: LeaseServer, replay: Replay, method: str
 ) -> None:
-    monkeypatch.setattr(lease_module, "REQUEST_SECONDS", 2.0)
-    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 30.0)
-    async with leasing(replay.url, "a", retry=0.05) as lease:
+    async with leasing(replay.url, "a", LeaseTimes(duration=12, deadline=6.0, retry=0.05)) as lease:
         await soon(lease.acquire())
         if method == "GET":
             server.change()
@@ -364,22 +370,16 @@ async def test_a_request_that_is_never_answered_does_not_cost_the_lease(
         keeping.cancel()
 
 
-async def test_a_server_that_never_answers_ends_leadership_at_the_deadline(
-    server: LeaseServer, replay: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease_module, "REQUEST_SECONDS", 60.0)
-    monkeypatch.setattr(lease_module, "DEADLINE_SECONDS", 3.0)
-    async with leasing(replay.url, "a", retry=0.05) as lease:
+async def test_a_server_that_never_answers_ends_leadership_at_the_deadline(server: LeaseServer, replay: Replay) -> None:
+    async with leasing(replay.url, "a", LeaseTimes(duration=4, deadline=3.0, retry=0.05)) as lease:
         await soon(lease.acquire())
         server.delay = 60.0
-        began = monotonic()
         with pytest.raises(LostLeadership):
-            await lease.keep()
-        assert monotonic() - began < lease_module.REQUEST_SECONDS
+            await soon(lease.keep())
 
 
 async def test_a_lease_whose_last_renewal_was_not_answered_is_released_all_the_same(
-    claim: Callable[[str], Lease], server: LeaseServer
+    claim: Claim, server: LeaseServer
 ) -> None:
     lease = claim("a")
     await soon(lease.acquire())
@@ -388,41 +388,97 @@ async def test_a_lease_whose_last_renewal_was_not_answered_is_released_all_the_s
     assert server.holder == ""
 
 
+@st.composite
+def any_times(draw: st.DrawFn) -> LeaseTimes:
+    """Every combination that a process takes."""
+    duration = draw(st.integers(2, 3600))
+    deadline = draw(st.floats(0.5, min(duration - 1, 0.9 * duration)))
+    return LeaseTimes(duration, deadline, draw(st.floats(0.01, min(deadline / 3, 10))))
+
+
 @given(
+    leaders=any_times(),
+    standbys=any_times(),
     sent=st.floats(0, 100),
     way=st.floats(0, 60),
     look=st.floats(0, 60),
-    begins=st.floats(0, DEADLINE_SECONDS, exclude_max=True),
+    begins=st.floats(0, 1, exclude_max=True),
     drift=st.floats(-0.01, 0.01),
+    deleted=st.booleans(),
 )
 def test_the_old_leaders_last_write_ends_before_another_may_lead(
-    sent: float, way: float, look: float, begins: float, drift: float
+    leaders: LeaseTimes,
+    standbys: LeaseTimes,
+    sent: float,
+    way: float,
+    look: float,
+    begins: float,
+    drift: float,
+    deleted: bool,
 ) -> None:
-    """The standby's clock runs faster or slower than the leader's by up to one in a hundred."""
+    """Whatever the times of the two, which may be of different releases.
+
+    The standby's clock runs faster or slower than the leader's by up to one in a hundred.
+    """
     time = Time(sent)
-    old, new = (Lease(None, "ns", "l", name, now=lambda: NOW, clock=time) for name in "ab")  # type: ignore[arg-type]
+    old, new = (
+        Lease(None, "ns", "l", name, now=lambda: NOW, clock=time, times=times)  # type: ignore[arg-type]
+        for name, times in (("a", leaders), ("b", standbys))
+    )
     old._renewed = sent
-    time.now = sent + begins
+    time.now = sent + begins * leaders.deadline
     with suppress(LostLeadership):
         ends = time.now + old.check()
-        assert ends <= sent + DEADLINE_SECONDS + 1e-6
+        assert ends <= sent + leaders.deadline + 1e-6
         time.now = seen = sent + way + look
         record = lease_module._Record(
-            lease_module._Meta("7"), lease_module._Spec("a", lease_duration_seconds=DURATION_SECONDS)
+            lease_module._Meta("7"), lease_module._Spec("a", lease_duration_seconds=leaders.duration)
         )
         assert new._other_holder(record) == "a"
+        if deleted:
+            assert new._deleted_holder() is not None
         time.now = seen + (ends + 0.9 - seen) * (1 + drift)
-        assert time.now < seen or new._other_holder(record) == "a"
+        assert time.now < seen or (new._deleted_holder() if deleted else new._other_holder(record)) is not None
 
 
-def test_the_numbers_keep_what_they_promise() -> None:
-    assert DURATION_SECONDS - DEADLINE_SECONDS >= 1.0, "between the last write of one and the first of the next"
-    assert RETRY_SECONDS + DURATION_SECONDS + 1.0 <= 10.0, "a takeover, requests included"
-    assert RETRY_SECONDS + 2 * REQUEST_SECONDS < DEADLINE_SECONDS, "two requests that hang, and a third"
+NOT_TOGETHER = {
+    "no second between the deadline and the end": (
+        (8, 7.5, 1),
+        "a renew deadline of 7.5 s is too long for a Lease duration of 8 s: at most 7 s,",
+    ),
+    "less than a tenth between them": (
+        (100, 95, 1),
+        "a renew deadline of 95 s is too long for a Lease duration of 100 s: at most 90 s,",
+    ),
+    "a look that comes late": (
+        (120, 100, 11),
+        "a retry period of 11 s is too long for a renew deadline of 100 s: at most 10 s,",
+    ),
+    "no time for three tries": (
+        (15, 10, 4),
+        "a retry period of 4 s is too long for a renew deadline of 10 s: at most 3.333 s,",
+    ),
+}
 
 
-async def test_a_standby_leads_within_ten_seconds_of_the_leaders_sudden_death() -> None:
-    """Measured with the real numbers: the leader's process is killed right after a renewal."""
+@pytest.mark.parametrize(("numbers", "said"), NOT_TOGETHER.values(), ids=NOT_TOGETHER)
+def test_times_that_prove_nothing_are_refused(numbers: tuple[int, float, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        LeaseTimes(*numbers)
+
+
+@given(any_times())
+def test_after_two_renewals_that_hang_a_third_begins_before_the_deadline(times: LeaseTimes) -> None:
+    began, turns = 0.0, []
+    for _ in range(3):
+        # The leader pauses, unless the request before has hung for longer than the pause.
+        began += times.retry if not turns else max(times.retry, times.request)
+        turns.append(began)
+    assert turns[-1] <= times.deadline
+
+
+async def test_a_standby_leads_after_the_leaders_sudden_death() -> None:
+    """Measured with the times that are shipped: the leader's process is killed right after a renewal."""
     async with (
         replaying() as replay,
         leasing(replay.url, "old") as old,
@@ -432,29 +488,30 @@ async def test_a_standby_leads_within_ten_seconds_of_the_leaders_sudden_death() 
         await old.acquire()
         keeping = asyncio.create_task(old.keep())
         standing_by = asyncio.create_task(new.acquire())
-        await holds(lambda: server.version >= 2, seconds=PATIENCE)
+        await holds(lambda: server.version >= 2, seconds=ANSWER_SECONDS)
         renewed = monotonic()
-        await asyncio.sleep(RETRY_SECONDS / 2)
+        await passing(DEFAULT_TIMES.retry / 2)
         keeping.cancel()
         died, late = monotonic(), 0.0
         slept = died - renewed
         while not new.held:
             assert not (old.held and new.held)
             turn = monotonic()
-            await asyncio.sleep(0.01)
+            await passing(0.01)
             # What a busy machine adds is no wait of the standby's.
             late += max(0.0, monotonic() - turn - 0.05)
         took = monotonic() - died
         await standing_by
     assert not old.held
-    assert DURATION_SECONDS - RETRY_SECONDS / 2 - slept <= took <= 10.0 + late
+    soonest = DEFAULT_TIMES.duration - DEFAULT_TIMES.retry / 2 - slept
+    assert soonest <= took <= DEFAULT_TIMES.duration + DEFAULT_TIMES.retry + 1.0 + late
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @asynccontextmanager
-async def leasing(url: str, identity: str, retry: float = RETRY_SECONDS) -> AsyncIterator[Lease]:
+async def leasing(url: str, identity: str, times: LeaseTimes = DEFAULT_TIMES) -> AsyncIterator[Lease]:
     """A Lease of its own connection, on the real clock."""
     async with ApiConnection(open_access(url)) as api:
-        yield Lease(api, "ns", "slipway", identity, now=lambda: NOW, clock=monotonic, retry_seconds=retry)
+        yield Lease(api, "ns", "slipway", identity, now=lambda: NOW, clock=monotonic, times=times)

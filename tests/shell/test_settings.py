@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from slipway.api.profile import ProfileSpec
+from slipway.cluster.lease import DEFAULT_TIMES, LeaseTimes
 from slipway.shell.settings import Flags, OperatorSettings, SettingsError, read_settings
 
 NOWHERE = Path("/nonexistent")
@@ -64,6 +65,12 @@ def test_the_lease_is_kept_where_the_operator_runs(tmp_path: Path) -> None:
     assert read_settings(None, {}, file).lease_namespace == "slipway-system"
 
 
+def test_the_lease_has_the_times_that_are_given() -> None:
+    assert read().lease_times == DEFAULT_TIMES
+    flags = Flags(lease_duration="120", renew_deadline="100")
+    assert read(flags, SLIPWAY_RETRY_PERIOD="5", SLIPWAY_RENEW_DEADLINE="1").lease_times == LeaseTimes(120, 100, 5)
+
+
 def test_no_two_processes_have_the_same_identity() -> None:
     assert read().identity != read().identity
 
@@ -75,6 +82,17 @@ REFUSED = [
     ("COORD_PORT", "-1", "COORD_PORT '-1' is not a port"),
     ("COORD_PORT", "٣", "is not a port"),
     ("SLIPWAY_HEALTH_PORT", "8o80", "a whole number from 0 to 65535 is needed"),
+    (
+        "SLIPWAY_LEASE_DURATION",
+        "8s",
+        "SLIPWAY_LEASE_DURATION '8s' is not a number of seconds: a whole number",
+    ),
+    ("SLIPWAY_RETRY_PERIOD", "0", "SLIPWAY_RETRY_PERIOD '0' is not a number of seconds: a whole number from 1 to 10"),
+    (
+        "SLIPWAY_RENEW_DEADLINE",
+        "1000",
+        "SLIPWAY_LEASE_DURATION, SLIPWAY_RENEW_DEADLINE, SLIPWAY_RETRY_PERIOD: a renew deadline of 1000 s is too long",
+    ),
     ("SLIPWAY_LOG_LEVEL", "loud", "SLIPWAY_LOG_LEVEL 'loud' is not a log level: debug, info, warning, error"),
     ("SLIPWAY_LOG_FORMAT", "xml", "SLIPWAY_LOG_FORMAT 'xml' is not a log format: text, json"),
     ("SLIPWAY_METRICS_PORT", "70000", "SLIPWAY_METRICS_PORT '70000' is not a port"),

@@ -54,6 +54,22 @@ labels:
 {{- with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end -}}
 
+{{/* The times of the Lease, as the operator's options. It refuses the same combinations; here `helm install` does. */}}
+{{- define "slipway.leaseTimes" -}}
+{{- $duration := .Values.lease.durationSeconds | int -}}
+{{- $deadline := .Values.lease.renewDeadlineSeconds | int -}}
+{{- $retry := .Values.lease.retryPeriodSeconds | int -}}
+{{- if or (gt (mul 10 $deadline) (mul 9 $duration)) (ge $deadline $duration) }}
+{{- fail (printf "lease.renewDeadlineSeconds %d is too long for lease.durationSeconds %d: at most nine tenths of it, and a second less than it" $deadline $duration) }}
+{{- end }}
+{{- if gt (mul 3 $retry) (int64 $deadline) }}
+{{- fail (printf "lease.retryPeriodSeconds %d is too long for lease.renewDeadlineSeconds %d: at most a third of it" $retry $deadline) }}
+{{- end -}}
+- --lease-duration={{ $duration }}
+- --renew-deadline={{ $deadline }}
+- --retry-period={{ $retry }}
+{{- end -}}
+
 {{/* Whether the release has what the whole cluster shares: roles for people, ValidatingAdmissionPolicies. */}}
 {{- define "slipway.shared" -}}
 {{- if or .Values.crds.install (not .Values.namespaces) }}true{{ end -}}

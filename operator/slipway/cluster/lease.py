@@ -1,33 +1,34 @@
 """Leadership by a Lease: one process acts, others stand by.
 
-Expected flow:
+Expected flow, with the times of `LeaseTimes`:
 1. A process that finds the Lease free, released or expired writes itself in; the resource version lets one win.
-2. The leader renews every RETRY seconds, by one PUT with the version it knows; it reads only after a conflict.
-3. DEADLINE seconds after it sent the last renewal that was answered, `check` raises: the process writes nothing more,
+2. The leader renews every `retry` seconds, by one PUT with the version it knows; it reads only after a conflict.
+3. `deadline` seconds after it sent the last renewal that was answered, `check` raises: the process writes nothing more,
    and ends. Until then `check` returns the seconds that are left, and no write may take longer.
-4. A standby takes the Lease when it has not seen it change for DURATION seconds. A Lease that somebody has deleted
-   has changed, too: its holder writes until it wants to renew it, and then makes another.
-5. A leader that stops of its own accord empties the Lease, and the next one starts at once.
+4. The leader writes its `duration` into the Lease. A standby takes the Lease when it has not seen it change for that
+   long. A Lease that somebody has deleted has changed, too: its holder writes until it wants to renew it, and then
+   makes another.
+5. A leader that stops of its own accord empties the Lease, and the next one starts when it looks at it.
 
 Why there are never two writers: let the leader send a renewal at t0. The API server stores it at t1 >= t0, a standby
-reads it at t2 >= t1. The leader's last write has ended by t0 + DEADLINE, the standby's first begins after
-t2 + DURATION. The second between them is for the API server to notice a broken connection, and for clocks that do not
-run equally fast. Every clock is monotonic, and compared with itself alone.
+reads it at t2 >= t1. The leader's last write has ended by t0 + deadline, the standby's first begins after
+t2 + duration. Both times are the leader's, whatever the standby's own are: it reads the duration in the Lease, and
+remembers it for a Lease that is deleted. What is between them is for the API server to notice a broken connection, and
+for clocks that do not run equally fast: a second at least, and a tenth of the duration. Every clock is monotonic, and
+compared with itself alone.
 
-There is one exception. A process that has never seen the Lease, and finds none, takes it at once, as at a first
-install. If somebody has deleted it just before, its holder may write until its next renewal, at most RETRY later. To
-wait for that would delay every first install. A status is written with its resource version, and objects are created by
+There is one exception. A process that has not seen the Lease of its present holder, and finds none, does not know of
+that holder: at a first install it takes the Lease at once. If somebody has deleted it just before, its holder may write
+until its next renewal, at most `retry` later, or, where the API server does not answer it, until its deadline. To wait
+for that would delay every first install. A status is written with its resource version, and objects are created by
 deterministic names, so that of two such writes one is refused.
-
-Why these numbers: after a SIGKILL a standby reads the last renewal at most RETRY later and leads DURATION after that:
-9 s and three requests, where 10 s are allowed. A leader survives 5 s without any answer: its next renewal is sent
-within RETRY, is given up after REQUEST, and two more follow before the DEADLINE.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -40,15 +41,60 @@ from slipway.cluster.errors import AlreadyExists, Conflict, ConnectionLost, NotF
 
 log = logging.getLogger(__name__)
 
-DURATION_SECONDS: Final = 8
-DEADLINE_SECONDS: Final = 7.0
-RETRY_SECONDS: Final = 1.0
-REQUEST_SECONDS: Final = 2.5
-"""A request without an answer is given up after this, its retries included."""
+LEAST_SLACK: Final = 1.0
+"""Seconds between the leader's deadline and the end of the Lease, in which a broken connection is noticed."""
+LARGEST_SHARE: Final = 0.9
+"""Of the duration, for the deadline: the clocks of two machines differ by less than the rest."""
+TRIES: Final = 3
+"""Into so many parts `retry` divides the deadline at least: two renewals are sent well before it."""
+LONGEST_RETRY_SECONDS: Final = 10.0
+"""However long the Lease: a standby notices within so long that it was released, and a holder that it was deleted."""
+REQUESTS: Final = 2.4
+"""So many requests without an answer fit between a renewal and the deadline: after two that hang, a third begins."""
+LONGEST_REQUEST_SECONDS: Final = 10.0
+"""A connection that is dead is not waited for any longer, however long the Lease."""
 
 
-LOST_LEASE: Final = ("does not hold Lease", "has Lease")
-"""Words of `LostLeadership`: a process whose log ends with them has ended by itself, and a kubelet starts it again."""
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """How long a Lease holds, in seconds.
+
+    After the leader's sudden death a standby reads the last renewal at most `retry` later, and leads `duration` after
+    that. A leader survives an API server that does not answer for `deadline` less twice `retry`.
+    """
+
+    duration: int
+    """Without a renewal for so long, another process takes the Lease."""
+    deadline: float
+    """Without a renewal for so long, the leader writes nothing more, and ends."""
+    retry: float
+    """Between two renewals, and between two looks of a standby."""
+
+    def __post_init__(self) -> None:
+        """Refuse times with which two processes might write, or a leader would not survive one late answer.
+
+        Raises:
+            ValueError: names the two times that do not go together, and what is allowed.
+        """
+        longest = min(self.duration - LEAST_SLACK, LARGEST_SHARE * self.duration)
+        if self.deadline > longest:
+            raise ValueError(
+                f"a renew deadline of {self.deadline:g} s is too long for a Lease duration of {self.duration} s: "
+                f"at most {longest:g} s, which leaves a second, and a tenth of the duration, until another may lead"
+            )
+        if self.retry > (most := min(self.deadline / TRIES, LONGEST_RETRY_SECONDS)):
+            raise ValueError(
+                f"a retry period of {self.retry:g} s is too long for a renew deadline of {self.deadline:g} s: at most "
+                f"{most:.4g} s, so that one answer may be lost, and a Lease that is free is seen soon"
+            )
+
+    @property
+    def request(self) -> float:
+        """A request without an answer is given up after this."""
+        return min((self.deadline - self.retry) / REQUESTS, LONGEST_REQUEST_SECONDS)
+
+
+DEFAULT_TIMES: Final = LeaseTimes(duration=8, deadline=7.0, retry=1.0)
 
 
 class LostLeadership(Exception):
@@ -91,7 +137,7 @@ class Lease:
         now: Callable[[], datetime],
         clock: Callable[[], float],
         served: Sequence[str] = (),
-        retry_seconds: float = RETRY_SECONDS,
+        times: LeaseTimes = DEFAULT_TIMES,
     ) -> None:
         """Make no claim yet.
 
@@ -103,7 +149,7 @@ class Lease:
             now: wall clock, for fields that people read.
             clock: monotonic, in seconds.
             served: the namespaces that this process serves, which clients read off the Lease; empty for all.
-            retry_seconds: between two renewals, and between two looks of a standby.
+            times: this process's own; a holder's are read in the Lease.
         """
         self._api = api
         self._collection = paths.leases(namespace)
@@ -112,8 +158,9 @@ class Lease:
         self._clock = clock
         self._annotations = {names.SERVED_NAMESPACES: ",".join(served)} if served else {}
         self._others: dict[str, str] = self._annotations
-        self._retry = retry_seconds
+        self.times: Final = times
         self._seen: tuple[str, float] = ("", clock())
+        self._others_duration = times.duration
         self._expires = clock()
         self._renewed: float | None = None
         self._held: _Record | None = None
@@ -169,7 +216,7 @@ class Lease:
                 said = words
             # Not a whole pause later than the Lease expires.
             expires_in = self._expires - self._clock()
-            await asyncio.sleep(min(self._retry, expires_in) if expires_in > 0.0 else self._retry)
+            await asyncio.sleep(min(self.times.retry, expires_in) if expires_in > 0.0 else self.times.retry)
 
     def _difference(self) -> str:
         """What to say of a holder that serves other namespaces; it may be of another release, which never makes way."""
@@ -190,7 +237,7 @@ class Lease:
         spent = 0.0
         while True:
             # A request that hung has used up the pause before the next one.
-            await asyncio.sleep(max(0.0, self._retry - spent))
+            await asyncio.sleep(max(0.0, self.times.retry - spent))
             began = self._clock()
             try:
                 holder = await self._try()
@@ -238,12 +285,19 @@ class Lease:
         try:
             await self._claim(record)
         except (Conflict, AlreadyExists, NotFound):
-            # Perhaps a first try of our own whose answer was lost: the next look at the Lease tells.
-            return None if self.held else "a process that was faster"
+            return None if self.held else await self._faster()
         return None
 
+    async def _faster(self) -> str:
+        """Who was faster; how long it holds the Lease is known even if somebody deletes it before the next look."""
+        holder = None
+        with suppress(NotFound):
+            holder = self._other_holder(await self._read())
+        # Perhaps it was a first try of our own whose answer was lost: the next look at the Lease tells.
+        return holder or "a process that was faster"
+
     def _left(self) -> float:
-        return 0.0 if self._renewed is None else self._renewed + DEADLINE_SECONDS - self._clock()
+        return 0.0 if self._renewed is None else self._renewed + self.times.deadline - self._clock()
 
     def _other_holder(self, record: _Record) -> str | None:
         holder = record.spec.holder_identity
@@ -252,7 +306,8 @@ class Lease:
         if record.metadata.resource_version != self._seen[0]:
             self._seen = (record.metadata.resource_version, self._clock())
         self._others = record.metadata.annotations
-        self._expires = self._seen[1] + (record.spec.lease_duration_seconds or DURATION_SECONDS)
+        self._others_duration = record.spec.lease_duration_seconds or self.times.duration
+        self._expires = self._seen[1] + self._others_duration
         return holder if self._clock() < self._expires else None
 
     def _deleted_holder(self) -> str | None:
@@ -261,7 +316,7 @@ class Lease:
             return None
         if self._seen[0]:
             self._seen = ("", self._clock())
-            self._expires = self._clock() + DURATION_SECONDS
+            self._expires = self._clock() + max(self._others_duration, self.times.duration)
         return "the holder of a Lease that was deleted" if self._clock() < self._expires else None
 
     async def _claim(self, record: _Record | None) -> None:
@@ -269,7 +324,7 @@ class Lease:
         old = record.spec if record else _Spec()
         renewal = old.holder_identity == self._identity
         transitions = (old.lease_transitions or 0) + (0 if renewal or record is None else 1)
-        spec = _Spec(self._identity, DURATION_SECONDS, transitions, old.acquire_time if renewal else now, now)
+        spec = _Spec(self._identity, self.times.duration, transitions, old.acquire_time if renewal else now, now)
         self._held = await self._write(record.metadata.resource_version if record else None, spec)
         self._renewed = began
 
@@ -288,7 +343,7 @@ class Lease:
 
     async def _soon(self, answer: Awaitable[_Record]) -> _Record:
         """The answer, if it comes before it is of no use any more."""
-        seconds = min(REQUEST_SECONDS, self._left()) if self.held else REQUEST_SECONDS
+        seconds = min(self.times.request, self._left()) if self.held else self.times.request
         try:
             async with asyncio.timeout(seconds):
                 return await answer

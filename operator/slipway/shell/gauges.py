@@ -70,10 +70,11 @@ class Gauges(Collector):
         found["slipway_nodes_watched"] = {(): float(engine.cache.nodes.watched)}
         found["slipway_loop_lag_seconds"] = {(): engine.lag.worst}
         found["slipway_watch_age_seconds"] = self._watch_ages(engine)
-        if age is None or not engine.leads:
+        if age is None or self._lease is None or not engine.leads:
             return found
         depth, oldest = engine.queue.backlog()
         found["slipway_lease_age_seconds"] = {(): age}
+        found["slipway_lease_deadline_seconds"] = {(): self._lease.times.deadline}
         found["slipway_queue_depth"] = {(): depth}
         found["slipway_queue_age_seconds"] = {(): oldest}
         return found | of_jobs(engine.cache.jobs.all(), self._clock.now())

@@ -104,6 +104,7 @@ async def run(settings: OperatorSettings, stop: asyncio.Event | None = None) -> 
                 now=clock.now,
                 clock=clock.monotonic,
                 served=served.namespaces,
+                times=settings.lease_times,
             )
             api.guard = lease.check
             engine = Engine(api, lease, replace(settings, namespaces=served.namespaces), clock, metrics)

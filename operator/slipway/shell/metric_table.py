@@ -212,7 +212,12 @@ _ROWS: Final = (
     Metric(
         "slipway_lease_age_seconds",
         Kind.GAUGE,
-        "Time since the last renewal of the Lease that was answered. The leader writes nothing from 7 s on.",
+        "Time since the last renewal of the Lease that was answered.",
+    ),
+    Metric(
+        "slipway_lease_deadline_seconds",
+        Kind.GAUGE,
+        "The age of the Lease from which on the leader writes nothing more: the renew deadline of the settings.",
     ),
     Metric(
         "slipway_loop_lag_seconds",

@@ -18,11 +18,14 @@ from slipway.api.profile import ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import IMAGE_PATTERN
 from slipway.cluster.access import POD_NAMESPACE
+from slipway.cluster.lease import DEFAULT_TIMES, LONGEST_RETRY_SECONDS, LeaseTimes
 from slipway.planner.snapshot import Settings as PlannerSettings
 from slipway.shell.logs import FORMATS
 
 LONGEST_ID: Final = 40
 """Letters of an operator's id, so that the name of its Lease is no longer than a label."""
+LONGEST_LEASE: Final = 3600
+"""Seconds; nobody wants to wait longer for the next leader."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -54,6 +57,8 @@ class OperatorSettings:
     """Lease that says which process leads."""
     lease_namespace: str = "default"
     """Namespace of the Lease."""
+    lease_times: LeaseTimes = DEFAULT_TIMES
+    """How long the Lease holds, and how often it is renewed."""
     log_level: str = "info"
     """One of LOG_LEVELS."""
     log_format: str = "text"
@@ -106,6 +111,9 @@ class Flags:
     max_pods: str | None = None
     lease_name: str | None = None
     lease_namespace: str | None = None
+    lease_duration: str | None = None
+    renew_deadline: str | None = None
+    retry_period: str | None = None
     log_level: str | None = None
     log_format: str | None = None
     health_port: str | None = None
@@ -129,6 +137,9 @@ def read_settings(
     def text(flag: str | None, variable: str, default: str) -> tuple[str, str]:
         return (variable, environment.get(variable) or default) if flag is None else (variable, flag)
 
+    def seconds(flag: str | None, variable: str, default: float, lowest: int, highest: float) -> int:
+        return _number(*text(flag, variable, f"{default:g}"), "number of seconds", lowest, int(highest))
+
     own_id = _operator_id(*text(flags.operator_id, "SLIPWAY_OPERATOR_ID", ""))
     listed = text(flags.namespaces, "SLIPWAY_NAMESPACES", "")
     home = namespace_file.read_text().strip() if namespace_file.exists() else "default"
@@ -144,6 +155,11 @@ def read_settings(
         ),
         lease_name=_name(*text(flags.lease_name, "SLIPWAY_LEASE_NAME", names.lease_of(own_id))),
         lease_namespace=_name(*text(flags.lease_namespace, "SLIPWAY_LEASE_NAMESPACE", home)),
+        lease_times=_lease_times(
+            seconds(flags.lease_duration, "SLIPWAY_LEASE_DURATION", DEFAULT_TIMES.duration, 4, LONGEST_LEASE),
+            seconds(flags.renew_deadline, "SLIPWAY_RENEW_DEADLINE", DEFAULT_TIMES.deadline, 3, LONGEST_LEASE),
+            seconds(flags.retry_period, "SLIPWAY_RETRY_PERIOD", DEFAULT_TIMES.retry, 1, LONGEST_RETRY_SECONDS),
+        ),
         log_level=_one_of("log level", LOG_LEVELS, *text(flags.log_level, "SLIPWAY_LOG_LEVEL", "info")),
         log_format=_one_of("log format", tuple(FORMATS), *text(flags.log_format, "SLIPWAY_LOG_FORMAT", "text")),
         health_port=_number(*text(flags.health_port, "SLIPWAY_HEALTH_PORT", "8080"), "port", 0, 65535),
@@ -175,6 +191,13 @@ def _number(name: str, value: str, what: str, lowest: int, highest: int) -> int:
     if not (short and lowest <= int(value) <= highest):
         raise SettingsError(f"{name} {value!r} is not a {what}: a whole number from {lowest} to {highest} is needed")
     return int(value)
+
+
+def _lease_times(duration: int, deadline: int, retry: int) -> LeaseTimes:
+    try:
+        return LeaseTimes(duration, deadline, retry)
+    except ValueError as error:
+        raise SettingsError(f"SLIPWAY_LEASE_DURATION, SLIPWAY_RENEW_DEADLINE, SLIPWAY_RETRY_PERIOD: {error}") from error
 
 
 def _one_of(what: str, allowed: Sequence[str], name: str, value: str) -> str:
