@@ -5,22 +5,18 @@ READY := $(VENV)/.ready
 DRAWING := $(VENV)/.drawing
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: demo test test-ray test-kueue check simulate bench bench-quick generate kustomize mistakes format clean
+.PHONY: demo test test-all check simulate bench bench-quick generate kustomize mistakes format clean
 
 demo: $(READY)  ## A TPU cluster on this machine, a job on it, a preempted node, and the job's recovery
 	slipway demo
 
-test: $(READY)  ## Every test: planner, API server, real nodes
+test: $(READY)  ## Every behaviour once: planner, API server, real nodes; what each change must pass
 	$(PYTHON) -m tests.prepare
 	$(PYTHON) -m tests $(PYTEST_ARGS)
 
-test-ray: $(READY)  ## The Ray runtime with a real Ray on real nodes
-	$(PYTHON) -m tests.prepare
-	$(PYTHON) -m pytest tests/ray $(PYTEST_ARGS)
-
-test-kueue: $(READY)  ## Queues with a real Kueue beside a real API server
-	$(PYTHON) -m tests.prepare
-	$(PYTHON) -m pytest tests/kueue $(PYTEST_ARGS)
+test-all: $(READY)  ## Every test; or, with PART=NAME, those of one stage of tests/stages.py
+	$(PYTHON) -m tests.prepare --all
+	$(PYTHON) -m tests --all $(if $(PART),--part $(PART)) $(PYTEST_ARGS)
 
 N ?= 1000
 SEED ?= 0
@@ -50,7 +46,7 @@ kustomize: $(READY)  ## Write the kustomize base again, after a change of the ch
 
 MISTAKES := $(VENV)/mistakes.jsonl
 mistakes: $(READY)  ## Make every mistake of docs/mistakes.md on real clusters, and write the page
-	$(PYTHON) -m tests.prepare
+	$(PYTHON) -m tests.prepare --all
 	rm -f $(MISTAKES)
 	SLIPWAY_MISTAKES=$(MISTAKES) $(PYTHON) -m pytest tests/controlplane/test_crd.py tests/controlplane/test_operator.py \
 		tests/controlplane/test_waiting.py tests/controlplane/test_rejections.py tests/e2e/test_mistakes.py

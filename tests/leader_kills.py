@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from slipway.cluster.lease import DEFAULT_TIMES
 from slipway.local_cluster import Pool
-from tests.conftest import Kubectl, cluster_of, kubectl_for
+from tests.clusters import cluster_of, kubectl_for
+from tests.kubectl import Kubectl
 from tests.running import Jobs, Operator
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS, until
 
 POOLS: Final = [Pool(kind="simulated", type="v5p-16", count=4, spot=True), Pool(kind="simulated", type="cpu", count=4)]
 SLICES: Final[dict[str, Any]] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2}
@@ -56,7 +58,8 @@ class Operators:
     def start(self) -> None:
         """Start one more."""
         log = self.folder / f"operator-{uuid4().hex[:8]}.log"
-        self.running.append(Operator(self.kubectl.kubeconfig, log, self.kubectl.namespace).start())
+        # The other one takes over when the Lease has run out.
+        self.running.append(Operator(self.kubectl.kubeconfig, log, self.kubectl.namespace, times=DEFAULT_TIMES).start())
 
     def leader(self) -> Operator | None:
         """The one that has the Lease."""
@@ -66,11 +69,8 @@ class Operators:
 
     def kill_leader(self) -> None:
         """SIGKILL; another one is started in its place, and stands by."""
-        # It may have lost its Lease on a busy machine, and the other one takes that a while later.
-        end = time.monotonic() + PATIENCE
-        while (leader := self.leader()) is None:
-            assert time.monotonic() < end, "nobody leads"
-            time.sleep(0.1)
+        leader = until("a leader", self.leader)
+        assert leader is not None
         leader.kill()
         self.running.remove(leader)
         self.start()
@@ -87,7 +87,7 @@ def operators(kubectl: Kubectl, folder: Path) -> Iterator[Operators]:
     finally:
         # Before the operators go: the next test needs the nodes of the jobs.
         kubectl("delete", "sj", "--all", check=False)
-        kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={PATIENCE}s", check=False)
+        kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={ANSWER_SECONDS}s", check=False)
         for one in made.running:
             one.stop()
 
@@ -132,9 +132,9 @@ def _restart(jobs: Jobs, both: Operators, number: int) -> None:
     moment = [word.format(now=number, next=number + 1) for word in list(MOMENTS.values())[number % len(MOMENTS)]]
     with _waiting(jobs.kubectl, moment):
         fails = '{"status": {"phase": "Failed", "containerStatuses": null}}'
-        jobs.kubectl("patch", "pod", f"faulty-{number}-0-0", "--subresource=status", "--type=merge", "-p", fails)
+        jobs.kubectl.patch("pod", f"faulty-{number}-0-0", fails, status=True)
     both.kill_leader()
-    charged = jobs.until_attempt(number + 1, "faulty", pause=0.5)["failures"]
+    charged = jobs.until_attempt(number + 1, "faulty", every=0.5)["failures"]
     assert charged == number + 1, f"{charged} failures were charged for {number + 1}"
 
 
@@ -145,7 +145,9 @@ def _waiting(kubectl: Kubectl, moment: list[str]) -> Iterator[None]:
         yield
         return
     where = [kubectl.program, "--kubeconfig", str(kubectl.kubeconfig), "--namespace", kubectl.namespace]
-    with subprocess.Popen([*where, "wait", *moment, f"--timeout={PATIENCE}s"], stdout=subprocess.DEVNULL) as waiting:
+    with subprocess.Popen(
+        [*where, "wait", *moment, f"--timeout={ANSWER_SECONDS}s"], stdout=subprocess.DEVNULL
+    ) as waiting:
         yield
         assert waiting.wait() == 0, f"{' '.join(moment)} did not come"
 

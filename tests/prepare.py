@@ -1,33 +1,49 @@
-"""Makes what the tests need before any test runs: `python -m tests.prepare`.
+"""Makes what the tests need before any test runs: `python -m tests.prepare`, with `--all` for those of `make test-all`.
 
 On a fresh machine this builds Kubernetes, which takes minutes. Inside a fixture nobody would see how far it is, and
 the time limit of a test would end it.
 """
+
+import sys
 
 from rich.console import Console
 
 from slipway.demo.run import build_image
 from slipway.local_cluster import binaries, components, packages
 from slipway.local_cluster.kind.programs import PROGRAMS
-from slipway.local_cluster.progress import for_console
+from slipway.local_cluster.progress import Progress, for_console
 from tests.bench.programs import CEILING
 from tests.chart.conftest import helm_program
 from tests.docker_engine.servers import PACKAGES as ENGINE
 from tests.e2e.torch_image import build_image as build_torch_image
 from tests.kueue.program import KUEUE
-from tests.oldest_kubernetes.programs import OLDEST, SERVERS
 from tests.operator_image import build_image as build_operator_image
+from tests.other_kubernetes.programs import OTHERS, SERVERS
 from tests.ray.image import build_image as build_ray_image
 
-if __name__ == "__main__":
-    progress = for_console(Console())
+
+def for_the_gate(progress: Progress) -> None:
+    """What `make test` uses."""
     packages.ensure(packages.CONTROL_PLANE | packages.NODES | ENGINE, progress)
-    binaries.ensure([*components.CONTROL_PLANE, *components.SIMULATED, *components.REAL, "kind"], progress, PROGRAMS)
-    binaries.ensure(SERVERS, progress, OLDEST)
+    binaries.ensure([*components.CONTROL_PLANE, *components.SIMULATED, *components.REAL], progress)
     build_image(progress)
     build_ray_image(progress)
-    build_torch_image(progress)
     build_operator_image(progress)
-    CEILING.ensure()
     KUEUE.ensure()
     helm_program()
+
+
+def for_the_rest(progress: Progress) -> None:
+    """What `make test-all` uses besides."""
+    binaries.ensure(["kind"], progress, PROGRAMS)
+    for other in OTHERS.values():
+        binaries.ensure(SERVERS, progress, other)
+    build_torch_image(progress)
+    CEILING.ensure()
+
+
+if __name__ == "__main__":
+    shown = for_console(Console())
+    for_the_gate(shown)
+    if "--all" in sys.argv:
+        for_the_rest(shown)

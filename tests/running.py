@@ -5,36 +5,43 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock, Thread
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from slipway.cluster.lease import LOST_LEASE
-from tests.conftest import ROOT, Kubectl
-from tests.waiting import PATIENCE
+from slipway.cluster.lease import LeaseTimes
+from tests.kubectl import Kubectl, api_of
+from tests.places import ROOT
+from tests.waiting import ANSWER_SECONDS, until
 
-OWN_SOURCES = ROOT / "operator"
+T = TypeVar("T")
+
+OWN_SOURCES: Final = ROOT / "operator"
+LONG_LEASE: Final = LeaseTimes(duration=120, deadline=100.0, retry=2.0)
+"""An API server that is slow to answer costs no operator its Lease: no kubelet starts it again here."""
 
 
 @dataclass
 class Operator:
-    """The operator as a process of this machine; may be killed and started again.
-
-    Like a kubelet it is started again when it has ended because a busy API server left its renewals unanswered.
-    """
+    """The operator as a process of this machine; may be killed and started again."""
 
     kubeconfig: Path
     log: Path
     namespace: str
+    """Where its Lease is."""
+    admin: Path | None = None
+    """Kubeconfig of somebody who may delete its Lease, where its own may not."""
     whole_cluster: bool = False
-    """Whether it serves all namespaces, and not only its own."""
+    """Whether it serves all namespaces, and not only that of its Lease."""
+    times: LeaseTimes = LONG_LEASE
+    """Of its Lease; earlier versions have DEFAULT_TIMES alone."""
     site: dict[str, Any] = field(
         default_factory=lambda: {"limits": {"hostPaths": ["/"], "serviceAccounts": ["*"], "priorityClasses": ["*"]}}
     )
     """Defaults and limits of all jobs."""
+    image: str = ""
+    """An image with Slipway, for the directories of jobs."""
     metrics_port: int = 0
     """Port of /metrics on this machine; 0 serves none."""
     log_format: str = "text"
@@ -43,7 +50,6 @@ class Operator:
     process: subprocess.Popen[bytes] | None = field(default=None)
     _began: int = 0
     """Size of the log when it was started last."""
-    _lock: Any = field(default_factory=Lock)
 
     def start(self) -> "Operator":
         command = [sys.executable, "-m", "slipway.cli.main", "operator", "--kubeconfig", str(self.kubeconfig)]
@@ -52,31 +58,42 @@ class Operator:
         if self.sources == OWN_SOURCES:
             # Earlier versions have no such options.
             lease += ["--metrics-port", str(self.metrics_port), "--log-format", self.log_format]
+            lease += ["--lease-duration", f"{self.times.duration}", "--renew-deadline", f"{self.times.deadline:g}"]
+            lease += ["--retry-period", f"{self.times.retry:g}"]
         served = [] if self.whole_cluster else ["--namespaces", self.namespace]
-        environment = os.environ | {"SLIPWAY_SITE": json.dumps(self.site), "PYTHONPATH": str(self.sources)}
+        given = {"SLIPWAY_SITE": json.dumps(self.site), "SLIPWAY_IMAGE": self.image, "PYTHONPATH": str(self.sources)}
         with self.log.open("ab") as output:
             self._began = output.tell()
             self.process = subprocess.Popen(
-                [*command, *lease, *served], stdout=output, stderr=subprocess.STDOUT, env=environment
+                [*command, *lease, *served], stdout=output, stderr=subprocess.STDOUT, env=os.environ | given
             )
-        Thread(target=self._restart_like_the_kubelet, args=(self.process,), daemon=True).start()
         return self
 
-    def _restart_like_the_kubelet(self, started: "subprocess.Popen[bytes]") -> None:
-        started.wait()
-        with self._lock:
-            if self.process is started and self.lost_its_lease:
-                self.start()
+    def until_ready(self) -> "Operator":
+        """Wait until it leads and has listed everything."""
 
-    def _taken(self) -> "subprocess.Popen[bytes] | None":
-        """The process, which is not started again from now on."""
-        with self._lock:
-            taken, self.process = self.process, None
-        return taken
+        def ready() -> bool:
+            self.is_as_asked()
+            return self.said("ready:")
+
+        until("the operator leads", ready)
+        return self
+
+    def start_again(self) -> "Operator":
+        """Start it after it was killed. The Lease of the killed process would have to run out first."""
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/slipway-operator"
+        api_of(self.admin or self.kubeconfig).delete(lease)
+        return self.start()
+
+    def running(self) -> "Operator":
+        """Start it if a test has ended it, or it has ended by itself, which the test before is told of."""
+        if self.process is None or self.process.poll() is not None:
+            self.start_again().until_ready()
+        return self
 
     def kill(self) -> None:
         """SIGKILL: no chance to say good-bye."""
-        killed = self._taken()
+        killed, self.process = self.process, None
         assert killed is not None
         killed.send_signal(signal.SIGKILL)
         killed.wait()
@@ -87,22 +104,16 @@ class Operator:
         Raises:
             AssertionError: when it has ended by itself.
         """
-        with self._lock:
-            assert self.process is None or self.process.poll() is None or self.lost_its_lease, self.tail()
-
-    @property
-    def lost_its_lease(self) -> bool:
-        """Whether it has ended because a busy API server left its renewals unanswered."""
-        return any(map(self.said, LOST_LEASE))
+        assert self.process is None or self.process.poll() is None, self.tail()
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
-        stopped = self._taken()
+        stopped, self.process = self.process, None
         if stopped is None:
             return 0
         stopped.terminate()
         try:
-            code = stopped.wait(timeout=PATIENCE)
+            code = stopped.wait(timeout=ANSWER_SECONDS)
         except subprocess.TimeoutExpired:
             stopped.kill()
             raise AssertionError(f"the operator did not stop: {self.tail()}") from None
@@ -121,11 +132,14 @@ class Operator:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
+@dataclass
 class Jobs:
     """SliceJobs in one namespace."""
 
-    def __init__(self, kubectl: Kubectl, operator: Operator) -> None:
-        self.kubectl, self.operator = kubectl, operator
+    kubectl: Kubectl
+    operator: Operator
+    seconds: float = ANSWER_SECONDS
+    """How long what becomes of a job may take: START_SECONDS where kubelets are real."""
 
     def apply(self, name: str = "train", labels: dict[str, str] | None = None, **spec: Any) -> str:
         spec = {"image": "slipway.local/busybox:1"} | spec
@@ -141,7 +155,12 @@ class Jobs:
 
     def pods(self, name: str = "train", attempt: int | None = None) -> list[Any]:
         selector = f"slipway.dev/job-name={name}" + ("" if attempt is None else f",slipway.dev/attempt={attempt}")
-        items: list[Any] = self.kubectl.get("pods", "-l", selector)["items"]
+        items: list[Any] = self.kubectl.get("pods", selector=selector)["items"]
+        return items
+
+    def all_pods(self) -> list[Any]:
+        """The pods of every job of the namespace."""
+        items: list[Any] = self.kubectl.get("pods", selector="slipway.dev/job-name")["items"]
         return items
 
     def condition(self, kind: str, name: str = "train") -> Any:
@@ -151,16 +170,23 @@ class Jobs:
         items = self.kubectl.get("events.events.k8s.io")["items"]
         return [one["reason"] for one in items if one["regarding"]["name"] == name]
 
-    def until(self, phase: str, name: str = "train", *, seconds: float = PATIENCE) -> Any:
+    def until(self, phase: str, name: str = "train", *, seconds: float | None = None) -> Any:
         """Wait for a phase; returns the status."""
-        end, reached = time.monotonic() + seconds, f"--for=jsonpath={{.status.phase}}={phase}"
-        while self.kubectl("wait", f"sj/{name}", reached, "--timeout=60s", check=False).returncode != 0:
-            assert time.monotonic() < end, f"not {phase} but {self.status(name)}\n{self.operator.tail()}"
-            self.operator.is_as_asked()
-        return self.status(name)
+        last: dict[str, Any] = {}
+
+        def reached() -> Any:
+            last.clear()
+            last.update(self.status(name))
+            return last.get("phase") == phase
+
+        try:
+            self.until_true(phase, reached, seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError(f"not {phase} but {json.dumps(last)}\n{error}") from None
+        return last
 
     def until_all(
-        self, names: Collection[str], phase: str, attempt: int | None = None, *, seconds: float = PATIENCE
+        self, names: Collection[str], phase: str, attempt: int | None = None, *, seconds: float | None = None
     ) -> list[Any]:
         """Wait until all are in a phase, in an attempt of this number where one is given; returns their status."""
 
@@ -170,18 +196,23 @@ class Jobs:
             holds = all(one.get("phase") == phase and attempt in (None, one.get("attempt")) for one in wanted)
             return wanted if holds else None
 
-        return list(self.until_true(f"{phase} of {', '.join(names)}", found, seconds=seconds, pause=0.5))
+        return list(self.until_true(f"{phase} of {', '.join(names)}", found, seconds=seconds, every=0.2))
 
-    def until_true(self, what: str, holds: Callable[[], Any], *, seconds: float = PATIENCE, pause: float = 0.1) -> Any:
+    def until_true(self, what: str, holds: Callable[[], T], *, seconds: float | None = None, every: float = 0.05) -> T:
         """Wait for something that no condition tells."""
-        end = time.monotonic() + seconds
-        while not (found := holds()):
-            assert time.monotonic() < end, f"{what} did not happen\n{self.operator.tail()}"
-            self.operator.is_as_asked()
-            time.sleep(pause)
-        return found
 
-    def until_said(self, phase: str, reason: str, *words: str, name: str = "train", seconds: float = PATIENCE) -> str:
+        def found() -> T:
+            self.operator.is_as_asked()
+            return holds()
+
+        try:
+            return until(what, found, seconds=seconds or self.seconds, every=every)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.operator.tail()}") from None
+
+    def until_said(
+        self, phase: str, reason: str, *words: str, name: str = "train", seconds: float | None = None
+    ) -> str:
         """Wait until one look shows the phase, the reason of Running and these words; returns its message.
 
         Two looks may show the same job before and after a change.
@@ -189,15 +220,15 @@ class Jobs:
 
         def found() -> str:
             status = self.status(name)
-            running = next((one for one in status.get("conditions", ()) if one["type"] == "Running"), {})
+            running: Any = next((one for one in status.get("conditions", ()) if one["type"] == "Running"), {})
             message = str(running.get("message"))
             seen = status.get("phase"), running.get("reason")
             return message if seen == (phase, reason) and all(one in message for one in words) else ""
 
-        return str(self.until_true(f"{phase}, {reason}: {', '.join(words)}", found, seconds=seconds))
+        return self.until_true(f"{phase}, {reason}: {', '.join(words)}", found, seconds=seconds)
 
     def until_attempt(
-        self, number: int, name: str = "train", *, seconds: float = PATIENCE, pause: float = 0.1
+        self, number: int, name: str = "train", *, seconds: float | None = None, every: float = 0.05
     ) -> dict[str, Any]:
         """Wait until that attempt runs; returns the status."""
 
@@ -205,13 +236,24 @@ class Jobs:
             status = self.status(name)
             return status if (status.get("attempt"), status.get("phase")) == (number, "Running") else None
 
-        status: dict[str, Any] = self.until_true(f"attempt {number} running", found, seconds=seconds, pause=pause)
-        return status
+        return dict(self.until_true(f"attempt {number} running", found, seconds=seconds, every=every))
 
-    def ran(self, pod: dict[str, Any], *, seconds: float) -> tuple[int, str]:
+    def ran(self, pod: dict[str, Any]) -> tuple[int, str]:
         """Run a pod of one container to its end; returns the exit code and the log."""
-        name, end = pod["metadata"]["name"], "jsonpath={.status.containerStatuses[0].state.terminated.finishedAt}"
+        name = pod["metadata"]["name"]
+
+        def end() -> Any:
+            containers = self.kubectl.get("pod", name)["status"].get("containerStatuses", ())
+            return next((one["state"].get("terminated") for one in containers), None)
+
         self.kubectl.apply(pod)
-        self.kubectl("wait", f"pod/{name}", f"--for={end}", f"--timeout={seconds}s", seconds=2 * seconds)
-        [container] = self.kubectl.get("pod", name)["status"]["containerStatuses"]
-        return container["state"]["terminated"]["exitCode"], self.kubectl("logs", name).stdout
+        exit_code = self.until_true(f"the end of pod {name}", end)["exitCode"]
+        return exit_code, self.kubectl("logs", name).stdout
+
+    def delete_all(self) -> None:
+        """Delete every job of the namespace; the server breaks off when deleting many takes longer than a minute."""
+        collection = f"/apis/slipway.dev/v1alpha1/namespaces/{self.kubectl.namespace}/slicejobs"
+        for _ in range(5):
+            if self.kubectl("delete", "--raw", collection, check=False).returncode == 0:
+                return
+        self.kubectl("delete", "--raw", collection)

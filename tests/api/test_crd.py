@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.api import crd
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 
 @pytest.mark.parametrize("plural", crd.custom_resource_definitions())

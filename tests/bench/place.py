@@ -18,8 +18,8 @@ from slipway.cluster.errors import SlipwayClusterError
 from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool, pki
 from slipway.local_cluster.kubeapi import KubeApi
 from slipway.local_cluster.state import cluster_dir
-from tests.conftest import CRDS
-from tests.waiting import PATIENCE
+from tests.places import CRDS
+from tests.waiting import START_SECONDS
 
 HERE = Path(__file__).parent
 HOME = "bench-system"
@@ -86,7 +86,7 @@ class Place:
 
     async def served(self, path: str) -> None:
         """Wait until a resource that was defined just now is served."""
-        for _ in range(10 * PATIENCE):
+        for _ in range(10 * START_SECONDS):
             with suppress(SlipwayClusterError):
                 await self.api.get(path, msgspec.Raw)
                 return

@@ -6,7 +6,7 @@ from tests.bench.alone import Alone
 from tests.bench.runner import Entry
 from tests.bench.systems import Shape
 from tests.bench.workloads import Churn, Create, Finish, Mix, Queued, Rest, Restart, Rolling, Steady, Takeover
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 CEILINGS = ("ceiling", "ceiling-service")
 PEERS = ("jobset", "kuberay")
@@ -24,8 +24,8 @@ def smoke() -> list[Entry]:
     small = Shape(2, H4)
     return [
         Entry(Create("create 8", 1, small), OURS, 1),
-        Entry(Finish("finish 8", small, PATIENCE), OURS, 1),
-        Entry(Restart("restart pod 8", "pod", small, PATIENCE), OURS, 1),
+        Entry(Finish("finish 8", small, START_SECONDS), OURS, 1),
+        Entry(Restart("restart pod 8", "pod", small, START_SECONDS), OURS, 1),
     ]
 
 

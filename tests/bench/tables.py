@@ -28,8 +28,8 @@ def markdown(run: Run) -> str:
     parts = ["## Targets", _table(("target", "wanted", "seen", ""), _target_rows(figures))]
     parts += ["## Times", "Seconds, in brackets how many times the ceiling's; medians (least–most), ∞ for not in time."]
     for kind, moments in COLUMNS.items():
-        if moments and (rows := list(_time_rows(figures, kind, moments))):
-            parts.append(_table(("work", "system", *moments), rows))
+        if moments and (times := list(_time_rows(figures, kind, moments))):
+            parts.append(_table(("work", "system", *moments), times))
     parts += ["## Slipway's peers", "How many times Slipway's time they took.", _peers(figures)]
     parts += ["## What it costs", _table(_COST_HEAD, _cost_rows(figures))]
     if rows := list(_growth_rows(figures)):

@@ -11,7 +11,9 @@ from tests.bench import command_line, tables
 from tests.bench.figures import Figures
 from tests.bench.records import Record, Run, load
 from tests.bench.suites import SUITES
-from tests.conftest import ROOT
+from tests.places import ROOT
+
+pytestmark = [pytest.mark.stage("clusters"), pytest.mark.thorough]
 
 PODS = 8
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import ROOT
 from tests.go_modules import program
-from tests.waiting import PATIENCE
+from tests.places import ROOT
+from tests.waiting import ANSWER_SECONDS
 
 CHART = ROOT / "charts/slipway"
 HELM = "4.3.1"
@@ -36,7 +36,7 @@ class Helm:
             env={**os.environ, **homes},
             text=True,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=ANSWER_SECONDS,
             check=False,
         )
         if check and done.returncode != 0:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import yaml
 
 from tests.chart.conftest import Helm, helm_program
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 BASE: Final = ROOT / "deploy/kustomize"
 RENDERED: Final = BASE / "slipway.yaml"

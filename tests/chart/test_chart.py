@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,17 +14,21 @@ import yaml
 
 from slipway.api.names import LABEL_OPERATOR_ID, MAX_PODS, is_dns_label, is_dns_subdomain, lease_of
 from slipway.api.profile import ProfileSpec
+from slipway.cluster.lease import DEFAULT_TIMES
 from slipway.local_cluster import NativeCluster
 from slipway.planner.snapshot import OPERATOR_IMAGE
 from slipway.shell.settings import OperatorSettings, read_settings
 from slipway.version import VERSION
 from tests.chart.conftest import CHART, Helm
 from tests.chart.foreign import crds
-from tests.conftest import CRD, CRDS, ROOT, Kubectl, install_crds, kubectl_for
+from tests.clusters import install_crds, kubectl_for
+from tests.kubectl import Kubectl
+from tests.places import CRD, CRDS, ROOT
 from tests.planner.test_refusals import FREE, SOCKETS
 from tests.planner.test_site import LENT_BY_DEFAULT, LIMITED, OPEN
 from tests.sdk import caller
-from tests.waiting import PATIENCE
+from tests.stages import thorough_but
+from tests.waiting import ANSWER_SECONDS, until
 
 # The first one may have to build Helm: six minutes on two processors with nothing cached.
 pytestmark = pytest.mark.timeout(1800)
@@ -49,6 +52,7 @@ EVERYTHING: dict[str, Any] = {
     "extraEnv": [{"name": "SLIPWAY_LEASE_NAMESPACE", "value": "leases"}],
     "extraArgs": ["--context=none"],
     "log": {"level": "debug", "format": "json"},
+    "lease": {"durationSeconds": 120, "renewDeadlineSeconds": 100, "retryPeriodSeconds": 5},
     "networkPolicy": {"apiServerPorts": [8443]},
     "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 1.5, "memory": "1.5Gi"}},
     "priorityClassName": "system-cluster-critical",
@@ -119,6 +123,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "argument without dashes": ({"extraArgs": ["context"]}, "/extraArgs/0"),
     "unknown log level": ({"log": {"level": "trace"}}, "/log/level"),
     "unknown log format": ({"log": {"format": "xml"}}, "/log/format"),
+    "no lease": ({"lease": None}, "'lease'"),
+    "a Lease of 0 s": ({"lease": {"durationSeconds": 0}}, "/lease/durationSeconds"),
+    "a Lease of a second and a half": ({"lease": {"durationSeconds": 1.5}}, "/lease/durationSeconds"),
+    "a deadline at the end of the Lease": (
+        {"lease": {"durationSeconds": 8, "renewDeadlineSeconds": 8}},
+        "lease.renewDeadlineSeconds 8 is too long for lease.durationSeconds 8: at most nine tenths of it",
+    ),
+    "a deadline too near the end of the Lease": (
+        {"lease": {"durationSeconds": 100, "renewDeadlineSeconds": 91}},
+        "lease.renewDeadlineSeconds 91 is too long for lease.durationSeconds 100: at most nine tenths of it",
+    ),
+    "too few tries before the deadline": (
+        {"lease": {"durationSeconds": 15, "renewDeadlineSeconds": 10, "retryPeriodSeconds": 4}},
+        "lease.retryPeriodSeconds 4 is too long for lease.renewDeadlineSeconds 10: at most a third of it",
+    ),
     "no port of the API server": ({"networkPolicy": {"apiServerPorts": []}}, "/networkPolicy/apiServerPorts"),
     "resources misspelt": ({"resources": {"request": {"cpu": 1}}}, "'request' not allowed"),
     "no quantity": ({"resources": {"limits": {"memory": "lots"}}}, "/resources/limits/memory"),
@@ -172,6 +191,12 @@ def test_the_bound_on_pods_is_the_only_such_number_in_the_crd() -> None:
     # The chart puts its own in place of it.
     assert CRD.read_text().count(str(MAX_PODS)) == 2
     assert yaml.safe_load((CHART / "values.yaml").read_text())["maxPods"] == MAX_PODS
+
+
+def test_the_lease_has_the_times_of_the_operator() -> None:
+    given = yaml.safe_load((CHART / "values.yaml").read_text())["lease"]
+    times = (DEFAULT_TIMES.duration, DEFAULT_TIMES.deadline, DEFAULT_TIMES.retry)
+    assert (given["durationSeconds"], given["renewDeadlineSeconds"], given["retryPeriodSeconds"]) == times
 
 
 def test_versions_agree() -> None:
@@ -234,8 +259,9 @@ def monitors(control_plane: NativeCluster) -> None:
 
 
 @pytest.mark.usefixtures("monitors")
-@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_api_server_takes_every_object(helm: Helm, kubectl: Kubectl, values: dict[str, Any]) -> None:
+@pytest.mark.parametrize("chosen", thorough_but({"default", "everything"}, VALUES))
+def test_api_server_takes_every_object(helm: Helm, kubectl: Kubectl, chosen: str) -> None:
+    values = VALUES[chosen]
     # Pod Security does not refuse a Deployment, but it warns of one whose pods it would refuse.
     kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/warn=restricted")
     objects = helm.template(values, namespace=kubectl.namespace)
@@ -325,6 +351,9 @@ def test_default_objects(helm: Helm) -> None:
         f"--health-port={container['ports'][0]['containerPort']}",
         f"--metrics-port={container['ports'][1]['containerPort']}",
         f"--max-pods={MAX_PODS}",
+        f"--lease-duration={DEFAULT_TIMES.duration}",
+        f"--renew-deadline={DEFAULT_TIMES.deadline:g}",
+        f"--retry-period={DEFAULT_TIMES.retry:g}",
         f"--image={container['image']}",
         "--log-level=info",
         "--log-format=text",
@@ -399,7 +428,9 @@ def test_every_value_arrives(helm: Helm) -> None:
     role = named(objects, "slipway")
     assert {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]} in role["rules"]
     assert {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]} in role["rules"]
-    assert "--max-pods=500" in container["args"]
+    assert {"--max-pods=500", "--lease-duration=120", "--renew-deadline=100", "--retry-period=5"} <= set(
+        container["args"]
+    )
     assert "--operator-id=blue" in container["args"]
     assert "--operator-id=blue" in one(objects, "Pod")["spec"]["containers"][0]["args"]
     assert [rule["resourceNames"] for rule in named(objects, "slipway-leader")["rules"] if "resourceNames" in rule] == [
@@ -883,13 +914,14 @@ def test_the_api_server_refuses_what_no_job_gets_unless_the_chart_allows_it(helm
         settles(lambda: limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"]), "")
 
 
+OF_THE_ENGINE: Final = {"volumes": [{"name": "run", "hostPath": {"path": "/run/docker.sock"}}]}
 # Of each: the values of the chart, the fields of a job that was there before the policy, and why it would be refused.
 POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "limits of the chart": ({"site": {"limits": {"maxSlices": 2}}}, {"slices": 3}, "(site.limits.maxSlices)"),
     "limits of a profile": ({}, {"slices": 3}, "(SliceJobProfile default, limits.maxSlices)"),
     "the socket of an engine": (
         {"site": {"limits": OPEN}},
-        {"volumes": [{"name": "run", "hostPath": {"path": "/run/docker.sock"}}]},
+        OF_THE_ENGINE,
         "the socket of the container engine",
     ),
 }
@@ -899,7 +931,7 @@ STOPS: dict[str, tuple[str, ...]] = {
     "cancelled": ("patch", "sj/cancelled", "--type=merge", "-p", '{"spec": {"cancel": true}}'),
     "annotated": ("annotate", "sj/annotated", "example.com/why=broken"),
     # The garbage collector removes a finalizer, which is an UPDATE.
-    "deleted": ("delete", "sj/deleted", "--cascade=foreground", f"--timeout={PATIENCE}s"),
+    "deleted": ("delete", "sj/deleted", "--cascade=foreground", f"--timeout={ANSWER_SECONDS}s"),
 }
 """What is done to a job of that name."""
 
@@ -937,6 +969,9 @@ def enforced(helm: Helm, kubectl: Kubectl, values: dict[str, Any]) -> Iterator[N
     finally:
         for one in policies:
             kubectl("delete", one["kind"], one["metadata"]["name"])
+        # The API server forgets them some moments later, and one of them holds in every namespace.
+        probe, dry_run = job_of("probe", OF_THE_ENGINE), ("create", "--dry-run=server", "-f", "-")
+        until("no policy holds", lambda: kubectl(*dry_run, stdin=probe, check=False).returncode == 0)
 
 
 def test_callers_may_call_and_nothing_else(helm: Helm, release: Release) -> None:
@@ -957,7 +992,7 @@ REQUESTS: dict[str, tuple[tuple[str, ...], Any]] = {
     "create a job": (("create", "-f", "-"), job_of("mine", {})),
     "read it": (("get", "sj/mine"), None),
     "list jobs": (("get", "sj"), None),
-    "watch jobs": (("wait", "sj/mine", "--for=create", f"--timeout={PATIENCE}s"), None),
+    "watch jobs": (("wait", "sj/mine", "--for=create", f"--timeout={ANSWER_SECONDS}s"), None),
     "cancel it": (("replace", "-f", "-"), job_of("mine", {"cancel": True})),
     "delete it": (("delete", "sj/mine", "--wait=false"), None),
     "create a Secret": (("create", "secret", "generic", "payload"), None),
@@ -1024,10 +1059,16 @@ def test_all_that_callers_may_do_is_in_their_role(release: Release) -> None:
 
 def settles(look: Callable[[], Any], wanted: Any) -> None:
     """The API server knows of a role, and puts roles together, some moments after it took them."""
-    deadline = time.monotonic() + PATIENCE
-    while (found := look()) != wanted and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert found == wanted
+    found: list[Any] = []
+
+    def settled() -> bool:
+        found[:] = [look()]
+        return bool(found == [wanted])
+
+    try:
+        until("the API server knows of it", settled)
+    except AssertionError:
+        assert found == [wanted]
 
 
 def test_kubernetes_own_roles_know_slicejobs(release: Release) -> None:

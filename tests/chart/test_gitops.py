@@ -14,7 +14,9 @@ from slipway.api.status import UNSEEN, ConditionType, Phase, SliceJobStatus
 from slipway.local_cluster import NativeCluster
 from tests.chart.conftest import CHART, Helm
 from tests.chart.foreign import crds
-from tests.conftest import ROOT, Kubectl, install_crds, kubectl_for
+from tests.clusters import install_crds, kubectl_for
+from tests.kubectl import Kubectl
+from tests.places import ROOT
 from tests.planner.build import World
 from tests.planner.test_phases import history
 

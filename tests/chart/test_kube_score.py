@@ -15,7 +15,7 @@ from tests.chart.test_chart import VALUES
 from tests.go_modules import program
 
 # The first one may have to build kube-score, and Helm.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.thorough]
 
 VERSION: Final = "1.20.0"
 PERFECT: Final = 10

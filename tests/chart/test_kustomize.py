@@ -7,8 +7,8 @@ import pytest
 
 from tests.chart.conftest import Helm
 from tests.chart.kustomize import BASE, RENDERED, to_yaml
-from tests.conftest import Kubectl
-from tests.waiting import PATIENCE
+from tests.kubectl import Kubectl
+from tests.waiting import ANSWER_SECONDS
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -20,12 +20,13 @@ def test_the_base_is_up_to_date(helm: Helm) -> None:
 def on_base(kubectl: Kubectl, *arguments: str) -> str:
     """Run kubectl on the base, whose objects name their namespaces."""
     command = [kubectl.program, "--kubeconfig", str(kubectl.kubeconfig), *arguments, "-k", str(BASE)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.row("B-61")
+@pytest.mark.thorough
 def test_applying_the_base_again_changes_nothing(kubectl: Kubectl) -> None:
     def versions() -> list[tuple[str, str, str]]:
         # Where controllers write a status, only the generation says whether the spec has changed.

@@ -13,7 +13,7 @@ from aiohttp import web
 from slipway.api.base import rfc3339
 from slipway.cluster import paths
 from tests.cluster.replay import replaying
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 Json = dict[str, Any]
 NAMESPACE = "team-a"
@@ -161,7 +161,7 @@ def serving() -> Iterator[ApiServer]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(PATIENCE)
+    assert ready.wait(ANSWER_SECONDS)
     try:
         yield found
     finally:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,10 +29,17 @@ from slipway.client.logs.source import LogBroken, LogGone, LogQuery
 from slipway.client.manifest import manifest
 from slipway.client.target import Target
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS, passing, until
 
 COMMANDS = (cancel, delete, describe, events, list_, logs, run, submit, wait, why)
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{9}Z (.*\n)")
+
+
+def _stamped(line: bytes) -> tuple[bytes, bytes]:
+    """The second of a line of a log, and what was printed."""
+    found = _STAMPED.fullmatch(line)
+    assert found is not None, line
+    return found[1], found[2]
 
 
 class Contract:
@@ -67,12 +73,7 @@ class Contract:
 
     def written(self, output: bytes) -> None:
         """Wait until that is the log of the job: a container runs before it has written anything."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if self.call("logs", "train").stdout_bytes == output:
-                return
-            time.sleep(0.1)
-        raise AssertionError(self.call("logs", "train").output)
+        until(f"the log is {output!r}", lambda: self.call("logs", "train").stdout_bytes == output)
 
     def test_a_job_is_submitted_once(self) -> None:
         assert "slicejob train created" in self.made("echo a; sleep 600")
@@ -87,17 +88,17 @@ class Contract:
             "slicejob.slipway.dev/eval",
             "slicejob.slipway.dev/train",
         ]
-        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{ANSWER_SECONDS}s")
         assert re.search(r"^train +Running", self.call("list").stdout, re.MULTILINE)
 
     def test_a_job_is_waited_for(self) -> None:
         self.made("sleep 600")
-        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{ANSWER_SECONDS}s")
         assert "is Running after 2 s" in self.call("wait", "train", "--timeout", "2s", code=124).output
         self.made("exit 0", name="good")
         self.made("exit 3", name="bad")
-        self.call("wait", "good", "--timeout", f"{PATIENCE}s")
-        self.call("wait", "bad", "--timeout", f"{PATIENCE}s", code=1)
+        self.call("wait", "good", "--timeout", f"{ANSWER_SECONDS}s")
+        self.call("wait", "bad", "--timeout", f"{ANSWER_SECONDS}s", code=1)
         self.call("wait", "nobody", code=4)
 
     def test_a_job_is_followed_to_its_end(self) -> None:
@@ -106,7 +107,7 @@ class Contract:
 
     def test_a_job_is_described(self) -> None:
         self.made("echo a; sleep 600", hosts=2)
-        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{ANSWER_SECONDS}s")
         found = json.loads(self.call("describe", "train", "-o", "json").stdout)
         assert found["hosts"] == {"host 0 of slice 0": "Running", "host 1 of slice 0": "Running"}
         assert [one["number"] for one in found["attempts"]] == [0]
@@ -117,7 +118,7 @@ class Contract:
 
     def test_why_says_how_a_job_ended(self) -> None:
         self.made("echo the reason; exit 3")
-        self.call("wait", "train", "--timeout", f"{PATIENCE}s", code=1)
+        self.call("wait", "train", "--timeout", f"{ANSWER_SECONDS}s", code=1)
         found = json.loads(self.call("why", "train", "-o", "json").stdout)
         assert (found["phase"], found["cause"], found["log"].splitlines()) == ("Failed", "failure", ["the reason"])
         assert "train is Failed" in self.call("why", "train").stdout
@@ -125,7 +126,7 @@ class Contract:
 
     def test_logs_are_read(self) -> None:
         self.made("echo 1; echo 2; echo 3; sleep 600")
-        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{ANSWER_SECONDS}s")
         self.written(b"1\n2\n3\n")
         assert self.call("logs", "train", "--tail", "2").stdout_bytes == b"2\n3\n"
         assert self.call("logs", "train", "--regex", "[13]", "--invert").stdout_bytes == b"2\n"
@@ -146,16 +147,16 @@ class Contract:
 
     def test_a_job_is_cancelled_for_good(self) -> None:
         self.made("echo a; sleep 600")
-        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{ANSWER_SECONDS}s")
         assert "slicejob train cancelled" in self.call("cancel", "train", "--now").output
-        self.call("wait", "train", "--for", "cancelled", "--timeout", f"{PATIENCE}s")
+        self.call("wait", "train", "--for", "cancelled", "--timeout", f"{ANSWER_SECONDS}s")
         assert "is Cancelled already" in self.call("cancel", "train", code=5).output
         self.call("cancel", "train", "--ignore-finished")
         self.call("cancel", "nobody", code=4)
 
     def test_a_job_is_deleted(self) -> None:
         self.made("sleep 600")
-        self.call("wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s")
+        self.call("wait", "train", "--for", "running", "--timeout", f"{ANSWER_SECONDS}s")
         assert "slicejob train deleted" in self.call("delete", "train", "--yes", "--wait").output
         self.call("delete", "train", code=4)
         self.call("logs", "train", code=4)
@@ -172,7 +173,7 @@ class Contract:
         self.body["spec"]["command"] = ["sh", "-c", "echo 1; echo 2; sleep 600"]
         async with target.client() as client:
             await client.submit(self.body)
-            source = client.log_source(await client.wait("train", for_=("Running",), seconds=PATIENCE))
+            source = client.log_source(await client.wait("train", for_=("Running",), seconds=ANSWER_SECONDS))
             [pod] = await source.pods()
             query = LogQuery(pod.container)
 
@@ -184,12 +185,13 @@ class Contract:
             for _ in range(100):
                 if len(whole := await lines(query)) == 2:
                     break
-                await asyncio.sleep(0.1)
-            assert [_STAMPED.fullmatch(line)[2] for line in whole] == [b"1\n", b"2\n"]
+                await passing(0.1)
+            stamps, printed = zip(*(_stamped(line) for line in whole), strict=True)
+            assert printed == (b"1\n", b"2\n")
             assert await lines(replace(query, tail=1)) == whole[1:]
-            second = datetime.fromisoformat(_STAMPED.fullmatch(whole[0])[1].decode())
-            assert await lines(replace(query, since=second.replace(tzinfo=UTC))) == whole
-            assert await lines(replace(query, since=second.replace(tzinfo=UTC) + timedelta(days=1))) == []
+            second = datetime.fromisoformat(stamps[0].decode()).replace(tzinfo=UTC)
+            assert await lines(replace(query, since=second)) == whole
+            assert await lines(replace(query, since=second + timedelta(days=1))) == []
             with pytest.raises(LogGone):
                 await anext(source.stream("train-0-0-9", query).chunks())
 
@@ -197,13 +199,13 @@ class Contract:
         self.body["spec"]["command"] = ["sh", "-c", "echo 1; sleep 600"]
         async with target.client() as client:
             await client.submit(self.body)
-            source = client.log_source(await client.wait("train", for_=("Running",), seconds=PATIENCE))
+            source = client.log_source(await client.wait("train", for_=("Running",), seconds=ANSWER_SECONDS))
             [pod] = await source.pods()
             stream = source.stream(pod.metadata.name, LogQuery(pod.container, follow=True))
 
             async def read() -> None:
                 content = b""
-                async with asyncio.timeout(PATIENCE), aclosing(stream.chunks()) as chunks:
+                async with asyncio.timeout(ANSWER_SECONDS), aclosing(stream.chunks()) as chunks:
                     async for chunk in chunks:
                         content += chunk
                         if content.endswith(b" 1\n"):
@@ -216,13 +218,13 @@ class Contract:
         self.body["spec"]["command"] = ["sh", "-c", "sleep 600"]
         async with target.client() as client:
             await client.submit(self.body)
-            job = await client.wait("train", for_=("Running",), seconds=PATIENCE)
+            job = await client.wait("train", for_=("Running",), seconds=ANSWER_SECONDS)
             watches: list[AsyncGenerator[Any, None]] = [client.log_source(job).watch(), client.watch_pods("train")]
             for watch in watches:
                 assert [type(await anext(watch)) for _ in range(3)] == [Init, Applied, InitDone]
             await client.delete("train")
             for watch in watches:
-                async with asyncio.timeout(PATIENCE), aclosing(watch):
+                async with asyncio.timeout(ANSWER_SECONDS), aclosing(watch):
                     while not isinstance(event := await anext(watch), Deleted):
                         pass
                     assert event.object.metadata.name == "train-0-0-0"
@@ -232,13 +234,15 @@ class Contract:
         async with target.client() as client:
             made = await client.submit(self.body)
             assert made.created
-            assert (await client.wait("train", seconds=PATIENCE)).phase == "Succeeded"
+            assert (await client.wait("train", seconds=ANSWER_SECONDS)).phase == "Succeeded"
             lines = [one async for one in client.logs("train", Selection(follow=True)) if isinstance(one, Line)]
             assert [line.raw for line in lines] == [b"1\n"]
             assert (await client.manifest("train"))["metadata"]["uid"] == made.job.uid
             assert [one["number"] for one in await client.history("train")] == [0]
             async with aclosing(client.watch("train")) as states:
-                assert (await anext(states)).phase == "Succeeded"
+                state = await anext(states)
+                assert state is not None
+                assert state.phase == "Succeeded"
                 await client.delete("train")
                 assert [state async for state in states][-1] is None
             assert await client.find("train") is None

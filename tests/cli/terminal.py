@@ -5,11 +5,10 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from types import TracebackType
 from typing import Self
 
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS, until
 
 
 class Terminal:
@@ -35,11 +34,12 @@ class Terminal:
 
     def until(self, text: str) -> None:
         """Wait until it has written that."""
-        end = time.monotonic() + PATIENCE
-        while text not in self.written:
-            assert time.monotonic() < end, self.written
+
+        def found() -> bool:
             self._read()
-            time.sleep(0.02)
+            return text in self.written
+
+        until(text, found, every=0.02)
 
     def type(self, line: str) -> None:
         """Type a line."""
@@ -51,7 +51,7 @@ class Terminal:
 
     def end(self) -> int:
         """Wait for the end; returns the exit code."""
-        code = self._process.wait(PATIENCE)
+        code = self._process.wait(ANSWER_SECONDS)
         self._read()
         return code
 

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,27 +25,11 @@ from slipway.client import errors
 from slipway.client.blocking import Client
 from slipway.client.manifest import manifest
 from slipway.local_cluster.provider import NativeCluster
-from tests.conftest import Kubectl, jobs_of, kubectl_for
+from tests.kubectl import Kubectl
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 RUNS = ("--image", "slipway.local/busybox:1", "--hosts", "1", "--name", "train")
-
-
-@pytest.fixture(scope="module")
-def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
-    kubectl = kubectl_for(control_plane, "commands")
-    kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
-    yield from jobs_of(kubectl, tmp_path_factory.mktemp("commands"), simulated=True)
-    kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
-
-
-@pytest.fixture
-def jobs(served: Jobs) -> Iterator[Jobs]:
-    yield served
-    served.kubectl("delete", "sj", "--all")
-    served.kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={PATIENCE}s")
 
 
 def slipway(jobs: Jobs, command: str, *arguments: str, stdin: str | None = None) -> Result:
@@ -60,8 +44,8 @@ def said(result: Result, code: int = 0) -> str:
 
 
 @pytest.fixture
-def client(served: Jobs) -> Client:
-    return Client(served.kubectl.namespace, served.kubectl.kubeconfig)
+def client(jobs: Jobs) -> Client:
+    return Client(jobs.kubectl.namespace, jobs.kubectl.kubeconfig)
 
 
 def test_a_job_from_flags_runs(jobs: Jobs) -> None:
@@ -201,7 +185,7 @@ def test_the_environment_of_a_job_is_described_before_it_has_pods_and_after(jobs
     running = said(slipway(jobs, "describe", "train", "--env"))
     assert "s3cr3t" not in running + json.dumps(described)
     said(slipway(jobs, "suspend", "train"))
-    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", f"{PATIENCE}s"))
+    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", f"{ANSWER_SECONDS}s"))
     jobs.until_true("no pods", lambda: not jobs.pods())
     assert said(slipway(jobs, "describe", "train", "--env")) == running
 
@@ -216,11 +200,11 @@ def test_a_job_is_suspended_resumed_cancelled_and_deleted(jobs: Jobs) -> None:
     said(slipway(jobs, "submit", *RUNS))
     jobs.until("Running")
     assert "slicejob train suspended" in said(slipway(jobs, "suspend", "train"))
-    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", f"{PATIENCE}s"))
+    said(slipway(jobs, "wait", "train", "--for", "suspended", "--timeout", f"{ANSWER_SECONDS}s"))
     said(slipway(jobs, "resume", "train"))
-    said(slipway(jobs, "wait", "train", "--for", "running", "--timeout", f"{PATIENCE}s"))
+    said(slipway(jobs, "wait", "train", "--for", "running", "--timeout", f"{ANSWER_SECONDS}s"))
     assert "slicejob train cancelled" in said(slipway(jobs, "cancel", "train", "--now"))
-    assert "Cancelled" in said(slipway(jobs, "wait", "train", "--timeout", f"{PATIENCE}s"), code=1)
+    assert "Cancelled" in said(slipway(jobs, "wait", "train", "--timeout", f"{ANSWER_SECONDS}s"), code=1)
     assert jobs.kubectl.get("sj", "train")["spec"]["cancelGracePeriodSeconds"] == 1
     said(slipway(jobs, "delete", "train", "--wait"))
     assert jobs.kubectl.get("sj")["items"] == []
@@ -251,15 +235,15 @@ def test_an_unknown_job_is_not_found(jobs: Jobs, command: str) -> None:  # N-12,
 def test_a_wait_that_is_over_leaves_the_job_alone(jobs: Jobs) -> None:  # N-14
     said(slipway(jobs, "submit", *RUNS))
     jobs.until("Running")
-    output = said(slipway(jobs, "wait", "train", "--timeout", "15s"), code=124)
-    assert "SliceJob train is Running after 15 s" in output
+    output = said(slipway(jobs, "wait", "train", "--timeout", "3s"), code=124)
+    assert "SliceJob train is Running after 3 s" in output
     assert jobs.status()["phase"] == "Running"
 
 
 def test_several_jobs_are_waited_for_at_once(jobs: Jobs) -> None:
     for name in ("a", "b"):
         said(slipway(jobs, "submit", *RUNS, "--name", name))
-    done = slipway(jobs, "wait", "a", "b", "--for", "running", "--timeout", f"{PATIENCE}s")
+    done = slipway(jobs, "wait", "a", "b", "--for", "running", "--timeout", f"{ANSWER_SECONDS}s")
     assert done.exit_code == 0, done.output
     ends = sorted(line[:21] for line in done.stdout.splitlines())
     assert ends == ["slicejob a is Running", "slicejob b is Running"]
@@ -276,7 +260,7 @@ def test_several_jobs_are_one_picture_on_a_terminal(jobs: Jobs) -> None:
     said(slipway(jobs, "submit", *RUNS, "--name", "a"))
     jobs.until("Running", "a")
     where = ("--kubeconfig", str(jobs.kubectl.kubeconfig), "--namespace", jobs.kubectl.namespace)
-    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "60s"]
+    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "6s"]
     terminal, its_end = pty.openpty()
     fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     done = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=its_end, env=os.environ | {"TERM": "xterm"})
@@ -286,7 +270,7 @@ def test_several_jobs_are_one_picture_on_a_terminal(jobs: Jobs) -> None:
         while read := os.read(terminal, 65536):
             drawn += read
     os.close(terminal)
-    said_at_the_end, _ = done.communicate(timeout=PATIENCE)
+    said_at_the_end, _ = done.communicate(timeout=ANSWER_SECONDS)
     assert (done.returncode, said_at_the_end) == (124, b"")
     rows = [Text.from_ansi(line).plain for line in drawn.decode().replace("\r", "\n").splitlines()]
     [names] = {tuple(re.findall(r"\S+", row)) for row in rows if row.startswith("NAME")}
@@ -387,14 +371,14 @@ def test_every_command_has_help(command: str) -> None:
 def test_the_client_submits_watches_and_cancels(jobs: Jobs, client: Client) -> None:  # N-06 to N-18, F-58 to F-79
     made = client.submit(manifest("train", {"image": "slipway.local/busybox:1", "hosts": 1}))
     assert client.job("train") == made
-    assert made.until("Running", timeout=PATIENCE).phase == "Running"
+    assert made.until("Running", timeout=ANSWER_SECONDS).phase == "Running"
     assert made.poll() is None
     assert next(client.watch("train")).phase == "Running"
     with pytest.raises(errors.WaitTimeout):
         made.wait(timeout=0.5)
     made.cancel()
     with pytest.raises(errors.JobCancelled, match="cancelled"):
-        made.wait(timeout=PATIENCE)
+        made.wait(timeout=ANSWER_SECONDS)
     assert made.poll() == 1
     with pytest.raises(errors.AlreadyFinished):
         made.cancel()
@@ -412,10 +396,12 @@ def test_the_client_tells_refusals_apart(jobs: Jobs, client: Client) -> None:
         client.submit(manifest("train", {"image": "a:1"}, "nowhere"))
 
 
+@pytest.mark.thorough
 def test_a_namespace_that_no_operator_serves_is_said_to_be_one(
-    jobs: Jobs, control_plane: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
+    own_jobs: Callable[..., Jobs], control_plane: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
 ) -> None:
-    kubectl, served = namespace_of(control_plane), jobs.kubectl.namespace
+    jobs, kubectl = own_jobs(), namespace_of(control_plane)
+    served = jobs.kubectl.namespace
     elsewhere = Jobs(kubectl, jobs.operator)
     words = f"no operator serves namespace {kubectl.namespace}: "
     only = f"the one in {served} serves only {served}"

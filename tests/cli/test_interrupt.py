@@ -1,6 +1,5 @@
 """What `slipway run` says at Ctrl-C, by what is known of the job."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from slipway.cli.main import main
 from tests.cli.api_server import JOBS, NAMESPACE, ApiServer, job
 from tests.cli.terminal import Terminal
 from tests.serving import kubeconfig
-from tests.waiting import PATIENCE
+from tests.waiting import until
 
 FLAGS = ("--image", "a:1", "--name", "train", "--", "true")
 CREATION = f"POST {JOBS}"
@@ -94,7 +93,4 @@ def test_the_commands_lead_to_where_the_job_is(
 
 def asked(api_server: ApiServer, request: str) -> None:
     """Wait until the server is asked for that."""
-    end = time.monotonic() + PATIENCE
-    while request not in api_server.asked:
-        assert time.monotonic() < end, api_server.asked
-        time.sleep(0.02)
+    until(request, lambda: request in api_server.asked, every=0.02)

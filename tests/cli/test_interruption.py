@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slipway.local_cluster.processes import wait_until
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 PROGRAM = """
 import sys, time
@@ -69,7 +69,7 @@ def test_what_was_made_is_removed(
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *command])
     made = tmp_path / "made"
-    assert wait_until(made.exists, PATIENCE)
+    assert wait_until(made.exists, ANSWER_SECONDS)
     end(process, terminal)
     os.waitpid(process, 0)
     with suppress(OSError):

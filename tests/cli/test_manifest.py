@@ -15,7 +15,7 @@ from slipway.client.mounts import mounts
 from slipway.docker_engine.conversion.expansion import expanded
 from slipway.planner.site import Profile
 from tests.cluster.test_jobs import nested
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 GOOD = {"image": "busybox:1"}
 

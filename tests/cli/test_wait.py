@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from slipway.cli.main import main
 from tests.cli.api_server import JOBS, NOW, ApiServer, failed, job
 from tests.cli.terminal import Terminal
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 FAILED = "slicejob train is Failed: it failed as often as it may\n"
 STATES: dict[str, tuple[tuple[str, ...], int, str]] = {
@@ -30,7 +30,7 @@ def test_a_job_that_is_there_is_not_said_to_be_deleted(
 ) -> None:
     api_server.put(failed("train"))
     wanted = [word for state in states for word in ("--for", state)]
-    patience = "2s" if code == 124 else f"{PATIENCE}s"
+    patience = "2s" if code == 124 else f"{ANSWER_SECONDS}s"
     done = CliRunner().invoke(main, ["wait", "train", *wanted, "--timeout", patience])
     assert (done.exit_code, done.stdout) == (code, words), done.output
 
@@ -76,7 +76,7 @@ def test_a_job_that_was_refused_is_waited_for_once_it_was_corrected(
     found = job("train", "Invalid", conditions=[refused], attempt=None)
     found["metadata"]["generation"] = generation
     api_server.put(found)
-    done = CliRunner().invoke(main, ["wait", "train", "--timeout", f"{PATIENCE}s" if code == 1 else "0.5s"])
+    done = CliRunner().invoke(main, ["wait", "train", "--timeout", f"{ANSWER_SECONDS}s" if code == 1 else "0.5s"])
     assert (done.exit_code, done.stdout) == (code, "slicejob train is Invalid: no\n" if code == 1 else ""), done.output
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from slipway.cli.main import main
 from slipway.version import VERSION
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 SHIPPED = "slipway/_shipped"
 

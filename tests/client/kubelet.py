@@ -16,6 +16,7 @@ from slipway.api.places import HEAD, Place, pod_name, worker
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.logs.items import SECOND
 from tests.serving import kubeconfig, served
+from tests.waiting import passing
 
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 PODS = "/api/v1/namespaces/x/pods"
@@ -86,7 +87,7 @@ class Server:
         self.asked: list[str] = []
         self.behind: set[str] = set()
         """Paths of which watches are told nothing."""
-        spec = {"slices": slices, "hosts": hosts} | ({"ray": {}} if ray else {})
+        spec: dict[str, Any] = {"slices": slices, "hosts": hosts} | ({"ray": {}} if ray else {})
         self.job: Any = {"metadata": {"name": "train", "namespace": "x", "uid": "u"}, "spec": spec}
         self.job["status"] = {"phase": "Pending"}
         self.pods: dict[str, Any] = {}
@@ -227,7 +228,7 @@ class Server:
                 content, sent = log.sent(query, sent), len(log.lines)
                 if left is not None and len(content) > left:
                     await answer.write(content[:left])
-                    await asyncio.sleep(0.01)
+                    await passing(0.01)
                     assert request.transport is not None
                     request.transport.close()
                     return answer

@@ -3,7 +3,6 @@
 A job takes one step whenever somebody watches it. Its hosts understand `echo`, `exit` and `sleep`.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from slipway.client.target import Target
 from slipway.client.verbs import Verbs
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
 from slipway.cluster.watch import Event as Change
+from tests.waiting import passing
 
 Json = dict[str, Any]
 PAUSE = 0.01
@@ -80,7 +80,8 @@ class Memory:
         self.put(job, phase="Running", attempt=0, attempts=attempts, slices=slices, resolved=resolved)
 
     def _end(self, job: Json, phase: str, code: int) -> None:
-        name, ended = job["metadata"]["name"], {"endTime": now(), "reason": phase, "message": f"{phase} with {code}"}
+        name = job["metadata"]["name"]
+        ended: Json = {"endTime": now(), "reason": phase, "message": f"{phase} with {code}"}
         for pod in self.of(name):
             pod["status"] = {
                 "phase": "Failed" if code else "Succeeded",
@@ -153,7 +154,7 @@ class MemoryClient(Verbs):
             yield found
             version = found.stored.metadata.resource_version
             while found is not None and found.stored.metadata.resource_version == version:
-                await asyncio.sleep(PAUSE)
+                await passing(PAUSE)
                 self._memory.step(name)
                 found = await self.find(name)
         yield None
@@ -217,7 +218,7 @@ async def _changes(memory: Memory, name: str, kind: type[Any]) -> AsyncGenerator
         if not listed:
             yield InitDone("")
         known, listed = pods, True
-        await asyncio.sleep(PAUSE)
+        await passing(PAUSE)
 
 
 class MemoryLogs:
@@ -263,7 +264,7 @@ class MemoryStream:
             sent = len(lines)
             if not query.follow or pod["status"]["phase"] != "Running":
                 return
-            await asyncio.sleep(PAUSE)
+            await passing(PAUSE)
             if self._cut:
                 raise LogBroken("it was cut")
 

@@ -16,7 +16,7 @@ from slipway.client.errors import NotFound
 from slipway.client.manifest import manifest
 from slipway.client.model import ProfileOfJob
 from slipway.cluster import history
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 from tests.running import Jobs
 
 JOB = manifest("train", {"image": "a:1"})
@@ -90,8 +90,7 @@ def test_the_profile_of_a_job_is_described_and_the_version_that_its_attempt_bega
     assert "Profile default (generation 1)" in described()
     attempt: dict[str, Any] = {"number": 0, "startTime": datetime.now(UTC).isoformat()}
     attempt["defaults"] = {"profile": "default", "generation": 1, "hash": "a"}
-    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p",
-            json.dumps({"status": {"phase": "Running", "attempt": 0, "attempts": [attempt]}}))  # fmt: skip
+    kubectl.patch("sj", "train", {"status": {"phase": "Running", "attempt": 0, "attempts": [attempt]}}, status=True)
     kubectl.apply(profile | {"spec": {"defaults": {"shmSize": "2Gi"}}})
     assert "Profile default (generation 2; attempt 0 began with generation 1)" in described()
     kubectl("delete", "sjp", "default")
@@ -103,8 +102,7 @@ def test_the_profile_of_a_job_is_described_and_the_version_that_its_attempt_bega
 def test_older_attempts_are_read_when_they_are_wanted(kubectl: Kubectl) -> None:
     kubectl.apply(JOB)
     newest = [ended(number) for number in range(24, 4, -1)]
-    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p",
-            json.dumps({"status": {"phase": "Restarting", "attempt": 24, "attempts": newest}}))  # fmt: skip
+    kubectl.patch("sj", "train", {"status": {"phase": "Restarting", "attempt": 24, "attempts": newest}}, status=True)
     packed = base64.b64encode(history.pack({number: ended(number) for number in range(5)})).decode()
     owner = {"apiVersion": JOB["apiVersion"], "kind": "SliceJob", "name": "train", "controller": True}
     owner |= {"uid": kubectl.get("sj", "train")["metadata"]["uid"]}

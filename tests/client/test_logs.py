@@ -17,6 +17,7 @@ from slipway.client.asynchronous import AsyncClient
 from slipway.client.logs import Item, Line, Note, Opening, Selection, Separator, follow, following, hosts
 from slipway.client.logs.items import SECOND
 from tests.client.kubelet import PODS, START, Log, Server, at, joined, numbered, refused
+from tests.waiting import passing
 
 FOLLOW = Selection(follow=True)
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
@@ -145,7 +146,7 @@ async def test_bytes_are_exact(tmp_path: Path) -> None:
 
 async def test_a_job_that_is_over_before_the_watch_has_shown_its_pods_is_read(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        await asyncio.sleep(0.05)
+        await passing(0.05)
         server.behind.add(PODS)
         for log in await server.begin(0):
             log.write(b"done\n")
@@ -157,7 +158,7 @@ async def test_a_job_that_is_over_before_the_watch_has_shown_its_pods_is_read(tm
 
 async def test_what_is_written_is_followed_to_the_end_of_the_job(tmp_path: Path) -> None:
     async def story(server: Server) -> None:
-        await asyncio.sleep(0.05)
+        await passing(0.05)
         await server.begin(0, pods=False)
         first = await server.start(0, worker(0, 0), Log(started=False))
         second = await server.start(0, worker(0, 1))
@@ -166,7 +167,7 @@ async def test_what_is_written_is_followed_to_the_end_of_the_job(tmp_path: Path)
         await server.start(0, worker(0, 0))
         for index in range(3):
             first.write(f"a{index}\n".encode())
-            await asyncio.sleep(0.01)
+            await passing(0.01)
         first.write(b"no newline")
         await server.finish(0)
 
@@ -186,7 +187,7 @@ async def test_streams_that_break_lose_and_repeat_nothing(cuts: list[int], tmp_p
         log.breaks = list(cuts)
         for line in numbered(40):
             log.write(line)
-            await asyncio.sleep(0.002)
+            await passing(0.002)
         await server.finish(0)
 
     items = await told(server, tmp_path, story)
@@ -213,11 +214,11 @@ async def test_a_restart_is_followed(tmp_path: Path) -> None:
             for log in await server.begin(number):
                 log.write(f"attempt {number}\n".encode())
                 await log.was_asked()
-            await asyncio.sleep(0.1)
+            await passing(0.1)
             await server.end(number)
             if number < 2:
                 await server.judge("Restarting", cause="preemption", message=f"node {number} went away")
-                await asyncio.sleep(0.05)
+                await passing(0.05)
                 await server.remove(number)
         await server.judge("Succeeded")
 
@@ -235,7 +236,7 @@ async def test_a_lost_node_does_not_hold_up_the_next_attempt(tmp_path: Path) -> 
         [log] = await server.begin(0)
         log.write(b"before\n")
         await log.was_asked()
-        await asyncio.sleep(0.1)
+        await passing(0.1)
         await server.judge("Restarting", cause="preemption", message="the node is lost")
         await server.remove(0)
         [log] = await server.begin(1)
@@ -252,7 +253,7 @@ async def test_a_job_that_is_deleted_ends_the_log(tmp_path: Path) -> None:
         [log] = await server.begin(0)
         log.write(b"x\n")
         await log.was_asked()
-        await asyncio.sleep(0.1)
+        await passing(0.1)
         await server.end(0)
         await server.remove(0)
         await server.tell("DELETED", "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs", server.job)
@@ -277,7 +278,7 @@ async def test_512_hosts_are_read_over_64_streams(
             items = await read(client, Selection())
         else:
             reading = asyncio.create_task(read(client))
-            await asyncio.sleep(1)
+            await passing(1)
             for index, log in enumerate(logs):
                 log.write(f"host {index} later\n".encode())
             await server.finish(0)
@@ -388,7 +389,7 @@ async def test_without_history_only_new_lines_come(started: list[bytes], tmp_pat
     async def story(server: Server) -> None:
         await log.was_asked(2)
         log.write(b"new\n")
-        await asyncio.sleep(0.1)
+        await passing(0.1)
         await server.finish(0)
 
     items = await told(server, tmp_path, story, Selection(follow=True, history=False))
@@ -424,9 +425,9 @@ async def test_new_lines_come_though_the_stream_that_left_out_old_ones_breaks(tm
     async def story(server: Server) -> None:
         async with log.news:
             await log.news.wait_for(lambda: any("follow" in query for query in log.asked))
-        await asyncio.sleep(0.05)
+        await passing(0.05)
         log.write(*numbered(5))
-        await asyncio.sleep(0.05)
+        await passing(0.05)
         await server.finish(0)
 
     items = await told(server, tmp_path, story, Selection(follow=True, tail=0))
@@ -607,13 +608,13 @@ async def test_lines_that_are_rotated_away_between_two_streams_are_told_of(tmp_p
 
     async def story(server: Server) -> None:
         await log.was_asked()
-        await asyncio.sleep(0.1)
+        await passing(0.1)
         log.answers = [refused(503, "busy")]
         log.lines = [(START + 5 * 10**9, b"new\n")]
         log.ended = True
         log.changed()
         log.ended = False
-        await asyncio.sleep(0.1)
+        await passing(0.1)
         await server.finish(0)
 
     items = await told(server, tmp_path, story)

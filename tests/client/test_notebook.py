@@ -11,7 +11,7 @@ from slipway.client.blocking import Client
 from slipway.client.errors import JobCancelled, WaitTimeout
 from slipway.client.pictures import output
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 
 class Cell:
@@ -48,14 +48,14 @@ def test_a_job_is_shown_below_its_cell_while_it_is_waited_for(jobs: Jobs, cell: 
     job = Client(jobs.kubectl.namespace, jobs.kubectl.kubeconfig).job(jobs.apply(hosts=2))
     jobs.until("Running")
     with pytest.raises(WaitTimeout):
-        job.wait(timeout=60, progress=True)
+        job.wait(timeout=8, progress=True)
     assert "Running" in cell.shown[-1]["text/html"]
     assert "slice 0 ■■" in cell.shown[-1]["text/plain"]
     # It keeps time between two changes.
     assert len({one["text/plain"] for one in cell.shown}) > 5
     job.cancel(now=True)
     with pytest.raises(JobCancelled):
-        job.wait(timeout=PATIENCE, progress=True)
+        job.wait(timeout=ANSWER_SECONDS, progress=True)
     assert "Cancelled" in cell.shown[-1]["text/plain"]
 
 
@@ -67,7 +67,7 @@ def test_a_job_at_the_end_of_a_cell_is_its_picture(jobs: Jobs) -> None:
         assert f"SliceJob {jobs.kubectl.namespace}/train" in shown["text/plain"]
         assert "<pre" in shown["text/html"]
     job.delete()
-    jobs.kubectl("wait", "sj/train", "--for=delete", f"--timeout={PATIENCE}s")
+    jobs.kubectl.wait("sj/train", until="delete")
     gone = {"text/plain": f"SliceJob train: there is no SliceJob train in namespace {jobs.kubectl.namespace}"}
     assert job._repr_mimebundle_([], []) == gone
 
@@ -76,5 +76,5 @@ def test_lines_are_printed_where_there_is_no_picture(jobs: Jobs, capfd: pytest.C
     job = Client(jobs.kubectl.namespace, jobs.kubectl.kubeconfig).job(jobs.apply(hosts=1))
     jobs.until("Running")
     with pytest.raises(WaitTimeout):
-        job.wait(timeout=30, progress=True)
+        job.wait(timeout=2, progress=True)
     assert "train attempt 0 Running: " in capfd.readouterr().err

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 FORKS = f"""
 import os, signal, sys
@@ -16,7 +16,7 @@ async def answer():
 
 assert portal.run(answer()) == 7
 if (child := os.fork()) == 0:
-    signal.alarm({PATIENCE})
+    signal.alarm({ANSWER_SECONDS})
     os._exit(portal.run(answer()))
 assert portal.run(answer()) == 7
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -24,7 +24,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_forked_process_has_a_loop_of_its_own() -> None:
-    assert subprocess.run([sys.executable, "-c", FORKS], check=False, timeout=2 * PATIENCE).returncode == 7
+    assert subprocess.run([sys.executable, "-c", FORKS], check=False, timeout=2 * ANSWER_SECONDS).returncode == 7
 
 
 CALLS_AT_ONCE = """
@@ -52,7 +52,7 @@ with ThreadPoolExecutor(8) as threads:
 
 
 def test_threads_that_call_at_once_share_a_loop() -> None:
-    subprocess.run([sys.executable, "-c", CALLS_AT_ONCE], check=True, timeout=PATIENCE)
+    subprocess.run([sys.executable, "-c", CALLS_AT_ONCE], check=True, timeout=ANSWER_SECONDS)
 
 
 CALLBACK = """
@@ -91,6 +91,6 @@ assert portal.run(seven()) == 7
 def test_a_call_that_waits_in_a_callback_is_refused_and_others_go_on(call: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", CALLBACK.format(call=call)],
-        stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+        stderr=subprocess.PIPE, text=True, timeout=ANSWER_SECONDS, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

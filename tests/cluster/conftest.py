@@ -14,8 +14,8 @@ from slipway.planner.snapshot import Settings
 from tests.cluster.bench import Bench, now
 from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import Time
-from tests.conftest import Kubectl
-from tests.waiting import PATIENCE
+from tests.kubectl import Kubectl
+from tests.waiting import ANSWER_SECONDS
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def bench(
 
         async def patiently(*given: Any, seconds: float, **named: Any) -> bytes:
             # What becomes of a write that is not answered in time is no matter of these tests.
-            return await send(*given, seconds=max(seconds, PATIENCE), **named)
+            return await send(*given, seconds=max(seconds, ANSWER_SECONDS), **named)
 
         monkeypatch.setattr(api, "_send", patiently)
         cache = Cache(Settings(), now, monotonic)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from slipway.cluster.kueue import VERSIONS
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 
 KINDS: Final = {
     "workloads": "Workload",

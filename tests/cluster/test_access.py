@@ -20,7 +20,7 @@ from slipway.cluster.errors import Unauthorized
 from slipway.cluster.wire import JsonObject
 from tests.cluster.replay import Replay, answer, refusal
 from tests.serving import kubeconfig
-from tests.waiting import PATIENCE, holds
+from tests.waiting import ANSWER_SECONDS, holds, passing
 
 
 def plugin(folder: Path, **status: str) -> dict[str, Any]:
@@ -91,12 +91,12 @@ async def test_an_exec_plugin_that_hangs_is_given_up_by_all_who_wait_and_what_it
 ) -> None:
     monkeypatch.setattr(access, "_RENEWAL_SECONDS", 0.1)
     login = Login()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(ANSWER_SECONDS):
         assert await asyncio.gather(*(login.access.renew() for _ in range(5))) == [False] * 5
         assert not await login.access.renew()
         assert await login.access.authorization() == "old"
         login.done.set()
-        await holds(lambda: login.read.api_key["BearerToken"] == "new", seconds=PATIENCE)
+        await holds(lambda: login.read.api_key["BearerToken"] == "new", seconds=ANSWER_SECONDS)
     assert await login.access.authorization() == "new"
     assert (login.runs, caplog.text.count("credentials could not be read again within")) == (1, 1)
 
@@ -104,7 +104,7 @@ async def test_an_exec_plugin_that_hangs_is_given_up_by_all_who_wait_and_what_it
 async def test_an_exec_plugin_goes_on_when_the_request_that_began_it_is_over() -> None:
     login = Login()
     request = asyncio.create_task(login.access.renew())
-    await asyncio.sleep(0)
+    await passing(0)
     request.cancel()
     await asyncio.wait({request})
     login.done.set()

@@ -42,8 +42,8 @@ from slipway.planner.snapshot import (
 )
 from tests.cluster.bench import Bench, now
 from tests.cluster.things import job_json, node, pod
-from tests.conftest import Kubectl
-from tests.waiting import PATIENCE, holds
+from tests.kubectl import Kubectl
+from tests.waiting import ANSWER_SECONDS, holds
 
 UNCHANGED = {"spec": {"schedulerName": "nobody"}}
 """The scheduler writes a new status of a waiting pod whenever a node comes or goes."""
@@ -238,7 +238,7 @@ async def test_an_exceeded_quota_is_a_rejection_that_waiting_may_help(bench: Ben
     job = await bench.job(hosts=2)
     # Before the API server knows of the quota it admits pods that it does not count.
     probe = ("create", "secret", "generic", "probe", "--dry-run=server")
-    await holds(lambda: "exceeded quota" in kubectl(*probe, check=False).stderr, seconds=PATIENCE)
+    await holds(lambda: "exceeded quota" in kubectl(*probe, check=False).stderr, seconds=ANSWER_SECONDS)
     await bench.act(job, CreatePods(0, (worker(0, 0),)), CreatePods(0, (worker(0, 1),)))
     rejection = bench.now().rejection
     assert rejection is not None
@@ -255,7 +255,7 @@ async def test_a_service_that_is_there_needs_no_quota_in_the_next_attempt(bench:
     await bench.act(job, CreateServices(0, (service(job),)))
     kubectl("create", "quota", "q", "--hard=services=1")
     probe = ("create", "service", "clusterip", "probe", "--tcp=80", "--dry-run=server")
-    await holds(lambda: "exceeded quota" in kubectl(*probe, check=False).stderr, seconds=PATIENCE)
+    await holds(lambda: "exceeded quota" in kubectl(*probe, check=False).stderr, seconds=ANSWER_SECONDS)
     await bench.act(job, CreateServices(1, (service(job),)))
     assert (bench.now().served, bench.now().rejection) == (1, None)
     await bench.act(other, CreateServices(0, (service(other),)))
@@ -497,7 +497,7 @@ async def test_pods_are_deleted_by_name_before_others_are_looked_for(
 
     monkeypatch.setattr(bench.api, "delete_collection", look_first)
     # The others do not wait for a server that takes its time, and this is about the order.
-    monkeypatch.setattr(removal, "FIRST_SECONDS", PATIENCE)
+    monkeypatch.setattr(removal, "FIRST_SECONDS", ANSWER_SECONDS)
     await bench.act(job, DeletePods(0, (0,), 5))
     expected = {f"train-0-0-{host}" for host in range(hosts)} - {f"train-0-0-{host}" for host in range(told)}
     assert there[0] == expected
@@ -646,12 +646,12 @@ async def test_a_pod_that_somebody_else_has_deleted_is_known_as_such_from_the_an
 ) -> None:
     job = await bench.job(hosts=1)
     await bench.act(job, CreatePods(0, (worker(0, 0),)))
-    kubectl("patch", "pod", "train-0-0-0", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/held"]}}')
+    kubectl.patch("pod", "train-0-0-0", '{"metadata":{"finalizers":["example.com/held"]}}')
     kubectl("delete", "pod", "train-0-0-0", "--wait=false")
     # Pod garbage collection lets a pod that was deleted before it had a node fail.
     await bench.act(job, DeletePods(0, (0,), 5, ended_too=True))
     assert [pod.terminating for pod in bench.now().pods] == [True]
-    kubectl("patch", "pod", "train-0-0-0", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    kubectl.patch("pod", "train-0-0-0", '{"metadata":{"finalizers":null}}')
 
 
 async def test_how_a_container_terminated_is_known_from_the_answer_to_the_deletion(

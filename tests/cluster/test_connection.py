@@ -1,5 +1,4 @@
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from slipway.cluster.pod_logs import LogStream
 from slipway.cluster.wire import JsonObject
 from slipway.planner.objects import Pod
 from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, raw, refusal
-from tests.waiting import PATIENCE, holds
+from tests.waiting import ANSWER_SECONDS, holds, passing, pause
 
 PATH = "/api/v1/namespaces/ns/pods"
 
@@ -294,13 +293,13 @@ async def test_a_write_whose_caller_was_cancelled_can_be_waited_for(replay: Repl
     done: list[str] = []
 
     async def slow(request: web.Request) -> web.Response:
-        await asyncio.sleep(0.2)
+        await passing(0.2)
         done.append(request.method)
         return web.json_response({})
 
     replay.then(slow)
     writing = asyncio.create_task(api.create(PATH, {}, JsonObject))
-    await asyncio.sleep(0.1)
+    await passing(0.1)
     writing.cancel()
     await asyncio.wait((writing,))
     assert writing.cancelled()
@@ -334,8 +333,8 @@ async def test_watches_leave_the_connections_of_requests_alone(replay: Replay, m
     async with ApiConnection(open_access(replay.url)) as api:
         watches = [asyncio.create_task(anext(api.watch(PATH, resource_version="1"))) for _ in range(5)]
         async with asyncio.timeout(30):
-            while len(replay.requests) < len(watches):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            while len(replay.requests) < len(watches):
+                await passing(0.01)
             replay.then(answer({"ok": 1}))
             assert await api.get(PATH, JsonObject) == {"ok": 1}
         for one in watches:
@@ -352,7 +351,7 @@ async def test_a_session_for_others_shares_the_pool_and_leaves_it_open(replay: R
 
 def freeze(seconds: float) -> None:
     """Nothing of this process moves, as after SIGSTOP."""
-    time.sleep(seconds)
+    pause(seconds)
 
 
 @pytest.mark.parametrize("turns", range(2, 5))
@@ -368,12 +367,12 @@ async def test_a_write_that_a_frozen_process_has_not_sent_in_time_is_never_sent(
     async with ApiConnection(open_access(replay.url), guard) as api:
         writing = asyncio.create_task(api.create(PATH, {}, JsonObject))
         for _ in range(turns):
-            await asyncio.sleep(0)
+            await passing(0)
         assert replay.requests == []
         freeze(0.5)
         with pytest.raises(PermissionError):
             await writing
-        await asyncio.sleep(0.1)
+        await passing(0.1)
     assert replay.requests == []
 
 
@@ -401,6 +400,6 @@ async def test_a_stream_through_a_proxy_that_does_not_answer_is_given_up(
         async with ApiConnection(Access(configuration)) as api:
             try:
                 with pytest.raises(errors.ConnectionLost):
-                    await asyncio.wait_for(anext(stream(api)), PATIENCE)
+                    await asyncio.wait_for(anext(stream(api)), ANSWER_SECONDS)
             finally:
                 over.set()

@@ -18,6 +18,7 @@ from slipway.planner.snapshot import Job
 from tests.cluster.bench import Bench
 from tests.cluster.replay import Replay, answer, refusal
 from tests.cluster.things import Time, job_json, job_store
+from tests.waiting import passing
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ async def test_what_an_event_tells_of_is_asked_for_first(
 ) -> None:
     replay.otherwise = answer({})
     recorder.record(job, EventRecord("Preempted", "slice 1 was preempted", warning=True))
-    await asyncio.sleep(0)
+    await passing(0)
     await api.delete("/api/v1/namespaces/ns/pods/train-2-0-0", uid="pod-1")
     await recorder.flush()
     assert [one.path.rpartition("/")[2] for one in replay.requests] == ["train-2-0-0", "events"]

@@ -4,7 +4,7 @@ import pytest
 
 from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.removal import Slice, _part_size, selectors
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS, passing
 
 MOST = 32
 
@@ -16,7 +16,7 @@ async def test_no_more_than_the_limit_and_one_request_of_each_run_are_under_way(
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0.001)
+        await passing(0.001)
         now -= 1
 
     await lanes.run(range(1000), work)
@@ -35,8 +35,8 @@ async def test_the_first_request_of_a_job_waits_for_no_other_job() -> None:
         done.append(name)
 
     endless = [asyncio.create_task(lanes.run(["endless"] * 1000, work)) for _ in range(3)]
-    await asyncio.sleep(0.01)
-    async with asyncio.timeout(PATIENCE):
+    await passing(0.01)
+    async with asyncio.timeout(ANSWER_SECONDS):
         await lanes.run(["small"] * 4, work)
     assert done == ["small"] * 4
     go.set()
@@ -48,11 +48,11 @@ async def test_a_small_job_does_not_wait_behind_a_huge_one() -> None:
     order: list[str] = []
 
     async def work(name: str) -> None:
-        await asyncio.sleep(0)
+        await passing(0)
         order.append(name)
 
     huge = asyncio.create_task(lanes.run(["huge"] * 5000, work))
-    await asyncio.sleep(0)
+    await passing(0)
     await lanes.run(["small"] * 4, work)
     assert len(order) < 500
     await huge
@@ -67,7 +67,7 @@ async def test_a_small_job_waits_for_one_request_of_each_huge_one() -> None:
         order.append(name)
         if len(order) == 2 * MOST:
             full.set()
-        await asyncio.sleep(0)
+        await passing(0)
 
     huge = [asyncio.create_task(lanes.run(["huge"] * 1000, work)) for _ in range(5)]
     await full.wait()
@@ -87,9 +87,9 @@ async def test_who_is_cancelled_in_line_takes_no_request_from_the_others() -> No
 
     first = asyncio.create_task(lanes.run(["first"] * 2, work))
     second = asyncio.create_task(lanes.run(["second"] * 2, work))
-    await asyncio.sleep(0.01)
+    await passing(0.01)
     cancelled, last = (asyncio.create_task(lanes.run([name] * 4, work)) for name in ("cancelled", "last"))
-    await asyncio.sleep(0.01)
+    await passing(0.01)
     cancelled.cancel()
     go.set()
     await asyncio.gather(first, second, last)
@@ -104,7 +104,7 @@ async def test_after_a_failure_nothing_further_is_begun() -> None:
 
     async def work(item: int) -> None:
         begun.append(item)
-        await asyncio.sleep(0)
+        await passing(0)
         if item == 3:
             raise ValueError("no")
 

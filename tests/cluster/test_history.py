@@ -18,8 +18,8 @@ from slipway.planner.metadata import metadata
 from slipway.planner.parts import packed
 from slipway.planner.snapshot import Job
 from tests.cluster.bench import Bench, now
-from tests.conftest import Kubectl
-from tests.waiting import PATIENCE
+from tests.kubectl import Kubectl
+from tests.waiting import ANSWER_SECONDS
 
 
 def ended(number: int) -> Attempt:
@@ -143,7 +143,7 @@ async def test_a_page_of_an_earlier_job_of_this_name_makes_way(bench: Bench) -> 
 async def full(bench: Bench, kubectl: Kubectl) -> str:
     kubectl("create", "quota", "q", "--hard=count/configmaps=0")
     # The API server enforces a quota some time after it was created.
-    deadline = monotonic() + PATIENCE
+    deadline = monotonic() + ANSWER_SECONDS
     while kubectl("create", "configmap", f"probe-{monotonic_ns()}", check=False).returncode == 0:
         assert monotonic() < deadline
     return "exceeded quota: q"

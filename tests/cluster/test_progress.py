@@ -24,7 +24,7 @@ from slipway.planner.snapshot import Printed, Settings
 from tests.client.kubelet import Log, Server, at, refused
 from tests.cluster.replay import open_access
 from tests.cluster.things import Time, job_json, pod
-from tests.waiting import holds
+from tests.waiting import holds, passing
 
 PATTERN = r"step (?P<step>\d+)|saved checkpoint (?P<checkpoint>\d+)"
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
@@ -83,7 +83,7 @@ class Bench:
             while self.server.open:
                 for log in self.server.logs.values():
                     log.write(b"x\n")
-                await asyncio.sleep(0.005)
+                await passing(0.005)
 
     @property
     def asked(self) -> list[str]:
@@ -134,7 +134,7 @@ async def test_no_log_is_asked_for_unless_the_job_asks_and_its_container_has_sta
         bench.pod(runs=False)
         bench.reader.follow(key)
     bench.reader.follow(("x", "unknown"))
-    await asyncio.sleep(0.05)
+    await passing(0.05)
     assert bench.asked == []
 
 
@@ -168,7 +168,7 @@ async def test_a_stream_is_not_asked_for_again_after_the_end(bench: Bench) -> No
     log.write(b"step 1\n")
     bench.over()
     await until(lambda: bench.step() == 1)
-    await asyncio.sleep(0.1)
+    await passing(0.1)
     bench.reader.follow(key)
     assert bench.asked == ["train-0-0-0"]
 
@@ -189,7 +189,7 @@ async def test_a_log_that_is_gone_is_left_alone(bench: Bench) -> None:
     bench.pod(phase="Failed")
     bench.reader.follow(key)
     await log.was_asked()
-    await asyncio.sleep(0.1)
+    await passing(0.1)
     assert (bench.asked, bench.printed().opened) == (["train-0-0-0"], False)
 
 
@@ -337,7 +337,7 @@ async def test_a_program_that_prints_much_slows_nobody_down(no_collection: None)
         longest, last = 0.0, time.process_time()
         bench.reader.follow(key)
         while bench.step() != 4_999:
-            await asyncio.sleep(0)
+            await passing(0)
             now = time.process_time()
             longest, last = max(longest, now - last), now
         assert longest < 0.5
@@ -358,7 +358,7 @@ async def test_a_pod_that_is_gone_ends_it(bench: Bench) -> None:
     bench.cache.pods.observe(Deleted(pod("train-0-0-0", 99, namespace="x", job_uid="uid-train")), "")
     log.ended = True
     log.changed()
-    await asyncio.sleep(0.1)
+    await passing(0.1)
     assert bench.asked == ["train-0-0-0"]
 
 

@@ -5,7 +5,6 @@ import gc
 import socket
 import ssl
 import threading
-import time
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, suppress
@@ -21,7 +20,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.pod_logs import LogStream
 from slipway.cluster.wire import JsonObject
 from slipway.local_cluster import pki
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS, pause
 
 POD = "/api/v1/namespaces/ns/pods/train-0-0-0"
 LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -95,7 +94,7 @@ async def cut_a_log(api: ApiConnection, busy: Busy) -> None:
 
 async def cancelled(work: Awaitable[object], busy: Busy) -> None:
     task = asyncio.ensure_future(work)
-    await asyncio.to_thread(busy.asked.wait, PATIENCE)
+    await asyncio.to_thread(busy.asked.wait, ANSWER_SECONDS)
     await asyncio.wait((task,), timeout=0.05)
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -160,7 +159,7 @@ def test_a_loop_whose_turns_take_long_reads_more_than_ten_events_of_a_watch_in_e
         def turn() -> None:
             nonlocal turns
             turns += 1
-            time.sleep(0.02)
+            pause(0.02)
             loop.call_soon(turn)
 
         async with (

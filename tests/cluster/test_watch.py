@@ -215,7 +215,7 @@ SHORT_LIVES = {
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How long the watcher has paused, each time, in milliseconds; nobody waits for it."""
     found: list[int] = []
-    sleep = asyncio.sleep
+    sleep = asyncio.sleep  # noqa: TID251 - it is replaced and still sleeps
 
     async def noted(seconds: float) -> None:
         if seconds:

@@ -13,7 +13,7 @@ from slipway.planner.kueue_objects import Workload
 from slipway.planner.snapshot import NAME_TAKEN, Job
 from tests.cluster.bench import Bench
 from tests.cluster.kueue_crds import NEWER, kueue_crds
-from tests.conftest import kubectl_for
+from tests.clusters import kubectl_for
 
 NAME = "slicejob-train"
 EVICTED = {"conditions": [{"type": "Evicted", "status": "True", "reason": "Preempted"}]}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from slipway.cluster.workqueue import WorkQueue
 from tests.cluster.things import Time
+from tests.waiting import passing
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ async def test_a_waiting_worker_is_woken_by_an_earlier_key() -> None:
     queue: WorkQueue[str] = WorkQueue(clock)
     queue.add_at("late", clock() + 60)
     waiting = asyncio.create_task(queue.get())
-    await asyncio.sleep(0)
+    await passing(0)
     queue.add("now")
     assert await asyncio.wait_for(waiting, 30) == "now"
 
@@ -130,7 +131,7 @@ async def test_a_waiting_worker_is_woken_by_an_earlier_key() -> None:
 async def test_several_workers_share_what_is_due() -> None:
     queue: WorkQueue[int] = WorkQueue(asyncio.get_running_loop().time)
     workers = [asyncio.create_task(queue.get()) for _ in range(5)]
-    await asyncio.sleep(0)
+    await passing(0)
     for key in range(5):
         queue.add(key)
     assert sorted(await asyncio.wait_for(asyncio.gather(*workers), 30)) == list(range(5))
@@ -139,7 +140,7 @@ async def test_several_workers_share_what_is_due() -> None:
 async def test_a_worker_cancelled_just_after_its_call_passes_the_call_on() -> None:
     queue: WorkQueue[str] = WorkQueue(asyncio.get_running_loop().time)
     first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
-    await asyncio.sleep(0)
+    await passing(0)
     queue.add("a")
     first.cancel()
     assert await asyncio.wait_for(second, 30) == "a"
@@ -196,7 +197,7 @@ async def test_a_worker_is_woken_for_a_key_that_was_passed_over() -> None:
     queue.add("a2")
     assert await queue.get() == "a1"
     waiting = asyncio.create_task(queue.get())
-    await asyncio.sleep(0)
+    await passing(0)
     queue.done("a1")
     assert await asyncio.wait_for(waiting, 30) == "a2"
 

@@ -3,7 +3,8 @@
 import pytest
 
 from slipway.local_cluster import NativeCluster
-from tests.conftest import Kubectl, kubectl_for
+from tests.clusters import kubectl_for
+from tests.kubectl import Kubectl
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,12 @@
 """The API server itself refuses what the schema and its CEL rules can see, in words that help."""
 
-import json
 from typing import Any
 
 import pytest
 
 from slipway.api.status import SliceJobStatus
 from slipway.planner.stored import read_status
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 from tests.mistakes import note, refused
 
 GOOD: dict[str, Any] = {
@@ -294,7 +293,7 @@ def test_what_a_user_reads(kubectl: Kubectl) -> None:
     running = {"type": "Running", "status": "True", "reason": "Running", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     status = {"phase": "Running", "readySlices": "2/2", "attempt": 3, "failures": 1, "preemptions": 2}
     status |= {"conditions": [running]}
-    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    kubectl.patch("sj", "train", {"status": status}, status=True)
     table = kubectl("get", "sj").stdout.split()
     columns = ["NAME", "PHASE", "REASON", "ACCELERATOR", "SLICES", "ATTEMPT", "FAILURES", "PREEMPTIONS", "AGE"]
     assert table[:9] == columns
@@ -308,7 +307,7 @@ def test_what_a_user_reads(kubectl: Kubectl) -> None:
 def test_the_wide_form_says_when_a_job_began_and_ended(kubectl: Kubectl) -> None:
     kubectl.apply(job())
     times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-02T00:00:00Z"}
-    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", json.dumps({"status": times}))
+    kubectl.patch("sj", "train", {"status": times}, status=True)
     header, line = kubectl("get", "sj", "-o", "wide").stdout.splitlines()
     assert header.split()[-3:] == ["AGE", "STARTED", "COMPLETED"]
     assert len(line.split()[-1]) > 1
@@ -326,7 +325,7 @@ def test_the_wide_form_says_when_a_job_began_and_ended(kubectl: Kubectl) -> None
 )
 def test_jobs_are_selected_by_phase_and_accelerator(kubectl: Kubectl, selector: str, names: list[str]) -> None:
     kubectl.apply(job("a"), job("b", accelerator={"type": "v5p-8"}))
-    kubectl("patch", "sj", "a", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Running"}}')
+    kubectl.patch("sj", "a", '{"status": {"phase": "Running"}}', status=True)
     assert kubectl("get", "sj", "--field-selector", selector, "-o", "name").stdout.split() == names
 
 
@@ -375,7 +374,7 @@ def test_what_may_change_is_taken(kubectl: Kubectl, changes: dict[str, Any]) -> 
 
 def test_a_suspended_job_that_never_began_may_be_corrected(kubectl: Kubectl) -> None:
     kubectl.apply(job(suspend=True, accelerator={"type": "v9-8"}))
-    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Suspended"}}')
+    kubectl.patch("sj", "train", '{"status": {"phase": "Suspended"}}', status=True)
     kubectl.apply(job(suspend=True, accelerator={"type": "v5p-8"}))
 
 
@@ -392,5 +391,5 @@ def test_a_cancel_cannot_be_taken_back(kubectl: Kubectl) -> None:
 
 def test_an_invalid_job_that_never_began_may_be_corrected(kubectl: Kubectl) -> None:
     kubectl.apply(job(accelerator={"type": "v9-8"}))
-    kubectl("patch", "sj", "train", "--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Invalid"}}')
+    kubectl.patch("sj", "train", '{"status": {"phase": "Invalid"}}', status=True)
     kubectl.apply(job(accelerator={"type": "v5p-8"}))

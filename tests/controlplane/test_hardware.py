@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster.provider import NativeCluster
-from tests.conftest import give_gpus, kubectl_for
+from tests.clusters import give_gpus, kubectl_for
 from tests.running import Jobs
 
 CPU_NODES = 8
@@ -51,6 +51,7 @@ WAITS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+@pytest.mark.thorough
 def test_a_job_for_which_there_are_no_gpus_waits_and_says_why(jobs: Jobs, with_gpus: None) -> None:
     for name, (gpu, _, _) in WAITS.items():
         jobs.apply(name, accelerator={"gpu": gpu}, **RUNS)

@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 from tests.leader_kills import MOMENTS, kill_leaders
 
 
 @pytest.mark.row("B-57", "B-58")
+@pytest.mark.thorough
 def test_leaders_killed_during_restarts_lose_and_double_nothing_and_touch_no_healthy_job(
     kubectl: Kubectl, tmp_path: Path
 ) -> None:

@@ -13,30 +13,11 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster import pki
-from slipway.local_cluster.provider import NativeCluster
-from tests.conftest import jobs_of, kubectl_for
 from tests.mistakes import note, shown
 from tests.running import Jobs
-from tests.waiting import PATIENCE
 
 NOWHERE = "https://127.0.0.1:1/"
 ADMISSION = "admissionregistration.k8s.io/v1"
-
-
-@pytest.fixture(scope="module")
-def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
-    kubectl = kubectl_for(control_plane, "rejections")
-    kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
-    yield from jobs_of(kubectl, tmp_path_factory.mktemp("rejections"), simulated=True)
-    kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
-
-
-@pytest.fixture
-def jobs(served: Jobs) -> Iterator[Jobs]:
-    yield served
-    served.kubectl("delete", "sj", "--all")
-    served.kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={PATIENCE}s")
 
 
 @contextmanager
@@ -57,16 +38,14 @@ def there(jobs: Jobs, kind: str, api: str = "v1", /, **fields: Any) -> Iterator[
 @contextmanager
 def quota(jobs: Jobs) -> Iterator[None]:
     with there(jobs, "ResourceQuota", spec={"hard": {"pods": "0"}}):
-        jobs.kubectl("wait", "resourcequota/rule", "--for=jsonpath={.status.hard.pods}=0", f"--timeout={PATIENCE}s")
+        jobs.kubectl.wait("resourcequota/rule", until="jsonpath={.status.hard.pods}=0")
         yield
 
 
 @contextmanager
 def quota_of_cpu(jobs: Jobs) -> Iterator[None]:
     with there(jobs, "ResourceQuota", spec={"hard": {"limits.cpu": "10"}}):
-        jobs.kubectl(
-            "wait", "resourcequota/rule", "--for=jsonpath={.status.hard.limits\\.cpu}=10", f"--timeout={PATIENCE}s"
-        )
+        jobs.kubectl.wait("resourcequota/rule", until="jsonpath={.status.hard.limits\\.cpu}=10")
         yield
 
 

@@ -1,11 +1,12 @@
 """SliceJobProfiles on a real API server: what a platform team sets once, and what becomes of the jobs under it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.conftest import Kubectl
 from tests.controlplane.test_operator import TPU
+from tests.kubectl import Kubectl
 from tests.running import Jobs
 
 IMAGE, OTHER = "slipway.local/busybox:1", "slipway.local/busybox:2"
@@ -106,7 +107,7 @@ def test_a_job_of_three_lines_gets_the_rest_from_its_profile(jobs: Jobs) -> None
     assert status["attempts"][0]["defaults"]["profile"] == "default"
     # The job itself stays as its author wrote it, so that GitOps finds no difference.
     assert "retries" not in jobs.kubectl.get("sj", "train")["spec"]
-    jobs.kubectl("patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type=merge", "-p", FAILED)
+    jobs.kubectl.patch("pod", pod["metadata"]["name"], FAILED, status=True)
     result = jobs.until("Failed")["result"]
     assert "retries.maxFailures 1" in result["message"] or "maxFailures" in result["message"]
 
@@ -144,7 +145,7 @@ def test_a_changed_profile_touches_no_running_attempt_and_the_next_one_takes_it(
     jobs.until("Running", "later")
     assert {pod["metadata"]["uid"] for pod in jobs.pods()} == before
     name = jobs.pods()[0]["metadata"]["name"]
-    jobs.kubectl("patch", "pod", name, "--subresource=status", "--type=merge", "-p", FAILED)
+    jobs.kubectl.patch("pod", name, FAILED, status=True)
     jobs.until_true("attempt 1", lambda: jobs.pods(attempt=1))
     images = {one["image"] for pod in jobs.pods(attempt=1) for one in pod["spec"]["containers"]}
     assert images == {OTHER}
@@ -170,12 +171,10 @@ def test_a_limit_is_a_condition_that_names_profile_and_rule(jobs: Jobs) -> None:
 
 @pytest.mark.row("B-34")
 def test_fields_that_a_workspace_decides_on_are_refused_until_the_profile_has_them_ignored(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    own_jobs: Callable[..., Jobs],
 ) -> None:
     """K-06, F-49"""
-    monkeypatch.setenv("SLIPWAY_IMAGE", IMAGE)
-    jobs.operator.stop()
-    jobs.operator.start()
+    jobs = own_jobs(image=IMAGE)
     claim = {"persistentVolumeClaim": {"claimName": "jobs"}}
     jobs.apply(**TPU, workspace=claim, workingDir="/app", securityContext={"runAsUser": 7, "runAsGroup": 7})
     jobs.until("Invalid")
@@ -194,7 +193,7 @@ def test_an_operator_that_takes_over_knows_profiles_before_it_decides(jobs: Jobs
     before = {pod["metadata"]["uid"] for pod in jobs.pods()}
     jobs.operator.kill()
     jobs.kubectl.apply(profile(image=OTHER))
-    jobs.operator.start()
+    jobs.operator.start_again()
     jobs.apply("later", image=None)
     jobs.until("Running", "later")
     assert {pod["metadata"]["uid"] for pod in jobs.pods()} == before

@@ -2,16 +2,17 @@
 
 import json
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
 from slipway.api.crd import custom_resource_definitions
 from slipway.api.names import MULTIKUEUE
-from tests.conftest import Kubectl
-from tests.waiting import PATIENCE
+from slipway.local_cluster import NativeCluster
+from tests.clusters import kubectl_for
+from tests.kubectl import Kubectl, api_of
+from tests.waiting import until
 
 from .test_crd import env, gpu, job
 
@@ -47,6 +48,8 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 KIND, PLURAL, GROUP = "StoredJob", "storedjobs", "stored.slipway.dev"
 """A kind of this test's own, so that no other test meets SliceJobs without rules."""
+PATH = f"/apis/{GROUP}/v1alpha1/namespaces/default/{PLURAL}"
+NEVER_BEGAN = "never-began"
 
 
 def definition(*, rules: bool) -> dict[str, Any]:
@@ -72,12 +75,13 @@ def stored(case: str, name: str = "") -> dict[str, Any]:
     return job(name or name_of(case), **PRESERVED, **BROKEN[case]) | {"apiVersion": f"{GROUP}/v1alpha1", "kind": KIND}
 
 
-@pytest.fixture
-def under_rules(kubectl: Kubectl) -> Iterator[Kubectl]:
+@pytest.fixture(scope="module")
+def under_rules(control_plane: NativeCluster) -> Iterator[Kubectl]:
     """The jobs, stored under a CRD without any rule, and then all the rules."""
+    kubectl = kubectl_for(control_plane, "default")
     install(kubectl, rules=False)
     try:
-        kubectl.apply(*map(stored, BROKEN))
+        kubectl.apply(*map(stored, BROKEN), stored("too many pods", NEVER_BEGAN))
         install(kubectl, rules=True)
         yield kubectl
     finally:
@@ -87,34 +91,48 @@ def under_rules(kubectl: Kubectl) -> Iterator[Kubectl]:
 def install(kubectl: Kubectl, *, rules: bool) -> None:
     kubectl.apply(definition(rules=rules))
     kubectl.until_established(PLURAL)
-    bad = stored("an empty command", "another")
-    end = time.monotonic() + PATIENCE
     # The API server notices another schema after a moment.
-    while (kubectl("create", "--dry-run=server", "-f", "-", stdin=bad, check=False).returncode != 0) != rules:
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    until("the schema", lambda: bool(created(kubectl, "an empty command")) == rules)
 
 
-CHANGES: dict[str, tuple[str, ...]] = {
-    "a status is written": ("--subresource=status", "-p", '{"status": {"phase": "Running", "attempt": 0}}'),
-    "the metadata changes": ("-p", '{"metadata": {"labels": {"a": "b"}}}'),
-    "what may change at any time changes": ("-p", '{"spec": {"ttlSecondsAfterFinished": 60}}'),
-    "it is suspended": ("-p", '{"spec": {"suspend": true}}'),
-    "it goes on": ("-p", '{"spec": {"suspend": false}}'),
-    "it is cancelled": ("-p", '{"spec": {"cancel": true}}'),
+def created(kubectl: Kubectl, case: str) -> str:
+    """What the API server says to a new job that breaks a rule; nothing where it would be stored."""
+    return refusal(lambda: api_of(kubectl.kubeconfig).create(PATH, stored(case, "another"), dryRun="All"))
+
+
+def patched(kubectl: Kubectl, name: str, body: dict[str, Any], subresource: str = "") -> str:
+    """What the API server says to a change of a stored job; nothing where it has stored it."""
+    change = (f"{PATH}/{name}{subresource}", json.dumps(body), "application/merge-patch+json")
+    return refusal(lambda: api_of(kubectl.kubeconfig).patch(*change))
+
+
+def refusal(ask: Callable[[], object]) -> str:
+    try:
+        ask()
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "a status is written": ({"status": {"phase": "Running", "attempt": 0}}, "/status"),
+    "the metadata changes": ({"metadata": {"labels": {"a": "b"}}}, ""),
+    "what may change at any time changes": ({"spec": {"ttlSecondsAfterFinished": 60}}, ""),
+    "it is suspended": ({"spec": {"suspend": True}}, ""),
+    "it goes on": ({"spec": {"suspend": False}}, ""),
+    "it is cancelled": ({"spec": {"cancel": True}}, ""),
 }
 """What becomes of a job, in this order."""
 
 
 def test_a_stored_job_that_breaks_a_rule_runs_on_and_can_be_stopped(under_rules: Kubectl) -> None:
-    said = [under_rules.refuses(stored(case, "another"), "--dry-run=server") for case in BROKEN]
+    said = [created(under_rules, case) for case in BROKEN]
     rules = definition(rules=True)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     words = [words_of(rule) for rule in rules["x-kubernetes-validations"]]
     assert [one for one in words if one not in " ".join(said)] == [], "no job breaks it"
-    for change, arguments in CHANGES.items():
-        patch = ("patch", PLURAL, "--type=merge", *arguments)
-        done = {case: under_rules(*patch, name_of(case), check=False) for case in BROKEN}
-        assert {case: one.stderr for case, one in done.items() if one.returncode != 0} == {}, change
+    for change, (body, subresource) in CHANGES.items():
+        refused = {case: patched(under_rules, name_of(case), body, subresource) for case in BROKEN}
+        assert {case: words for case, words in refused.items() if words} == {}, change
 
 
 def words_of(rule: dict[str, str]) -> str:
@@ -123,8 +141,6 @@ def words_of(rule: dict[str, str]) -> str:
 
 
 def test_what_is_new_in_a_stored_job_is_under_the_rules(under_rules: Kubectl) -> None:
-    never_began = ("--subresource=status", "-p", '{"status": {"phase": "Invalid"}}')
-    under_rules("patch", PLURAL, "too-many-pods", "--type=merge", *never_began)
+    assert patched(under_rules, NEVER_BEGAN, {"status": {"phase": "Invalid"}}, "/status") == ""
     for fields, said in ({"slices": 6}, "hosts x slices is above"), ({"command": [""]}, "command[0] is empty"):
-        change = ("--type=merge", "-p", json.dumps({"spec": fields}))
-        assert said in under_rules("patch", PLURAL, "too-many-pods", *change, check=False).stderr
+        assert said in patched(under_rules, NEVER_BEGAN, {"spec": fields})

@@ -1,7 +1,6 @@
 """Jobs that the real scheduler finds no nodes for: what is said of them, and that what is said to help does."""
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
@@ -10,10 +9,11 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster.provider import NativeCluster
-from tests.conftest import give_gpus, jobs_of, kubectl_for
-from tests.mistakes import note, shown
-from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.clusters import create_namespace, give_gpus, kubectl_for, served
+from tests.kubectl import Kubectl
+from tests.mistakes import note, seconds_between, shown
+from tests.running import Jobs, Operator
+from tests.stages import thorough_but
 
 SPOT = {"type": "v5p-16", "spot": True}
 """Of these there are four node pools of two hosts."""
@@ -22,25 +22,17 @@ POOL = "cloud.google.com/gke-nodepool"
 
 
 @pytest.fixture(scope="module")
-def served(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
-    """With an operator that sees the pods of every namespace."""
-    kubectl = kubectl_for(control_plane, "waiting")
-    kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
-    yield from jobs_of(kubectl, tmp_path_factory.mktemp("waiting"), whole_cluster=True, simulated=True)
-    kubectl("delete", "priorityclasses", "-l", "slipway.dev/test=waiting")
-    kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
-
-
-@pytest.fixture
-def jobs(served: Jobs) -> Iterator[Jobs]:
-    yield served
-    served.kubectl("delete", "sj", "--all")
-    served.kubectl("wait", "pods", "--all", "--for=delete", f"--timeout={PATIENCE}s")
+def kubectl(control_plane: NativeCluster) -> Iterator[Kubectl]:
+    """In a namespace whose name the messages show."""
+    found = kubectl_for(control_plane, "waiting")
+    create_namespace(control_plane, found.namespace)
+    yield found
+    found("delete", "priorityclasses", "-l", "slipway.dev/test=waiting")
+    found("delete", "namespace", found.namespace, "--wait=false")
 
 
 def spot_nodes(jobs: Jobs) -> list[str]:
-    items = jobs.kubectl.get("nodes", "-l", "cloud.google.com/gke-spot=true")["items"]
+    items = jobs.kubectl.get("nodes", selector="cloud.google.com/gke-spot=true")["items"]
     return sorted(item["metadata"]["name"] for item in items)
 
 
@@ -181,19 +173,54 @@ WAITS: dict[str, tuple[Scene, dict[str, Any], str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("mistake", WAITS)
-def test_a_job_without_nodes_says_why_and_what_would_help(mistake: str, jobs: Jobs) -> None:
-    scene, fields, reason, words, step = WAITS[mistake]
+ALONE = {mistake for mistake, (scene, *_) in WAITS.items() if scene is not nothing} | {"more slices than there are"}
+"""What takes nodes from others."""
+
+
+TOGETHER = {mistake: f"waits-{number}" for number, mistake in enumerate(WAITS) if mistake not in ALONE}
+"""The names of the jobs that take none."""
+
+
+@pytest.fixture(scope="class")
+def together(kubectl: Kubectl, operator: Operator) -> Iterator[Jobs]:
+    """These jobs, applied at once: the scheduler tries for a while before anything is said."""
+    for jobs in served(Jobs(kubectl, operator.running()), wait=True):
+        for mistake, name in TOGETHER.items():
+            jobs.apply(name, **WAITS[mistake][1])
+        yield jobs
+
+
+class TestJobsThatTakeNoNodes:
+    @pytest.mark.parametrize("mistake", TOGETHER)
+    def test_a_job_without_nodes_says_why_and_what_would_help(self, mistake: str, together: Jobs) -> None:
+        waits_and_says_why(mistake, together, TOGETHER[mistake])
+
+
+@pytest.mark.parametrize("mistake", thorough_but({"more slices than there are", "held by another job"}, sorted(ALONE)))
+def test_a_job_whose_nodes_are_taken_says_why_and_what_would_help(mistake: str, jobs: Jobs) -> None:
+    scene, fields, *_ = WAITS[mistake]
     with scene(jobs):
         jobs.apply(**fields)
-        began = time.monotonic()
-        jobs.until_said("WaitingForCapacity", reason, words, step)
-        jobs.until_true("a column", lambda: reason in jobs.kubectl("get", "sj", "train").stdout)
-        jobs.until_true("an Event", lambda: {"WaitingForCapacity", reason} & set(jobs.events()))
-        holds = any(pod["spec"].get("nodeName") for pod in jobs.pods())
-        assert holds == (reason == "TooFewNodes"), "slices that have nodes keep them while the others wait"
-        seconds = time.monotonic() - began
-        note(shown(mistake, jobs, "train", seconds=seconds, held=seconds if holds else 0))
+        waits_and_says_why(mistake, jobs, "train")
+
+
+def waits_and_says_why(mistake: str, jobs: Jobs, name: str) -> None:
+    _, _, reason, words, step = WAITS[mistake]
+    jobs.until_said("WaitingForCapacity", reason, words, step, name=name)
+    jobs.until_true("a column", lambda: reason in jobs.kubectl("get", "sj", name).stdout)
+    jobs.until_true("an Event", lambda: {"WaitingForCapacity", reason} & set(jobs.events(name)))
+    holds = any(pod["spec"].get("nodeName") for pod in jobs.pods(name))
+    assert holds == (reason == "TooFewNodes"), "slices that have nodes keep them while the others wait"
+    seconds = seconds_until_told(jobs, name, {"WaitingForCapacity", reason})
+    note(shown(mistake, jobs, name, seconds=seconds, held=seconds if holds else 0))
+
+
+def seconds_until_told(jobs: Jobs, name: str, reasons: set[str]) -> float:
+    """From the creation of a job to the last Event of these reasons."""
+    items = jobs.kubectl.get("events.events.k8s.io")["items"]
+    ours = [one for one in items if one["regarding"]["name"] == name and one["reason"] in reasons]
+    told = max(one["metadata"]["creationTimestamp"] for one in ours)
+    return seconds_between(jobs.kubectl.get("sj", name)["metadata"]["creationTimestamp"], told)
 
 
 HELPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -206,8 +233,9 @@ HELPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("before", "after"), HELPS.values(), ids=HELPS)
-def test_what_is_said_to_help_does(before: dict[str, Any], after: dict[str, Any], jobs: Jobs) -> None:
+@pytest.mark.parametrize("remedy", thorough_but({"fewer slices"}, HELPS))
+def test_what_is_said_to_help_does(remedy: str, jobs: Jobs) -> None:
+    before, after = HELPS[remedy]
     jobs.apply(**before)
     jobs.until("WaitingForCapacity")
     jobs.kubectl("delete", "sj", "train")
@@ -215,6 +243,7 @@ def test_what_is_said_to_help_does(before: dict[str, Any], after: dict[str, Any]
     jobs.until("Running")
 
 
+@pytest.mark.thorough
 def test_a_priority_that_is_said_to_be_high_enough_is(jobs: Jobs) -> None:
     with other_pods_of_a_high_priority(jobs):
         jobs.apply(accelerator=SPOT)
@@ -244,6 +273,7 @@ def of_gpus(count: int) -> dict[str, Any]:
     return {"accelerator": {"gpu": {"vendor": "nvidia", "count": count}}, "command": ["sleep", "1000"]}
 
 
+@pytest.mark.thorough
 def test_who_has_the_gpus_is_said_and_waiting_for_them_helps(jobs: Jobs, with_gpus: None) -> None:
     jobs.apply("eval", hosts=2, oneHostPerNode=True, **of_gpus(3))
     jobs.until("Running", "eval")
@@ -259,6 +289,7 @@ def test_who_has_the_gpus_is_said_and_waiting_for_them_helps(jobs: Jobs, with_gp
     jobs.until("Running")
 
 
+@pytest.mark.thorough
 def test_who_has_the_cpus_is_said_and_the_priority_that_is_said_to_help_does(jobs: Jobs) -> None:
     size: dict[str, Any] = {"resources": {"requests": {"cpu": "20"}}, "command": ["sleep", "1000"]}
     jobs.apply("eval", hosts=8, **size, priorityClassName=priority_class(jobs, 100))
@@ -284,6 +315,7 @@ def all_events(jobs: Jobs) -> list[tuple[str, str]]:
     return [(one["regarding"]["name"], one["reason"]) for one in items]
 
 
+@pytest.mark.thorough
 def test_a_priority_that_preempts_nobody_is_explained(jobs: Jobs) -> None:
     """The scheduler preempts pods of one node at a time, and a slice needs its node pool for itself."""
     jobs.apply("eval", slices=4, accelerator=SPOT, priorityClassName=priority_class(jobs, 10))
@@ -332,6 +364,7 @@ def test_a_missing_service_account_is_waited_for(jobs: Jobs) -> None:  # B-24
     assert jobs.until("Running")["failures"] == 0
 
 
+@pytest.mark.thorough
 def test_an_autoscaler_that_brings_nodes_is_named(jobs: Jobs) -> None:
     """No autoscaler runs here, so its Event on the pod is made by hand."""
     jobs.apply(accelerator={"type": "v6e-16"})

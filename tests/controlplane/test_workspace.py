@@ -14,7 +14,7 @@ from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
 from tests.api.test_workspace import CLAIM, HOST
 from tests.api.test_workspace import REFUSED as IN_THE_MODELS
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 from tests.planner.build import World, world_at
 from tests.running import Jobs
 

@@ -20,7 +20,7 @@ from slipway.cli.main import main
 from slipway.local_cluster import packages
 from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import PACKAGES, PASSWORD, USER, Engine, engine_in, registry_in, tool
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 DOCKERFILE = """\
 FROM scratch
@@ -131,6 +131,6 @@ def client(engine: Engine) -> Iterator[Any]:
     """The SDK, to look at what was built."""
     import docker
 
-    found = docker.DockerClient(base_url=engine.host, timeout=PATIENCE)
+    found = docker.DockerClient(base_url=engine.host, timeout=START_SECONDS)
     yield found
     found.close()

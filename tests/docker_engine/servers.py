@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from slipway.local_cluster.packages import find_tool
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, until
 
 PACKAGES = {
     "dockerd": "docker.io", "docker": "docker.io", "docker-registry": "docker-registry", "busybox": "busybox-static",
@@ -53,11 +52,12 @@ def running(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterato
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        end = time.monotonic() + PATIENCE
-        while not ready():
+
+        def runs() -> bool:
             assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
+            return ready()
+
+        until(f"{command[0]} is ready", runs, seconds=START_SECONDS)
         yield process
     finally:
         process.terminate()

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,7 +15,7 @@ import yaml
 from slipway.api.slicejob import IMAGE_PATTERN
 from tests.docker_engine.conftest import Contents, log_in, slipway
 from tests.docker_engine.servers import Engine
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, until
 
 SLEEPS = 'FROM scratch\nCOPY busybox /bin/busybox\nRUN ["/bin/busybox", "sh", "-c", "echo begun; sleep 600"]\n'
 
@@ -171,8 +170,5 @@ def test_an_interrupted_build_ends_at_once_and_on_the_engine_too(source: Path, e
         assert process.stderr is not None
         assert any("begun" in line for line in process.stderr)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=PATIENCE) == 130
-    end = time.monotonic() + PATIENCE
-    while client.containers.list():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+        assert process.wait(timeout=START_SECONDS) == 130
+    until("no container runs", lambda: not client.containers.list())

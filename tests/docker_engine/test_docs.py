@@ -12,10 +12,10 @@ import yaml
 
 from slipway.cli.images import build, push
 from slipway.docker_engine.images.building import build_and_push_docker_image
-from tests.conftest import ROOT
 from tests.docker_engine.conftest import Contents, slipway
 from tests.docker_engine.servers import Engine
-from tests.waiting import PATIENCE
+from tests.places import ROOT
+from tests.waiting import START_SECONDS
 
 PAGE = (ROOT / "docs/images.md").read_text()
 DOCKERFILE = 'FROM scratch\nARG STEPS=1\nENV STEPS=$STEPS\nCOPY train.py /\nCMD ["python", "/train.py"]\n'
@@ -42,7 +42,7 @@ def test_the_commands(train: Path, engine: Engine, registry: str, contents: Cont
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh"))],
         env=os.environ | {"PATH": path, "REGISTRY": f"{registry}/team"},
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
+        capture_output=True, text=True, timeout=START_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     first, second, *commands = done.stdout.splitlines()

@@ -14,7 +14,7 @@ from watchfiles._rust_notify import WatchfilesRustInternalError
 
 from slipway.docker_engine import following
 from slipway.docker_engine.job_files import JobFolder, folder
-from tests.local_engine.engine import until
+from tests.waiting import until
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
 CASES = [
@@ -73,7 +73,7 @@ def test_a_supervisor_hears_of_each_change(job: JobFolder, heard: list[None]) ->
     for _ in range(5):
         known = len(heard)
         change(job, next(numbers))
-        until("the news", lambda known=known: len(heard) > known, pause=0.01)
+        until("the news", lambda known=known: len(heard) > known, every=0.01)
 
 
 @pytest.mark.usefixtures("_system")

@@ -17,8 +17,7 @@ from slipway.docker_engine.job_files import JobFolder, folder
 from slipway.docker_engine.options import Options
 from slipway.local import client as local_client
 from slipway.local.client import AsyncLocalClient
-from tests.local_engine.engine import until
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, until
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
 
@@ -65,7 +64,7 @@ def test_who_waits_for_a_job_hears_why_its_supervisor_cannot_start(
 
     async def wait() -> None:
         async with AsyncLocalClient() as client:
-            await client.wait(job.name, seconds=PATIENCE)
+            await client.wait(job.name, seconds=START_SECONDS)
 
     words = f"job train ends at once with exit code 1: No module named slipway; see {job.path}/supervisor.log"
     with pytest.raises(ServerFailed, match=re.escape(words)):

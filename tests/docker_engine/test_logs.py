@@ -25,7 +25,7 @@ from slipway.docker_engine.options import Options
 from slipway.local import logs as local_logs
 from slipway.local.containers import kept_pods
 from slipway.local.logs import ContainerLogStream
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
 POD = "train-0-0-0"
@@ -185,4 +185,4 @@ def test_a_stream_that_is_given_up_before_it_is_open_is_closed(tmp_path: Path, m
 
     asyncio.run(give_up())
     given_up.set()
-    assert disconnected.wait(PATIENCE)
+    assert disconnected.wait(START_SECONDS)

@@ -9,7 +9,7 @@ import pytest
 from slipway.docker_engine import machine
 from slipway.docker_engine.conversion.devices import Device, Inventory
 from slipway.docker_engine.machine import Machine
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 CHIP = Inventory({"tpu": (Device("tpu", 0, "/dev/accel0"),)})
 
@@ -56,5 +56,5 @@ def test_two_users_do_not_choose_devices_at_once(tmp_path: Path, monkeypatch: py
         thread = Thread(target=of_another_user)
         thread.start()
         assert not chooses.wait(0.5)
-    assert chooses.wait(PATIENCE)
+    assert chooses.wait(START_SECONDS)
     thread.join()

@@ -13,12 +13,11 @@ from slipway.api import names
 from slipway.docker_engine.containers import Containers, EngineRefuses
 from tests.docker_engine.servers import Engine as Server
 from tests.docker_engine.servers import tool
-from tests.local_engine.engine import until
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.engine import Container, Engine, Reactions
 from tests.local_simulation.fibers import Process
 from tests.simulation.timeline import Timeline
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, until
 
 UID = "contract"
 IMAGE = "contract:1"
@@ -121,7 +120,7 @@ def image_of(api: Any, folder: Path) -> Iterator[None]:
 def test_a_real_engine_tells_the_same(engine: Server, tmp_path: Path) -> None:
     from docker import APIClient
 
-    api = APIClient(base_url=engine.host, version="auto", timeout=PATIENCE)
+    api = APIClient(base_url=engine.host, version="auto", timeout=START_SECONDS)
 
     def settle() -> None:
         until("the end", lambda: api.inspect_container("fails")["State"]["Status"] == "exited")

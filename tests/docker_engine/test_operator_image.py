@@ -19,8 +19,10 @@ from slipway.local_cluster.progress import Silent
 from slipway.local_cluster.python_image import debian_layer
 from slipway.shell.main import EXIT_REFUSED
 from slipway.version import VERSION
-from tests.conftest import ROOT
 from tests.docker_engine.servers import Engine
+from tests.places import ROOT
+
+pytestmark = pytest.mark.thorough
 
 PACKAGES: Final = "slipway.local/debian-packages"
 BASE: Final = "slipway.local/debian:1"

@@ -10,9 +10,9 @@ import yaml
 from slipway.api.places import Place, worker
 from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
 from slipway.planner.actions import Body
-from tests.conftest import ROOT
 from tests.docker_engine.pods import pod
 from tests.docker_engine.test_expansion import as_the_kubelet
+from tests.places import ROOT
 
 EXAMPLES = {path.stem: yaml.safe_load(path.read_text())["spec"] for path in sorted((ROOT / "examples").glob("*.yaml"))}
 MORE: dict[str, Body] = {

@@ -14,7 +14,7 @@ from slipway.docker_engine.job_files import folder
 from slipway.docker_engine.submission import Wishes
 from slipway.local.client import AsyncLocalClient
 from tests.local_simulation.engine import refusal
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 BODY = {
     "apiVersion": "slipway.dev/v1alpha1",
@@ -52,7 +52,7 @@ class Engine:
 
     def _be_silent(self) -> None:
         self.at_work.set()
-        assert self.goes_on.wait(PATIENCE)
+        assert self.goes_on.wait(START_SECONDS)
 
     def close(self) -> None:
         self.closed = True
@@ -71,7 +71,7 @@ def test_a_submission_that_is_given_up_ends_at_once_and_stores_nothing(
     async def give_up() -> None:
         async with AsyncLocalClient(wishes) as client:
             submitting = asyncio.create_task(client.submit(BODY))
-            await asyncio.to_thread(engine.at_work.wait, PATIENCE)
+            await asyncio.to_thread(engine.at_work.wait, START_SECONDS)
             submitting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await submitting
@@ -81,6 +81,6 @@ def test_a_submission_that_is_given_up_ends_at_once_and_stores_nothing(
     assert not engine.closed
     [thread] = [one for one in threading.enumerate() if one.name == "submission of train"]
     engine.goes_on.set()
-    thread.join(PATIENCE)
+    thread.join(START_SECONDS)
     assert engine.closed
     assert not folder("train").path.exists()

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from slipway.cli import common
 from slipway.cli.main import COMMANDS, main
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 PAGE = (ROOT / "docs/cli.md").read_text()
 PAGES = "".join(

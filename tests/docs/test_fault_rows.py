@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 ROWS = {f"B-{number:02}" for number in range(1, 69)}
 

@@ -12,7 +12,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.client.manifest import check
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
-from tests.conftest import ROOT
+from tests.places import ROOT
 from tests.planner.build import World
 
 PAGE = (ROOT / "docs/hardware.md").read_text()

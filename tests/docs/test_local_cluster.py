@@ -12,7 +12,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.planner.acceptance import accept
 from slipway.planner.site import CHART, Choice, Profile, Site, site_of
 from slipway.planner.snapshot import Settings
-from tests.conftest import ROOT
+from tests.places import ROOT
 from tests.planner.build import World
 
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.yaml"))

@@ -5,7 +5,7 @@ import re
 from tests.bench.__main__ import PUBLISHED, SUMMARY
 from tests.bench.costs import page
 from tests.bench.records import load
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 
 def test_the_generated_table_is_that_of_the_published_figures() -> None:

@@ -2,13 +2,17 @@
 
 import re
 
+import pytest
+
 from slipway.local_cluster import NativeProvider
-from tests.conftest import ROOT
+from tests.places import ROOT
 from tests.typing_in import type_in
 
 README = (ROOT / "README.md").read_text()
 
 
+@pytest.mark.stage("nodes")
+@pytest.mark.thorough
 def test_the_tour() -> None:
     blocks = re.findall(r"<!-- tour -->\n```sh\n(.*?)```", README, re.DOTALL)
     assert len(blocks) == 4

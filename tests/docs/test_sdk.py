@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 
 from slipway import DockerConfig
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 PAGE = (ROOT / "docs/sdk.md").read_text()
 

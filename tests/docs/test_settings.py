@@ -8,7 +8,7 @@ from click import Option
 from slipway.cli.operator import operator
 from slipway.shell import health
 from slipway.shell.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 READ = {
     "operator.md": ("shell", "cluster", "client"),

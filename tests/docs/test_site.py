@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from slipway.api.profile import Limits
 from slipway.cli.main import main
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 PAGE = (ROOT / "docs/site.md").read_text()
 THREATS = (ROOT / "docs/threat-model.md").read_text()

@@ -12,7 +12,7 @@ import pytest
 from slipway.planner import acceptance, queue_refusals, ray, refusals, site, workspace
 from slipway.planner.charges import BUDGETS, CHARGES
 from slipway.planner.endings import ENDINGS, Delay
-from tests.conftest import ROOT
+from tests.places import ROOT
 from tests.planner.build import World
 
 PAGE = (ROOT / "docs/status.md").read_text()

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from slipway.client.manifest import check
-from tests.conftest import ROOT, Kubectl
+from tests.kubectl import Kubectl
+from tests.places import ROOT
 
 PAGE = (ROOT / "docs/workspace.md").read_text()
 FIELDS = ("workspace", "pythonModule", "output")

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from slipway.local_cluster import NativeCluster
-from tests.conftest import kubectl_for
+from tests.clusters import kubectl_for
 from tests.kueue.queues import Queues
 from tests.kueue.server import Server
 from tests.running import Jobs
+
+pytestmark = pytest.mark.thorough
 
 CHIPS = 8
 """Of one slice."""

@@ -13,9 +13,12 @@ import pytest
 from slipway.local_cluster import KindCluster, NativeCluster
 from tests.chart.conftest import Helm
 from tests.chart.conftest import helm as helm  # the fixture
-from tests.conftest import CRDS, ROOT, Kubectl, kubectl_for
+from tests.clusters import kubectl_for
 from tests.e2e.test_faults import counters
+from tests.kubectl import Kubectl, api_of
+from tests.places import CRDS, ROOT
 from tests.running import Jobs, Operator
+from tests.waiting import START_SECONDS
 
 README = (ROOT / "charts/slipway/README.md").read_text()
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2, "command": ["sleep", "3600"]}
@@ -96,7 +99,7 @@ def jobs(real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kube
     kubectl = namespace_of(real_nodes)
     log = tmp_path / "none.log"
     log.touch()
-    return Jobs(kubectl, Operator(kubectl.kubeconfig, log, kubectl.namespace))
+    return Jobs(kubectl, Operator(kubectl.kubeconfig, log, kubectl.namespace), START_SECONDS)
 
 
 def everything(kubectl: Kubectl) -> set[str] | None:
@@ -125,16 +128,17 @@ def uids(kubectl: Kubectl) -> set[str]:
     }
 
 
+@pytest.mark.thorough
 def test_a_release_is_installed_tested_upgraded_and_removed(
     shell: Shell, jobs: Jobs, real_nodes: NativeCluster
 ) -> None:
     whole_life(shell, jobs, real_nodes)
 
 
-def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> None:
+def whole_life(shell: Shell, jobs: Jobs, real_nodes: NativeCluster | KindCluster) -> None:
     """A release from its installation to its end, with a job that outlives two of its operators."""
-    cluster = kubectl_for(nodes, HOME)
-    before = jobs.until_true("every object", lambda: everything(cluster))
+    cluster = kubectl_for(real_nodes, HOME)
+    before = jobs.until_true("every object", lambda: everything(cluster)) or set()
     cluster("create", "namespace", HOME)
     cluster("label", "namespace", HOME, RESTRICTED)
     assert "Phase:          Succeeded" in shell.run("install", "--take-ownership", "--force-conflicts")
@@ -142,8 +146,8 @@ def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> 
     jobs.apply(**TPU)
     jobs.until("Running")
     node = jobs.kubectl.get("pod", "train-0-1-0")["spec"]["nodeName"]
-    nodes.preempt(node)
-    nodes.restore(node)
+    real_nodes.preempt(node)
+    real_nodes.restore(node)
     jobs.until_true("attempt 1", lambda: jobs.status()["attempt"] == 1)
     assert counters(jobs.until("Running")) == (0, 1)
 
@@ -176,14 +180,15 @@ def whole_life(shell: Shell, jobs: Jobs, nodes: NativeCluster | KindCluster) -> 
     shell.run("uninstall")
     jobs.until_true("nothing left", lambda: (left := everything(cluster)) is not None and left <= before)
     assert leases(cluster) == set()
-    of_jobs = ("--all-namespaces", "-l", "slipway.dev/job-name")
-    jobs.until_true("the end of the job's pods", lambda: not cluster.get("pods", *of_jobs)["items"])
+    of_jobs = {"labelSelector": "slipway.dev/job-name"}
+    api = api_of(cluster.kubeconfig)
+    jobs.until_true("the end of the job's pods", lambda: not api.read("/api/v1/pods", **of_jobs)["items"])
 
 
 def test_an_operator_of_one_namespace_sees_only_that(
     shell: Shell, jobs: Jobs, real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
 ) -> None:
-    other = Jobs(namespace_of(real_nodes), jobs.operator)
+    other = Jobs(namespace_of(real_nodes), jobs.operator, jobs.seconds)
     namespace = jobs.kubectl.namespace
     for one in (jobs, other):
         one.apply(command=["true"])

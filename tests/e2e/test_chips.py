@@ -27,6 +27,7 @@ def health(jobs: Jobs, pod: str) -> dict[str, str]:
     return {chip["resourceID"]: chip["health"] for chip in tpu["resources"]}
 
 
+@pytest.mark.thorough
 def test_a_program_that_fails_on_a_broken_chip_is_charged_to_the_infrastructure(
     real_jobs: Jobs, real_nodes: NativeCluster
 ) -> None:

@@ -8,7 +8,9 @@ from rich.console import Console
 
 from slipway.demo import run
 from slipway.local_cluster import NativeCluster
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
+
+pytestmark = pytest.mark.thorough
 
 MANIFEST = run.manifest
 
@@ -24,7 +26,7 @@ def longer(checkpoints: Path) -> dict[str, Any]:
 def test_training_survives_a_preemption(
     real_nodes: NativeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "LIMIT_SECONDS", 3 * PATIENCE)
+    monkeypatch.setattr(run, "LIMIT_SECONDS", 3 * START_SECONDS)
     monkeypatch.setattr(run, "manifest", longer)
     times = run.Demo(real_nodes, Console(), tmp_path).run()
     print(f"restart noticed after {times.to_restart_noticed:.2f} s, all new pods after {times.to_new_pods:.2f} s")

@@ -1,5 +1,7 @@
 """What a program on real nodes reads: the kubelet puts the rank of its host in."""
 
+import pytest
+
 from tests.running import Jobs
 
 PROGRAM = """
@@ -26,6 +28,7 @@ sleep 600
 """
 
 
+@pytest.mark.thorough
 def test_hosts_of_several_services_find_each_other(real_jobs: Jobs) -> None:
     # Two slices of 33 hosts are too many for one Service.
     real_jobs.apply(slices=2, hosts=33, command=["sh", "-c", RESOLVES], terminationGracePeriodSeconds=1)

@@ -1,7 +1,6 @@
 """Faults on real nodes: every cause is told apart, the whole job comes back, and the counters are exact."""
 
 import json
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from slipway.local_cluster import NativeCluster
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, pause
 
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2}
 
@@ -100,6 +99,7 @@ def test_an_exit_code_on_one_host_is_a_failure_with_its_last_words(real_jobs: Jo
 
 
 @pytest.mark.row("B-47")
+@pytest.mark.thorough
 def test_running_out_of_memory_is_a_failure(real_jobs: Jobs) -> None:
     # The kernel tells containerd of the OOM through the container's cgroup, so the shell keeps that for a while.
     # Nothing shows in the container that containerd has heard of it.
@@ -112,6 +112,7 @@ def test_running_out_of_memory_is_a_failure(real_jobs: Jobs) -> None:
 
 
 @pytest.mark.row("B-49")
+@pytest.mark.thorough
 def test_a_program_that_says_it_was_preempted_was_not(real_jobs: Jobs) -> None:
     fault = 'if [ "$SLIPWAY_RANK" = 1 ]; then sleep 1; echo "the worker was preempted"; exit 1; fi'
     real_jobs.apply(**TPU, command=program(fault))
@@ -146,6 +147,7 @@ def taint(jobs: Jobs, _: NativeCluster) -> None:
     ids=["eviction API", "B-53 kubectl delete pod", "NoExecute taint"],
 )
 @pytest.mark.row("B-53")
+@pytest.mark.thorough
 def test_what_others_do_to_a_pod_is_a_preemption(
     real_jobs: Jobs, real_nodes: NativeCluster, disturb: Any, reason: str
 ) -> None:
@@ -163,9 +165,7 @@ def test_an_operator_killed_at_any_point_loses_and_doubles_nothing(real_jobs: Jo
 
     def again() -> None:
         real_jobs.operator.kill()
-        # The killed leader's Lease would have to run out first; that is not what this test is about.
-        real_jobs.kubectl("delete", "lease", "--all")
-        real_jobs.operator.start()
+        real_jobs.operator.start_again()
 
     real_jobs.apply(**TPU, command=program(fault, later='[ "$SLIPWAY_ATTEMPT" = 1 ] && sleep 4; exit 0'))
     real_jobs.until_true("the first pods", real_jobs.pods)
@@ -182,6 +182,7 @@ def test_an_operator_killed_at_any_point_loses_and_doubles_nothing(real_jobs: Jo
 
 
 @pytest.mark.row("B-56")
+@pytest.mark.thorough
 def test_the_api_server_may_be_away_for_a_while(real_jobs: Jobs, real_nodes: NativeCluster) -> None:
     fault = 'if [ "$SLIPWAY_RANK" = 0 ]; then sleep 10; exit 5; fi'
     real_jobs.apply(**TPU, command=program(fault))
@@ -190,30 +191,28 @@ def test_the_api_server_may_be_away_for_a_while(real_jobs: Jobs, real_nodes: Nat
     assert leader is not None
     real_nodes.stop_api_server()
     try:
-        time.sleep(30)
+        pause(30)
     finally:
         real_nodes.start_api_server()
-    # A leader that cannot renew its Lease ends itself; in a cluster the kubelet starts it again.
-    assert leader.wait(timeout=PATIENCE) == 1
-    real_jobs.operator.stop()
-    real_jobs.operator.start()
     # Kubelets that could not reach the API server ask again only after a while.
     status = real_jobs.until("Succeeded")
     assert counters(status) == (1, 0)
+    assert leader.poll() is None, "its Lease is long enough"
 
 
 def test_a_suspended_job_holds_nothing_and_resumes_uncharged(real_jobs: Jobs) -> None:
     real_jobs.apply(**TPU, command=program())
     real_jobs.until("Running")
-    real_jobs.kubectl("patch", "sj", "train", "--type=merge", "-p", '{"spec": {"suspend": true}}')
-    real_jobs.kubectl("wait", "sj/train", "--for=condition=Suspended", f"--timeout={PATIENCE}s")
+    real_jobs.kubectl.patch("sj", "train", '{"spec": {"suspend": true}}')
+    real_jobs.kubectl.wait("sj/train", until="condition=Suspended", seconds=START_SECONDS)
     assert not [pod for pod in real_jobs.pods() if pod["status"]["phase"] == "Running"]
-    real_jobs.kubectl("patch", "sj", "train", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    real_jobs.kubectl.patch("sj", "train", '{"spec": {"suspend": false}}')
     status = real_jobs.until("Succeeded")
     assert counters(status) == (0, 0)
     assert (status["uncharged"], status["attempt"]) == (1, 1)
 
 
+@pytest.mark.thorough
 def test_twenty_jobs_at_once_share_two_slices(real_jobs: Jobs) -> None:
     names = [f"job-{number:02}" for number in range(20)]
     for name in names:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 SERVES = """
 mkdir /tmp/pages
@@ -46,7 +46,7 @@ def test_a_command_runs_in_a_chosen_host_and_exits_as_it_did(real_jobs: Jobs) ->
     seen = {}
     for name, (where, script, _, words) in EXECUTED.items():
         run = started(real_jobs, "exec", "train", *where, "--", "sh", "-c", script)
-        output, _ = run.communicate(timeout=PATIENCE)
+        output, _ = run.communicate(timeout=START_SECONDS)
         seen[name] = (run.returncode, words if words in output else output)
     assert seen == {name: (code, words) for name, (_, _, code, words) in EXECUTED.items()}
 
@@ -54,7 +54,7 @@ def test_a_command_runs_in_a_chosen_host_and_exits_as_it_did(real_jobs: Jobs) ->
 def test_a_job_that_does_not_run_has_no_hosts_to_enter(real_jobs: Jobs) -> None:
     real_jobs.apply(hosts=1, command=["true"])
     real_jobs.until("Succeeded")
-    output, _ = (run := started(real_jobs, "exec", "train", "--", "true")).communicate(timeout=PATIENCE)
+    output, _ = (run := started(real_jobs, "exec", "train", "--", "true")).communicate(timeout=START_SECONDS)
     assert (run.returncode, output) == (3, "Error: SliceJob train is Succeeded: it has no pods that run\n")
 
 
@@ -64,7 +64,7 @@ def test_kubectl_that_is_missing_is_said(real_jobs: Jobs, monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", "/nowhere")
     where = ("--kubeconfig", str(real_jobs.kubectl.kubeconfig), "--namespace", real_jobs.kubectl.namespace)
     program = [sys.executable, "-m", "slipway.cli.main", "exec", *where, "train", "--", "true"]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(program, capture_output=True, text=True, timeout=START_SECONDS, check=False)
     assert (done.returncode, done.stderr) == (3, "Error: kubectl is not on the PATH, and this command runs it\n")
 
 
@@ -80,8 +80,8 @@ def test_a_port_of_a_chosen_host_is_reached(real_jobs: Jobs) -> None:
         line = run.stdout.readline()
         found = re.match(r"Forwarding from 127\.0\.0\.1:(\d+) -> 8000", line)
         assert found is not None, line
-        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/", timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/", timeout=START_SECONDS) as answer:
             assert answer.read() == b"host 0 of slice 0\n"
     finally:
         run.terminate()
-        run.communicate(timeout=PATIENCE)
+        run.communicate(timeout=START_SECONDS)

@@ -11,7 +11,7 @@ from slipway.api.places import worker
 from slipway.client.blocking import Client
 from slipway.client.logs import Selection
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 BINARY = r"printf 'a\000\377\r10%%\r20%%\t \n\n  two  \n'; head -c 50000 /dev/zero | tr '\000' x; printf '\nlast'"
 WRITTEN = b"a\x00\xff\r10%\r20%\t \n\n  two  \n" + b"x" * 50000 + b"\nlast"
@@ -27,7 +27,7 @@ def command(jobs: Jobs, *arguments: str) -> list[str]:
 
 
 def logs(jobs: Jobs, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command(jobs, *arguments), capture_output=True, timeout=PATIENCE, check=False)
+    return subprocess.run(command(jobs, *arguments), capture_output=True, timeout=START_SECONDS, check=False)
 
 
 def client(jobs: Jobs) -> Client:
@@ -35,6 +35,7 @@ def client(jobs: Jobs) -> Client:
 
 
 @pytest.mark.row("B-63")
+@pytest.mark.thorough
 def test_the_bytes_of_one_host_are_exact(real_jobs: Jobs) -> None:
     real_jobs.apply(hosts=1, command=["sh", "-c", BINARY])
     followed = logs(real_jobs, "train", "--follow")
@@ -70,7 +71,7 @@ def test_a_restart_is_followed(real_jobs: Jobs, tmp_path: Path) -> None:
     try:
         real_jobs.until_true("a line of each host", lambda: followed.read_bytes().count(b"\n") == 2)
         real_jobs.kubectl("exec", "train-0-0-0", "--", "touch", "/tmp/break")
-        _, told = follower.communicate(timeout=PATIENCE)
+        _, told = follower.communicate(timeout=START_SECONDS)
     finally:
         follower.kill()
     assert follower.returncode == 0
@@ -137,5 +138,5 @@ def test_who_reads_no_further_leaves_no_connection_behind(real_jobs: Jobs) -> No
     real_jobs.until("Running")
     where = (real_jobs.kubectl.namespace, str(real_jobs.kubectl.kubeconfig))
     program = [sys.executable, "-X", "dev", "-c", LEAVES, *where]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(program, capture_output=True, text=True, timeout=START_SECONDS, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "tick\n", "")

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster.provider import NativeCluster
-from tests.conftest import jobs_of, kubectl_for
+from tests.clusters import create_namespace, kubectl_for, served
 from tests.mistakes import Outcome, condition, note, seconds_between, shown
-from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.running import Jobs, Operator
+from tests.stages import thorough_but
+from tests.waiting import START_SECONDS, pause
 
 NODE = "cpu-0"
 WATCHED = 100
@@ -38,7 +39,7 @@ def registries(jobs: Jobs) -> Iterator[None]:
     spec = {"hostNetwork": True, "nodeName": NODE, "terminationGracePeriodSeconds": 1}
     spec |= {"containers": [answering(port, answer) for port, answer in ANSWERS.items()]}
     jobs.kubectl.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "registries"}, "spec": spec})
-    jobs.kubectl("wait", "pod/registries", "--for=condition=Ready", f"--timeout={PATIENCE}s")
+    jobs.kubectl.wait("pod/registries", until="condition=Ready", seconds=START_SECONDS)
     yield
     jobs.kubectl("delete", "pod", "registries", "--wait=true")
 
@@ -96,12 +97,11 @@ def is_named(outcome: Outcome) -> bool:
 
 
 @pytest.fixture(scope="module")
-def outcomes(real_nodes: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outcome]]:
+def outcomes(real_nodes: NativeCluster, node_operator: Operator) -> Iterator[dict[str, Outcome]]:
     """What was said of every mistake, all made at once, and for how long each job's first attempt held its node."""
     kubectl = kubectl_for(real_nodes, "mistakes")
-    kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
-    for jobs in jobs_of(kubectl, tmp_path_factory.mktemp("mistakes")):
+    create_namespace(real_nodes, kubectl.namespace)
+    for jobs in served(Jobs(kubectl, node_operator.running(), START_SECONDS), wait=False):
         with registries(jobs):
             yield watched(jobs)
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
@@ -133,13 +133,13 @@ def watched(jobs: Jobs) -> dict[str, Outcome]:
         named = {one.mistake for one in said.values() if is_named(one)}
         return named == MISTAKES.keys() and {names[name] for name in held} >= set(RELEASED)
 
-    while not look() and time.monotonic() - start < PATIENCE:
-        time.sleep(0.5)
+    while not look() and time.monotonic() - start < START_SECONDS:
+        pause(0.5)
     watched = max(WATCHED, time.monotonic() - start)
     # What is not released goes on holding its node.
     while time.monotonic() - start < watched:
         look()
-        time.sleep(0.5)
+        pause(0.5)
     return {
         names[name]: note(replace(one, held=held.get(name, watched), watched=watched)) for name, one in said.items()
     }
@@ -151,12 +151,14 @@ def first_attempt(stored: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.thorough
 def test_a_mistake_that_keeps_pods_from_starting_is_named(mistake: str, outcomes: dict[str, Outcome]) -> None:
     assert mistake in outcomes, f"{MISTAKES[mistake][1]} was not said"
     assert is_named(outcomes[mistake]), outcomes[mistake]
 
 
 @pytest.mark.parametrize("mistake", RELEASED)
+@pytest.mark.thorough
 def test_a_job_that_waits_for_people_holds_its_nodes_for_a_minute_only(
     mistake: str, outcomes: dict[str, Outcome]
 ) -> None:
@@ -182,7 +184,7 @@ NEVER: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("mistake", NEVER)
+@pytest.mark.parametrize("mistake", thorough_but({"root, where that is forbidden"}, NEVER))
 def test_what_never_starts_ends_the_job_after_three_attempts(mistake: str, real_jobs: Jobs) -> None:
     fields, words = NEVER[mistake]
     real_jobs.apply(hosts=2, **fields)

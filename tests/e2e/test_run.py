@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 RUN = ("--image", "slipway.local/busybox:1", "--hosts", "1", "--name", "train")
 
@@ -36,7 +36,7 @@ ENDS = {
 
 @pytest.mark.parametrize(("arguments", "code", "words"), ENDS.values(), ids=ENDS)
 def test_run_exits_as_the_job_did(arguments: tuple[str, ...], code: int, words: str, real_jobs: Jobs) -> None:  # N-24
-    output, _ = (run := started(real_jobs, *arguments)).communicate(timeout=PATIENCE)
+    output, _ = (run := started(real_jobs, *arguments)).communicate(timeout=START_SECONDS)
     assert (run.returncode, words in output) == (code, True), output
     assert "\x1b" not in output
 
@@ -54,6 +54,6 @@ def test_an_interrupted_run_says_what_becomes_of_the_job(
     real_jobs.until_true("the job", lambda: real_jobs.kubectl.get("sj")["items"])
     real_jobs.until("Running")
     run.send_signal(signal.SIGINT)
-    output, _ = run.communicate(timeout=PATIENCE)
+    output, _ = run.communicate(timeout=START_SECONDS)
     assert (run.returncode, words in output) == (130, True), output
     real_jobs.until(phase)

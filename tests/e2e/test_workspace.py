@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.local_cluster import NativeCluster
-from tests.conftest import Kubectl, jobs_of
 from tests.docs.test_workspace import example
+from tests.kubectl import Kubectl
 from tests.operator_image import IMAGE
 from tests.running import Jobs
 
@@ -43,18 +42,6 @@ found = {
 }
 Path(f"found-{os.environ['SLIPWAY_RANK']}").write_text(json.dumps(found))
 """
-
-
-@pytest.fixture
-def jobs(
-    real_nodes: NativeCluster,
-    operator_image: str,
-    namespace_of: Callable[[NativeCluster], Kubectl],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Jobs]:
-    monkeypatch.setenv("SLIPWAY_IMAGE", operator_image)
-    yield from jobs_of(namespace_of(real_nodes), tmp_path)
 
 
 @dataclass
@@ -96,15 +83,15 @@ class Volume:
 
 
 @pytest.fixture
-def volume(jobs: Jobs, tmp_path: Path) -> Iterator[Volume]:
+def volume(real_jobs: Jobs, operator_image: str, tmp_path: Path) -> Iterator[Volume]:
     """A volume that the user of the tests may write to; the jobs' namespace has a claim of it."""
     folder = tmp_path / "volume"
     folder.mkdir()
     os.chown(folder, USER, USER)
     made = Volume(folder)
-    made.create(jobs.kubectl)
+    made.create(real_jobs.kubectl)
     yield made
-    jobs.kubectl("delete", "pv", f"{jobs.kubectl.namespace}-{made.claim}", "--wait=false")
+    real_jobs.kubectl("delete", "pv", f"{real_jobs.kubectl.namespace}-{made.claim}", "--wait=false")
 
 
 def restricted(**fields: Any) -> dict[str, Any]:
@@ -129,12 +116,12 @@ CLAIM: dict[str, Any] = {"persistentVolumeClaim": {"claimName": "shared"}}
 
 
 @pytest.mark.row("B-30")
-def test_a_job_works_in_a_directory_of_its_own(jobs: Jobs, volume: Volume) -> None:
+def test_a_job_works_in_a_directory_of_its_own(real_jobs: Jobs, volume: Volume) -> None:
     """F-31, F-34 to F-38, F-43, F-45, F-46, K-05: in a restricted namespace, as a user that no image knows."""
     enforce = "pod-security.kubernetes.io/enforce=restricted"
-    jobs.kubectl("label", "namespace", jobs.kubectl.namespace, enforce)
+    real_jobs.kubectl("label", "namespace", real_jobs.kubectl.namespace, enforce)
     volume.fill({"startup/config": "shared by all", "local/lib/probe.py": PROBE, "other/secret": "of another job"})
-    jobs.apply(
+    real_jobs.apply(
         **restricted(
             hosts=2,
             workspace=CLAIM | {"startup": True, "local": True, "pythonPaths": ["local/lib"]},
@@ -146,7 +133,7 @@ def test_a_job_works_in_a_directory_of_its_own(jobs: Jobs, volume: Volume) -> No
             },
         )
     )
-    jobs.until("Succeeded")
+    real_jobs.until("Succeeded")
     assert {one.name for one in (volume.folder / "train").iterdir()} == {"found-0", "found-1"}
     for rank in range(2):
         file = volume.folder / f"train/found-{rank}"
@@ -167,10 +154,11 @@ def test_a_job_works_in_a_directory_of_its_own(jobs: Jobs, volume: Volume) -> No
     assert {one.name for one in volume.folder.iterdir()} == {"local", "other", "startup", "train"}
 
 
-def test_a_directory_outlives_its_pods(jobs: Jobs, volume: Volume) -> None:  # F-37
+@pytest.mark.thorough
+def test_a_directory_outlives_its_pods(real_jobs: Jobs, volume: Volume) -> None:  # F-37
     script = '[ "$SLIPWAY_ATTEMPT" = 0 ] && { echo saved > here; echo lost > ../top; exit 1; }; cat here; ! cat ../top'
-    jobs.apply(**restricted(workspace=CLAIM, command=["sh", "-c", script]))
-    status = jobs.until("Succeeded")
+    real_jobs.apply(**restricted(workspace=CLAIM, command=["sh", "-c", script]))
+    status = real_jobs.until("Succeeded")
     assert status["failures"] == 1
     assert (volume.folder / "train/here").read_text() == "saved\n"
 
@@ -184,22 +172,27 @@ LINKS = {
 
 @pytest.mark.parametrize(("name", "target"), LINKS.values(), ids=LINKS)
 @pytest.mark.row("B-32")
-def test_a_link_in_the_place_of_a_directory_ends_the_job(jobs: Jobs, volume: Volume, name: str, target: str) -> None:
+def test_a_link_in_the_place_of_a_directory_ends_the_job(
+    real_jobs: Jobs, volume: Volume, name: str, target: str
+) -> None:
     """F-41, F-42."""
     volume.fill({"other/file": "of another job"})
     (volume.folder / name).symlink_to(target)
     startup = {"startup": True} if name == "startup" else {}
-    jobs.apply(**restricted(workspace=CLAIM | startup, command=["touch", "written"]))
-    result = jobs.until("Failed")["result"]
+    real_jobs.apply(**restricted(workspace=CLAIM | startup, command=["touch", "written"]))
+    result = real_jobs.until("Failed")["result"]
     assert result["reason"] == "WorkspaceSymlink"
     words = f"could not start: directory {name} in the volume of spec.workspace is a symbolic link to {target}"
     assert words in result["message"]
     assert [one.name for one in (volume.folder / "other").iterdir()] == ["file"]
 
 
-def test_a_folder_that_is_missing_is_named(jobs: Jobs, volume: Volume) -> None:
-    jobs.apply(**restricted(workspace=CLAIM | {"startup": True}, command=["true"], retries={"maxStartFailures": 1}))
-    result = jobs.until("Failed")["result"]
+@pytest.mark.thorough
+def test_a_folder_that_is_missing_is_named(real_jobs: Jobs, volume: Volume) -> None:
+    real_jobs.apply(
+        **restricted(workspace=CLAIM | {"startup": True}, command=["true"], retries={"maxStartFailures": 1})
+    )
+    result = real_jobs.until("Failed")["result"]
     assert result["reason"] == "StartFailureLimitExceeded"
     assert "directory startup in the volume of spec.workspace does not exist" in result["message"]
     assert list(volume.folder.iterdir()) == []
@@ -213,28 +206,29 @@ OWNERS: dict[str, tuple[int, int, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("owner", "mode", "fields"), OWNERS.values(), ids=OWNERS)
+@pytest.mark.thorough
 def test_each_attempt_keeps_its_output(
-    jobs: Jobs, tmp_path: Path, owner: int, mode: int, fields: dict[str, Any]
+    real_jobs: Jobs, tmp_path: Path, owner: int, mode: int, fields: dict[str, Any]
 ) -> None:  # N-37
     folder = tmp_path / "results"
     folder.mkdir()
     os.chown(folder, owner, owner)
     folder.chmod(mode)
     script = 'ls "$SLIPWAY_OUTPUT_DIR" > /tmp/seen; cat /tmp/seen; cp /tmp/seen "$SLIPWAY_OUTPUT_DIR/seen"'
-    jobs.apply(
+    real_jobs.apply(
         **{"image": IMAGE} | fields,
         command=["sh", "-c", f'{script}; echo kept > "$SLIPWAY_OUTPUT_DIR/result"; exit $((1 - SLIPWAY_ATTEMPT))'],
         volumes=[{"name": "results", "hostPath": {"path": str(folder)}}],
         output={"volume": "results", "path": "/output", "perAttempt": True},
     )
-    jobs.until("Succeeded")
+    real_jobs.until("Succeeded")
     found = {str(one.relative_to(folder)): one.read_text() for one in folder.rglob("*") if one.is_file()}
     assert found == {
         f"train/{attempt}/{name}": text for attempt in range(2) for name, text in (("seen", ""), ("result", "kept\n"))
     }
 
 
-def test_data_sets_are_readable_and_not_writable_unless_their_site_says_so(jobs: Jobs, volume: Volume) -> None:
+def test_data_sets_are_readable_and_not_writable_unless_their_site_says_so(real_jobs: Jobs, volume: Volume) -> None:
     """F-55, F-56, on a real kubelet."""
     volume.fill({"a": "read me\n"})
     notes = volume.folder.parent / "notes"
@@ -245,18 +239,19 @@ def test_data_sets_are_readable_and_not_writable_unless_their_site_says_so(jobs:
         "lung": {"ct": {"hostPath": {"path": "/etc"}}},
     }
     profile = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJobProfile", "metadata": {"name": "default"}}
-    jobs.kubectl.apply(profile | {"spec": {"dataSets": content}})
+    real_jobs.kubectl.apply(profile | {"spec": {"dataSets": content}})
     script = "cat /data/heart/mri/a; ls /data /data/heart; echo b > /data/heart/notes/b && ! echo b > /data/heart/mri/b"
-    jobs.apply(**restricted(study="heart", command=["sh", "-c", script]))
-    jobs.until("Succeeded")
-    log = jobs.kubectl("logs", "train-0-0-0").stdout
+    real_jobs.apply(**restricted(study="heart", command=["sh", "-c", script]))
+    real_jobs.until("Succeeded")
+    log = real_jobs.kubectl("logs", "train-0-0-0").stdout
     assert log.splitlines()[0] == "read me", log
     assert "lung" not in log
     assert (notes / "b").read_text() == "b\n"
     assert not (volume.folder / "b").exists()
 
 
-def test_the_example_of_the_page_runs(jobs: Jobs, volume: Volume) -> None:
+@pytest.mark.thorough
+def test_the_example_of_the_page_runs(real_jobs: Jobs, volume: Volume) -> None:
     body = yaml.safe_load(example("job", "yaml"))
     folder, module = "startup/lib", body["spec"]["pythonModule"]["module"]
     assert body["spec"]["workspace"]["pythonPaths"] == [folder]
@@ -265,7 +260,7 @@ def test_the_example_of_the_page_runs(jobs: Jobs, volume: Volume) -> None:
     body["spec"]["workspace"] |= CLAIM
     body["spec"]["pythonModule"]["python"] = PYTHON
     del body["spec"]["accelerator"]
-    jobs.apply("finetune", **(body["spec"] | restricted()))
-    jobs.until("Succeeded", "finetune")
+    real_jobs.apply("finetune", **(body["spec"] | restricted()))
+    real_jobs.until("Succeeded", "finetune")
     assert (volume.folder / "finetune/epoch").read_text() == "3"
-    assert "epoch 2 with {'seed': '7', 'lr': '0.1'}" in jobs.kubectl("logs", "finetune-0-0-0").stdout
+    assert "epoch 2 with {'seed': '7', 'lr': '0.1'}" in real_jobs.kubectl("logs", "finetune-0-0-0").stdout

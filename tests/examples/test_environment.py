@@ -11,9 +11,9 @@ from slipway.api.places import worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
-from tests.conftest import ROOT
+from tests.places import ROOT
 from tests.planner.build import World
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 from .test_train import free_port, libraries
 
@@ -41,9 +41,13 @@ def environment(slices: int, slice_index: int, host: int, port: int) -> dict[str
 
 
 @pytest.mark.parametrize(
-    ("name", "slices", "more"), [("cpu", 1, {}), ("cpu", 2, {}), ("tpu", 2, FORCED)],
-    ids=["CPU, one slice", "CPU, two slices", "as on a TPU VM, two slices"],
-)  # fmt: skip
+    ("name", "slices", "more"),
+    [
+        pytest.param("cpu", 1, {}, id="CPU, one slice", marks=pytest.mark.thorough),
+        pytest.param("cpu", 2, {}, id="CPU, two slices"),
+        pytest.param("tpu", 2, FORCED, id="as on a TPU VM, two slices", marks=pytest.mark.thorough),
+    ],
+)
 def test_jax_finds_its_processes(libraries: Path, tmp_path: Path, name: str, slices: int, more: dict[str, str]) -> None:
     port, places = free_port(), [(one, host) for one in range(slices) for host in range(2)]
     always = {"HOME": str(tmp_path), "PYTHONPATH": str(libraries), "JAX_PLATFORMS": "cpu", **more}
@@ -57,7 +61,7 @@ def test_jax_finds_its_processes(libraries: Path, tmp_path: Path, name: str, sli
         for place in places
     ]
     try:
-        said = [process.communicate(timeout=PATIENCE)[0] for process in started]
+        said = [process.communicate(timeout=START_SECONDS)[0] for process in started]
     finally:
         for process in started:
             process.kill()

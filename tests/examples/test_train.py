@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ import yaml
 from slipway.api.accelerators import resolve
 from slipway.api.names import RESERVED_ENV
 from slipway.api.slicejob import SliceJob
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, pause, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = EXAMPLES / "train" / "train.py"
@@ -64,13 +63,14 @@ class Host:
         return self.log.read_text(errors="replace")
 
     def wait_for(self, word: str) -> None:
-        end = time.monotonic() + PATIENCE
-        while word not in self.text:
-            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.text}"
-            assert time.monotonic() < end, f"no {word!r} in:\n{self.text}"
-            time.sleep(0.02)
 
-    def end(self, limit: float = PATIENCE) -> int:
+        def found() -> bool:
+            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.text}"
+            return word in self.text
+
+        until(word, found, seconds=START_SECONDS)
+
+    def end(self, limit: float = START_SECONDS) -> int:
         return self.process.wait(limit)
 
 
@@ -157,18 +157,20 @@ def losses(text: str) -> list[float]:
     return [float(loss) for _, loss in lines]
 
 
+@pytest.mark.thorough
 def test_four_processes_train_together(undisturbed: list[float]) -> None:
     assert len(undisturbed) == STEPS
     assert undisturbed[-1] < undisturbed[0] / 2
 
 
+@pytest.mark.thorough
 def test_a_run_that_lost_a_host_ends_where_an_undisturbed_one_does(job: Job, undisturbed: list[float]) -> None:
     # Slow enough for a busy machine to stop a process before the last step.
     with job.attempt(0, STEP_SECONDS="2") as hosts:
         hosts[0].wait_for(f"step={INTERRUPTED_AFTER} ")
         # A node that is taken away falls silent: its peers hang in the next sum and see no error.
         hosts[3].process.send_signal(signal.SIGSTOP)
-        time.sleep(1)
+        pause(1)
         assert [host.process.poll() for host in hosts[:3]] == [None] * 3
         for host in hosts[:3]:
             host.process.terminate()
@@ -183,6 +185,7 @@ def test_a_run_that_lost_a_host_ends_where_an_undisturbed_one_does(job: Job, und
     assert record["attempts"] == [0] * resumed_at + [1] * (STEPS - resumed_at)
 
 
+@pytest.mark.thorough
 def test_a_broken_checkpoint_is_passed_over_and_fewer_hosts_go_on(
     job: Job, undisturbed_job: Job, undisturbed: list[float]
 ) -> None:
@@ -200,6 +203,7 @@ def test_a_broken_checkpoint_is_passed_over_and_fewer_hosts_go_on(
     assert not list(job.checkpoints.glob(".*"))
 
 
+@pytest.mark.thorough
 def test_a_finished_job_that_is_started_again_ends_at_once(job: Job, undisturbed_job: Job) -> None:
     shutil.copytree(undisturbed_job.checkpoints, job.checkpoints)
     again = job.run(1, slices=1, hosts=1)

@@ -16,7 +16,7 @@ from slipway.local_cluster import BUSYBOX_IMAGE, KindCluster, KindProvider, bina
 from slipway.local_cluster.kind.programs import NEEDED, PROGRAMS
 from slipway.local_cluster.progress import Silent
 from tests.chart.conftest import Helm, helm_program
-from tests.conftest import kubectl_for
+from tests.clusters import kubectl_for
 from tests.docker_engine.servers import answers, running
 from tests.e2e.test_chart import HOME, Shell, whole_life
 from tests.kind_node.engine import command

@@ -175,9 +175,9 @@ def _files_of(program: Path, *modules: Path) -> dict[str, Path | bytes]:
     """A program and all libraries that it needs, by where it looks for them."""
     said = subprocess.run(["ldd", program, *modules], capture_output=True, text=True, check=True).stdout
     libraries = {
-        word for line in said.splitlines() for word in line.split() if word.startswith("/") and ":" not in word
+        Path(word) for line in said.splitlines() for word in line.split() if word.startswith("/") and ":" not in word
     }
-    found: dict[str, Path | bytes] = {str(one).lstrip("/"): Path(one).resolve() for one in (*libraries, *modules)}
+    found: dict[str, Path | bytes] = {str(one).lstrip("/"): one.resolve() for one in (*libraries, *modules)}
     return {**found, f"usr/sbin/{program.name}": program.resolve()}
 
 

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from slipway.local_cluster import NativeCluster, Pool
-from tests.chart.rights import jobs_by_the_chart
-from tests.conftest import Kubectl, cluster_of, kubectl_for, until_its_last_test
+from tests.chart.rights import jobs_by_the_chart, never_refused, operator_access
+from tests.clusters import cluster_of, create_namespace, kubectl_for, operator_of, served, until_its_last_test
+from tests.kubectl import Kubectl
 from tests.kueue.queues import Queues
 from tests.kueue.server import Server
+from tests.running import Jobs, Operator
+from tests.waiting import START_SECONDS
 
 POOLS = [
     Pool(kind="simulated", type="v5litepod-16", count=4, spot=True),
@@ -37,13 +40,28 @@ def kueue(kueue_cluster: NativeCluster, tmp_path_factory: pytest.TempPathFactory
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def kueue_operator(kueue_cluster: NativeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """The operator of that cluster, which serves every namespace with the rights that the chart gives it."""
+    folder, namespace = tmp_path_factory.mktemp("kueue-operator"), "slipway-system"
+    create_namespace(kueue_cluster, namespace)
+    own = operator_access(kueue_cluster, namespace, folder)
+    made = operator_of(kueue_cluster, folder, kubeconfig=own, namespace=namespace, admin=kueue_cluster.kubeconfig)
+    yield from until_its_last_test("kueue_operator", made)
+
+
 @pytest.fixture
 def queues(
-    kueue: Server, kueue_cluster: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
+    kueue: Server,
+    kueue_cluster: NativeCluster,
+    kueue_operator: Operator,
+    namespace_of: Callable[[NativeCluster], Kubectl],
 ) -> Iterator[Queues]:
-    """SliceJobs, an operator with the rights that the chart gives it, and queues of a test's own."""
-    for jobs in jobs_by_the_chart(kueue_cluster, namespace_of(kueue_cluster), tmp_path, simulated=True):
-        yield Queues(jobs, kueue)
+    """SliceJobs and queues of a test's own."""
+    jobs = Jobs(namespace_of(kueue_cluster), kueue_operator.running(), START_SECONDS)
+    for found in served(jobs, wait=True):
+        for one in never_refused(found):
+            yield Queues(one, kueue)
 
 
 @pytest.fixture
@@ -55,6 +73,7 @@ def measured_queues(
     unused_tcp_port: int,
 ) -> Iterator[Queues]:
     """With an operator that serves metrics."""
-    options = {"metrics_port": unused_tcp_port, "simulated": True}
-    for jobs in jobs_by_the_chart(kueue_cluster, namespace_of(kueue_cluster), tmp_path, **options):
+    for jobs in jobs_by_the_chart(
+        kueue_cluster, namespace_of(kueue_cluster), tmp_path, metrics_port=unused_tcp_port, seconds=START_SECONDS
+    ):
         yield Queues(jobs, kueue)

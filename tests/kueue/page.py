@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 PAGE: Final = (ROOT / "docs/kueue.md").read_text()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from tests.bench.programs import Program
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 KUEUE: Final = Program("kueue", Path(__file__).parent / "module", "sigs.k8s.io/kueue/cmd/kueue")
 
@@ -22,5 +22,5 @@ def manifests(kubectl: str) -> list[Any]:
 def _rendered(kubectl: str) -> str:
     folder = KUEUE.sources().parents[1] / "config/default"
     return subprocess.run(
-        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True, timeout=PATIENCE
+        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=True, timeout=START_SECONDS
     ).stdout

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.kueue.server import Server
 from tests.kueue.versions import every_version, in_order
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 GROUP: Final = "kueue.x-k8s.io/v1beta2"
 CHIPS: Final = 16
@@ -87,13 +87,13 @@ class Queues:
         return {one["type"]: (one["status"], one["reason"]) for one in found}
 
     def until_condition(
-        self, kind: str, status: str = "True", name: str = "train", *, seconds: float = PATIENCE
+        self, kind: str, status: str = "True", name: str = "train", *, seconds: float = START_SECONDS
     ) -> None:
         self.jobs.until_true(
             f"{kind}={status} of {name}", lambda: self.conditions(name).get(kind, ("",))[0] == status, seconds=seconds
         )
 
-    def until_reason(self, reason: str, name: str = "train", *, words: str = "", seconds: float = PATIENCE) -> str:
+    def until_reason(self, reason: str, name: str = "train", *, words: str = "", seconds: float = START_SECONDS) -> str:
         """Wait until the job is Queued for that reason, with these words in its message; returns the message."""
         return self.jobs.until_said("Queued", reason, words, name=name, seconds=seconds)
 

@@ -4,7 +4,6 @@ import base64
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +14,10 @@ import yaml
 from slipway.local_cluster import NativeCluster, pki
 from slipway.local_cluster.addresses import free_ports
 from tests.chart.rights import access, of_kueue
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 from tests.kueue.program import KUEUE, manifests
-from tests.waiting import PATIENCE, ended, is_ready
+from tests.waiting import START_SECONDS, ended, is_ready, pause, until
 
-START_SECONDS = PATIENCE
 STOP_SECONDS = 10
 NAMESPACE = "kueue-system"
 ACCOUNT = "kueue-controller-manager"
@@ -78,17 +76,20 @@ class Server:
     def start(self, **config: Any) -> None:
         """Start it, and wait until its webhooks answer."""
         (self._folder / "root/config.yaml").write_text(yaml.safe_dump(self._config() | config))
-        end, process = time.monotonic() + START_SECONDS, self._begun()
-        while not is_ready(self._probe):
-            if process.poll() is not None:
+        self._begin()
+
+        def ready() -> bool:
+            assert self._process is not None
+            if self._process.poll() is not None:
                 # Its ports are anybody's while it is not there.
                 assert "address already in use" in self.tail(), self.tail()
-                time.sleep(1)
-                process = self._begun()
-            assert time.monotonic() < end, self.tail()
-            time.sleep(0.1)
+                pause(1)
+                self._begin()
+            return is_ready(self._probe)
 
-    def _begun(self) -> subprocess.Popen[bytes]:
+        until(f"Kueue is ready at port {self._probe}", ready, seconds=START_SECONDS)
+
+    def _begin(self) -> None:
         root = self._folder / "root"
         # It reads certificates from folders that no option moves, so it has a root of its own.
         own_root = (
@@ -103,7 +104,6 @@ class Server:
                 stderr=output,
                 env=os.environ | {"POD_NAMESPACE": NAMESPACE},
             )
-        return self._process
 
     @contextmanager
     def visible(self) -> Iterator[None]:
@@ -118,7 +118,7 @@ class Server:
         self._apply([service, *bodies])
         apis = [f"apiservice/{body['metadata']['name']}" for body in bodies]
         try:
-            self._kubectl("wait", *apis, "--for=condition=Available", f"--timeout={PATIENCE}s")
+            self._kubectl.wait(*apis, until="condition=Available", seconds=START_SECONDS)
             yield
         finally:
             self._kubectl("delete", *apis)

@@ -3,7 +3,6 @@
 Nothing of a running Kueue may be on the cluster yet, so these tests come before the others of this folder.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +14,15 @@ import yaml
 from slipway.local_cluster import NativeCluster
 from slipway.shell.queues import AGAIN_SECONDS
 from tests.chart.rights import jobs_by_the_chart
-from tests.conftest import Kubectl, kubectl_for
+from tests.clusters import kubectl_for
+from tests.kubectl import Kubectl
 from tests.kueue.program import manifests
 from tests.kueue.queues import CHIPS, GROUP, Queues
 from tests.kueue.server import Server
 from tests.kueue.test_kueue import end_pods, patch
+from tests.waiting import START_SECONDS, pause
+
+pytestmark = pytest.mark.thorough
 
 V1 = "v1beta1"
 PLURALS = ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses")
@@ -49,7 +52,7 @@ def older_queues(
     admin("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(crds))
     try:
         admin.until_established(*NAMES)
-        for jobs in jobs_by_the_chart(kueue_cluster, kubectl, tmp_path, simulated=True):
+        for jobs in jobs_by_the_chart(kueue_cluster, kubectl, tmp_path, seconds=START_SECONDS):
             yield Queues(jobs, Server(kueue_cluster, admin, tmp_path), f"kueue.x-k8s.io/{V1}")
     finally:
         # The CRDs would wait for ever for what an operator that has ended did not let go.
@@ -154,9 +157,9 @@ def test_a_job_goes_on_by_the_later_version_when_kueue_has_both(older_queues: Qu
     # The kinds get the version one after the other, and who converts between both answers later still.
     early = [with_both(workloads, converts=False), *map(with_both, others)]
     queues.kubectl(*apply, stdin=yaml.safe_dump_all(early))
-    time.sleep(AGAIN_SECONDS + 2)
+    pause(AGAIN_SECONDS + 2)
     queues.kubectl(*apply, stdin=yaml.safe_dump(with_both(queue)))
-    time.sleep(AGAIN_SECONDS + 2)
+    pause(AGAIN_SECONDS + 2)
     assert not jobs.operator.said(by_v2)
     assert jobs.status()["phase"] == "Queued"
     queues.kubectl(*apply, stdin=yaml.safe_dump(with_both(workloads)))

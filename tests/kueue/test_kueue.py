@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -21,11 +20,12 @@ from slipway.local_cluster import NativeCluster
 from slipway.local_cluster.simulated import create as create_nodes
 from tests.chart.rights import access
 from tests.cli.test_commands import said, slipway
-from tests.conftest import Kubectl, jobs_of
+from tests.clusters import jobs_of
+from tests.kubectl import Kubectl
 from tests.kueue.queues import CHIPS, GROUP, SMALL, SMALL_CHIPS, TPU, Queues
 from tests.running import Jobs
 from tests.shell.test_metrics import scrape
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, pause
 
 SPEC = {"image": "slipway.local/busybox:1"} | TPU
 POOL = "cloud.google.com/gke-nodepool"
@@ -35,7 +35,7 @@ TRIES = 5
 def end_pods(queues: Queues, *names: str, phase: str = "Succeeded", only: int | None = None) -> None:
     """Let pods of jobs end, as kubelets would: of each job all that run, or so many."""
     names = names or ("train",)
-    found = queues.kubectl.get("pods", "-l", f"slipway.dev/job-name in ({','.join(names)})")["items"]
+    found = queues.kubectl.get("pods", selector=f"slipway.dev/job-name in ({','.join(names)})")["items"]
     running: dict[str, list[str]] = {name: [] for name in names}
     for pod in found:
         if pod["status"].get("phase") == "Running":
@@ -49,13 +49,14 @@ def patch(queues: Queues, what: str, name: str, body: dict[str, Any], *options: 
     queues.kubectl("patch", what, name, "--type=merge", "-p", json.dumps(body), *options)
 
 
+@pytest.mark.thorough
 def test_0_without_kueue_the_label_is_refused_and_the_job_begins_once_it_is_there(
     kueue_cluster: NativeCluster,
     namespace_of: Callable[[NativeCluster], Kubectl],
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path, simulated=True):
+    for jobs in jobs_of(namespace_of(kueue_cluster), tmp_path, seconds=START_SECONDS):
         job = {"metadata": {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": "tpu"}}, "spec": SPEC}
         jobs.kubectl.apply({"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob"} | job)
         jobs.until("Invalid")
@@ -129,11 +130,12 @@ def until_all_run(queues: Queues, queue_of: dict[str, str], priorities: Iterable
         if waiting:
             queues.submit_all(waiting, priority, **SMALL)
         with suppress(AssertionError):
-            queues.jobs.until_all(queue_of, "Running", seconds=PATIENCE / 8)
+            queues.jobs.until_all(queue_of, "Running", seconds=START_SECONDS / 5)
             return
     queues.jobs.until_all(queue_of, "Running")
 
 
+@pytest.mark.thorough
 def test_6_to_8_preempted_and_back_again_without_overcommitment(queues: Queues) -> None:
     """Fifty preemptions: in each of ten queues two jobs preempt each other, five times."""
     for one in JOBS:
@@ -159,6 +161,7 @@ def test_6_to_8_preempted_and_back_again_without_overcommitment(queues: Queues) 
     assert {queues.conditions(name)["Evicted"][0] for name in higher} == {"False"}
 
 
+@pytest.mark.thorough
 def test_fewer_slices_while_there_is_no_quota_for_more(queues: Queues) -> None:
     queues.open(2 * CHIPS)
     queues.submit("second")
@@ -186,6 +189,7 @@ def test_fewer_slices_while_there_is_no_quota_for_more(queues: Queues) -> None:
     assert queues.used() <= 2 * CHIPS
 
 
+@pytest.mark.thorough
 def test_a_job_that_runs_gets_another_priority(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit(priority="low")
@@ -208,7 +212,7 @@ def test_7_who_is_killed_in_between_gives_nothing_out_twice(queues: Queues, kueu
         assert queues.conditions()["QuotaReserved"][0] == "True"
         assert "Admitted" not in queues.conditions("urgent")
         with without_kueue(queues) if kueue_too else nullcontext():
-            queues.jobs.operator.start()
+            queues.jobs.operator.start_again()
             queues.jobs.until_true("no pods", lambda: not queues.jobs.pods())
         queues.until_condition("Admitted", name="urgent")
         queues.jobs.until("Queued")
@@ -247,6 +251,7 @@ def test_6_a_workload_that_is_deactivated_waits_until_it_is_active(queues: Queue
     assert (status["uncharged"], status["preemptions"], status["failures"]) == (1, 0, 0)
 
 
+@pytest.mark.thorough
 def test_6_either_queue_is_drained_and_started_again(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit()
@@ -306,7 +311,7 @@ def test_11_a_workload_that_is_deleted_or_finished_by_somebody_else_and_a_job_th
     queues.submit("second")
     queues.until_reason("WaitingForQuota", "second")
     # Kueue orders Workloads of one priority by the second of their creation.
-    time.sleep(1)
+    pause(1)
     first = queues.workload()["metadata"]["uid"]
     queues.kubectl("delete", "workloads.kueue.x-k8s.io", "slicejob-train")
     queues.jobs.until("Running", "second")
@@ -328,6 +333,7 @@ def test_11_a_workload_that_is_deleted_or_finished_by_somebody_else_and_a_job_th
     queues.until_used(0)
 
 
+@pytest.mark.thorough
 def test_11_a_workload_goes_although_its_job_went_while_no_operator_ran(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit()
@@ -338,7 +344,7 @@ def test_11_a_workload_goes_although_its_job_went_while_no_operator_ran(queues: 
     queues.jobs.until_true(
         "deletion of the Workload", lambda: "deletionTimestamp" in (queues.workload() or gone)["metadata"]
     )
-    queues.jobs.operator.start()
+    queues.jobs.operator.start_again()
     queues.until_gone()
 
 
@@ -374,6 +380,7 @@ def open_without_node_pools(queues: Queues) -> None:
     queues.apply("LocalQueue", "flat", spec={"clusterQueue": name})
 
 
+@pytest.mark.thorough
 def test_2_why_a_job_waits_is_said_in_kueues_words_with_what_would_help(queues: Queues) -> None:
     queues.open(2 * CHIPS)
     open_without_node_pools(queues)
@@ -405,6 +412,7 @@ def refused(queues: Queues, name: str, reason: str) -> str:
     return str(message)
 
 
+@pytest.mark.thorough
 def test_what_no_queue_can_take_is_refused_until_its_cause_is_gone(queues: Queues) -> None:
     queues.open(4 * CHIPS)
     queues.submit("classless", priority="hgih")
@@ -431,6 +439,7 @@ def test_what_no_queue_can_take_is_refused_until_its_cause_is_gone(queues: Queue
         queues.kubectl("delete", "workloadpriorityclass", "hgih")
 
 
+@pytest.mark.thorough
 def test_7_the_quota_of_pods_that_do_not_terminate_is_nobody_elses(queues: Queues) -> None:
     queues.open(CHIPS)
     stays = {"metadata": {"annotations": {"slipway.dev/simulated-stop-after": "1h"}}}
@@ -457,6 +466,7 @@ def test_7_the_quota_of_pods_that_do_not_terminate_is_nobody_elses(queues: Queue
         queues.kubectl("taint", "nodes", "-l", f"{POOL}={pool}", f"{out_of_service}-")
 
 
+@pytest.mark.thorough
 def test_11_the_workload_of_a_deleted_job_stays_as_long_as_a_pod_may_run(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit(podTemplate={"metadata": {"annotations": {"slipway.dev/simulated-stop-after": "3s"}}})
@@ -481,6 +491,7 @@ def submitted_to_a_check(queues: Queues) -> str:
     return check
 
 
+@pytest.mark.thorough
 def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queues: Queues) -> None:
     check = submitted_to_a_check(queues)
     queues.until_reason("UnsatisfiedAdmissionChecks", words=f"{check}: Pending")
@@ -490,6 +501,7 @@ def test_2_an_admission_check_is_waited_for_and_what_it_says_is_in_the_pods(queu
     assert {pod["metadata"]["labels"]["team"] for pod in queues.jobs.pods()} == {"a"}
 
 
+@pytest.mark.thorough
 def test_6_a_check_that_wants_a_retry_takes_the_quota_until_it_is_ready_again(queues: Queues) -> None:
     check = submitted_to_a_check(queues)
     queues.until_reason("UnsatisfiedAdmissionChecks", words=f"{check}: Pending")
@@ -512,6 +524,7 @@ def test_6_a_check_that_wants_a_retry_takes_the_quota_until_it_is_ready_again(qu
     assert [status[what] for what in ("uncharged", "preemptions", "failures")] == [1, 0, 0]
 
 
+@pytest.mark.thorough
 def test_6_a_rejected_job_is_queued_again_when_its_workload_is_active_again(queues: Queues) -> None:
     check = submitted_to_a_check(queues)
     queues.until_reason("UnsatisfiedAdmissionChecks", words=f"{check}: Pending")
@@ -536,9 +549,10 @@ def answer(queues: Queues, check: str, state: str, **fields: Any) -> None:
     patch(queues, "workloads.kueue.x-k8s.io", "slicejob-train", body, "--subresource=status")
 
 
+@pytest.mark.thorough
 def test_pods_that_kueue_gates_where_a_queue_is_named_default_are_said(queues: Queues) -> None:
     queues.open(CHIPS // 2, local="default")
-    queues.kubectl("wait", "localqueue/default", "--for=condition=Active", f"--timeout={PATIENCE}s")
+    queues.kubectl.wait("localqueue/default", until="condition=Active", seconds=START_SECONDS)
     queues.jobs.apply(**TPU)
     # Kueue lets half of the pods go, one by one, and the others wait for ever.
     queues.until_reason("GatedByKueue", words="SliceJob.v1alpha1.slipway.dev")
@@ -561,6 +575,7 @@ def test_pods_that_kueue_gates_where_a_queue_is_named_default_are_said(queues: Q
         queues.server.start()
 
 
+@pytest.mark.thorough
 def test_jobs_on_cpu_and_gpu_nodes_are_admitted_by_what_they_request(queues: Queues) -> None:
     queues.open(CHIPS)
     asked = {"cpu": "2", "memory": "1Gi"}
@@ -583,6 +598,7 @@ def test_jobs_on_cpu_and_gpu_nodes_are_admitted_by_what_they_request(queues: Que
 
 
 @pytest.mark.parametrize("topology", [False, True], ids=["without a topology", "workers have a topology"])
+@pytest.mark.thorough
 def test_a_ray_job_has_a_pod_set_for_its_head(queues: Queues, topology: bool) -> None:
     levels = [{"nodeLabel": POOL}, {"nodeLabel": "kubernetes.io/hostname"}]
     queues.apply("Topology", queues.name, spec={"levels": levels})
@@ -599,6 +615,7 @@ def test_a_ray_job_has_a_pod_set_for_its_head(queues: Queues, topology: bool) ->
     assert asked == ["slice"] * topology
 
 
+@pytest.mark.thorough
 def test_3_kueue_places_each_slice_in_one_node_pool_in_the_order_of_its_hosts(queues: Queues) -> None:
     levels = [{"nodeLabel": POOL}, {"nodeLabel": "kubernetes.io/hostname"}]
     queues.apply("Topology", queues.name, spec={"levels": levels})
@@ -617,6 +634,7 @@ def test_3_kueue_places_each_slice_in_one_node_pool_in_the_order_of_its_hosts(qu
     assert nodes_of(queues) == before
 
 
+@pytest.mark.thorough
 def test_a_slice_that_loses_a_node_is_placed_in_another_node_pool_by_kueue(
     queues: Queues, kueue_cluster: NativeCluster
 ) -> None:
@@ -669,6 +687,7 @@ def reads_boosts(queues: Queues) -> bool | None:
     return asyncio.run(ask())
 
 
+@pytest.mark.thorough
 def test_of_two_jobs_the_one_with_the_older_checkpoint_is_preempted_last(queues: Queues) -> None:
     queues.open(2 * CHIPS)
     assert reads_boosts(queues) is False
@@ -680,7 +699,7 @@ def test_of_two_jobs_the_one_with_the_older_checkpoint_is_preempted_last(queues:
             queues.submit(name, priority="low")
             queues.jobs.until("Running", name)
             # Without a boost Kueue takes the one that was admitted last, by the second.
-            time.sleep(1)
+            pause(1)
         time_of_it = datetime.now(UTC).isoformat()
         boost = {"kueue.x-k8s.io/priority-boost": "4", "slipway.dev/priority-boost-time": time_of_it}
         patch(queues, "workloads.kueue.x-k8s.io", "slicejob-last", {"metadata": {"annotations": boost}})
@@ -697,6 +716,7 @@ def test_of_two_jobs_the_one_with_the_older_checkpoint_is_preempted_last(queues:
         queues.server.start()
 
 
+@pytest.mark.thorough
 def test_kueue_away_and_a_start_that_takes_too_long(queues: Queues) -> None:
     queues.open(CHIPS)
     queues.submit()
@@ -729,6 +749,7 @@ def reasons(queues: Queues, name: str) -> list[str | None]:
     return [one.get("reason") for one in queues.jobs.status(name).get("attempts", ())]
 
 
+@pytest.mark.thorough
 def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
     kinds = {"workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"}
 
@@ -741,6 +762,7 @@ def test_the_age_of_each_watch_is_a_metric(measured_queues: Queues) -> None:
     measured_queues.jobs.until_true("an age of each", lambda: aged() >= kinds)
 
 
+@pytest.mark.thorough
 def test_a_viewer_is_told_the_place_of_a_job_in_its_queue_while_it_waits(
     queues: Queues, kueue_cluster: NativeCluster, tmp_path: Path
 ) -> None:

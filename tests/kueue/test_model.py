@@ -1,7 +1,6 @@
 """A running Kueue holds the cases of the simulation's model: Workloads alone, without an operator."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -10,13 +9,15 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster import NativeCluster
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 from tests.kueue.cases import CASES, QUOTA, Place, given_back, is_so
 from tests.kueue.queues import GROUP
 from tests.kueue.server import Server
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, until
 
-WAIT_SECONDS = PATIENCE
+pytestmark = pytest.mark.thorough
+
+WAIT_SECONDS = START_SECONDS
 
 
 class Running:
@@ -37,11 +38,8 @@ class Running:
         self._apply("Workload", name, {"queueName": "tpu", "priority": priority, "active": True, "podSets": pod_sets})
 
     def until(self, name: str, kind: str, status: str, reason: str, words: str = "") -> None:
-        end, wanted = time.monotonic() + WAIT_SECONDS, f"{kind}={status} {reason} {words}"
-        while not is_so(self._condition(name, kind), status, reason, words):
-            found = self._workload(name).get("status")
-            assert time.monotonic() < end, f"{name} is not {wanted} but {found}\n{self._server.tail()}"
-            time.sleep(0.1)
+        wanted = f"{name} is {kind}={status} {reason} {words}"
+        until(wanted, lambda: is_so(self._condition(name, kind), status, reason, words), seconds=WAIT_SECONDS)
 
     def holds(self, name: str, kind: str) -> bool:
         return bool(self._condition(name, kind).get("status") == "True")

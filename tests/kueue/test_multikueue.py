@@ -11,12 +11,15 @@ import yaml
 
 from slipway.local_cluster import NativeCluster, Pool
 from tests.chart.rights import access, jobs_by_the_chart
-from tests.conftest import Kubectl, cluster_of, kubectl_for
+from tests.clusters import cluster_of, create_namespace, kubectl_for
+from tests.kubectl import Kubectl
 from tests.kueue.page import block
 from tests.kueue.queues import CHIPS, Queues
 from tests.kueue.server import ACCOUNT, NAMESPACE, Server
 from tests.kueue.test_kueue import end_pods, patch
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
+
+pytestmark = pytest.mark.thorough
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 
@@ -85,8 +88,7 @@ def clusters(
     """A queue here whose jobs are dispatched to the one there."""
     server, cluster = manager_kueue
     kubectl = kubectl_for(cluster, queues.name)
-    kubectl("create", "namespace", queues.name)
-    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
+    create_namespace(cluster, queues.name)
     queues.kubectl("create", "serviceaccount", "manager")
     give(queues.kubectl, "worker", f"{queues.name}:manager")
     kubeconfig = access(kueue_cluster, queues.name, "manager", tmp_path / "manager").read_bytes()
@@ -95,7 +97,7 @@ def clusters(
     kubectl_for(cluster, NAMESPACE).apply(secret)
     folder = tmp_path / "here"
     folder.mkdir()
-    for jobs in jobs_by_the_chart(cluster, kubectl, folder, simulated=True):
+    for jobs in jobs_by_the_chart(cluster, kubectl, folder, seconds=START_SECONDS):
         here = Queues(jobs, server)
         source = {"kubeConfig": {"location": queues.name, "locationType": "Secret"}}
         here.apply("MultiKueueCluster", queues.name, spec={"clusterSource": source})

@@ -11,7 +11,9 @@ from tests.kueue.page import block, blocks
 from tests.kueue.queues import Queues
 from tests.kueue.test_kueue import end_pods, nodes_of, of_somebody_else
 from tests.typing_in import type_in
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
+
+pytestmark = pytest.mark.thorough
 
 FILES = ("queues.yaml", "train.yaml", "topology.yaml")
 Type = Callable[[str], str]
@@ -26,7 +28,7 @@ def typed(queues: Queues, tmp_path: Path) -> Iterator[Type]:
     own.write_bytes(queues.kubectl.kubeconfig.read_bytes())
     kubectl = Path(queues.kubectl.program).parent
     environment = {"KUBECONFIG": str(own), "COLUMNS": "150"}
-    typed = partial(type_in, folder=tmp_path, seconds=2 * PATIENCE, programs=(kubectl,), **environment)
+    typed = partial(type_in, folder=tmp_path, seconds=2 * START_SECONDS, programs=(kubectl,), **environment)
     typed(f"kubectl config set-context --current --namespace={queues.name}")
     yield typed
     typed("kubectl delete slicejobs --all")

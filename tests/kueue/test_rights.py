@@ -1,8 +1,12 @@
 """A Kueue that may not read SliceJobs: its webhook answers for none of their pods."""
 
+import pytest
+
 from tests.cli.test_commands import said, slipway
 from tests.kueue.queues import CHIPS, Queues
 from tests.kueue.test_kueue import end_pods
+
+pytestmark = pytest.mark.thorough
 
 CURE = "let its ServiceAccount read SliceJobs: install the chart of Slipway with kueue.namespace"
 

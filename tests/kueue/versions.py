@@ -3,15 +3,14 @@
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.conftest import Kubectl
-from tests.waiting import PATIENCE
+from tests.kubectl import Kubectl
+from tests.waiting import START_SECONDS, until
 
-SECONDS = PATIENCE
+SECONDS = START_SECONDS
 """How long a watch may be late."""
 
 
@@ -53,7 +52,5 @@ def version(one: Any) -> int:
 
 def _until_told(kubectl: Kubectl, collection: str, events: list[Any]) -> None:
     newest = max(map(version, json.loads(kubectl("get", "--raw", collection).stdout)["items"]), default=0)
-    end = time.monotonic() + SECONDS
-    while not any(version(event["object"]) >= newest for event in tuple(events)):
-        assert time.monotonic() < end, f"the watch of {collection} does not tell of version {newest}"
-        time.sleep(0.05)
+    what = f"the watch of {collection} tells of version {newest}"
+    until(what, lambda: any(version(event["object"]) >= newest for event in tuple(events)), seconds=SECONDS)

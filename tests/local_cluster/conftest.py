@@ -25,27 +25,27 @@ def running(name: str, *pools: Pool, grace: int | None = None) -> Iterator[Nativ
 
 
 @pytest.fixture(scope="package")
-def simulated() -> Iterator[NativeCluster]:
+def own_cluster() -> Iterator[NativeCluster]:
     pools = [Pool(kind="simulated", type="v5p-16", count=2, spot=True), Pool(kind="simulated", type="cpu")]
     with running("t-simulated", *pools, grace=8) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="package")
-def real() -> Iterator[NativeCluster]:
+def own_nodes() -> Iterator[NativeCluster]:
     pools = [Pool(kind="real", type=name, spot=name != "cpu") for name in ("v5p-16", "v5p-8", "cpu")]
     with running("t-real", *pools, grace=8) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="package")
-def preempted(real: NativeCluster) -> str:
+def preempted(own_nodes: NativeCluster) -> str:
     """The UID of a node that was taken away first of all: pod garbage collection needs a minute to notice."""
     # The finalizer keeps the pod readable after pod garbage collection has marked and deleted it.
-    create(real, pod("victim", tpus=4, nodeSelector=ON_LONELY, metadata={"finalizers": ["slipway.dev/test"]}))
-    await_phase(real, "victim", "Running")
-    before = node(real, LONELY)
+    create(own_nodes, pod("victim", tpus=4, nodeSelector=ON_LONELY, metadata={"finalizers": ["slipway.dev/test"]}))
+    await_phase(own_nodes, "victim", "Running")
+    before = node(own_nodes, LONELY)
     assert before is not None
-    real.preempt(LONELY)
-    assert node(real, LONELY) is None
+    own_nodes.preempt(LONELY)
+    assert node(own_nodes, LONELY) is None
     return str(before["metadata"]["uid"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from slipway.local_cluster import BUSYBOX_IMAGE, NativeCluster, nodes
 from slipway.local_cluster.processes import children, wait_until
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 
 def pod(name: str, command: str = "sleep 3600", tpus: int = 0, **extra: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def phase(cluster: NativeCluster, name: str) -> str:
     return found["status"]["phase"] if found else "gone"
 
 
-def await_phase(cluster: NativeCluster, name: str, *wanted: str, timeout: float = PATIENCE) -> None:
+def await_phase(cluster: NativeCluster, name: str, *wanted: str, timeout: float = START_SECONDS) -> None:
     """Wait for a pod's phase; on a timeout say what is the matter with the pod."""
     if not wait_until(lambda: phase(cluster, name) in wanted, timeout, 0.1):
         raise AssertionError(

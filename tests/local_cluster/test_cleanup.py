@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeProvider, Pool, cgroups, nodes, processes, state
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 from .helpers import await_phase, create, inhabitants, machine, namespaces_of, pod
+
+pytestmark = pytest.mark.stage("machine")
 
 REAL = ClusterSpec(name="t-clean", pools=[Pool(kind="real", type="cpu")])
 
@@ -39,6 +41,7 @@ def test_down_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert provider.down("t-clean") is False
 
 
+@pytest.mark.thorough
 def test_down_after_a_crash_in_the_middle_of_up(state_folder: Path) -> None:
     code = (
         "import os, signal\n"
@@ -47,7 +50,7 @@ def test_down_after_a_crash_in_the_middle_of_up(state_folder: Path) -> None:
         "NativeProvider().up(ClusterSpec(name='t-crash', pools=[Pool(kind='real', type='cpu')]))"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    crashed = subprocess.run([sys.executable, "-c", code], env=env, timeout=2 * PATIENCE, check=False)
+    crashed = subprocess.run([sys.executable, "-c", code], env=env, timeout=2 * START_SECONDS, check=False)
     assert crashed.returncode == -signal.SIGKILL
     folder = state.cluster_dir("t-crash")
     assert processes.marked(folder)
@@ -87,7 +90,7 @@ def test_down_ends_a_process_of_the_clusters_name_by_its_view(
     log = tmp_path.parent / f"{tmp_path.name}.log"
     started = processes.start([*command, "sh", "-c", script, "sh", str(tmp_path), str(folder)], log, folder)
     try:
-        assert processes.wait_until(lambda: "seen" in log.read_text(), PATIENCE), log.read_text()
+        assert processes.wait_until(lambda: "seen" in log.read_text(), START_SECONDS), log.read_text()
         assert NativeProvider().down("t-view") is True
         assert started.alive() is not ends
     finally:
@@ -123,6 +126,7 @@ def test_down_of_the_last_cluster_spares_the_folder_that_a_person_named(
     assert tmp_path.exists()
 
 
+@pytest.mark.thorough
 def test_a_failed_up_ends_what_it_started_and_shows_the_log(
     state_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,9 +23,9 @@ from slipway.local_cluster import status as observed
 from slipway.local_cluster.packages import find_tool
 from slipway.local_cluster.processes import wait_until
 from slipway.local_cluster.progress import Silent
-from tests.conftest import ROOT
 from tests.docker_engine.servers import PACKAGES, engine_in
-from tests.waiting import PATIENCE
+from tests.places import ROOT
+from tests.waiting import START_SECONDS
 
 from .helpers import await_phase, create, pod
 
@@ -34,16 +34,18 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(cluster, arguments, catch_exceptions=False)
 
 
-def test_up_of_a_running_cluster_says_so(simulated: NativeCluster) -> None:
-    result = run("status", simulated.name)
+def test_up_of_a_running_cluster_says_so(own_cluster: NativeCluster) -> None:
+    result = run("status", own_cluster.name)
     assert result.exit_code == 0, result.output
-    assert f"export KUBECONFIG={simulated.kubeconfig}" in result.output
-    other = run("up", simulated.name, "--simulated", "1*cpu")
+    assert f"export KUBECONFIG={own_cluster.kubeconfig}" in result.output
+    other = run("up", own_cluster.name, "--simulated", "1*cpu")
     assert other.exit_code == 1
     assert "runs already with other nodes" in other.output
-    assert f"slipway cluster down {simulated.name}" in other.output
+    assert f"slipway cluster down {own_cluster.name}" in other.output
 
 
+@pytest.mark.stage("clusters")
+@pytest.mark.thorough
 def test_up_twice_and_down_twice(state_folder: Path) -> None:
     try:
         first = run("up", "t-cli", "--simulated", "2*v5p-16", "--spot")
@@ -63,12 +65,12 @@ def test_up_twice_and_down_twice(state_folder: Path) -> None:
     assert "There is no cluster 't-cli'" in again.output
 
 
-def test_status_as_json(simulated: NativeCluster) -> None:
-    found = json.loads(run("status", simulated.name, "-o", "json").output)[0]
+def test_status_as_json(own_cluster: NativeCluster) -> None:
+    found = json.loads(run("status", own_cluster.name, "-o", "json").output)[0]
     assert found["state"] == "Running"
     assert {node["name"]: node["tpus"] for node in found["nodes"]}["v5p-16-0-0"] == 4
     assert all(found["processes"].values())
-    assert simulated.name in [each["name"] for each in json.loads(run("status", "-o", "json").output)]
+    assert own_cluster.name in [each["name"] for each in json.loads(run("status", "-o", "json").output)]
 
 
 @pytest.mark.parametrize(
@@ -188,11 +190,11 @@ def test_a_record_that_is_no_text_keeps_no_cluster_from_being_removed(state_fold
     [["down", "t-none"], ["status", "t-none"], ["env", "t-none"], ["preempt", "x", "--cluster", "t-none"]],
     ids=lambda arguments: arguments[0],
 )
-def test_a_cluster_that_is_not_there_ends_with_its_own_code(simulated: NativeCluster, arguments: list[str]) -> None:
+def test_a_cluster_that_is_not_there_ends_with_its_own_code(own_cluster: NativeCluster, arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 4
     assert "There is no cluster 't-none'" in result.output
-    assert f"{simulated.name}" in result.output.partition("Clusters: ")[2], "the clusters that there are"
+    assert f"{own_cluster.name}" in result.output.partition("Clusters: ")[2], "the clusters that there are"
 
 
 def test_the_chips_of_a_host_can_be_said_where_a_type_leaves_them_open(state_folder: Path) -> None:
@@ -213,7 +215,7 @@ def test_the_chips_of_a_host_can_be_said_where_a_type_leaves_them_open(state_fol
             seen[:] = rows(run("status", "t-chips").output)[:3]
             return seen == asked_for
 
-        assert wait_until(shown, PATIENCE), seen
+        assert wait_until(shown, START_SECONDS), seen
     finally:
         run("down", "t-chips")
 
@@ -262,14 +264,15 @@ def test_a_row_of_the_status_is_one_line_in_a_pipe(large: str) -> None:
     assert {row[-1] for row in nodes} == {"Ready", "Preempted"}
 
 
-def test_simulated_nodes_take_no_images(simulated: NativeCluster) -> None:
-    result = run("load-examples", "pretrain", "--cluster", simulated.name)
+def test_simulated_nodes_take_no_images(own_cluster: NativeCluster) -> None:
+    result = run("load-examples", "pretrain", "--cluster", own_cluster.name)
     assert result.exit_code == 1
     assert "has no real nodes" in result.output
 
 
+@pytest.mark.thorough
 def test_the_images_of_examples_reach_the_nodes(
-    real: NativeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_nodes: NativeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def small(reference: str, requirements: list[str], files: dict[str, Path], **_: object) -> Path:
         """Without the packages, which the demo's tests prove and each of the nodes would unpack for many seconds."""
@@ -280,15 +283,16 @@ def test_the_images_of_examples_reach_the_nodes(
         return tmp_path / "example.tar"
 
     monkeypatch.setattr(images, "build_python_image", small)
-    result = run("load-examples", "pretrain", "--cluster", real.name)
+    result = run("load-examples", "pretrain", "--cluster", own_nodes.name)
     assert result.exit_code == 0, result.output
     assert f"kubectl apply -f {ROOT / 'examples/pretrain.yaml'}" in result.output
     command = ["/bin/sh", "-c", "test -s /app/train.py"]
-    create(real, pod("example", container={"image": "slipway.local/train:1", "command": command}))
-    await_phase(real, "example", "Succeeded")
+    create(own_nodes, pod("example", container={"image": "slipway.local/train:1", "command": command}))
+    await_phase(own_nodes, "example", "Succeeded")
 
 
-def test_an_image_of_the_engine_reaches_the_nodes(real: NativeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.thorough
+def test_an_image_of_the_engine_reaches_the_nodes(own_nodes: NativeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     packages.ensure(PACKAGES, Silent())
     # Short, because the paths of sockets may not be long.
     with TemporaryDirectory(prefix="slipway-", ignore_cleanup_errors=True) as folder, engine_in(Path(folder)) as engine:
@@ -296,12 +300,12 @@ def test_an_image_of_the_engine_reaches_the_nodes(real: NativeCluster, monkeypat
         with closing(docker.APIClient(engine.host)) as api:
             layer = archives.tar_layer(Path(folder) / "layer", {"bin/sh": Path(find_tool("busybox") or "")}, {})
             api.import_image_from_data(layer.path.read_bytes(), repository="mine", tag="1")
-        absent = run("load-image", "absent:1", "--cluster", real.name)
+        absent = run("load-image", "absent:1", "--cluster", own_nodes.name)
         assert (absent.exit_code, "There is no file absent:1, and the Docker engine" in absent.output) == (1, True)
-        result = run("load-image", "mine:1", "--cluster", real.name)
+        result = run("load-image", "mine:1", "--cluster", own_nodes.name)
     assert result.exit_code == 0, result.output
-    create(real, pod("mine", container={"image": "mine:1", "command": ["/bin/sh", "-c", "true"]}))
-    await_phase(real, "mine", "Succeeded")
+    create(own_nodes, pod("mine", container={"image": "mine:1", "command": ["/bin/sh", "-c", "true"]}))
+    await_phase(own_nodes, "mine", "Succeeded")
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -311,7 +315,7 @@ def test_the_image_of_an_example_is_the_one_its_manifest_names(example: str) -> 
     assert f"/app/{EXAMPLES[example].program}" in str(spec)
 
 
-def test_a_bad_duration_is_a_usage_error(simulated: NativeCluster) -> None:
+def test_a_bad_duration_is_a_usage_error(own_cluster: NativeCluster) -> None:
     result = run("preempt", "cpu-0", "--return-after", "soon")
     assert result.exit_code == 2
     assert "is not a length of time" in result.output

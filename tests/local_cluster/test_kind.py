@@ -32,7 +32,7 @@ from slipway.local_cluster.kind.programs import PROGRAMS, run
 from slipway.local_cluster.kind.provider import CONFIGURATION
 from slipway.local_cluster.progress import Silent
 from slipway.local_cluster.state import ClusterState
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 SPEC = ClusterSpec(
     name="dev",
@@ -79,10 +79,11 @@ def says(body: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path.write_text(yaml.safe_dump(body))
     command = [str(kind), "create", "cluster", "--name", "dev", "--config", str(path), "--image", "none:1"]
     with pytest.raises(LocalClusterError) as failed:
-        run(command, PATIENCE)
+        run(command, START_SECONDS)
     return str(failed.value)
 
 
+@pytest.mark.thorough
 def test_kind_itself_reads_every_word_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{fake_docker(tmp_path)}:/usr/bin:/bin")
     asked = configuration.of(SPEC)
@@ -226,8 +227,8 @@ def test_status_of_containers_that_ended_says_so(
     assert "ended: dev-control-plane (docker logs tells more)" in output
 
 
-def test_a_cluster_of_one_provider_is_not_that_of_the_other(simulated: NativeCluster) -> None:
-    spec = ClusterSpec(name=simulated.name, pools=[Pool(kind="real")])
+def test_a_cluster_of_one_provider_is_not_that_of_the_other(own_cluster: NativeCluster) -> None:
+    spec = ClusterSpec(name=own_cluster.name, pools=[Pool(kind="real")])
     with pytest.raises(LocalClusterError, match="runs already, made by the provider native"):
         KindProvider().running(spec)
 
@@ -267,19 +268,19 @@ esac
 
 @pytest.fixture
 def machine(
-    simulated: NativeCluster, state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_cluster: NativeCluster, state_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[KindCluster, Path]]:
     """A cluster with one machine, whose Node is in a real API server; and the calls of its engine."""
     calls = tmp_path / "calls"
-    kubectl = f"{simulated.state.binaries['kubectl']} --kubeconfig={simulated.kubeconfig}"
+    kubectl = f"{own_cluster.state.binaries['kubectl']} --kubeconfig={own_cluster.kubeconfig}"
     script = ENGINE.format(kubectl=kubectl, calls=calls, machine=MACHINE)
     monkeypatch.setenv("PATH", f"{fake_docker(tmp_path, script)}:{os.environ['PATH']}")
     with state.locked(ALONE.name, make=True) as folder:
-        made = ClusterState(spec=ALONE, provider="kind", phase="running", server=simulated.server, away=[MACHINE])
-        (folder / "pki").symlink_to(simulated.state.folder / "pki")
+        made = ClusterState(spec=ALONE, provider="kind", phase="running", server=own_cluster.server, away=[MACHINE])
+        (folder / "pki").symlink_to(own_cluster.state.folder / "pki")
         made.save()
     over = Event()
-    kubelet = Thread(target=heartbeats, args=(simulated, over))
+    kubelet = Thread(target=heartbeats, args=(own_cluster, over))
     kubelet.start()
     try:
         cluster = KindCluster(ALONE.name)
@@ -288,7 +289,7 @@ def machine(
     finally:
         over.set()
         kubelet.join()
-        simulated.kubectl("delete", "node", MACHINE, "--ignore-not-found")
+        own_cluster.kubectl("delete", "node", MACHINE, "--ignore-not-found")
         state.remove(ALONE.name)
 
 
@@ -298,7 +299,7 @@ def heartbeats(cluster: NativeCluster, over: Event) -> None:
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": datetime.now(UTC).isoformat("T", "seconds")}
         body = json.dumps({"status": {"conditions": [ready]}})
         patch = ("patch", "node", MACHINE, "--subresource=status", "--type=merge", "-p", body)
-        cluster.kubectl(*patch, check=False, timeout=PATIENCE)
+        cluster.kubectl(*patch, check=False, timeout=START_SECONDS)
 
 
 def test_a_preempted_machine_is_killed_and_its_node_goes_until_it_is_restored(

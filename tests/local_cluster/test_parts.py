@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import tarfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -41,7 +40,7 @@ from slipway.local_cluster.errors import ClusterNotFound, last_lines
 from slipway.local_cluster.progress import Silent
 from slipway.local_cluster.python_image import build_python_image
 from slipway.local_cluster.spec import ClusterSpec
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, pause
 
 
 def test_no_two_clusters_share_an_address() -> None:
@@ -108,10 +107,10 @@ def test_a_pid_that_passed_to_a_stranger_is_neither_alive_nor_ended(tmp_path: Pa
 
 def test_ending_a_process_ends_its_whole_group(tmp_path: Path) -> None:
     record = processes.start(["sh", "-c", "sleep 61 & wait"], tmp_path / "log", tmp_path)
-    assert processes.wait_until(lambda: bool(processes.children(record.pid)), PATIENCE)
+    assert processes.wait_until(lambda: bool(processes.children(record.pid)), START_SECONDS)
     child = processes.children(record.pid)[0]
     processes.end([record])
-    assert processes.wait_until(lambda: processes.start_ticks(child) is None, PATIENCE)
+    assert processes.wait_until(lambda: processes.start_ticks(child) is None, START_SECONDS)
 
 
 def test_a_process_that_was_never_written_down_is_found_by_its_marker(tmp_path: Path) -> None:
@@ -119,7 +118,7 @@ def test_a_process_that_was_never_written_down_is_found_by_its_marker(tmp_path: 
     try:
         # A process that has just begun has no environment for a moment.
         assert processes.wait_until(
-            lambda: [found.pid for found in processes.marked(tmp_path)] == [record.pid], PATIENCE
+            lambda: [found.pid for found in processes.marked(tmp_path)] == [record.pid], START_SECONDS
         )
         assert processes.marked(tmp_path / "other") == []
     finally:
@@ -174,7 +173,7 @@ def test_a_layer_is_made_once_however_many_want_it(tmp_path: Path, monkeypatch: 
     made: list[Path] = []
 
     def mmdebstrap(path: Path) -> None:
-        time.sleep(0.2)
+        pause(0.2)
         made.append(path)
         path.write_text(f"Debian {len(made)}")
 
@@ -326,9 +325,9 @@ def test_a_cluster_that_is_removed_while_a_command_waits_for_it_stays_removed(
             state.ClusterState(spec=ClusterSpec(name="one")).save()
             monkeypatch.setattr(fcntl, "flock", flock)
             ended = thread.submit(change, "one")
-            assert waits.wait(PATIENCE)
+            assert waits.wait(START_SECONDS)
             state.remove("one")
-        fault = ended.exception(PATIENCE)
+        fault = ended.exception(START_SECONDS)
     assert isinstance(fault, type(None) if succeeds else ClusterNotFound)
     assert state.names() == []
 

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from slipway.local_cluster import NativeCluster
 from slipway.local_cluster.processes import wait_until
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 from .conftest import LONELY, ON_LONELY
 from .helpers import await_phase, create, node, phase, pod, read, ready
 
-
-def test_a_preempted_node_takes_its_pods_along(real: NativeCluster, preempted: str) -> None:
-    assert wait_until(lambda: bool(_disruption(real, "victim")), PATIENCE, 0.5)
-    assert _disruption(real, "victim")["reason"] == "DeletionByPodGC"
-    assert phase(real, "victim") == "Failed"
-    real.kubectl("patch", "pod", "victim", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    await_phase(real, "victim", "gone")
+pytestmark = pytest.mark.thorough
 
 
-def test_a_restored_node_is_another_machine_that_accepts_pods(real: NativeCluster, preempted: str) -> None:
-    real.restore(LONELY)
+def test_a_preempted_node_takes_its_pods_along(own_nodes: NativeCluster, preempted: str) -> None:
+    assert wait_until(lambda: bool(_disruption(own_nodes, "victim")), START_SECONDS, 0.5)
+    assert _disruption(own_nodes, "victim")["reason"] == "DeletionByPodGC"
+    assert phase(own_nodes, "victim") == "Failed"
+    own_nodes.kubectl("patch", "pod", "victim", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    await_phase(own_nodes, "victim", "gone")
+
+
+def test_a_restored_node_is_another_machine_that_accepts_pods(own_nodes: NativeCluster, preempted: str) -> None:
+    own_nodes.restore(LONELY)
     # It may have been silent for a while on a busy machine.
-    assert wait_until(lambda: ready(real, LONELY), PATIENCE, 0.2)
-    after = node(real, LONELY)
+    assert wait_until(lambda: ready(own_nodes, LONELY), START_SECONDS, 0.2)
+    after = node(own_nodes, LONELY)
     assert after is not None
     assert after["metadata"]["uid"] != preempted
     assert after["status"]["allocatable"]["google.com/tpu"] == "4"
-    create(real, pod("successor", "echo back", 4, nodeSelector=ON_LONELY))
-    await_phase(real, "successor", "Succeeded")
+    create(own_nodes, pod("successor", "echo back", 4, nodeSelector=ON_LONELY))
+    await_phase(own_nodes, "successor", "Succeeded")
 
 
 def _disruption(cluster: NativeCluster, name: str) -> dict[str, Any]:

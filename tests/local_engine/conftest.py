@@ -11,8 +11,8 @@ import pytest
 from slipway.local_cluster import packages
 from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import PACKAGES
-from tests.local_engine.engine import NETWORK_PACKAGES, Dockerd, Engine, User, engine_in, shared_folder, until
-from tests.waiting import PATIENCE
+from tests.local_engine.engine import NETWORK_PACKAGES, Dockerd, Engine, User, engine_in, shared_folder
+from tests.waiting import START_SECONDS, until
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,7 @@ def dockerd() -> Iterator[Dockerd]:
 @pytest.fixture
 def engine(dockerd: Dockerd) -> Iterator[Engine]:
     """What is on the engine, past Slipway."""
-    client = docker.DockerClient(base_url=dockerd.host, timeout=PATIENCE)
+    client = docker.DockerClient(base_url=dockerd.host, timeout=START_SECONDS)
     yield Engine(client)
     client.close()
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from slipway.cli.main import main
 from slipway.local_cluster import packages
 from slipway.local_cluster.progress import Silent
 from tests.docker_engine.servers import answers, running, tool
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS, until
 
 IMAGE: Final = "slipway.local/busybox:1"
 NETWORK_PACKAGES: Final = {"ip": "iproute2", "iptables": "iptables", "nsenter": "util-linux"}
@@ -37,15 +36,6 @@ _APPLETS: Final = (
     "mkdir", "nc", "nslookup", "ping", "printf", "rm", "seq", "sh", "sleep", "tail", "touch", "tr", "true", "usleep",
     "wc", "wget", "yes",
 )  # fmt: skip
-
-
-def until(what: str, holds: Callable[[], Any], *, seconds: float = PATIENCE, pause: float = 0.1) -> Any:
-    """Wait for something; returns what it became."""
-    end = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(pause)
-    return found
 
 
 @dataclass
@@ -116,7 +106,7 @@ class Dockerd:
     def _end(self, number: int) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(timeout=PATIENCE)
+            self.process.wait(timeout=START_SECONDS)
             self.process = None
 
 
@@ -164,7 +154,7 @@ def started(engine: Dockerd) -> Iterator[None]:
     """Start an engine and give it the image; stop it in the end."""
     try:
         engine.start()
-        with closing(docker.APIClient(engine.host, timeout=PATIENCE)) as api:
+        with closing(docker.APIClient(engine.host, timeout=START_SECONDS)) as api:
             api.import_image_from_data(image(), repository=IMAGE)
         yield
         engine.stop()
@@ -230,7 +220,7 @@ class User:
             result = CliRunner().invoke(main, ["local", *arguments], input=stdin, catch_exceptions=False)
         return self._checked(arguments, code, Done(result.exit_code, result.stdout, result.stderr))
 
-    def command(self, *arguments: str, code: int | None = 0, seconds: float = PATIENCE) -> Done:
+    def command(self, *arguments: str, code: int | None = 0, seconds: float = START_SECONDS) -> Done:
         """The same as a process of its own."""
         process = self.popen(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
@@ -245,7 +235,7 @@ class User:
 
     def submit(self, script: str = "", name: str = "train", *options: str, code: int = 0, **spec: Any) -> Done:
         """Submit a job whose program is a script of a shell. It ends fast: shells do not listen to SIGTERM."""
-        own = {"image": IMAGE, "terminationGracePeriodSeconds": 1, "retries": {"gracePeriodSeconds": 1}}
+        own: dict[str, Any] = {"image": IMAGE, "terminationGracePeriodSeconds": 1, "retries": {"gracePeriodSeconds": 1}}
         spec = own | ({"command": ["sh", "-c", script]} if script else {}) | spec
         spec["retries"] = own["retries"] | spec["retries"]
         body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": name}, "spec": spec}
@@ -266,26 +256,28 @@ class User:
         """The status as it is stored, without a command that would look after the job."""
         return json.loads(self.file(name).read_bytes())["status"]
 
-    def until(self, phase: str, name: str = "train", *, seconds: float = PATIENCE) -> Any:
+    def until(self, phase: str, name: str = "train", *, seconds: float = START_SECONDS) -> Any:
         """Wait for a phase; returns the status."""
-        end = time.monotonic() + seconds
-        while (status := self.status(name)).get("phase") != phase:
-            assert time.monotonic() < end, f"not {phase} but {json.dumps(status, indent=1)}\n{self.log(name)}"
-            time.sleep(0.05)
-        return status
+        return self._until(name, phase, lambda: self.status(name).get("phase") == phase, seconds)
 
     def adopted(self) -> bool:
         """Have a command see to it that the job is looked after; a process that dies holds its lock for a moment."""
         self.slipway("list")
         return bool(self.supervisors() or self.status().get("completionTime"))
 
-    def ended(self, name: str = "train", *, seconds: float = PATIENCE) -> Any:
+    def ended(self, name: str = "train", *, seconds: float = START_SECONDS) -> Any:
         """Wait until nothing is left to be done for a job that has ended; returns the status."""
-        end = time.monotonic() + seconds
-        while self.supervisors(name) or not self.status(name).get("completionTime"):
-            words = json.dumps(self.status(name), indent=1)
-            assert time.monotonic() < end, f"job {name} has not ended: {words}\n{self.log(name)}"
-            time.sleep(0.1)
+
+        def over() -> bool:
+            return not self.supervisors(name) and bool(self.status(name).get("completionTime"))
+
+        return self._until(name, "ended", over, seconds)
+
+    def _until(self, name: str, what: str, holds: Callable[[], bool], seconds: float) -> Any:
+        try:
+            until(f"job {name} is {what}", holds, seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {json.dumps(self.status(name), indent=1)}\n{self.log(name)}") from None
         return self.status(name)
 
     def log(self, name: str = "train") -> str:
@@ -340,8 +332,8 @@ class Engine:
 
     def of_jobs(self) -> list[str]:
         """Names of all containers and networks of any job."""
-        wanted = {"label": "slipway.dev/job-uid"}
-        containers = self.client.containers.list(all=True, filters=wanted, ignore_removed=True)
+        wanted: dict[str, str | list[str] | bool] = {"label": "slipway.dev/job-uid"}
+        containers: list[Any] = self.client.containers.list(all=True, filters=wanted, ignore_removed=True)
         return [str(one.name) for one in (*containers, *self.client.networks.list(filters=wanted))]
 
 

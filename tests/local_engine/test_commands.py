@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from slipway.cli.main import main
-from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
-from tests.waiting import PATIENCE
+from tests.local_engine.engine import IMAGE, Dockerd, Engine, User
+from tests.waiting import START_SECONDS, until
 
 IN_TWO_ATTEMPTS = """
 for i in 1 2 3; do echo "line $i of $SLIPWAY_ATTEMPT"; sleep 0.4; done
@@ -34,6 +34,7 @@ until [ -e /shared/go ]; do sleep 0.1; done
         pytest.param("exit 9", 1, "slicejob train Failed (exit code 9)", id="fails"),
     ],
 )
+@pytest.mark.thorough
 def test_run(user: User, script: str, code: int, sentence: str) -> None:
     job = ("--image", IMAGE, "--name", "train", "--max-failures", "1")
     done = user.command("run", *job, "--", "sh", "-c", script, code=code)
@@ -55,6 +56,7 @@ def test_run_on_this_machine(user: User, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 # N-17, T-14, T-21, T-22: everything is told of a job while it runs, when it has ended, and of attempts that are gone.
+@pytest.mark.thorough
 def test_what_is_told_of_a_job(user: User, engine: Engine, shared: dict[str, Any]) -> None:
     user.submit(IN_TWO_ATTEMPTS, hosts=2, **shared)
     follower = user.popen("logs", "train", "-f", "--attempt", "all", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -83,11 +85,11 @@ def test_what_is_told_of_a_job(user: User, engine: Engine, shared: dict[str, Any
     assert sorted(both) == ["[0/0] end of 0", "[0/0] end of 1", "[0/1] end of 0", "[0/1] end of 1"]
 
     (Path(shared["volumes"][0]["hostPath"]["path"]) / "go").touch()
-    out, _ = follower.communicate(timeout=PATIENCE)
+    out, _ = follower.communicate(timeout=START_SECONDS)
     followed = [line for line in out.decode().splitlines() if line.startswith("[0/1] ")]
     expected = [f"[0/1] {word} of {n}" for n in (0, 1) for word in ("line 1", "line 2", "line 3", "end")]
     assert followed == expected
-    assert waiter.wait(timeout=PATIENCE) == 0
+    assert waiter.wait(timeout=START_SECONDS) == 0
     assert user.ended()["phase"] == "Succeeded"
     assert engine.of_jobs() == []
     kept = user.slipway("logs", "train", "--attempt", "all", "--host", "1").out.splitlines()
@@ -98,6 +100,7 @@ def test_what_is_told_of_a_job(user: User, engine: Engine, shared: dict[str, Any
 
 
 # N-23: whoever cancels, suspends, resumes or deletes is obeyed; a job that has ended stays as it is.
+@pytest.mark.thorough
 def test_jobs_are_changed(user: User, engine: Engine) -> None:
     for name in ("one", "two"):
         user.submit("sleep 1000", name)
@@ -123,6 +126,7 @@ def test_jobs_are_changed(user: User, engine: Engine) -> None:
 
 # B-36: jobs without names of their own are named after the image, no two the same, and all of them run.
 @pytest.mark.row("B-36")
+@pytest.mark.thorough
 def test_jobs_without_names_run_beside_each_other(user: User) -> None:
     submitted = [user.slipway("submit", "--image", IMAGE, "-o", "name", "--", "true").out for _ in range(3)]
     names = {one.strip().rpartition("/")[2] for one in submitted}
@@ -132,6 +136,7 @@ def test_jobs_without_names_run_beside_each_other(user: User) -> None:
 
 
 # N-07: the same job again changes nothing; another one of the name is refused.
+@pytest.mark.thorough
 def test_a_job_is_submitted_again(user: User) -> None:
     user.submit("echo once")
     user.ended()
@@ -187,6 +192,7 @@ def test_a_folder_that_cannot_be_used_is_named(user: User, tmp_path: Path) -> No
 
 
 # N-09: a name that somebody else has is told, costs nothing, and is waited for.
+@pytest.mark.thorough
 def test_a_container_of_somebody_else_has_the_name(user: User, engine: Engine) -> None:
     theirs = engine.client.containers.create(IMAGE, ["true"], name="train-0-0-1")
     user.submit("true", hosts=2, retries={"maxFailures": 1, "capacityRetrySeconds": 1})
@@ -230,6 +236,7 @@ def test_no_right_to_use_the_engine(user: User, tmp_path: Path) -> None:
 
 
 # A Docker network that somebody has made is used, and is left alone in the end (T-18, N-34).
+@pytest.mark.thorough
 def test_a_network_that_is_there(user: User, engine: Engine) -> None:
     network = engine.client.networks.create("ours", driver="bridge")
     try:
@@ -246,6 +253,7 @@ def test_a_network_that_is_there(user: User, engine: Engine) -> None:
 
 # K-08: the networks that every engine has know no names; a job of one host finds itself nevertheless.
 @pytest.mark.parametrize("network", ["bridge", "none"])
+@pytest.mark.thorough
 def test_a_network_of_the_engine_s_own(user: User, network: str) -> None:
     asks = 'nc -w 9 "${SLIPWAY_COORDINATOR_ADDRESS%:*}" 8081 < /dev/null'
     script = f"nc -l -p 8081 & until {asks}; do sleep 0.1; done"
@@ -257,6 +265,7 @@ def test_a_network_of_the_engine_s_own(user: User, network: str) -> None:
 
 
 # A network that is removed while the job is suspended: the job says so, and how to make it again.
+@pytest.mark.thorough
 def test_a_network_that_goes(user: User, engine: Engine) -> None:
     network = engine.client.networks.create("ours", driver="bridge")
     user.submit("sleep 1000", "train", "--network", "ours", retries={"capacityRetrySeconds": 1})

@@ -16,8 +16,10 @@ import pytest
 from slipway.docker_engine import submission, supervisor
 from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Device, Inventory
 from slipway.docker_engine.job_files import JobFolder
-from tests.local_engine.engine import IMAGE, Engine, User, until
-from tests.waiting import PATIENCE
+from tests.local_engine.engine import IMAGE, Engine, User
+from tests.waiting import START_SECONDS, until
+
+pytestmark = pytest.mark.thorough
 
 NULL: Final = os.makedev(1, 3)
 
@@ -44,7 +46,7 @@ def two_chips(monkeypatch: pytest.MonkeyPatch, user: User, tmp_path: Path) -> It
     if names := user.unfinished():
         user.slipway("delete", "--yes", *names)
     for one in threads:
-        one.join(PATIENCE)
+        one.join(START_SECONDS)
 
 
 # T-11, T-13: a device comes with the permissions that are asked for, and no others. That to write to /dev/kmsg is no

@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOT
-from tests.local_engine.engine import IMAGE, User, until
-from tests.waiting import PATIENCE
+import pytest
+
+from tests.local_engine.engine import IMAGE, User
+from tests.places import ROOT
+from tests.waiting import START_SECONDS, until
+
+pytestmark = pytest.mark.thorough
 
 PAGE = (ROOT / "docs/local.md").read_text()
 
@@ -19,7 +23,7 @@ def test_the_commands_of_the_page(user: User) -> None:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         env=user.variables | {"PATH": path, "IMAGE": IMAGE},
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
+        capture_output=True, text=True, timeout=START_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "host 1 of 2" in done.stdout
@@ -32,7 +36,7 @@ def test_the_program_of_the_page(user: User) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=user.variables | {"IMAGE": IMAGE},
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
+        capture_output=True, text=True, timeout=START_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     phase, *lines = done.stdout.splitlines()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from docker.models.containers import Container
 
-from tests.local_engine.engine import Dockerd, Engine, User, until
+from tests.local_engine.engine import Dockerd, Engine, User
+from tests.waiting import until
 
 # The engine watches the container's cgroup for an OOM once it has started the container, so the shell waits for that
 # before, and keeps the cgroup until the engine has heard.
@@ -104,6 +105,7 @@ def test_a_start_error_is_told_at_once(user: User) -> None:
         pytest.param("remove", (0, "preemption", "PodDeleted"), id="docker rm -f takes the host away"),
     ],
 )
+@pytest.mark.thorough
 def test_what_is_done_to_a_container_by_hand(
     user: User, dockerd: Dockerd, engine: Engine, act: str, expected: tuple[Any, ...]
 ) -> None:

@@ -3,14 +3,15 @@
 import os
 import random
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.local_engine.engine import Dockerd, Engine, User, until
+from tests.local_engine.engine import Dockerd, Engine, User
+from tests.stages import thorough_but
+from tests.waiting import pause, until
 
 MOMENTS: Final = 20
 """How often the supervisor is killed."""
@@ -26,7 +27,7 @@ until [ -e /shared/enough ]; do sleep 0.1; done
 
 
 # F-69, D-03: an engine that stops takes its containers along, which is no failure of the program. The job goes on.
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", thorough_but({"kill"}, ["stop", "kill"]))
 def test_the_engine_goes_and_comes_back(user: User, dockerd: Dockerd, engine: Engine, how: str) -> None:
     # The containers outlive the engine's hanging up by so long: the supervisor may be late to see it.
     grace = {"terminationGracePeriodSeconds": 10}
@@ -41,7 +42,7 @@ def test_the_engine_goes_and_comes_back(user: User, dockerd: Dockerd, engine: En
             assert "Running" in told.out
             assert told.err.startswith(away)
         user.only_supervisor()
-        time.sleep(1)
+        pause(1)
     finally:
         dockerd.start()
     status = user.ended()
@@ -53,6 +54,7 @@ def test_the_engine_goes_and_comes_back(user: User, dockerd: Dockerd, engine: En
 
 # A job that is cancelled while there is no engine ends when there is one again; a supervisor waits for it. The logs of
 # jobs that have ended can be read meanwhile.
+@pytest.mark.thorough
 def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Dockerd, engine: Engine) -> None:
     user.submit("echo kept", "before")
     user.ended("before")
@@ -76,6 +78,7 @@ def test_a_supervisor_begins_while_there_is_no_engine(user: User, dockerd: Docke
 
 
 # G-03: killed at any moment, a supervisor is followed by another that goes on where it was.
+@pytest.mark.thorough
 def test_a_supervisor_is_killed_again_and_again(user: User, engine: Engine, shared: dict[str, Any]) -> None:
     chance = random.Random(7)
     budget = {"maxFailures": FAILURES + 1, "gracePeriodSeconds": 1}
@@ -84,7 +87,7 @@ def test_a_supervisor_is_killed_again_and_again(user: User, engine: Engine, shar
     killed = 0
     while killed < MOMENTS and not user.status().get("completionTime"):
         until("a supervisor", user.adopted)
-        time.sleep(chance.uniform(0, 2))
+        pause(chance.uniform(0, 2))
         for pid in user.supervisors():
             # One may just have ended by itself.
             with suppress(ProcessLookupError):

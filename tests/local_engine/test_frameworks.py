@@ -2,13 +2,17 @@
 
 import re
 
+import pytest
+
 from slipway.local_cluster import packages
 from slipway.local_cluster.progress import Silent
 from slipway.local_cluster.python_image import debian_layer
-from tests.conftest import ROOT
 from tests.e2e.torch_image import PROGRAM, torch_layer
 from tests.examples.test_train import libraries
 from tests.local_engine.engine import Engine, User
+from tests.places import ROOT
+
+pytestmark = pytest.mark.thorough
 
 __all__ = ["libraries"]
 

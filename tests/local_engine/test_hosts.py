@@ -3,7 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.local_engine.engine import Engine, User
+
+pytestmark = pytest.mark.thorough
 
 MEETING = """
 echo "I am $SLIPWAY_RANK of $SLIPWAY_WORLD_SIZE at $(hostname), coordinator ${SLIPWAY_COORDINATOR_ADDRESS}"

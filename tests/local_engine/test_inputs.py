@@ -4,7 +4,11 @@ import io
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.local_engine.engine import IMAGE, Engine, User
+
+pytestmark = pytest.mark.thorough
 
 
 def tagged(engine: Engine, tag: str, word: str) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.local_engine.engine import IMAGE, Engine, User
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 OBEDIENT: Final = "trap exit TERM; sleep 1000 & wait"
 """Ends as soon as it is asked to."""
@@ -32,6 +32,7 @@ OBEDIENT: Final = "trap exit TERM; sleep 1000 & wait"
         ),
     ],
 )  # fmt: skip
+@pytest.mark.thorough
 def test_run_is_interrupted(
     user: User, engine: Engine, command: tuple[str, ...], options: tuple[str, ...], phase: str, words: str
 ) -> None:
@@ -40,7 +41,7 @@ def test_run_is_interrupted(
     engine.running("train")
     user.until("Running")
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=PATIENCE)
+    _, said = run.communicate(timeout=START_SECONDS)
     assert (run.returncode, words in said.decode()) == (130, True), said.decode()
     if phase == "Cancelled":
         user.ended()

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.engine import Address, connect
-from tests.local_engine.engine import Engine, User, until
-from tests.waiting import PATIENCE
+from tests.local_engine.engine import Engine, User
+from tests.waiting import START_SECONDS, until
 
 HOSTS: Final = 8
 LINES: Final = 4000
@@ -67,7 +67,7 @@ def test_one_stream_alone(user: User, shared: dict[str, Any]) -> None:
     assert read() == wanted
     follower = user.popen("logs", "train", "-f", "--stream", "stderr", stdout=subprocess.PIPE)
     (Path(shared["volumes"][0]["hostPath"]["path"]) / "go").touch()
-    out, _ = follower.communicate(timeout=PATIENCE)
+    out, _ = follower.communicate(timeout=START_SECONDS)
     assert out.decode() == wanted["stderr",]
     user.ended()
     assert read() == wanted

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from slipway.docker_engine.submission import Refused, rendered
-from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
+from tests.local_engine.engine import IMAGE, Dockerd, Engine, User
+from tests.waiting import until
 
 WORK, FAST = {"name": "work", "mountPath": "/all"}, {"name": "fast", "mountPath": "/fast"}
 
@@ -32,6 +33,7 @@ def volumes_of_others(engine: Engine) -> list[str]:
     return sorted(one.name for one in engine.client.volumes.list())
 
 
+@pytest.mark.thorough
 def test_containers_start_in_the_order_of_a_pod_and_share_what_those_of_a_pod_share(user: User, engine: Engine) -> None:
     before = volumes_of_others(engine)
     first = shell("first", "echo first >> /all/order; echo fast > /fast/file; cat /proc/mounts | grep ' /fast '")
@@ -94,6 +96,7 @@ def test_a_sidecar_that_ends_is_started_again_and_ends_with_its_worker(user: Use
     assert user.ended()["phase"] == "Cancelled"
 
 
+@pytest.mark.thorough
 def test_the_worker_decides_and_what_is_beside_it_gets_the_same_signal(user: User, engine: Engine) -> None:
     beside = shell("beside", "trap 'echo told to stop; exit 0' TERM; touch /all/up; while :; do sleep 0.1; done")
     worker = "until [ -e /all/up ]; do sleep 0.1; done; [ $SLIPWAY_ATTEMPT = 1 ] || exit 3"
@@ -116,6 +119,7 @@ def test_a_host_of_which_somebody_removes_a_part_is_removed_whole(user: User, en
     assert status["attempts"][-1]["reason"] == "PodDeleted"
 
 
+@pytest.mark.thorough
 def test_a_supervisor_that_is_killed_leaves_a_host_that_the_next_one_goes_on_with(
     user: User, engine: Engine, dockerd: Dockerd
 ) -> None:

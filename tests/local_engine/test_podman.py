@@ -14,6 +14,8 @@ from tests.local_engine.test_endings import (
 )
 from tests.local_engine.test_hosts import test_hosts_find_each_other_and_the_coordinator
 
+pytestmark = pytest.mark.thorough
+
 __all__ = [
     "test_a_job_that_fails_goes_on_within_its_budget",
     "test_a_start_error_is_told_at_once",

@@ -14,9 +14,12 @@ import pytest
 
 from slipway.local_cluster.archives import references
 from slipway.local_cluster.progress import Silent
-from tests.conftest import ROOT
-from tests.local_engine.engine import Dockerd, Engine, User, until
+from tests.local_engine.engine import Dockerd, Engine, User
+from tests.places import ROOT
 from tests.ray.image import IMAGE, build_image
+from tests.waiting import until
+
+pytestmark = pytest.mark.thorough
 
 PROGRAM = (ROOT / "tests/ray/programs/on_every_host.py").read_text()
 ASKS = """
@@ -87,7 +90,7 @@ def told(user: User, engine: Engine) -> str:
 def test_the_entrypoint_runs_a_task_on_each_worker(user: User, engine: Engine, dockerd: Dockerd, image: str) -> None:
     user.submit(**cluster(image, WAITS="1"))
     wanted = ["answer rank=0 hostname=0-0-0", "answer rank=1 hostname=0-0-1"]
-    until("an answer of each worker", lambda: answers(user, 0) == wanted, pause=0.5)
+    until("an answer of each worker", lambda: answers(user, 0) == wanted, every=0.5)
     pods = ["train-0-0-0", "train-0-0-1", "train-0-head"]
     assert [one.name for one in engine.containers()] == [*pods, "train-0-head.ray-head", "train-0-head_sandbox"]
     token = (user.folder() / "ray-token").read_text()

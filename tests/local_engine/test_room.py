@@ -14,7 +14,10 @@ from docker.models.networks import Network
 from slipway.api import names
 from slipway.docker_engine.containers import Containers, EngineRefuses
 from slipway.docker_engine.job_files import LABEL_HOME
-from tests.local_engine.engine import IMAGE, Dockerd, Engine, User, until
+from tests.local_engine.engine import IMAGE, Dockerd, Engine, User
+from tests.waiting import until
+
+pytestmark = pytest.mark.thorough
 
 JOBS: Final = 50
 """Jobs at once; more than about 30 need more networks than an engine has by default."""

@@ -23,6 +23,8 @@ from tests.local_engine.test_rootless import (
     test_root_of_a_container_is_the_user_on_this_machine,
 )
 
+pytestmark = pytest.mark.thorough
+
 __all__ = [
     "shared",
     "test_a_job_that_fails_goes_on_within_its_budget",

@@ -17,8 +17,10 @@ from slipway.local_cluster import packages, pki
 from slipway.local_cluster.progress import Silent
 from tests.docker_engine.conftest import forgiving as forgiving
 from tests.docker_engine.servers import PACKAGES, engine_in, free_port
-from tests.local_engine.engine import IMAGE, User, image, until
-from tests.waiting import PATIENCE
+from tests.local_engine.engine import IMAGE, User, image
+from tests.waiting import START_SECONDS, until
+
+pytestmark = pytest.mark.thorough
 
 FILES: Final = {"ca.crt": "ca.pem", "client.crt": "cert.pem", "client.key": "key.pem"}
 """What the files of a client are called by the docker command."""
@@ -66,7 +68,7 @@ def guarded() -> Iterator[Guarded]:
         own = [f"--tls{key}={folder}/pki/{file}" for key, file in
                (("cacert", "ca.crt"), ("cert", "engine.crt"), ("key", "engine.key"))]  # fmt: skip
         with engine_in(folder, f"--host={host}", "--tlsverify", *own) as engine:
-            with closing(docker.APIClient(engine.host, timeout=PATIENCE)) as api:
+            with closing(docker.APIClient(engine.host, timeout=START_SECONDS)) as api:
                 api.import_image_from_data(image(), repository=IMAGE)
             yield Guarded(host, engine.host, *clients)
 
@@ -81,7 +83,7 @@ def stranger(guarded: Guarded, tmp_path: Path) -> Iterator[User]:
     found = User(tmp_path / "state", "", others | {"DOCKER_CONFIG": str(tmp_path / "docker")})
     yield found
     until("the end of all supervisors", lambda: not found.supervisors())
-    with closing(docker.APIClient(guarded.unix, timeout=PATIENCE)) as api:
+    with closing(docker.APIClient(guarded.unix, timeout=START_SECONDS)) as api:
         assert api.containers(all=True) == []
 
 

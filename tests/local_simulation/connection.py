@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from docker.errors import APIError
 
@@ -14,7 +14,8 @@ from tests.local_simulation.engine import Container, Engine, refusal
 from tests.local_simulation.fibers import Broken, Process
 from tests.simulation.truth import Violation
 
-Act = Callable[[], Any]
+Act = Callable[[], object]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ class Connection:
     def cut(self) -> bool:
         return self._closed or self._epoch != self._engine.epoch
 
-    def _call(self, act: Act, *, late: bool = False) -> Any:
+    def _call(self, act: Callable[[], T], *, late: bool = False) -> T:
         """Ask the engine; `late` calls may be carried out although who asked is dead by then."""
         process, rng, weather = self._process, self._rng, self._weather
         process.step()

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from io import BytesIO
-from types import SimpleNamespace
 from typing import Any, Final
 
 from docker.errors import APIError
+from requests import Response
 
 from slipway.api import names
 from slipway.api.places import Place
@@ -30,7 +30,9 @@ REBOOTED: Final = 255
 
 def refusal(status: int, words: str) -> APIError:
     """An answer of the engine that says no."""
-    return APIError(words, response=SimpleNamespace(status_code=status, reason=""), explanation=words)
+    response = Response()
+    response.status_code, response.reason = status, ""
+    return APIError(words, response=response, explanation=words)
 
 
 @dataclass(slots=True, eq=False)

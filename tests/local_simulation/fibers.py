@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from threading import Lock, Thread
 from typing import Any, ClassVar
 
@@ -26,7 +27,7 @@ class _Carrier:
         self.go, self.back = Lock(), Lock()
         self.go.acquire()
         self.back.acquire()
-        self.work: Callable[[], None] = lambda: None
+        self.work: Callable[[], object] = lambda: None
         Thread(target=self._run, daemon=True, name="fibers").start()
 
     def _run(self) -> None:
@@ -46,7 +47,7 @@ class Fiber:
 
     current: "Fiber | None" = None
 
-    def __init__(self, process: "Process", work: Callable[[], None]) -> None:
+    def __init__(self, process: "Process", work: Callable[[], object]) -> None:
         self.process = process
         self.over = False
         self._work = work
@@ -127,7 +128,7 @@ class Signal:
         """Wake all who wait."""
         waiting, self._waiting = self._waiting, []
         for fiber, turn in waiting:
-            self._timeline.after(0.0, lambda fiber=fiber, turn=turn: fiber.resume(turn))
+            self._timeline.after(0.0, partial(fiber.resume, turn))
 
 
 class Process:
@@ -146,7 +147,7 @@ class Process:
         self.on_death: list[Callable[[], None]] = []
         self._fibers: list[Fiber] = []
 
-    def spawn(self, work: Callable[[], None]) -> None:
+    def spawn(self, work: Callable[[], object]) -> None:
         """Begin something."""
         self._fibers = [one for one in self._fibers if not one.over]
         self._fibers.append(Fiber(self, work))

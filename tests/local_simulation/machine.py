@@ -176,7 +176,7 @@ class ModelMachine(Machine):
     def sleep(self, seconds: float) -> None:
         self._process.sleep(seconds)
 
-    def thread(self, name: str, work: Callable[[], None]) -> None:
+    def thread(self, name: str, work: Callable[[], object]) -> None:
         self._process.spawn(work)
 
     def pool(self) -> Pool:

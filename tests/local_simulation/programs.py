@@ -43,7 +43,7 @@ class Programs:
     """Names of the jobs, by UID."""
     script: Callable[[AttemptKey], Script]
     say: Callable[..., None]
-    programs: dict[AttemptKey, Program] = field(default_factory=dict)
+    programs: dict[AttemptKey, Program[Container]] = field(default_factory=dict)
     broken: dict[AttemptKey, Place | None] = field(default_factory=dict)
     """The place of each attempt whose container cannot be started."""
     gone: dict[str, Container] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Programs:
         """No job has a choice of slices here."""
         return self.shape_of(key[0])
 
-    def _program(self, key: AttemptKey) -> Program:
+    def _program(self, key: AttemptKey) -> Program[Container]:
         if key not in self.programs:
             script, shape = self.script(key), self.shape_of(key[0])
             self.say("attempt %d is going to %s (%s)", key[1], script.will.value, script)
@@ -96,7 +96,7 @@ class Programs:
         self.gone[container.id] = container
         return "exec: no such file"
 
-    def _ends(self, program: Program, container: Container, ending: Ending, why: str) -> None:
+    def _ends(self, program: Program[Container], container: Container, ending: Ending, why: str) -> None:
         """The program comes to its end, unless somebody has paused it."""
         if container.paused:
             self.timeline.after(1.0, lambda: self._ends(program, container, ending, why))

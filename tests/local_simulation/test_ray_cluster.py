@@ -228,9 +228,10 @@ def test_a_head_that_never_answers_is_cancelled_as_any_other(tmp_path: Path) -> 
     assert (story.engine.containers, story.engine.networks) == ({}, {})
 
 
-def test_its_supervisor_may_be_killed_at_every_third_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [10, pytest.param(3, marks=pytest.mark.thorough)])
+def test_its_supervisor_may_be_killed_at_each_of_its_steps(tmp_path: Path, every: int) -> None:
     with prepared() as mistakes:
-        for steps in count(1, 3):
+        for steps in count(1, every):
             story = Story(tmp_path / str(steps), steps=steps)
             status = story.run()["status"]
             found = charged(status), len(story.engine.containers), len(story.engine.networks)

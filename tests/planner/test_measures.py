@@ -27,7 +27,7 @@ from slipway.planner.measures import (
     waiting_reason,
 )
 from slipway.planner.objects import Pod
-from tests.conftest import ROOT
+from tests.places import ROOT
 from tests.planner.build import START, World
 
 

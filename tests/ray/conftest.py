@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from slipway.local_cluster import NativeCluster
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 
 
 @pytest.fixture
-def kubectl(ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]) -> Kubectl:
+def kubectl(real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]) -> Kubectl:
     """kubectl in a namespace of its own on the cluster that the folder's tests share."""
-    return namespace_of(ray_nodes)
+    return namespace_of(real_nodes)

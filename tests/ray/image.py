@@ -4,7 +4,7 @@ from pathlib import Path
 
 from slipway.local_cluster.progress import Progress
 from slipway.local_cluster.python_image import build_python_image
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 IMAGE = "slipway.local/ray:1"
 EXAMPLE = ROOT / "examples/ray"

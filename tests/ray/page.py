@@ -5,9 +5,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.places import ROOT
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 MARKED = "<!-- test -->\n"
 """Stands before what the tests run."""
@@ -31,7 +31,7 @@ def run(jobs: Jobs, script: str, folder: Path) -> str:
     # Whatever a block leaves in the background goes with its shell.
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=2 * START_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

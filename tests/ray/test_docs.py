@@ -4,7 +4,8 @@ import re
 
 import yaml
 
-from tests.conftest import ROOT, Kubectl
+from tests.kubectl import Kubectl
+from tests.places import ROOT
 from tests.ray.page import PAGE, blocks
 
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import Any
 import pytest
 
 from slipway.planner.ray_driver import NOT_RUN
-from tests.conftest import ROOT
-from tests.waiting import PATIENCE
+from tests.places import ROOT
+from tests.waiting import START_SECONDS, pause, until
 
 PLANNER = ROOT / "operator/slipway/planner"
 
@@ -140,7 +139,7 @@ def test_the_driver_ends_as_the_entrypoint_does(
     log.parent.mkdir(parents=True)
     log.write_text("line 1\nümlaut\n")
     process = driver(server, tmp_path)
-    output, _ = process.communicate(timeout=PATIENCE)
+    output, _ = process.communicate(timeout=START_SECONDS)
     assert (process.returncode, said in output) == (code, True), output
     assert len(server.submitted) == (0 if "refusal" in how else 1)
     assert server.tokens == {"Bearer abc"}
@@ -151,7 +150,7 @@ def test_the_driver_ends_as_the_entrypoint_does(
 def test_the_driver_gives_up_a_ray_that_is_always_busy(server: Server, tmp_path: Path) -> None:
     server.posts = ["refused"] * 1000
     process = driver(server, tmp_path, patience=2.0)
-    output, _ = process.communicate(timeout=PATIENCE)
+    output, _ = process.communicate(timeout=START_SECONDS)
     assert (process.returncode, server.submitted) == (NOT_RUN, [])
     assert output.endswith(f"Ray did not take the entrypoint: {BUSY}\n")
 
@@ -163,11 +162,10 @@ def test_a_ray_that_was_started_anew_is_not_given_what_another_may_have_run(serv
     latest.symlink_to("session_1")
     server.posts = [*["refused"] * 3, *["lost"] * 1000]
     process = driver(server, tmp_path)
-    while len(server.posts) > 1000:
-        time.sleep(0.05)
+    until("three refusals", lambda: len(server.posts) <= 1000)
     latest.unlink()
     latest.symlink_to("session_2")
-    output, _ = process.communicate(timeout=PATIENCE)
+    output, _ = process.communicate(timeout=START_SECONDS)
     assert (process.returncode, server.submitted) == (NOT_RUN, [])
     assert "Ray did not take the entrypoint: it was started anew" in output
 
@@ -179,15 +177,12 @@ def test_the_page_names_the_exit_code_of_an_entrypoint_that_has_none() -> None:
 def test_the_driver_waits_for_all_workers(server: Server, tmp_path: Path) -> None:
     server.workers = 1
     process = driver(server, tmp_path, None)
-    time.sleep(2)
+    pause(2)
     assert not (tmp_path / "slipway-joined").exists()
     server.workers = 2
-    deadline = time.monotonic() + PATIENCE
-    while not (tmp_path / "slipway-joined").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until("all have joined", (tmp_path / "slipway-joined").exists)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=START_SECONDS)
     assert process.returncode == 143
 
 
@@ -202,32 +197,30 @@ def node(script: str, folder: Path, health: str = "", pause: float = 0.1) -> "su
 
 def test_a_start_that_fails_is_tried_again(tmp_path: Path) -> None:
     process = node("echo x >> tries; exit 5", tmp_path)
-    assert process.wait(timeout=PATIENCE) == 5
+    assert process.wait(timeout=START_SECONDS) == 5
     assert (tmp_path / "tries").read_text().count("x") == 3
 
 
 def test_a_node_that_is_told_to_stop_says_so(tmp_path: Path) -> None:
     process = node("trap 'exit 1' TERM; touch up; sleep 60 & wait", tmp_path)
-    while not (tmp_path / "up").exists():
-        time.sleep(0.05)
+    until("it runs", (tmp_path / "up").exists)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=PATIENCE) == 143
+    assert process.wait(timeout=START_SECONDS) == 143
 
 
 def test_a_node_that_is_told_to_stop_between_two_tries_begins_none(tmp_path: Path) -> None:
     process = node("echo x >> tries; exit 5", tmp_path, pause=3.0)
-    while not (tmp_path / "tries").exists():
-        time.sleep(0.05)
-    time.sleep(1.0)
+    until("the first try", (tmp_path / "tries").exists)
+    pause(1.0)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=PATIENCE) == 143
+    assert process.wait(timeout=START_SECONDS) == 143
     assert (tmp_path / "tries").read_text().count("x") == 1
 
 
 def test_a_worker_waits_for_the_head(server: Server, tmp_path: Path) -> None:
     server.shutdown()
     process = node("touch started", tmp_path, f"{server.url}/api/v0/nodes")
-    time.sleep(1.5)
+    pause(1.5)
     assert not (tmp_path / "started").exists()
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    assert process.wait(timeout=PATIENCE) == 0
+    assert process.wait(timeout=START_SECONDS) == 0

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from slipway.local_cluster import NativeCluster
-from tests.conftest import ROOT, give_gpus, kubectl_for
+from tests.clusters import give_gpus, kubectl_for
+from tests.places import ROOT
 from tests.ray.image import IMAGE
 from tests.ray.page import MARKED, blocks, run
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 SMALL = {"resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}, "slices": 2, "image": IMAGE}
@@ -39,7 +40,7 @@ def printed(jobs: Jobs, attempt: int = 0, name: str = "train") -> str:
 def until_begun(jobs: Jobs, attempt: int, name: str = "train") -> float:
     """Wait for the entrypoint's first line; returns when that was."""
     said = f"begin attempt={attempt}"
-    jobs.until_true(said, lambda: said in printed(jobs, attempt, name), seconds=PATIENCE, pause=0.3)
+    jobs.until_true(said, lambda: said in printed(jobs, attempt, name), seconds=START_SECONDS, every=0.3)
     return time.monotonic()
 
 
@@ -58,19 +59,17 @@ def token(jobs: Jobs, name: str = "train") -> str:
 
 
 def test_the_example_reaches_every_host_though_the_operator_is_killed(
-    ray_jobs: Jobs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    real_jobs: Jobs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # E2-10, E2-30, E2-79
     script, _ = blocks("sh", MARKED)
     start = time.monotonic()
     with ThreadPoolExecutor(1) as background:
-        shown = background.submit(run, ray_jobs, script, tmp_path)
-        measured(capsys, "apply -> entrypoint running, 2x2", start, until_begun(ray_jobs, 0, "fan-out"))
-        ray_jobs.operator.kill()
-        # The killed leader's Lease would have to run out first; that is not what this test is about.
-        ray_jobs.kubectl("delete", "lease", "--all")
-        ray_jobs.operator.start()
+        shown = background.submit(run, real_jobs, script, tmp_path)
+        measured(capsys, "apply -> entrypoint running, 2x2", start, until_begun(real_jobs, 0, "fan-out"))
+        real_jobs.operator.kill()
+        real_jobs.operator.start_again()
         log = shown.result()
-    status = ray_jobs.until("Succeeded", "fan-out")
+    status = real_jobs.until("Succeeded", "fan-out")
     assert (status["attempt"], counters(status)) == (0, (0, 0))
     assert status["result"]["message"] == "the entrypoint of attempt 0 exited 0"
     assert log.count("begin attempt=0 slices=2 hosts=2 chips=4") == 1
@@ -82,12 +81,12 @@ def test_the_example_reaches_every_host_though_the_operator_is_killed(
         ("fan-out-s1", "1", "3"),
     ]
     assert len({one["hostname"] for one in hosts}) == 4
-    space = ray_jobs.kubectl.namespace
+    space = real_jobs.kubectl.namespace
     for one in hosts:
         assert one["MEGASCALE_COORDINATOR_ADDRESS"] == f"0-0-0.fan-out.{space}.svc:8081"
         assert (one["MEGASCALE_PORT"], one["MEGASCALE_NUM_SLICES"]) == ("8081", "2")
         assert one["MEGASCALE_SLICE_ID"] == one["TPU_NAME"][-1]
-    assert_no_secret_is_told(ray_jobs, token(ray_jobs, "fan-out"))
+    assert_no_secret_is_told(real_jobs, token(real_jobs, "fan-out"))
 
 
 def assert_no_secret_is_told(jobs: Jobs, secret: str) -> None:
@@ -103,35 +102,36 @@ KILL_GCS = (
 
 
 @pytest.mark.row("B-65", "E2-80", "E2-81")
+@pytest.mark.thorough
 def test_a_preempted_host_and_then_a_killed_head_each_mean_a_new_cluster(
-    ray_jobs: Jobs, ray_nodes: NativeCluster, capsys: pytest.CaptureFixture[str]
+    real_jobs: Jobs, real_nodes: NativeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ray_jobs.apply(**TPU, **running("wait_or_place.py"))
-    until_begun(ray_jobs, 0)
-    node = ray_jobs.kubectl.get("pod", "train-0-1-1")["spec"]["nodeName"]
+    real_jobs.apply(**TPU, **running("wait_or_place.py"))
+    until_begun(real_jobs, 0)
+    node = real_jobs.kubectl.get("pod", "train-0-1-1")["spec"]["nodeName"]
     start = time.monotonic()
-    ray_nodes.preempt(node)
+    real_nodes.preempt(node)
     try:
-        ray_jobs.until_true("attempt 1", lambda: ray_jobs.status()["attempt"] == 1)
+        real_jobs.until_true("attempt 1", lambda: real_jobs.status()["attempt"] == 1)
     finally:
-        ray_nodes.restore(node)
+        real_nodes.restore(node)
     back = time.monotonic()
-    begun = until_begun(ray_jobs, 1)
+    begun = until_begun(real_jobs, 1)
     measured(capsys, "worker's node gone -> next entrypoint running, 2x2", start, begun)
     measured(capsys, "  of it after the node was back", back, begun)
     start = time.monotonic()
     # The container may end before it has answered.
-    ray_jobs.kubectl("exec", "train-1-head", "-c", "ray-head", "--", "python3", "-c", KILL_GCS, check=False)
-    measured(capsys, "head killed -> next entrypoint running, 2x2", start, until_begun(ray_jobs, 2))
-    status = ray_jobs.until("Succeeded")
+    real_jobs.kubectl("exec", "train-1-head", "-c", "ray-head", "--", "python3", "-c", KILL_GCS, check=False)
+    measured(capsys, "head killed -> next entrypoint running, 2x2", start, until_begun(real_jobs, 2))
+    status = real_jobs.until("Succeeded")
     assert counters(status) == (1, 1), status["attempts"]
     _, second, first = status["attempts"]
     root = first["root"]
     assert (first["cause"], root["node"], root["slice"], root["host"]) == ("preemption", node, 1, 1)
     assert (second["cause"], second["root"]["pod"]) == ("failure", "train-1-head"), second
     # Ray's own placement helpers find the slices by what the workers offer.
-    assert printed(ray_jobs, 2).count("begin attempt=2") == 1
-    placed = next(json.loads(line) for line in printed(ray_jobs, 2).splitlines() if line.startswith("{"))
+    assert printed(real_jobs, 2).count("begin attempt=2") == 1
+    placed = next(json.loads(line) for line in printed(real_jobs, 2).splitlines() if line.startswith("{"))
     assert placed == {
         "ready": 2,
         "hosts": 4,
@@ -144,25 +144,27 @@ def entrypoint(command: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.row("B-65", "E2-23")
-def test_ray_offers_the_gpus_of_a_host(ray_nodes: NativeCluster, ray_jobs: Jobs) -> None:  # E2-11
-    kubectl = kubectl_for(ray_nodes, "default")
+@pytest.mark.thorough
+def test_ray_offers_the_gpus_of_a_host(real_nodes: NativeCluster, real_jobs: Jobs) -> None:  # E2-11
+    kubectl = kubectl_for(real_nodes, "default")
     give_gpus(kubectl, "cpu-0", "4")
     try:
         tolerant = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
         gpus = {"accelerator": {"gpu": {"vendor": "nvidia", "count": 2}}}
-        ray_jobs.apply(**CPU, **gpus, **tolerant, **running("take_gpus.py"))
-        ray_jobs.until("Succeeded", seconds=PATIENCE)
+        real_jobs.apply(**CPU, **gpus, **tolerant, **running("take_gpus.py"))
+        real_jobs.until("Succeeded", seconds=START_SECONDS)
     finally:
         give_gpus(kubectl, "cpu-0", None)
-    [found] = [json.loads(line) for line in printed(ray_jobs).splitlines() if line.startswith('{"offered"')]
+    [found] = [json.loads(line) for line in printed(real_jobs).splitlines() if line.startswith('{"offered"')]
     assert found == {"offered": 2.0, "taken": 2}
 
 
-def test_an_entrypoint_that_fails_or_is_missing_is_charged_with_its_last_words(ray_jobs: Jobs) -> None:
+@pytest.mark.thorough
+def test_an_entrypoint_that_fails_or_is_missing_is_charged_with_its_last_words(real_jobs: Jobs) -> None:
     says = 'echo "RuntimeError: worker was preempted, owner died" >&2; exit 7'
     command = f"if [ $SLIPWAY_ATTEMPT = 0 ]; then {says}; fi; python3 /no/such.py"
-    ray_jobs.apply(**entrypoint(command, retries={"maxFailures": 2}))
-    status = ray_jobs.until("Failed", seconds=2 * PATIENCE)
+    real_jobs.apply(**entrypoint(command, retries={"maxFailures": 2}))
+    status = real_jobs.until("Failed", seconds=2 * START_SECONDS)
     assert counters(status) == (2, 0)
     second, first = status["attempts"]
     assert (first["reason"], first["root"]["exitCode"]) == ("ExitCode", 7)
@@ -171,15 +173,16 @@ def test_an_entrypoint_that_fails_or_is_missing_is_charged_with_its_last_words(r
     assert "/no/such.py" in second["message"]
     assert status["result"]["exitCode"] == 2
     # The logs of what failed can still be read.
-    assert "No such file" in printed(ray_jobs, 1)
+    assert "No such file" in printed(real_jobs, 1)
 
 
 @pytest.mark.row("B-65")
-def test_a_worker_with_another_ray_version_is_a_failure(ray_jobs: Jobs) -> None:
+@pytest.mark.thorough
+def test_a_worker_with_another_ray_version_is_a_failure(real_jobs: Jobs) -> None:
     other = {"name": "PYTHONPATH", "value": "/other_version"}
     template = {"spec": {"containers": [{"name": "worker", "env": [other]}]}}
-    ray_jobs.apply(**entrypoint("true", podTemplate=template, retries={"maxFailures": 1}))
-    status = ray_jobs.until("Failed", seconds=2 * PATIENCE)
+    real_jobs.apply(**entrypoint("true", podTemplate=template, retries={"maxFailures": 1}))
+    status = real_jobs.until("Failed", seconds=2 * START_SECONDS)
     assert counters(status) == (1, 0)
     [attempt] = status["attempts"]
     assert (attempt["reason"], attempt["root"]["pod"]) == ("ExitCode", "train-0-0-0")
@@ -227,20 +230,21 @@ def with_token(secret: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(900)
-def test_a_kept_cluster_serves_who_has_the_token(ray_jobs: Jobs, tmp_path: Path) -> None:  # E2-62
-    kubectl = ray_jobs.kubectl
+@pytest.mark.thorough
+def test_a_kept_cluster_serves_who_has_the_token(real_jobs: Jobs, tmp_path: Path) -> None:  # E2-62
+    kubectl = real_jobs.kubectl
     [kept] = blocks("yaml", MARKED)
     _, script = blocks("sh", MARKED)
     kubectl.apply(yaml.safe_load(kept))
-    kubectl("wait", "sj/session", "--for=condition=Ready", f"--timeout={PATIENCE}s", seconds=2 * PATIENCE)
-    status = ray_jobs.status("session")
+    kubectl.wait("sj/session", until="condition=Ready", seconds=START_SECONDS)
+    status = real_jobs.status("session")
     assert (status["phase"], status["ray"]["service"]) == ("Running", "session-head")
     # Ray forks a client's server from a process that has threads, and now and then the child dies of that
     # (ray-project/ray#63408): who is let in may have to try again.
     knows = client("knows", with_token(status["ray"]["tokenSecret"]), tries=3)
-    code, log = ray_jobs.ran(knows, seconds=PATIENCE)
+    code, log = real_jobs.ran(knows)
     assert (code, "answer 42" in log) == (0, True), log
-    code, log = ray_jobs.ran(client("asks", [{"name": "RAY_AUTH_MODE", "value": "disabled"}]), seconds=PATIENCE)
+    code, log = real_jobs.ran(client("asks", [{"name": "RAY_AUTH_MODE", "value": "disabled"}]))
     assert (code, "refused" in log) == (1, True), log
     for header, answer in (({}, "401"), ({"Authorization": "Bearer " + "0" * 64}, "403")):
         done = kubectl("exec", "session-0-0-0", "--", "python3", "-c", ASK_FOR_JOBS, json.dumps(header), check=False)
@@ -249,7 +253,7 @@ def test_a_kept_cluster_serves_who_has_the_token(ray_jobs: Jobs, tmp_path: Path)
     assert policy["podSelector"]["matchLabels"] == {
         "slipway.dev/job-uid": kubectl.get("sj", "session")["metadata"]["uid"]
     }
-    assert_no_secret_is_told(ray_jobs, token(ray_jobs, "session"))
-    assert ray_jobs.status("session")["phase"] == "Running"
-    assert "ray_version" in run(ray_jobs, script, tmp_path)
-    ray_jobs.until_true("the cluster's end", lambda: not ray_jobs.pods("session"))
+    assert_no_secret_is_told(real_jobs, token(real_jobs, "session"))
+    assert real_jobs.status("session")["phase"] == "Running"
+    assert "ray_version" in run(real_jobs, script, tmp_path)
+    real_jobs.until_true("the cluster's end", lambda: not real_jobs.pods("session"))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 
 ENTRYPOINT = {"entrypoint": "python3 train.py"}
 

@@ -1,18 +1,15 @@
 """The entrypoint and the tasks of a Ray cluster work in the directory of their job."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
-from tests.conftest import Kubectl, jobs_of
-from tests.operator_image import IMAGE as OPERATOR
-from tests.operator_image import build_image
 from tests.running import Jobs
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 from .test_ray import CPU, SMALL, printed
+
+pytestmark = pytest.mark.thorough
 
 PROGRAM = """
 import getpass, os, ray
@@ -32,19 +29,10 @@ with open("entrypoint", "w") as file:
 """
 
 
-@pytest.fixture
-def jobs(
-    ray_nodes: NativeCluster,
-    namespace_of: Callable[[NativeCluster], Kubectl],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Jobs]:
-    ray_nodes.load_images([build_image()])
-    monkeypatch.setenv("SLIPWAY_IMAGE", OPERATOR)
-    yield from jobs_of(namespace_of(ray_nodes), tmp_path)
-
-
-def test_head_and_workers_are_in_the_directory_of_the_job(jobs: Jobs, tmp_path: Path) -> None:  # F-38, F-45
+def test_head_and_workers_are_in_the_directory_of_the_job(
+    real_jobs: Jobs, operator_image: str, tmp_path: Path
+) -> None:  # F-38, F-45
+    jobs = real_jobs
     volume = tmp_path / "volume"
     volume.mkdir()
     volume.chmod(0o777)
@@ -54,7 +42,7 @@ def test_head_and_workers_are_in_the_directory_of_the_job(jobs: Jobs, tmp_path: 
         env=[{"name": "PROGRAM", "value": PROGRAM}],
         ray={"entrypoint": 'python3 -c "$PROGRAM"', "head": SMALL},
     )
-    status = jobs.until("Succeeded", seconds=PATIENCE)
+    status = jobs.until("Succeeded", seconds=START_SECONDS)
     assert status["failures"] == 0, printed(jobs)
     found = {name: (volume / "train" / name).read_text() for name in ("entrypoint", "task")}
     assert found == dict.fromkeys(found, "slicejob /var/tmp/slicejob/workspace/train")

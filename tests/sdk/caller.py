@@ -1,13 +1,13 @@
 """Who calls in these tests: a service account that may do what the chart's role for callers grants, and no more."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from slipway import Client
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
+from tests.waiting import until
 
 ACCOUNT = "caller"
 RULES: list[dict[str, Any]] = [
@@ -35,8 +35,8 @@ def make_account(kubectl: Kubectl) -> None:
     )
     who = f"--as=system:serviceaccount:{kubectl.namespace}:{ACCOUNT}"
     # The API server knows of a role some moments after it took it.
-    while kubectl("auth", "can-i", "create", "slicejobs", who, check=False).returncode != 0:
-        time.sleep(0.1)
+    asked = ("auth", "can-i", "create", "slicejobs", who)
+    until("the role", lambda: kubectl(*asked, check=False).returncode == 0)
 
 
 def client_of(kubectl: Kubectl, folder: Path) -> Client:

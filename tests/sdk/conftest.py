@@ -14,13 +14,13 @@ from tests.sdk.caller import client_of
 from tests.sdk.server import Server, environment_with
 from tests.sdk.test_host_program import RAY
 from tests.serving import kubeconfig
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 
 @pytest.fixture
-def client(ray_jobs: Jobs, tmp_path: Path) -> Client:
+def client(real_jobs: Jobs, tmp_path: Path) -> Client:
     """The test's own namespace, with an operator that serves it, as somebody who may only call."""
-    return client_of(ray_jobs.kubectl, tmp_path)
+    return client_of(real_jobs.kubectl, tmp_path)
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert ready.wait(PATIENCE)
+    assert ready.wait(ANSWER_SECONDS)
     yield made
     loop, over = stop
     loop.call_soon_threadsafe(over.set)
-    thread.join(PATIENCE)
+    thread.join(ANSWER_SECONDS)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 
 from slipway import Client
 from tests.serving import served
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS, passing, pause
 
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 STATUS: dict[str, Any] = {"attempt": 0, "attempts": [{"number": 0}], "resolved": {"hosts": 1}}
@@ -118,7 +118,7 @@ class Server:
     async def create(self, request: web.Request) -> web.Response:
         self.asked += 1
         if self.deaf:
-            await asyncio.sleep(60)
+            await passing(60)
         if self.refusal:
             return refused(*self.refuses, self.refusal)
         body = await request.json()
@@ -137,7 +137,7 @@ class Server:
             body["status"] = {"phase": "Running", "attempt": 0, "attempts": attempts, "conditions": conditions}
         await self.change("ADDED", body)
         if self.mute:
-            await asyncio.sleep(60)
+            await passing(60)
         return broken_off(request) if self.breaks_off else web.json_response(body)
 
     async def get(self, request: web.Request) -> web.Response:
@@ -208,7 +208,7 @@ class Server:
     async def secret(self, request: web.Request) -> web.Response:
         self.asked_for_secrets += 1
         if self.deaf_to_secrets:
-            await asyncio.sleep(60)
+            await passing(60)
         if not self.secrets:
             return refused(403, "Forbidden", "secrets is forbidden: User u cannot create it")
         body = await request.json()
@@ -255,7 +255,7 @@ class Server:
         await self.change("MODIFIED", job)
 
         async def judge() -> None:
-            await asyncio.sleep(0.5)
+            await passing(0.5)
             job["status"] |= self.end
             await self.change("MODIFIED", job)
 
@@ -317,10 +317,10 @@ class Server:
 
 
 def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + ANSWER_SECONDS
     while not holds():
         assert time.monotonic() < end
-        time.sleep(0.02)
+        pause(0.02)
 
 
 def environment_with(ray: str, folder: Path) -> dict[str, str]:

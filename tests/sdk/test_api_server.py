@@ -18,8 +18,8 @@ from slipway import (
     run_docker_async,
 )
 from slipway.sdk import session
-from tests.conftest import Kubectl
-from tests.waiting import PATIENCE
+from tests.kubectl import Kubectl
+from tests.waiting import ANSWER_SECONDS
 
 CONFIG = DockerConfig("acme/train:1", ["--x"], entrypoint="python train.py", environment=["A=1"], ipc_mode="host")
 
@@ -50,11 +50,11 @@ def test_what_can_never_start_is_told_at_once(client: Client, call: Callable[[Cl
 
 
 def test_a_session_knows_its_equals(kubectl: Kubectl, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:  # E2-63
-    monkeypatch.setattr(session, "GONE_SECONDS", PATIENCE)
+    monkeypatch.setattr(session, "GONE_SECONDS", ANSWER_SECONDS)
     mine = RayExecutor(TPU("v5litepod-16", 2, spot=True), "acme/ray:1", client=client, timeout=1.0, quiet=True)
     run_by_another = Session(replace(mine, timeout=None), name="lab")
     waiting = run_by_another.start_function(len, ("",))
-    kubectl("wait", "--for=create", "sj/lab", f"--timeout={PATIENCE}s")
+    kubectl("wait", "--for=create", "sj/lab", f"--timeout={ANSWER_SECONDS}s")
     same = Session(replace(mine, accelerator=TPU("v5e-4x4", 2, spot=True)), name="lab")
     with pytest.raises(WaitTimeout, match="it is not ready after timeout=1 s"):
         same.ensure()

@@ -38,7 +38,7 @@ from slipway.client import portal
 from slipway.sdk import functions, payload, session, stream
 from slipway.sdk.jobs import Run
 from tests.sdk.server import Server, until
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 
 def test_a_call_from_its_job_to_its_result(server: Server, executor: RayExecutor) -> None:
@@ -178,11 +178,12 @@ def made_by_another_call() -> Callable[[], Any]:
     """A function for the hosts, whose result is that of a call that is made while it is unpickled."""
 
     def call() -> Any:
-        import asyncio
-
         from slipway.client import portal
 
-        return portal.run(asyncio.sleep(0, "done"))
+        async def done() -> str:
+            return "done"
+
+        return portal.run(done())
 
     return made_here(call)
 
@@ -322,10 +323,10 @@ def test_a_device_makes_its_session_at_the_first_call(server: Server, executor: 
     greeter: Any = Greeter("hello")
     assert server.jobs == {}
     later = greeter.greet.remote("you")
-    assert later.result(timeout=PATIENCE) == [["hello you"], ["hello you"]]
+    assert later.result(timeout=ANSWER_SECONDS) == [["hello you"], ["hello you"]]
     assert greeter.greet("me") == [["hello me"], ["hello me"]]
     assert shout("go", times=2) == ["GOGO", "GOGO"]
-    assert shout.remote("on").result(timeout=PATIENCE) == ["ON", "ON"]
+    assert shout.remote("on").result(timeout=ANSWER_SECONDS) == ["ON", "ON"]
     assert len(server.jobs) == 2
     greeter.close()
     shout.close()
@@ -346,8 +347,8 @@ def test_a_cluster_that_is_still_going_is_waited_for(server: Server, executor: R
         assert not again.done()
         assert server.loop is not None
         asyncio.run_coroutine_threadsafe(server.remove(old), server.loop).result()
-        closing.result(timeout=PATIENCE)
-        again.result(timeout=PATIENCE)
+        closing.result(timeout=ANSWER_SECONDS)
+        again.result(timeout=ANSWER_SECONDS)
     [new] = server.jobs.values()
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
 
@@ -360,7 +361,7 @@ def test_a_job_that_vanished_while_nobody_looked_is_missed(server: Server, execu
         assert server.loop is not None
         asyncio.run_coroutine_threadsafe(server.forget("lab"), server.loop).result()
         with pytest.raises(JobCancelled, match="it was deleted"):
-            waiting.result(timeout=PATIENCE)
+            waiting.result(timeout=ANSWER_SECONDS)
 
 
 def test_a_session_refuses_other_versions_by_name(
@@ -450,5 +451,8 @@ def test_calls_work_beside_a_running_loop(server: Server, executor: RayExecutor)
     async def notebook() -> Any:
         return executor.autoscale_execute(len, ("abc",)).result
 
+    async def done() -> str:
+        return "done"
+
     assert asyncio.run(notebook()) == [3, 3]
-    assert portal.run(asyncio.sleep(0, "done")) == "done"
+    assert portal.run(done()) == "done"

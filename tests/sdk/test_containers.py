@@ -21,11 +21,11 @@ from slipway import (
     run_docker_on_pod,
 )
 from slipway.local_cluster import NativeCluster
-from tests.conftest import Kubectl
+from tests.kubectl import Kubectl
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.caller import client_of
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 SENTINEL = "a value that nobody logs"
 SPOT = TPU("v5p-16", slices=2, spot=True)
@@ -36,7 +36,7 @@ def shell(script: str, **fields: object) -> DockerConfig:
 
 
 def test_every_host_of_every_slice_answers_in_order(
-    ray_jobs: Jobs, client: Client, caplog: pytest.LogCaptureFixture
+    real_jobs: Jobs, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
     # E1-34, E1-35, E1-38, E1-39, E1-43, E1-32: what is no UTF-8 does no harm
@@ -44,16 +44,18 @@ def test_every_host_of_every_slice_answers_in_order(
     config = shell(script, environment={"GREETING": "a $(TPU_NAME)", "KEY": SENTINEL})
     outputs = run_docker_multislice(config, SPOT, client=client)
     assert outputs == [f"{place} 2 $HOME a $(TPU_NAME)\n�" for place in ("0 0", "0 1", "1 0", "1 1")]
-    ray_jobs.until_true("removed", lambda: not ray_jobs.kubectl.get("sj")["items"])  # E1-14
-    told = caplog.text + ray_jobs.operator.log.read_text() + ray_jobs.kubectl("get", "events", "-o", "yaml").stdout
+    real_jobs.until_true("removed", lambda: not real_jobs.kubectl.get("sj")["items"])  # E1-14
+    told = caplog.text + real_jobs.operator.log.read_text() + real_jobs.kubectl("get", "events", "-o", "yaml").stdout
     assert SENTINEL not in told  # E1-20
 
 
-def test_one_host_one_answer_and_nothing_without_capture(ray_jobs: Jobs, client: Client) -> None:  # E1-24, E1-25, E1-29
+def test_one_host_one_answer_and_nothing_without_capture(
+    real_jobs: Jobs, client: Client
+) -> None:  # E1-24, E1-25, E1-29
     assert run_docker_on_pod(shell("echo one"), CPU(), client=client) == "one\n"
     config = shell("echo two", remove=False)
     assert run_docker_on_pod(config, CPU(hosts=2), client=client, capture_output=False) == [None, None]
-    [kept] = ray_jobs.kubectl.get("sj")["items"]
+    [kept] = real_jobs.kubectl.get("sj")["items"]
     assert kept["status"]["phase"] == "Succeeded"
 
 
@@ -70,7 +72,7 @@ def test_a_failure_names_the_host_and_its_last_words(client: Client) -> None:  #
     assert error.outputs == []
 
 
-def test_what_the_hosts_of_a_failed_job_wrote_is_not_lost(ray_jobs: Jobs, client: Client) -> None:  # E1-42
+def test_what_the_hosts_of_a_failed_job_wrote_is_not_lost(real_jobs: Jobs, client: Client) -> None:  # E1-42
     # Host 1 fails once the API server has seen host 0 succeed.
     waits = "until [ -e /tmp/go ]; do sleep 0.1; done; exit 3"
     script = f"echo $EXECUTOR_CALL_INDEX; [ $EXECUTOR_CALL_INDEX = 0 ] && exit 0; {waits}"
@@ -79,25 +81,25 @@ def test_what_the_hosts_of_a_failed_job_wrote_is_not_lost(ray_jobs: Jobs, client
             run_docker_multislice, shell(script), CPU(hosts=2), name="half", client=client, retries={"maxFailures": 1}
         )
         status = ("get", "pod/half-0-0-0", "-o", "jsonpath={.status.phase}")
-        ray_jobs.until_true("host 0", lambda: ray_jobs.kubectl(*status, check=False).stdout == "Succeeded")
+        real_jobs.until_true("host 0", lambda: real_jobs.kubectl(*status, check=False).stdout == "Succeeded")
         go = ("exec", "half-0-0-1", "--", "touch", "/tmp/go")
-        ray_jobs.until_true("host 1", lambda: ray_jobs.kubectl(*go, check=False).returncode == 0)
+        real_jobs.until_true("host 1", lambda: real_jobs.kubectl(*go, check=False).returncode == 0)
         with pytest.raises(JobFailed) as caught:
-            call.result(timeout=PATIENCE)
+            call.result(timeout=START_SECONDS)
     assert caught.value.outputs == ["0\n", "1\n"]
 
 
 def test_a_refusal_is_the_servers_own_sentence(
-    ray_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
+    real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
 ) -> None:  # E1-36
-    client = client_of(namespace_of(ray_nodes), tmp_path)
+    client = client_of(namespace_of(real_nodes), tmp_path)
     with pytest.raises(InvalidJob, match="environment name TPU_WORKER_ID is reserved"):
         run_docker_on_pod(shell("true", environment={"TPU_WORKER_ID": "7"}), CPU(), client=client)
 
 
 def test_several_at_once_and_none_raises(client: Client) -> None:  # E1-51, E1-52
     started = [run_docker_async(shell(f"echo {code}; exit {code}"), client=client) for code in (0, 5, 7)]
-    ended = [one.result(timeout=PATIENCE) for one in started]
+    ended = [one.result(timeout=START_SECONDS) for one in started]
     assert [(one.exit_code, one.stdout) for one in ended] == [(0, "0\n"), (5, "5\n"), (7, "7\n")]
 
 
@@ -117,13 +119,13 @@ run_docker_on_pod(config, CPU(), name="long", client=client, on_interrupt="{how}
 ])  # fmt: skip
 @pytest.mark.row("E1-24", "B-68")
 def test_an_interrupt_does_what_was_asked_and_says_so(
-    ray_jobs: Jobs, client: Client, how: str, said: str, phase: str
+    real_jobs: Jobs, client: Client, how: str, said: str, phase: str
 ) -> None:
     text = PROGRAM.format(image=IMAGE, kubeconfig=client.kubeconfig, how=how)
     process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
-    ray_jobs.until_true("the job", lambda: ray_jobs.kubectl.get("sj")["items"])
-    ray_jobs.until("Running", "long")
+    real_jobs.until_true("the job", lambda: real_jobs.kubectl.get("sj")["items"])
+    real_jobs.until("Running", "long")
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=PATIENCE)
+    _, error = process.communicate(timeout=START_SECONDS)
     assert said in error
-    ray_jobs.until(phase, "long")
+    real_jobs.until(phase, "long")

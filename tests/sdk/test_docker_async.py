@@ -9,7 +9,7 @@ import pytest
 
 from slipway import DockerConfig, InvalidJob, run_docker_async
 from tests.sdk.server import Server, until
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 CONFIG = DockerConfig("acme/train:1")
 
@@ -20,7 +20,7 @@ def test_the_job_is_there_when_the_call_returns(server: Server) -> None:  # E1-5
     assert list(server.jobs) == ["train"]
     assert not future.done()
     server.tell("train", phase="Succeeded")
-    done = future.result(timeout=PATIENCE)
+    done = future.result(timeout=ANSWER_SECONDS)
     assert (done.exit_code, done.stdout, server.jobs) == (0, "done\n", {})
 
 
@@ -50,7 +50,7 @@ def test_a_job_that_failed_stays(server: Server) -> None:
     server.log = "no\n"
     future = run_docker_async(CONFIG, name="train", client=server.client)
     server.tell("train", phase="Failed", attempts=[{"number": 0, "root": {"exitCode": 3}}])
-    assert (future.result(timeout=PATIENCE).exit_code, list(server.jobs)) == (3, ["train"])
+    assert (future.result(timeout=ANSWER_SECONDS).exit_code, list(server.jobs)) == (3, ["train"])
 
 
 def test_cancelling_the_future_cancels_the_job(server: Server) -> None:
@@ -78,7 +78,9 @@ future = run_docker_async(DockerConfig("a/b:1"), name="train", client=Client(kub
 @pytest.mark.parametrize(("then", "cancelled"), [("", False), ("future.cancel()", True)])
 def test_the_job_outlives_the_script(server: Server, then: str, cancelled: bool) -> None:
     text = PROGRAM.format(kubeconfig=server.folder / "kubeconfig", then=then)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert server.jobs["train"]["spec"].get("cancel", False) is cancelled
 
@@ -106,6 +108,6 @@ def test_the_end_of_one_container_may_cancel_another(server: Server) -> None:
     server.tell("first", phase="Succeeded")
     try:
         until(lambda: server.jobs["second"]["spec"].get("cancel"))
-        assert process.communicate(timeout=PATIENCE) == ("done True\n", "")
+        assert process.communicate(timeout=ANSWER_SECONDS) == ("done True\n", "")
     finally:
         process.kill()

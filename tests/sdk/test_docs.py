@@ -13,7 +13,7 @@ import pytest
 
 import slipway
 from slipway.sdk import decorators, session
-from tests.conftest import ROOT
+from tests.places import ROOT
 from tests.ray.image import IMAGE
 from tests.ray.page import MARKED
 from tests.running import Jobs
@@ -28,24 +28,25 @@ BLOCKS = {
 
 
 @pytest.mark.timeout(900)
-def test_the_page_runs(ray_jobs: Jobs, tmp_path: Path) -> None:  # E2-02, E2-04, E2-05, E2-10, E2-13, E2-46, E2-47
-    kubectl = ray_jobs.kubectl
+@pytest.mark.thorough
+def test_the_page_runs(real_jobs: Jobs, tmp_path: Path) -> None:  # E2-02, E2-04, E2-05, E2-10, E2-13, E2-46, E2-47
+    kubectl = real_jobs.kubectl
     config = client_of(kubectl, tmp_path).kubeconfig
     executor = BLOCKS["Functions"][0]
     # Side by side, for a part of a Ray cluster's start is waiting.
     with ThreadPoolExecutor() as pool:
-        inside = pool.submit(from_a_pod, [*BLOCKS["Containers"], *BLOCKS["Functions"]], ray_jobs)
+        inside = pool.submit(from_a_pod, [*BLOCKS["Containers"], *BLOCKS["Functions"]], real_jobs)
         outside = pool.map(lambda section: from_outside([executor, *BLOCKS[section]], config), ("Sessions", "Errors"))
         for went_wrong in (inside.result(), *outside):
-            assert not went_wrong, f"{went_wrong}\n{ray_jobs.operator.tail()}"
+            assert not went_wrong, f"{went_wrong}\n{real_jobs.operator.tail()}"
     # The container and the function that fail on purpose.
-    ray_jobs.until_true("the others are removed", lambda: len(kubectl.get("sj")["items"]) == 2)
+    real_jobs.until_true("the others are removed", lambda: len(kubectl.get("sj")["items"]) == 2)
     kept = {one["metadata"]["name"].partition("-")[0]: one for one in kubectl.get("sj")["items"]}
     status = kept["train"]["status"]
     assert (status["failures"], status["preemptions"]) == (1, 0)  # E2-23: no text is searched
     assert kept["ray"]["status"]["phase"] == "Failed"
     owner = kept["train"]["metadata"]["uid"]
-    ray_jobs.until_true("their secrets too", lambda: owners(kubectl.get("secrets")["items"]) == {owner})
+    real_jobs.until_true("their secrets too", lambda: owners(kubectl.get("secrets")["items"]) == {owner})
 
 
 def owners(objects: list[dict[str, Any]]) -> set[str]:
@@ -63,7 +64,7 @@ def from_outside(script: list[str], kubeconfig: Path) -> str:
 
 def from_a_pod(script: list[str], jobs: Jobs) -> str:
     """The same in a pod of the cluster, which calls by its own service account."""
-    code, log = jobs.ran(pod("\n".join(script)), seconds=500)
+    code, log = jobs.ran(pod("\n".join(script)))
     return log if code else ""
 
 

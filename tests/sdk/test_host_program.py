@@ -20,7 +20,7 @@ from slipway.sdk import host_program
 from slipway.sdk.payload import Call, pack, unpack
 from slipway.sdk.stream import _BEGIN as BEGIN
 from slipway.sdk.stream import PROGRAM
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 INFO = JobInfo("train", "succeeded", "CPU")
 RAY = """
@@ -120,7 +120,7 @@ def document(process: Any) -> bytes:
     assert hashlib.sha256(content).hexdigest() == told["sha256"]
     process.stdin.write(b"taken\n")
     process.stdin.flush()
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=ANSWER_SECONDS)
     assert process.returncode == 0
     return content
 
@@ -240,20 +240,20 @@ def test_it_ends_with_the_stream(environment: dict[str, str], tmp_path: Path) ->
     # It would end for the silence, too.
     process = conversation(environment, tmp_path, "fetch", SILENCE=1e6)
     process.stdin.close()
-    assert process.wait(timeout=PATIENCE) == host_program.FAILED
+    assert process.wait(timeout=ANSWER_SECONDS) == host_program.FAILED
     process.stdout.close()
     process.stderr.close()
 
 
 def test_it_ends_when_nothing_is_heard(environment: dict[str, str], tmp_path: Path) -> None:
     def train() -> None:
-        import time
+        import threading
 
-        time.sleep(600)
+        threading.Event().wait(600)
 
     # The stream stays open, as it does where a laptop was closed.
     process = conversation(environment, tmp_path, "call", call_of(train), SILENCE=1.0, HEARTBEAT=0.5)
-    assert process.wait(timeout=PATIENCE) == host_program.FAILED
+    assert process.wait(timeout=ANSWER_SECONDS) == host_program.FAILED
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
 
@@ -271,16 +271,16 @@ def test_a_jobs_answer_waits_until_it_is_taken(environment: dict[str, str], tmp_
     running = job(environment, tmp_path, call_of(len, "abc"))
     found = document(conversation(environment, tmp_path, "fetch"))
     assert unpack(found, INFO, flatten=True) == [3, 3]
-    assert running.communicate(timeout=PATIENCE) == (None, "")
+    assert running.communicate(timeout=ANSWER_SECONDS) == (None, "")
     assert running.returncode == 0
 
 
 def test_a_jobs_answer_does_not_wait_for_ever(environment: dict[str, str], tmp_path: Path) -> None:
     start = time.monotonic()
     running = job(environment, tmp_path, call_of(len, "abc"))
-    running.communicate(timeout=PATIENCE)
+    running.communicate(timeout=ANSWER_SECONDS)
     assert running.returncode == 0
-    assert 2 < time.monotonic() - start < PATIENCE
+    assert 2 < time.monotonic() - start < ANSWER_SECONDS
 
 
 @pytest.mark.parametrize("name", ["Python", "cloudpickle", "Ray"])
@@ -292,7 +292,7 @@ def test_each_version_is_compared_up_to_its_second_number(
     for versions, refused in ((patched, False), (mine | {name: "0.9.1"}, True)):
         running = job(environment, tmp_path, call_of(len, "abc"), versions=versions)
         found = document(conversation(environment, tmp_path, "fetch"))
-        _, said = running.communicate(timeout=PATIENCE)
+        _, said = running.communicate(timeout=ANSWER_SECONDS)
         for file in ("slipway-result", "slipway-taken", "slipway-reader"):
             (tmp_path / file).unlink(missing_ok=True)
         assert running.returncode == (host_program.REFUSED if refused else 0)
@@ -306,7 +306,7 @@ def test_other_versions_end_the_job_with_a_code_of_their_own(environment: dict[s
     other = {"Python": "3.99.1", "cloudpickle": "3.1.0", "Ray": "2.59.0"}
     running = job(environment, tmp_path, call_of(len, "abc"), versions=other)
     found = document(conversation(environment, tmp_path, "fetch"))
-    _, said = running.communicate(timeout=PATIENCE)
+    _, said = running.communicate(timeout=ANSWER_SECONDS)
     assert running.returncode == host_program.REFUSED
     with pytest.raises(VersionMismatch, match=r"Python is 3\.99\.1 .*; Ray is 2\.59\.0 where .* and 2\.60\.0"):
         unpack(found, INFO, flatten=True)

@@ -12,7 +12,7 @@ import pytest
 
 from slipway import CPU, DockerConfig, RayExecutor, run_docker_multislice, run_docker_on_pod
 from tests.sdk.server import Server, until
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS
 
 PROGRAM = """
 import signal, sys, threading, time
@@ -41,7 +41,7 @@ def interrupted(server: Server, call: str, number: int, when: Callable[[], Any],
     process = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True)
     until(lambda: when() or process.poll() is not None)
     process.send_signal(number)
-    return process.communicate(timeout=PATIENCE)[1]
+    return process.communicate(timeout=ANSWER_SECONDS)[1]
 
 
 CALL = "executor.autoscale_execute_resumable(train)"
@@ -76,6 +76,7 @@ NOT_STORED: dict[str, tuple[str, Callable[[Server], Any], str, list[bool]]] = {
 
 @pytest.mark.parametrize("how", ["detach", "cancel"])
 @pytest.mark.parametrize(("fault", "when", "said", "cancelled"), NOT_STORED.values(), ids=NOT_STORED)
+@pytest.mark.thorough
 def test_a_job_is_not_left_without_its_call(
     server: Server, fault: str, when: Callable[[Server], Any], said: str, cancelled: list[bool], how: str
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_job_is_not_left_without_its_call(
     assert [one["spec"].get("cancel", False) for one in server.jobs.values()] == cancelled
 
 
+@pytest.mark.thorough
 def test_an_interrupt_stays_one_though_the_job_cannot_be_cancelled(server: Server) -> None:
     def loses_its_configuration() -> bool:
         if server.watched:
@@ -119,6 +121,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.thorough
 def test_a_session_whose_closing_was_interrupted_can_be_closed(server: Server) -> None:
     call = CLOSES.replace("FOLDER", str(server.folder))
     assert interrupted(server, call, signal.SIGINT, (server.folder / "closing").exists) == ""
@@ -135,6 +138,7 @@ STARTS = (
     ("with Session(executor, name='lab'): pass", "detach", STARTS, 1),
     ("Session(executor, name='lab').ensure()", "", STARTS, 1),
 ])  # fmt: skip
+@pytest.mark.thorough
 def test_an_interrupt_while_a_session_starts_says_what_it_did(
     server: Server, call: str, how: str, said: str, stay: int
 ) -> None:
@@ -144,6 +148,7 @@ def test_an_interrupt_while_a_session_starts_says_what_it_did(
     assert len(server.jobs) == stay
 
 
+@pytest.mark.thorough
 def test_a_session_whose_making_was_not_answered_is_closed_too(server: Server) -> None:
     server.mute = True
     error = interrupted(server, "with Session(executor): pass", signal.SIGINT, lambda: server.jobs, "cancel")
@@ -155,6 +160,7 @@ def test_a_session_whose_making_was_not_answered_is_closed_too(server: Server) -
     ("detach", "detached from SliceJob train in x: whether it was created is not known"),
     ("cancel", "SliceJob train in x: it is not there"),
 ])  # fmt: skip
+@pytest.mark.thorough
 def test_nothing_is_claimed_of_a_job_whose_creation_was_not_answered(server: Server, how: str, said: str) -> None:
     server.deaf = True
     body = {"metadata": {"name": "train", "uid": "u"}, "spec": {}}

@@ -21,27 +21,28 @@ from slipway.local_cluster import NativeCluster
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.test_functions import HEAD
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 SLEEPS = DockerConfig(IMAGE, ["sleep", "600"], network="bridge")
 SPOT = TPU("v5p-16", spot=True)
 
 
-def take(jobs: Jobs, nodes: NativeCluster, pod: str) -> None:
+def take(jobs: Jobs, real_nodes: NativeCluster, pod: str) -> None:
     """Take the pod's machine away as clouds do, and bring another."""
     node = jobs.kubectl.get("pod", pod)["spec"]["nodeName"]
-    nodes.preempt(node)
-    nodes.restore(node)
+    real_nodes.preempt(node)
+    real_nodes.restore(node)
 
 
+@pytest.mark.thorough
 def test_jobs_are_preempted_as_often_as_they_may(
-    ray_jobs: Jobs, ray_nodes: NativeCluster, client: Client
+    real_jobs: Jobs, real_nodes: NativeCluster, client: Client
 ) -> None:  # E2-41, E2-42, E2-51
     with ThreadPoolExecutor(2) as side_by_side:
-        list(side_by_side.map(partial(is_preempted_as_often_as_it_may, ray_jobs, ray_nodes, client), (1, 2)))
+        list(side_by_side.map(partial(is_preempted_as_often_as_it_may, real_jobs, real_nodes, client), (1, 2)))
 
 
-def is_preempted_as_often_as_it_may(jobs: Jobs, nodes: NativeCluster, client: Client, limit: int) -> None:
+def is_preempted_as_often_as_it_may(jobs: Jobs, real_nodes: NativeCluster, client: Client, limit: int) -> None:
     name, retries = f"limit-{limit}", {"maxPreemptions": limit, "maxFailures": 1}
     look = ("get", f"sj/{name}", "-o", "jsonpath={.status.phase} {.status.attempt}")
     with ThreadPoolExecutor(1) as background:
@@ -51,18 +52,18 @@ def is_preempted_as_often_as_it_may(jobs: Jobs, nodes: NativeCluster, client: Cl
             jobs.until_true(
                 f"{name} {running}",
                 lambda running=running: call.done() or jobs.kubectl(*look, check=False).stdout == running,
-                seconds=PATIENCE,
+                seconds=START_SECONDS,
             )
-            take(jobs, nodes, f"{name}-{attempt}-0-1")
+            take(jobs, real_nodes, f"{name}-{attempt}-0-1")
         with pytest.raises(JobPreempted, match="maxPreemptions") as caught:
-            call.result(timeout=PATIENCE)
+            call.result(timeout=START_SECONDS)
     assert str(caught.value.host) == "host 1 of slice 0 (index 1)"
     assert caught.value.info.state == "preempted"
     status = jobs.status(name)
     assert (status["phase"], status["preemptions"], status["failures"]) == ("Preempted", limit, 0)
 
 
-def test_slices_that_do_not_come_are_told(ray_jobs: Jobs, client: Client) -> None:  # E2-18, E2-65
+def test_slices_that_do_not_come_are_told(real_jobs: Jobs, client: Client) -> None:  # E2-18, E2-65
     three = TPU("v5p-16", slices=3, spot=True)
     executor = RayExecutor(three, IMAGE, client=client, spec=HEAD | {"timeouts": {"scheduleSeconds": 1}})
     with pytest.raises(CapacityUnavailable, match="scheduleSeconds") as caught:
@@ -72,14 +73,17 @@ def test_slices_that_do_not_come_are_told(ray_jobs: Jobs, client: Client) -> Non
         executor.autoscale_execute_resumable(len, ("",))
 
 
-def test_a_job_that_somebody_else_ends_is_told(ray_jobs: Jobs, client: Client) -> None:
+@pytest.mark.thorough
+def test_a_job_that_somebody_else_ends_is_told(real_jobs: Jobs, client: Client) -> None:
     ends = {
         "cancelled": ("patch", "sj/cancelled", "--type=merge", "--patch", '{"spec":{"cancel":true}}'),
         "deleted": ("delete", "sj/deleted"),
     }
     started = {name: run_docker_async(SLEEPS, name=name, client=client) for name in ends}
     for name, command in ends.items():
-        ray_jobs.until_true(name, lambda name=name: ray_jobs.kubectl("get", f"sj/{name}", check=False).returncode == 0)
-        ray_jobs.kubectl(*command)
+        real_jobs.until_true(
+            name, lambda name=name: real_jobs.kubectl("get", f"sj/{name}", check=False).returncode == 0
+        )
+        real_jobs.kubectl(*command)
         with pytest.raises(JobCancelled, match=f"SliceJob {name}"):
-            started[name].result(timeout=PATIENCE)
+            started[name].result(timeout=START_SECONDS)

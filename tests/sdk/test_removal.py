@@ -1,7 +1,6 @@
 """What calls made is deleted: a job once its results are here, which are not lost when that fails, and a session's
 cluster when the session is closed, by the next try where the first one fails."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,7 +23,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.sdk import session as sessions
 from slipway.sdk.jobs import Run
 from tests.sdk.server import Server
-from tests.waiting import PATIENCE
+from tests.waiting import ANSWER_SECONDS, passing
 
 CONFIG = DockerConfig("acme/train:1")
 
@@ -32,7 +31,7 @@ CALLS: dict[str, Callable[[RayExecutor], Any]] = {
     "a function": lambda executor: executor.autoscale_execute(len, ("abc",)).result,
     "a container": lambda executor: run_docker_on_pod(CONFIG, CPU(), client=executor.client),
     "a container that nobody waits for": lambda executor: run_docker_async(CONFIG, client=executor.client).result(
-        timeout=PATIENCE
+        timeout=ANSWER_SECONDS
     ).stdout,
 }  # fmt: skip
 RESULTS = dict(zip(CALLS, ([3, 3], "done", "done"), strict=True))
@@ -66,7 +65,7 @@ def test_a_deletion_is_none_of_the_time_that_a_call_may_take(server: Server, mon
     delete = Run.delete
 
     async def late(run: Run, *args: Any) -> None:
-        await asyncio.sleep(4)
+        await passing(4)
         await delete(run, *args)
 
     monkeypatch.setattr(Run, "delete", late)
@@ -82,7 +81,7 @@ def test_a_session_that_is_closed_right_after_its_first_call_leaves_nothing(
     @asynccontextmanager
     async def late(client: Client) -> AsyncIterator[ApiConnection]:
         # The session is closed before the call has asked for anything.
-        await asyncio.sleep(0.5)
+        await passing(0.5)
         async with connect(client) as api:
             yield api
 
@@ -93,7 +92,7 @@ def test_a_session_that_is_closed_right_after_its_first_call_leaves_nothing(
     call = session.start_function(len, ("abc",))
     session.close()
     with pytest.raises(SessionClosed):
-        call.result(timeout=PATIENCE)
+        call.result(timeout=ANSWER_SECONDS)
     assert (server.asked, server.jobs) == (1, {})
 
 

@@ -16,15 +16,15 @@ from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.test_functions import HEAD
 from tests.sdk.test_losses import SPOT, take
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 
 def sleeps() -> None:
     import pathlib
-    import time
+    import threading
 
     pathlib.Path("/tmp/began").touch()
-    time.sleep(600)
+    threading.Event().wait(600)
 
 
 def attempt() -> str:
@@ -74,28 +74,29 @@ def travelling() -> Iterator[None]:
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
+@pytest.mark.thorough
 def test_a_session_from_its_first_call_to_its_last(
-    ray_jobs: Jobs, ray_nodes: NativeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+    real_jobs: Jobs, real_nodes: NativeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executor = RayExecutor(SPOT, IMAGE, client=client, spec=HEAD)
     session, same = Session(executor, name="lab"), Session(executor, name="lab")
     session.ensure()
     session.ensure()  # E2-63
     same.ensure()
-    assert len(ray_jobs.kubectl.get("sj")["items"]) == 1
+    assert len(real_jobs.kubectl.get("sj")["items"]) == 1
 
     answers(session, same)
     refuses_other_versions(session, monkeypatch)
     # On a busy machine the operator takes long to tell why a machine is lost, and the kubelets to end the last pods.
     for limit in ("LOSS_SECONDS", "CRASH_SECONDS", "GONE_SECONDS"):
-        monkeypatch.setattr(sessions, limit, PATIENCE)
-    outlives_a_machine(session, ray_jobs, ray_nodes)
+        monkeypatch.setattr(sessions, limit, START_SECONDS)
+    outlives_a_machine(session, real_jobs, real_nodes)
     # A process that crashes on a machine that is well costs the call and nothing else.
     monkeypatch.setattr(sessions, "CRASH_SECONDS", 2.0)
     with pytest.raises(JobFailed, match="WorkerCrashedError"):
         session.run_function(crashes)
     assert session.run_function(attempt) == ["1", "1"]
-    ends(session, ray_jobs)
+    ends(session, real_jobs)
 
 
 def answers(session: Session, same: Session) -> None:
@@ -120,13 +121,13 @@ def refuses_other_versions(session: Session, monkeypatch: pytest.MonkeyPatch) ->
         assert f"{name} is {there} where the call was made" in str(refused.value)
 
 
-def outlives_a_machine(session: Session, jobs: Jobs, nodes: NativeCluster) -> None:  # E2-07, E2-68
+def outlives_a_machine(session: Session, jobs: Jobs, real_nodes: NativeCluster) -> None:  # E2-07, E2-68
     running = session.start_function(sleeps)
     looks = ("exec", "lab-0-0-1", "--", "test", "-e", "/tmp/began")
-    jobs.until_true("the call", lambda: jobs.kubectl(*looks, check=False).returncode == 0, seconds=PATIENCE)
-    take(jobs, nodes, "lab-0-0-1")
+    jobs.until_true("the call", lambda: jobs.kubectl(*looks, check=False).returncode == 0, seconds=START_SECONDS)
+    take(jobs, real_nodes, "lab-0-0-1")
     with pytest.raises(JobPreempted, match="attempt 0 was lost") as caught:
-        running.result(timeout=PATIENCE)
+        running.result(timeout=START_SECONDS)
     assert str(caught.value.host) == "host 1 of slice 0 (index 1)"
     assert session.run_function(attempt) == ["1", "1"]
 

@@ -27,7 +27,7 @@ from slipway.shell.settings import OperatorSettings
 from tests.cluster.kueue_crds import KINDS, NEWER
 from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import job_json, node_json, pod, pod_json
-from tests.waiting import holds
+from tests.waiting import holds, passing
 
 KEY = ("ns", "train")
 PROFILE: dict[str, Any] = {
@@ -60,7 +60,7 @@ class Server:
         what = request.path.rsplit("/", 1)[-1]
         self.begun.append((request.method, what))
         if request.method == "POST":
-            await asyncio.sleep(self.slow.get(what, 0.0))
+            await passing(self.slow.get(what, 0.0))
         answer = await self.answer(request, what)
         self.done.append((request.method, what))
         return answer
@@ -227,7 +227,7 @@ async def test_a_standby_does_not_ask_whether_kueue_reads_boosts_and_goes_on_sta
     async with running(server) as (engine, over):
         engine.observe(None, body)
         await until(lambda: engine.cache.kueue.listed or over.done())
-        await asyncio.sleep(0.2)
+        await passing(0.2)
         assert not over.done()
         assert ("POST", "workloads") not in server.begun
         server.objects["slipway"] = {"metadata": {"resourceVersion": "2"}}
@@ -461,7 +461,7 @@ async def test_nodes_that_may_be_listed_later_are_watched_from_then_on(
     async with running(server) as (engine, _):
         await until(lambda: not engine.cache.nodes.watched)
         assert engine.health()["nodesWatched"] == "false"
-        await asyncio.sleep(0.2)
+        await passing(0.2)
         server.lists["nodes"] = [node_json("n1")]
         server.refused.clear()
         await until(lambda: engine.cache.nodes.watched)
@@ -513,7 +513,7 @@ async def test_silence_of_profiles_counts_unless_the_api_server_refuses_them(
         others = [one.watcher for one in engine.sources if one.kind != "slicejobprofiles"]
         end = asyncio.get_running_loop().time() + 0.4
         while asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(0.05)
+            await passing(0.05)
             for one in others:
                 one.heard = engine._clock.monotonic()
         if healthy:

@@ -12,6 +12,7 @@ import pytest
 from slipway.shell.clock import Clock
 from slipway.shell.health import LoopLag, Probes, Unhealthy, check
 from slipway.shell.logs import Lines
+from tests.waiting import passing, pause
 
 GOOD: dict[str, Any] = {
     "oldest_wait": 0.5,
@@ -48,10 +49,10 @@ def test_who_stands_by_lets_jobs_wait() -> None:
 async def test_a_loop_that_is_held_up_is_noticed() -> None:
     lag = LoopLag()
     measuring = asyncio.create_task(lag.run())
-    await asyncio.sleep(0.9)
+    await passing(0.9)
     # Longer than from one beat to the next, so one is late whenever this begins.
-    time.sleep(1.3)  # noqa: ASYNC251
-    await asyncio.sleep(0.01)
+    pause(1.3)
+    await passing(0.01)
     measuring.cancel()
     assert lag.worst > 0.15
 

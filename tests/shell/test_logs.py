@@ -4,7 +4,6 @@ import json
 import logging
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from slipway.api.status import Attempt, Cause, Root
 from slipway.cluster.log_fields import log_fields
 from slipway.planner.redact import HIDDEN
 from slipway.shell.logs import FORMATS, JsonLines
-from tests.conftest import Kubectl, jobs_of
 from tests.planner.build import START, World, spec
+from tests.running import Jobs
 
 ENDED = Attempt(
     number=3, start_time=START, cause=Cause.PREEMPTION, reason="NodeLost", root=Root(slice=1, host=0, node="n")
@@ -103,24 +102,25 @@ def test_the_spec_itself_is_not_logged() -> None:
 
 
 @pytest.fixture
-def lines_of(kubectl: Kubectl, tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
+def lines_of(own_jobs: Callable[..., Jobs]) -> Callable[[], list[dict[str, Any]]]:
     """Runs a job that fails for good, under an operator that logs JSON; returns what it logged."""
 
     def run() -> list[dict[str, Any]]:
-        for jobs in jobs_of(kubectl, tmp_path, log_format="json", simulated=True):
-            jobs.apply(
-                accelerator={"type": "v5p-16", "spot": True},
-                env=[{"name": "HF_TOKEN", "value": "hidden-from-all"}],
-                retries={"maxFailures": 1},
-            )
-            jobs.until("Running")
-            [*_, last] = jobs.pods()
-            failed = '{"status": {"phase": "Failed", "message": "HF_TOKEN is hidden-from-all"}}'
-            name = last["metadata"]["name"]
-            jobs.kubectl("patch", "pod", name, "--subresource=status", "--type=merge", "-p", failed)
-            jobs.until("Failed")
+        jobs = own_jobs(log_format="json")
+        jobs.apply(
+            accelerator={"type": "v5p-16", "spot": True},
+            env=[{"name": "HF_TOKEN", "value": "hidden-from-all"}],
+            retries={"maxFailures": 1},
+        )
+        jobs.until("Running")
+        [*_, last] = jobs.pods()
+        failed = '{"status": {"phase": "Failed", "message": "HF_TOKEN is hidden-from-all"}}'
+        name = last["metadata"]["name"]
+        jobs.kubectl.patch("pod", name, failed, status=True)
+        jobs.until("Failed")
+        jobs.operator.stop()
         # The interpreter and its libraries have words of their own.
-        written = (tmp_path / "operator.log").read_text().splitlines()
+        written = jobs.operator.log.read_text().splitlines()
         return [json.loads(line) for line in written if line.startswith("{")]
 
     return run

@@ -23,7 +23,7 @@ from slipway.shell.served import Served
 from slipway.shell.settings import OperatorSettings
 from tests.serving import kubeconfig
 from tests.shell.api_server import RESOURCES, Answer, ApiServer, api_server, refusal, resources
-from tests.waiting import PATIENCE, holds
+from tests.waiting import ANSWER_SECONDS, holds, passing
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ class Operating:
 
     async def until(self, condition: Callable[[], Any]) -> None:
         """Until a condition holds, while the process runs."""
-        await holds(lambda: condition() or self.process.done(), seconds=PATIENCE)
+        await holds(lambda: condition() or self.process.done(), seconds=ANSWER_SECONDS)
         assert not self.process.done()
 
 
@@ -71,7 +71,7 @@ async def operating(
             yield running
         finally:
             stop.set()
-            await asyncio.wait_for(running.process, PATIENCE)
+            await asyncio.wait_for(running.process, ANSWER_SECONDS)
 
 
 def watches_slicejobs(request: web.Request) -> bool:
@@ -115,7 +115,7 @@ async def test_kopf_that_was_told_of_no_slicejobs_by_another_server_begins_anew(
     async with operating(tmp_path, instead) as running:
         await running.until(lambda: "SliceJobs are not watched" in caplog.text)
         await running.until(lambda: running.server.watches)
-        await asyncio.sleep(1.0)
+        await passing(1.0)
         assert running.server.watches == 1, "who watches them is left alone"
     assert running.process.result() == EXIT_OK
 
@@ -170,7 +170,7 @@ async def test_a_process_that_goes_on_after_kopf_ended_is_not_killed_by_it(
         gone.set()
         running.server.end_watches()
         await running.until(lambda: "does not know SliceJobs" in caplog.text)
-        await asyncio.sleep(0.5)
+        await passing(0.5)
     assert killed == []
 
 
@@ -184,7 +184,7 @@ async def test_a_mistake_in_the_look_at_what_is_served_is_told_and_is_no_success
 
     monkeypatch.setattr(Served, "changed", mistaken)
     async with operating(tmp_path, namespaces=("a",)) as running:
-        assert await asyncio.wait_for(asyncio.shield(running.process), PATIENCE) == EXIT_FAILED
+        assert await asyncio.wait_for(asyncio.shield(running.process), ANSWER_SECONDS) == EXIT_FAILED
     assert "stopped by a mistake in Slipway" in caplog.text
     assert "ValueError: of no API server" in caplog.text
 
@@ -225,7 +225,7 @@ async def test_watches_that_end_again_and_again_within_a_minute_end_the_process(
         return refusal(400, "BadRequest") if watches_slicejobs(request) else None
 
     async with operating(tmp_path, instead) as running:
-        assert await asyncio.wait_for(asyncio.shield(running.process), PATIENCE) == EXIT_FAILED
+        assert await asyncio.wait_for(asyncio.shield(running.process), ANSWER_SECONDS) == EXIT_FAILED
         assert running.server.watches == 3
     assert "ended again and again" in caplog.text
 
@@ -261,14 +261,14 @@ async def test_a_process_that_is_told_to_stop_while_its_engine_is_replaced_stops
     async with operating(tmp_path, instead, namespaces=("a", "b")) as running:
         await running.until(lambda: running.server.watches)
         refused.clear()
-        assert await asyncio.wait_for(asyncio.shield(running.process), PATIENCE) == EXIT_OK
+        assert await asyncio.wait_for(asyncio.shield(running.process), ANSWER_SECONDS) == EXIT_OK
     assert len(released) == 1
 
 
 async def test_a_process_that_is_told_to_stop_in_the_pause_before_another_watch_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(main, "PAUSES", (2.0 * PATIENCE,))
+    monkeypatch.setattr(main, "PAUSES", (2.0 * ANSWER_SECONDS,))
 
     def instead(request: web.Request) -> Answer:
         return refusal(400, "BadRequest") if watches_slicejobs(request) else None
@@ -276,4 +276,4 @@ async def test_a_process_that_is_told_to_stop_in_the_pause_before_another_watch_
     async with operating(tmp_path, instead) as running:
         await running.until(lambda: "begins anew" in caplog.text)
         tell_to_stop()
-        assert await asyncio.wait_for(asyncio.shield(running.process), PATIENCE) == EXIT_OK
+        assert await asyncio.wait_for(asyncio.shield(running.process), ANSWER_SECONDS) == EXIT_OK

@@ -16,24 +16,19 @@ import aiohttp
 import pytest
 import yaml
 
-from slipway.cluster import lease as lease_module
+from slipway.cluster.lease import DEFAULT_TIMES, LeaseTimes
 from slipway.local_cluster import NativeCluster
 from slipway.shell import logs, served
 from slipway.shell.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, run
 from slipway.shell.settings import OperatorSettings
 from tests.chart.rights import access
-from tests.conftest import CRD, Kubectl
+from tests.kubectl import Kubectl
+from tests.places import CRD
+from tests.running import LONG_LEASE
 from tests.serving import kubeconfig
-from tests.waiting import PATIENCE, holds
+from tests.waiting import ANSWER_SECONDS, holds, passing
 
-LONG_LEASE = {"DEADLINE_SECONDS": 200.0, "DURATION_SECONDS": 240, "REQUEST_SECONDS": 60.0}
 """A busy API server costs no operator its Lease: nobody here starts it again, as a kubelet would."""
-
-
-@pytest.fixture(autouse=True)
-def long_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in LONG_LEASE.items():
-        monkeypatch.setattr(lease_module, name, seconds)
 
 
 def job(name: str = "train", **spec: Any) -> dict[str, Any]:
@@ -50,6 +45,7 @@ def settings(cluster: NativeCluster, kubectl: Kubectl, **changes: Any) -> Operat
         "kubeconfig": cluster.kubeconfig,
         "namespaces": (kubectl.namespace,),
         "lease_namespace": kubectl.namespace,
+        "lease_times": LONG_LEASE,
         "health_port": 0,
         "metrics_port": 0,
     }
@@ -65,9 +61,9 @@ async def operating(given: OperatorSettings) -> AsyncIterator["asyncio.Task[int]
         yield running
     finally:
         stop.set()
-        await asyncio.wait_for(running, PATIENCE)
+        await asyncio.wait_for(running, ANSWER_SECONDS)
         # TLS connections that were cut off need some turns of the loop to close.
-        await holds(lambda: connections() <= before, seconds=PATIENCE)
+        await holds(lambda: connections() <= before, seconds=ANSWER_SECONDS)
 
 
 def connections() -> int:
@@ -75,13 +71,13 @@ def connections() -> int:
     return sum("socket:" in str(one.resolve()) for one in Path("/proc/self/fd").iterdir())
 
 
-async def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+async def until(condition: Callable[[], Any], what: str, seconds: float = ANSWER_SECONDS) -> Any:
     """What the condition yields once it is true; it is asked in a thread, for it runs kubectl."""
     deadline = monotonic() + seconds
     while monotonic() < deadline:
         if found := await asyncio.to_thread(condition):
             return found
-        await asyncio.sleep(0.1)
+        await passing(0.1)
     raise AssertionError(f"not within {seconds:.0f} s: {what}")
 
 
@@ -140,7 +136,7 @@ async def test_operators_of_different_ids_serve_different_jobs_and_leave_each_ot
         await until(lambda: len(pods(kubectl)) == 4, "the pods of the other job")
         other.terminate()
         await other.communicate()
-        stored = await asyncio.to_thread(kubectl.get, "pods,services", "-l", f"{label}=b")
+        stored = await asyncio.to_thread(kubectl.get, "pods,services", selector=f"{label}=b")
         assert {one["metadata"]["labels"]["slipway.dev/job-name"] for one in stored["items"]} == {"theirs"}
         holders = await asyncio.to_thread(kubectl.get, "lease")
         assert {one["metadata"]["name"] for one in holders["items"]} == {"slipway-operator", "slipway-operator-b"}
@@ -165,10 +161,10 @@ async def test_a_second_operator_stands_by_until_the_first_one_goes(
         first = await until(lambda: holder(kubectl), "a leader")
         second = await started(str(control_plane.kubeconfig), kubectl.namespace)
         assert second.stderr is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(ANSWER_SECONDS):
             while f"standing by for {first}" not in (await second.stderr.readline()).decode():
                 continue
-        await asyncio.sleep(1)
+        await passing(1)
         assert await asyncio.to_thread(holder, kubectl) == first
     await until(lambda: holder(kubectl) not in ("", first), "another leader")
     await asyncio.to_thread(kubectl.apply, job())
@@ -182,11 +178,11 @@ async def test_a_second_operator_leads_after_the_first_ones_sudden_death(
     control_plane: NativeCluster, kubectl: Kubectl
 ) -> None:
     given = str(control_plane.kubeconfig), kubectl.namespace
-    # Its real Lease: the second one goes by what is written in it.
-    first = await started(*given, before="pass")
+    # The second one goes by what is written in the Lease.
+    first = await started(*given, times=DEFAULT_TIMES)
     led = await until(lambda: holder(kubectl), "a leader")
     second = await started(*given)
-    await asyncio.sleep(2.5)
+    await passing(2.5)
     await asyncio.to_thread(kubectl.apply, job())
     await until(lambda: len(pods(kubectl)) == 2, "two pods")
     # One that has lost its Lease on a busy machine is dead already.
@@ -206,7 +202,7 @@ async def test_an_operator_that_loses_its_lease_ends_and_fails(control_plane: Na
         await until(lambda: kubectl("get", "lease", "slipway-operator", check=False).returncode == 0, "a Lease")
         stolen = '{"spec":{"holderIdentity":"somebody-else"}}'
         await asyncio.to_thread(kubectl, "patch", "lease", "slipway-operator", "--type=merge", "-p", stolen)
-        assert await asyncio.wait_for(asyncio.shield(running), PATIENCE) == EXIT_FAILED
+        assert await asyncio.wait_for(asyncio.shield(running), ANSWER_SECONDS) == EXIT_FAILED
 
 
 async def test_health_is_served(control_plane: NativeCluster, kubectl: Kubectl, unused_tcp_port: int) -> None:
@@ -214,10 +210,10 @@ async def test_health_is_served(control_plane: NativeCluster, kubectl: Kubectl, 
     given = settings(control_plane, kubectl, health_port=unused_tcp_port, metrics_port=0)
     async with operating(given), aiohttp.ClientSession() as session:
         body: dict[str, Any] = {}
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(ANSWER_SECONDS):
             # Until there is an engine, the process says what it waits for.
             while "engine" not in body:
-                await asyncio.sleep(0.1)
+                await passing(0.1)
                 with suppress(aiohttp.ClientConnectionError):
                     async with session.get(url) as response:
                         body = await response.json()
@@ -238,7 +234,7 @@ async def test_an_operator_that_may_not_use_its_lease_is_healthy_and_not_ready_u
     async def until_probes_say(healthz: int, readyz: int) -> None:
         said: tuple[int, ...] = ()
         while said != (healthz, readyz):
-            await asyncio.sleep(0.1)
+            await passing(0.1)
             with suppress(aiohttp.ClientConnectionError):
                 said = await asked(unused_tcp_port, "/healthz"), await asked(unused_tcp_port, "/readyz")
 
@@ -248,9 +244,9 @@ async def test_an_operator_that_may_not_use_its_lease_is_healthy_and_not_ready_u
     own = access(control_plane, kubectl.namespace, "operator", tmp_path / "kubeconfig")
     await until_allowed(replace(kubectl, kubeconfig=own))
     given = settings(control_plane, kubectl, kubeconfig=own, health_port=unused_tcp_port)
-    async with operating(given), asyncio.timeout(PATIENCE):
+    async with operating(given), asyncio.timeout(ANSWER_SECONDS):
         await until_probes_say(200, 503)
-        await asyncio.sleep(2.0)
+        await passing(2.0)
         assert await asked(unused_tcp_port, "/readyz") == 503
         await asyncio.to_thread(allow, "", "slipway.dev", "apiextensions.k8s.io", "coordination.k8s.io")
         await until_probes_say(200, 200)
@@ -269,8 +265,8 @@ async def test_a_server_that_is_away_is_waited_for_while_probes_are_answered(
         kubeconfig=kubeconfig_of("http://127.0.0.1:9"), health_port=unused_tcp_port, metrics_port=0
     )
     async with operating(given) as running:
-        await holds(lambda: "the API server does not answer" in caplog.text, seconds=PATIENCE)
-        await asyncio.sleep(1.5)
+        await holds(lambda: "the API server does not answer" in caplog.text, seconds=ANSWER_SECONDS)
+        await passing(1.5)
         assert await asked(unused_tcp_port, "/healthz") == 200
         assert await asked(unused_tcp_port, "/readyz") == 503
         assert not running.done()
@@ -301,7 +297,7 @@ async def test_a_crd_that_is_deleted_and_comes_back_is_waited_for(  # N-02
             await until(lambda: "does not know SliceJobs" in caplog.text, "a sentence")
             assert (await asked(port, "/healthz"), await asked(port, "/readyz")) == (200, 503)
             # Some looks later.
-            await asyncio.sleep(2)
+            await passing(2)
             assert not running.done()
             assert caplog.text.count("does not know SliceJobs") == 1
         finally:
@@ -368,12 +364,10 @@ async def test_a_cluster_that_cannot_be_reached_is_said_and_refused(
     assert "no-such-context" in caplog.text
 
 
-HAS_A_LONG_LEASE = f"from slipway.cluster import lease\nvars(lease).update({LONG_LEASE})\n"
-
-
 async def started(
-    kubeconfig: str, namespace: str, before: str = HAS_A_LONG_LEASE, **environment: str
+    kubeconfig: str, namespace: str, before: str = "", *, times: LeaseTimes = LONG_LEASE, **environment: str
 ) -> "asyncio.subprocess.Process":
+    given = {"lease-duration": times.duration, "renew-deadline": times.deadline, "retry-period": times.retry}
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -389,6 +383,7 @@ async def started(
             "0",
             "--metrics-port",
             "0",
+            *(f"--{name}={value:g}" for name, value in given.items()),
         ),
         env={**os.environ, **environment},
         stderr=asyncio.subprocess.PIPE,
@@ -422,7 +417,7 @@ async def test_a_process_is_told_to_stop_where_an_exception_would_be_taken_for_a
     control_plane: NativeCluster, kubectl: Kubectl
 ) -> None:
     process = await started(str(control_plane.kubeconfig), kubectl.namespace, STOPPED_WHERE_EXCEPTIONS_ARE_CAUGHT)
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    _, said = await asyncio.wait_for(process.communicate(), ANSWER_SECONDS)
     assert (process.returncode, said.decode()) == (EXIT_OK, "")
 
 
@@ -432,13 +427,12 @@ async def test_a_process_that_is_told_to_stop_while_it_starts_has_not_failed(
 ) -> None:
     told = f"import os, signal, threading; threading.Timer({seconds}, os.kill, (os.getpid(), signal.SIGTERM)).start()"
     process = await started(str(control_plane.kubeconfig), kubectl.namespace, told)
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    _, said = await asyncio.wait_for(process.communicate(), ANSWER_SECONDS)
     assert process.returncode == EXIT_OK, said.decode()
     assert "Traceback" not in said.decode()
 
 
-TOLD_WHILE_KOPF_CONNECTS = f"""
-{HAS_A_LONG_LEASE}
+TOLD_WHILE_KOPF_CONNECTS = """
 import asyncio, os, signal, aiohttp
 real = aiohttp.TCPConnector.connect
 async def connect(self, request, *rest, **more):
@@ -456,19 +450,18 @@ async def test_a_process_that_is_told_to_stop_while_kopf_connects_has_not_failed
     control_plane: NativeCluster, kubectl: Kubectl
 ) -> None:
     process = await started(str(control_plane.kubeconfig), kubectl.namespace, TOLD_WHILE_KOPF_CONNECTS)
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    _, said = await asyncio.wait_for(process.communicate(), ANSWER_SECONDS)
     assert process.returncode == EXIT_OK, said.decode()
     assert "Traceback" not in said.decode()
 
 
-HUNG_TASKS = f"""
-{HAS_A_LONG_LEASE}
+HUNG_TASKS = """
 import sys
 from kopf._cogs.aiokits import aiotasks
 real = aiotasks.wait
 async def wait(tasks, **more):
     at_the_end = more.get("timeout") == 5
-    done, pending = await real(tasks, **more | ({{"timeout": 60}} if at_the_end else {{}}))
+    done, pending = await real(tasks, **more | ({"timeout": 60} if at_the_end else {}))
     if at_the_end and pending:
         print("kopf waited in vain for", pending, file=sys.stderr)
     return done, pending
@@ -484,7 +477,7 @@ async def test_the_process_ends_promptly_in_the_middle_of_its_work(
     await asyncio.to_thread(kubectl.apply, job(hosts=1000))
     await until(lambda: len(pods(kubectl)) > 20, "some pods")
     process.send_signal(signal.SIGTERM)
-    _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    _, said = await asyncio.wait_for(process.communicate(), ANSWER_SECONDS)
     assert process.returncode == EXIT_OK, said.decode()
     assert "kopf waited in vain" not in said.decode()
     assert "Traceback" not in said.decode()

@@ -28,8 +28,10 @@ from slipway.shell.queues import Queues
 from tests.chart.rights import access
 from tests.cluster.kueue_crds import GROUP, KINDS, NEWER, OLDER, crd, kueue_crds
 from tests.cluster.things import job_json
-from tests.conftest import Kubectl, kubectl_for
-from tests.waiting import PATIENCE
+from tests.clusters import kubectl_for
+from tests.kubectl import Kubectl
+from tests.stages import thorough_but
+from tests.waiting import ANSWER_SECONDS
 from tests.waiting import holds as until
 
 
@@ -76,7 +78,7 @@ class Seen:
 
     async def until_told(self, holds: Callable[[Kueue], Any]) -> None:
         """Wait until the job is looked at when something holds; the one in no queue never is."""
-        await until(lambda: self.key in self.woken and holds(self.told), seconds=PATIENCE)
+        await until(lambda: self.key in self.woken and holds(self.told), seconds=ANSWER_SECONDS)
         assert self.woken == {self.key}
 
     def watched(self) -> set[str]:
@@ -104,7 +106,7 @@ async def seen(crds: Kubectl, kubectl: Kubectl) -> AsyncIterator[Seen]:
         yield found
 
 
-@pytest.mark.parametrize("refused", ["workloads", "resourceflavors"])
+@pytest.mark.parametrize("refused", thorough_but({"workloads"}, ["workloads", "resourceflavors"]))
 async def test_a_kind_that_may_not_be_read_is_a_problem_of_jobs_in_queues_until_it_may(
     control_plane: NativeCluster, crds: Kubectl, kubectl: Kubectl, tmp_path: Path, refused: str
 ) -> None:
@@ -165,7 +167,7 @@ async def test_a_load_balancer_that_has_no_api_server_for_a_while_takes_no_queue
     with monkeypatch.context() as away:
         away.setattr(seen.api, "_once", not_found)
         away.setattr(seen.api, "watch", no_watch)
-        await until(lambda: refused.count(f"{seen.api.server}/apis") > 2, seconds=PATIENCE)
+        await until(lambda: refused.count(f"{seen.api.server}/apis") > 2, seconds=ANSWER_SECONDS)
     kubectl("delete", "workloads", "slicejob-train")
     await seen.until_told(lambda kueue: not kueue.workload)
     assert seen.versions == {NEWER}
@@ -192,6 +194,7 @@ NO_WEBHOOK = {
 }
 
 
+@pytest.mark.thorough
 async def test_jobs_in_queues_are_told_of_a_first_list_that_does_not_come_and_when_it_comes(
     control_plane: NativeCluster, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,7 +63,7 @@ class Cluster:
     """Takes a line of the history: a format and its arguments."""
     machines: dict[str, Machine] = field(default_factory=dict)
     by_uid: dict[str, PodRecord] = field(default_factory=dict)
-    programs: dict[AttemptKey, Program] = field(default_factory=dict)
+    programs: dict[AttemptKey, Program[Container]] = field(default_factory=dict)
     slices: dict[AttemptKey, int] = field(default_factory=dict)
     """How many slices each attempt has, of jobs that can run on several numbers of them."""
     images_missing_until: float = 0.0
@@ -156,7 +156,7 @@ class Cluster:
             conditions,
         )
 
-    def program(self, key: AttemptKey) -> Program:
+    def program(self, key: AttemptKey) -> Program[Container]:
         """The program of an attempt, begun with its first container."""
         if key not in self.programs:
             script, shape = self.script(key), self.shape_in(key)
@@ -190,7 +190,7 @@ class Cluster:
             if key[0] == owner:
                 program.meet()
 
-    def _will(self, program: Program, container: Container, ending: Ending, why: str) -> None:
+    def _will(self, program: Program[Container], container: Container, ending: Ending, why: str) -> None:
         machine = self.machines.get(self.node_of(container.uid))
         if machine is not None and machine.containers.get(container.uid) is container:
             machine.end(container, ending, why)

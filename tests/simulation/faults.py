@@ -41,7 +41,7 @@ class Faults:
         self._timeline = cluster.timeline
         self._rng = cluster.rng
         self._named = 0
-        self.vacancies = SLOW
+        self.vacancies: tuple[tuple[float, float], ...] = SLOW
         self.calm = False
         """Whether the end of the history has come: machines come back at once, and healthy."""
 
@@ -207,12 +207,12 @@ class Faults:
         for container in machine.containers.values():
             self._cluster.unheard(container)
         for record in self._store.pods.values():
-            container = machine.containers.get(record.uid)
+            own = machine.containers.get(record.uid)
             # A pod whose containers have terminated looks lost until its kubelet has set the phase.
             if record.pod.spec.node_name == machine.name and record.pod.status.phase not in ENDED_PHASES:
                 self._cluster.silent(record)
-                if container is not None and container.program is not None and self._rng.random() < 0.6:
-                    container.program.deserted(container)
+                if own is not None and own.program is not None and self._rng.random() < 0.6:
+                    own.program.deserted(own)
         wait = self._rng.choice((self._rng.uniform(5.0, 60.0), self._rng.uniform(60.0, 400.0)))
         act = self.heal if self._rng.random() < 0.7 else self.spot
         self._timeline.after(wait, lambda: act(machine) if machine.alive and not machine.linked else None)

@@ -397,7 +397,9 @@ class Invariants:
         require(attempt.cause is right, f"attempt {attempt.number} is charged as {attempt.cause}: {attempt.message}")
         by_others = {"Preempted", "NodeFailures"} & set(self.evictions.get(uid, ()))
         require(bool(by_others) or not preempted, f"attempt {attempt.number}: nobody has preempted its Workload")
-        said = [one for one in ("Preempted", "NodeFailures") if f"evicted by its queue: {one}:" in attempt.message]
+        said = [
+            one for one in ("Preempted", "NodeFailures") if f"evicted by its queue: {one}:" in (attempt.message or "")
+        ]
         require(preempted or not said, f"attempt {attempt.number} is not charged: {attempt.message}")
         require(bool(self.evictions.get(uid)), f"attempt {attempt.number}: nobody has touched its Workload")
 

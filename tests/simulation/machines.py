@@ -42,7 +42,7 @@ class Container:
     key: AttemptKey
     place: Place
     grace: int
-    program: Program | None = None
+    program: "Program[Container] | None" = None
     running: bool = False
     stopping: bool = False
     started_at: float = 0.0

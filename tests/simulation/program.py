@@ -7,13 +7,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from slipway.api.places import FIRST, Place
 from tests.simulation.timeline import Timeline, Timer
-
-if TYPE_CHECKING:
-    from tests.simulation.machines import Container
 
 AttemptKey = tuple[str, int]
 """(job uid, attempt)."""
@@ -57,8 +54,22 @@ class Script:
     message: str = ""
 
 
+class Runs(Protocol):
+    """What a program knows of a container that it runs in, on a node or under an engine."""
+
+    @property
+    def place(self) -> Place: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def stopping(self) -> bool: ...
+
+
+Member = TypeVar("Member", bound=Runs)
+
+
 @dataclass(slots=True)
-class Program:
+class Program(Generic[Member]):
     """One attempt of one job, as it really goes."""
 
     key: AttemptKey
@@ -66,20 +77,20 @@ class Program:
     script: Script
     timeline: Timeline
     rng: random.Random
-    on_end: Callable[["Program", "Container", Ending, str], None]
+    on_end: Callable[["Program[Member]", Member, Ending, str], None]
     """Called when a container ends, with the reason: "will", "peer" or "killed"."""
     reachable: Callable[[], bool]
     """Whether the names of the hosts can be looked up."""
-    on_joined: Callable[["Container"], None] = lambda head: None
+    on_joined: Callable[[Member], None] = lambda head: None
     """Called with the container of a Ray head once all workers have joined it."""
-    members: dict[Place, "Container"] = field(default_factory=dict)
+    members: dict[Place, Member] = field(default_factory=dict)
     timers: list[Timer] = field(default_factory=list)
     met: bool = False
     broken: bool = False
     finished: bool = False
     """Whether nobody hangs any more."""
 
-    def started(self, container: "Container") -> None:
+    def started(self, container: Member) -> None:
         """A container runs."""
         if self.met and not self.broken and self.expected > 1:
             # Whoever comes back cannot join those that have gone on without it; who is alone begins anew.
@@ -134,24 +145,24 @@ class Program:
             return Ending(1, "Error", f"RuntimeError: {VFIO}")
         return Ending(script.code, "Error", script.message)
 
-    def ended(self, container: "Container", clean: bool) -> None:
+    def ended(self, container: Member, clean: bool) -> None:
         """A container does not run any more; unless it was done, its peers find out."""
         if not clean and not self.broken:
             self._break(container)
 
-    def _break(self, container: "Container") -> None:
+    def _break(self, container: Member) -> None:
         self.broken = True
         for member in self.members.values():
             if member is not container and member.running:
                 self._doom(member)
 
-    def deserted(self, container: "Container") -> None:
+    def deserted(self, container: Member) -> None:
         """A machine cannot be reached by its peers for long: some give up."""
         for member in self.members.values():
             if member is not container and member.running and self.rng.random() < 0.5:
                 self._later(self.rng.uniform(10.0, 60.0), member, self._crash(), "peer")
 
-    def _doom(self, member: "Container") -> None:
+    def _doom(self, member: Member) -> None:
         luck = self.rng.random()
         if luck < 0.75 or self.finished:
             self._later(self.rng.uniform(0.2, 8.0), member, self._crash(), "peer")
@@ -161,7 +172,7 @@ class Program:
     def _crash(self) -> Ending:
         return Ending(self.rng.choice(CRASH_CODES), "Error", "CoordinationService/PollForError")
 
-    def _later(self, seconds: float, container: "Container", ending: Ending, why: str) -> None:
+    def _later(self, seconds: float, container: Member, ending: Ending, why: str) -> None:
         def act() -> None:
             if container.running and not container.stopping:
                 self.on_end(self, container, ending, why)

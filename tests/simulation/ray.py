@@ -1,15 +1,10 @@
 """Ray clusters: the head's driver runs the entrypoint once all workers have joined; workers serve until stopped."""
 
-from typing import TYPE_CHECKING
-
 from slipway.api.places import HEAD
-from tests.simulation.program import Ending, Program, Will
-
-if TYPE_CHECKING:
-    from tests.simulation.machines import Container
+from tests.simulation.program import Ending, Member, Program, Will
 
 
-class RayProgram(Program):
+class RayProgram(Program[Member]):
     """One attempt of a Ray job: only the head's end is the program's own; the loss of a worker ends the entrypoint."""
 
     def _work(self) -> None:
@@ -22,7 +17,7 @@ class RayProgram(Program):
             ending = Ending(0, "Completed") if succeeds else self._failure()
             self._later(script.after, self.members[HEAD if succeeds else script.place], ending, "will")
 
-    def ended(self, container: "Container", clean: bool) -> None:
+    def ended(self, container: Member, clean: bool) -> None:
         """A worker that is gone takes the entrypoint along; workers of a head that is gone notice, and leave."""
         if not clean and not self.broken:
             self._break(container)

@@ -177,7 +177,7 @@ class Store:
     def put_profile(self, name: str, spec: dict[str, Any]) -> None:
         """Store a new version of a SliceJobProfile."""
         known = self.profiles.get(name)
-        metadata = dict(known["metadata"]) if known else {"name": name, "namespace": NAMESPACE}
+        metadata: dict[str, Any] = dict(known["metadata"]) if known else {"name": name, "namespace": NAMESPACE}
         metadata.setdefault("uid", self.new_uid("profile"))
         metadata |= {"generation": metadata.get("generation", 0) + 1, "resourceVersion": self.next_version()}
         self.profiles[name] = {"metadata": metadata, "spec": spec}

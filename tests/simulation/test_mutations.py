@@ -2,6 +2,7 @@
 
 import math
 import random
+import sys
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
@@ -783,91 +784,94 @@ def the_registry_is_down_for_long(patch: pytest.MonkeyPatch) -> None:
 
 
 BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
-    (no_fence, 1, ()),
-    (silent_machines_count_as_gone, 1, ()),
-    (the_loudest_peer_is_blamed, 1, ()),
-    (one_attempt_too_many, 1, ()),
-    (charged_when_ended, 1, ()),
-    (every_exit_0_is_a_success, 650, ()),
-    (a_phase_that_was_never_set_tells_nothing, 150, ()),
-    (preemptions_count_as_failures, 1, ()),
-    (nobody_looks_before_a_timeout, 29600, ()),
-    (an_image_may_be_missing_for_ever, 1, ()),
-    (deleted_pods_are_created_again_at_once, 1, (POLICIES,)),
+    (no_fence, 49, ()),
+    (silent_machines_count_as_gone, 32, ()),
+    (the_loudest_peer_is_blamed, 60, ()),
+    (one_attempt_too_many, 4, ()),
+    (charged_when_ended, 3, ()),
+    (every_exit_0_is_a_success, 907, ()),
+    (a_phase_that_was_never_set_tells_nothing, 162, ()),
+    (preemptions_count_as_failures, 7, ()),
+    (nobody_looks_before_a_timeout, 30054, ()),
+    (an_image_may_be_missing_for_ever, 5, ()),
+    (deleted_pods_are_created_again_at_once, 214, (POLICIES,)),
     (services_are_made_with_the_pods_only, 1, ()),
-    (a_list_drops_nothing, 1, ()),
-    (an_old_leader_goes_on, 1, ()),
+    (a_list_drops_nothing, 54, ()),
+    (an_old_leader_goes_on, 18, ()),
     (a_final_phase_is_taken_back, 400, ()),
-    (pools_are_chosen_anew_each_time, 1, ()),
-    (slices_that_wait_take_what_was_promised, 400, ()),
-    (a_watch_makes_nodes_lost, 2160, ()),
-    (nobody_gives_way, 1, (CROWD,)),
+    (pools_are_chosen_anew_each_time, 237, ()),
+    (slices_that_wait_take_what_was_promised, 487, ()),
+    (a_watch_makes_nodes_lost, 2170, ()),
+    (nobody_gives_way, 3, (CROWD,)),
     (an_unreadable_node_is_a_lost_one, 1, (UNREADABLE_NODES,)),
     (the_machines_own_clock_is_right, 1, (CLOCKS,)),
-    (kubelets_have_the_time_of_the_api_server, 2500000050, (KUBELETS,)),
-    (kubelets_say_beforehand_that_they_evict, 3200000600, ()),
-    (each_step_of_progress_is_written, 1, (SIZES,)),
-    (a_takeover_trusts_its_watches, 20000, (STANDBY,)),
-    (a_takeover_does_not_list_jobs, 100, (STANDBY,)),
-    (a_deleted_node_is_a_dead_machine, 1, ()),
-    (what_was_asked_to_terminate_has, 490, ()),
-    (earlier_jobs_have_terminated, 160, ()),
-    (a_second_run_is_as_good_as_the_first, 1300, ()),
-    (all_profiles_are_one, 0, (PROFILES,)),
-    (unknown_profiles_have_no_secrets, 150, (PROFILES,)),
-    (ended_pods_hold_their_chips, 1, ()),
-    (unknown_words_are_no_words, 1, (VERSIONS,)),
-    (unknown_words_are_no_words, 1, (STRANGERS,)),
-    (jobs_wait_for_quota_with_their_pods, 1, (QUOTA,)),
-    (host_lists_go_while_they_are_read, 1, ()),
+    (kubelets_have_the_time_of_the_api_server, 2500000219, (KUBELETS,)),
+    (kubelets_say_beforehand_that_they_evict, 3200000786, ()),
+    (each_step_of_progress_is_written, 6, (SIZES,)),
+    (a_takeover_trusts_its_watches, 20270, (STANDBY,)),
+    (a_takeover_does_not_list_jobs, 112, (STANDBY,)),
+    (a_deleted_node_is_a_dead_machine, 12, ()),
+    (what_was_asked_to_terminate_has, 758, ()),
+    (earlier_jobs_have_terminated, 165, ()),
+    (a_second_run_is_as_good_as_the_first, 1410, ()),
+    (all_profiles_are_one, 129, (PROFILES,)),
+    (unknown_profiles_have_no_secrets, 196, (PROFILES,)),
+    (ended_pods_hold_their_chips, 12, ()),
+    (unknown_words_are_no_words, 25, (VERSIONS,)),
+    (unknown_words_are_no_words, 9, (STRANGERS,)),
+    (jobs_wait_for_quota_with_their_pods, 94, (QUOTA,)),
+    (host_lists_go_while_they_are_read, 22, ()),
     (only_the_first_pods_wait_for_host_lists, 1, ()),
-    (the_status_drops_attempts_first, 1, ()),
-    (pages_are_begun_anew, 1, ()),
-    (nobody_waits_for_admission, 1, (QUEUES,)),
-    (quota_is_given_back_with_the_pods, 6, (QUEUES,)),
-    (the_admission_is_left_in_place, 16, (QUEUES,)),
+    (the_status_drops_attempts_first, 12, ()),
+    (pages_are_begun_anew, 12, ()),
+    (nobody_waits_for_admission, 8, (QUEUES,)),
+    (quota_is_given_back_with_the_pods, 56, (QUEUES,)),
+    (the_admission_is_left_in_place, 26, (QUEUES,)),
     (every_eviction_is_a_preemption, 6, (QUEUES,)),
-    (a_restart_enters_the_queue_again, 4, (QUEUES,)),
-    (workloads_outlive_their_jobs, 2, (QUEUES,)),
-    (jobs_in_a_queue_are_asked_about_again, 1, (QUEUES, POLICIES)),
+    (a_restart_enters_the_queue_again, 6, (QUEUES,)),
+    (workloads_outlive_their_jobs, 22, (QUEUES,)),
+    (jobs_in_a_queue_are_asked_about_again, 49, (QUEUES, POLICIES)),
     (whole_slices_alone_find_nodes, 2, (CHOICES,)),
     (jobs_are_content_with_the_fewest_slices, 1, (CHOICES,)),
     (the_slices_that_quota_is_for_are_not_counted, 5, (QUEUES,)),
     (any_number_of_slices_is_acceptable, 1, (QUEUES,)),
-    (fewer_slices_are_asked_for_at_once, 5, (QUEUES,)),
+    (fewer_slices_are_asked_for_at_once, 9, (QUEUES,)),
     (nothing_is_too_large, 9, (QUEUES,)),
     (running_jobs_ask_for_more, 5, (QUEUES,)),
-    (ended_pods_are_kept_for_ever, 10, ()),
-    (logs_go_with_the_attempt, 1, ()),
-    (people_who_stop_are_given_no_time, 1, (STOPS,)),
-    (hung_peers_are_given_their_own_time, 1, ()),
-    (a_suspended_job_keeps_its_pods, 1, (STOPS,)),
-    (pods_outlive_the_end, 120, (STOPS,)),
-    (who_runs_is_not_cancelled, 1, (STOPS,)),
-    (there_are_no_deadlines, 60, (STOPS,)),
-    (deadlines_go_on_while_a_job_is_suspended, 1, (STOPS,)),
-    (nobody_deletes_what_is_over, 1, (STOPS,)),
+    (ended_pods_are_kept_for_ever, 12, ()),
+    (logs_go_with_the_attempt, 3, ()),
+    (people_who_stop_are_given_no_time, 5, (STOPS,)),
+    (hung_peers_are_given_their_own_time, 3, ()),
+    (a_suspended_job_keeps_its_pods, 13, (STOPS,)),
+    (pods_outlive_the_end, 133, (STOPS,)),
+    (who_runs_is_not_cancelled, 13, (STOPS,)),
+    (there_are_no_deadlines, 64, (STOPS,)),
+    (deadlines_go_on_while_a_job_is_suspended, 2, (STOPS,)),
+    (nobody_deletes_what_is_over, 7, (STOPS,)),
     (what_is_over_is_deleted_at_once, 1, (STOPS,)),
-    (suspended_jobs_keep_their_quota, 4, (QUEUES, STOPS)),
-    (queues_wait_for_pods_that_run, 1, (QUEUES,)),
-    (a_pod_that_does_not_go_is_not_named, 1, ()),
-    (preempted_jobs_wait, 1, ()),
-    (attempts_follow_each_other_at_once, 1, ()),
-    (a_job_ends_with_a_retry_left, 1, ()),
-    (no_exit_code_ends_a_job, 1, ()),
-    (a_job_that_was_preempted_has_failed, 1, ()),
-    (nobody_says_where_it_failed, 1, ()),
+    (suspended_jobs_keep_their_quota, 5, (QUEUES, STOPS)),
+    (queues_wait_for_pods_that_run, 5, (QUEUES,)),
+    (a_pod_that_does_not_go_is_not_named, 72, ()),
+    (preempted_jobs_wait, 32, ()),
+    (attempts_follow_each_other_at_once, 12, ()),
+    (a_job_ends_with_a_retry_left, 16, ()),
+    (no_exit_code_ends_a_job, 127, ()),
+    (a_job_that_was_preempted_has_failed, 8, ()),
+    (nobody_says_where_it_failed, 3, ()),
     (the_end_has_no_date, 1, ()),
-    (suspended_is_said_at_once, 1, (STOPS,)),
+    (suspended_is_said_at_once, 5, (STOPS,)),
     (conditions_are_as_old_as_ever, 1, ()),
     (a_changed_spec_is_that_of_before, 1, (STOPS,)),
-    (half_a_slice_is_ready, 1, ()),
-    (the_coordinator_is_that_of_before, 1, ()),
-    (nobody_is_told_of_attempts, 1, ()),
-    (pages_are_abridged, 1, ()),
-    (the_fewest_slices_will_do, 70, (CHOICES,)),
+    (half_a_slice_is_ready, 7, ()),
+    (the_coordinator_is_that_of_before, 3, ()),
+    (nobody_is_told_of_attempts, 3, ()),
+    (pages_are_abridged, 12, ()),
+    (the_fewest_slices_will_do, 75, (CHOICES,)),
 )
-"""Each with a seed near one that catches it, and the ground on which it is met.
+"""Each with a seed that catches it, or one shortly before that, and the ground on which it is met.
+
+Histories change with the simulation, and then a search takes longer: `python -m tests.simulation.test_mutations NAME`
+says which seed to put here.
 
 The rarer ones take thousands of histories to meet. Four rules are met in less than one of ten thousand, and have
 tables instead: creates without an answer (planner/test_takeover.py), clocks that are ahead and Nodes that had replaced
@@ -893,28 +897,46 @@ PROVOKED_BY: dict[Breakage, Breakage] = {
 
 
 @pytest.mark.parametrize(
-    ("breakage", "first", "only"), BREAKAGES, ids=[" on ".join((one[0].__name__, *one[2])) for one in BREAKAGES]
+    ("breakage", "first", "only"),
+    BREAKAGES,
+    ids=[" on ".join((one[0].__name__, *one[2])) for one in BREAKAGES],
 )
 def test_a_broken_rule_is_caught(
     breakage: Breakage, first: int, only: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     PROVOKED_BY.get(breakage, lambda _: None)(monkeypatch)
-    with pytest.MonkeyPatch.context() as patch:
-        breakage(patch)
-        caught = next(seed for seed in range(first, first + MOST_SEEDS) if run_seed(seed, only) is not None)
+    caught = seed_that_catches(breakage, first, only)
     assert run_seed(caught, only) is None
 
 
+def seed_that_catches(breakage: Breakage, first: int, only: tuple[str, ...]) -> int:
+    """The first seed from there on that catches the broken rule."""
+    with pytest.MonkeyPatch.context() as patch:
+        breakage(patch)
+        return next(seed for seed in range(first, first + MOST_SEEDS) if run_seed(seed, only) is not None)
+
+
+@pytest.mark.thorough
 def test_no_attempt_is_lost_where_the_status_holds_two(monkeypatch: pytest.MonkeyPatch) -> None:
     the_status_holds_two_attempts(monkeypatch)
     assert run_some(range(1, 101)) == []
 
 
+@pytest.mark.thorough
 def test_every_pod_has_its_host_list_wherever_the_creation_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     pods_are_created_one_by_one(monkeypatch)
     assert run_some(range(1, 201)) == []
 
 
+@pytest.mark.thorough
 def test_a_leader_with_an_outdated_view_of_jobs_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     the_watch_of_jobs_lags(monkeypatch)
     assert run_some(range(1, 201), only=(STANDBY,)) == []
+
+
+if __name__ == "__main__":
+    for broken in BREAKAGES:
+        if broken[0].__name__ in sys.argv[1:]:
+            with pytest.MonkeyPatch.context() as provoked:
+                PROVOKED_BY.get(broken[0], lambda _: None)(provoked)
+                print(broken[0].__name__, seed_that_catches(*broken))

@@ -7,24 +7,20 @@ import pytest
 from slipway.planner import fencing
 from tests.simulation.__main__ import main
 from tests.simulation.grounds import QUEUES
-from tests.simulation.run import run_many, told
-
-pytestmark = pytest.mark.timeout(1800)
-"""These tests only compute, and leave the processors to tests that others wait for."""
+from tests.simulation.run import run_some, told
 
 FIRST_SEED = 100_000
-HISTORIES = 1500
-IN_QUEUES = 100
-"""Histories of jobs in queues of Kueue: each takes seven times as long as another."""
+IN_QUEUES = 10
+"""Of a hundred histories those of jobs in queues of Kueue: each takes seven times as long as another."""
+HUNDREDS = [*range(3), *(pytest.param(number, marks=pytest.mark.thorough) for number in range(3, 15))]
 
 
-def test_no_history_breaks_an_invariant() -> None:
-    _, failures = run_many(FIRST_SEED, HISTORIES, jobs=2)
-    assert [f"seed {one.seed}: {one.message}" for one in failures] == []
-
-
-def test_no_history_in_queues_breaks_an_invariant() -> None:
-    _, failures = run_many(FIRST_SEED, IN_QUEUES, jobs=2, only=(QUEUES,))
+@pytest.mark.parametrize("hundred", HUNDREDS)
+def test_no_history_breaks_an_invariant(hundred: int) -> None:
+    first = FIRST_SEED + 100 * hundred
+    failures = run_some(range(first, first + 100))
+    first = FIRST_SEED + IN_QUEUES * hundred
+    failures += run_some(range(first, first + IN_QUEUES), only=(QUEUES,))
     assert [f"seed {one.seed}: {one.message}" for one in failures] == []
 
 

@@ -9,12 +9,14 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
 from slipway.local_cluster import ClusterSpec, NativeProvider, Pool
-from tests.conftest import ROOT, Kubectl, install_crds, kubectl_for
+from tests.clusters import install_crds, kubectl_for
+from tests.kubectl import Kubectl
+from tests.places import ROOT
 from tests.running import Jobs, Operator
 from tests.upgrades.record import LONG, NAMESPACE, TPU
 from tests.upgrades.versions import unpack
@@ -35,7 +37,7 @@ class Version:
         """Install its CRDs and start its operator."""
         paths = sorted((self.folder / "crds").glob("*.yaml"))
         install_crds(kubectl, [yaml.safe_load(path.read_text()) for path in paths])
-        return self.operator.start()
+        return self.operator.start_again()
 
 
 def take_turns(commit: str) -> None:
@@ -79,7 +81,7 @@ def hand_over(jobs: Jobs, number: int, follower: Version) -> None:
     print(f"attempt {number} failed; {len(left)} pods were left; attempt {number + 1} runs", flush=True)
 
 
-def runs(jobs: Jobs, number: int) -> dict[str, object]:
+def runs(jobs: Jobs, number: int) -> dict[str, Any]:
     """Wait until all hosts of an attempt run, and no pod of another attempt is there; returns the status."""
     jobs.until_attempt(number, seconds=LONG)
     attempts = [pod["metadata"]["labels"]["slipway.dev/attempt"] for pod in jobs.pods()]

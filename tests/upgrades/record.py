@@ -14,14 +14,15 @@ import yaml
 
 from slipway.local_cluster import ClusterSpec, NativeProvider, Pool
 from slipway.local_cluster.simulated import EXIT_CODE, STOP_AFTER
-from tests.conftest import Kubectl, install_crds, kubectl_for
+from tests.clusters import install_crds, kubectl_for
+from tests.kubectl import Kubectl
 from tests.running import Jobs, Operator
 from tests.upgrades.versions import Json, save, unpack
 
 NAMESPACE: Final = "default"
 POOLS: Final = [Pool(kind="simulated", type="v5p-16", count=4, spot=True), Pool(kind="simulated", type="cpu", count=4)]
-TPU: Final = {"accelerator": {"type": "v5p-16", "spot": True}}
-STAYS: Final = {"podTemplate": {"metadata": {"annotations": {STOP_AFTER: "1h"}}}}
+TPU: Final[Json] = {"accelerator": {"type": "v5p-16", "spot": True}}
+STAYS: Final[Json] = {"podTemplate": {"metadata": {"annotations": {STOP_AFTER: "1h"}}}}
 """Pods that run on long after their deletion, and so keep the job between two attempts."""
 LONG: Final = 300
 """Seconds within which a job comes into its state, however busy the machine is."""
@@ -74,8 +75,8 @@ def leave_jobs(jobs: Jobs) -> None:
 
 def _end(jobs: Jobs, pod: str, code: int) -> None:
     """Let the containers of a pod end, as soon as it runs."""
-    jobs.kubectl("wait", f"pod/{pod}", "--for=create", f"--timeout={LONG}s", seconds=LONG)
-    jobs.kubectl("wait", f"pod/{pod}", "--for=condition=Ready", f"--timeout={LONG}s", seconds=LONG)
+    jobs.kubectl.wait(f"pod/{pod}", until="create", seconds=LONG)
+    jobs.kubectl.wait(f"pod/{pod}", until="condition=Ready", seconds=LONG)
     jobs.kubectl("annotate", "pod", pod, f"{EXIT_CODE}={code}")
 
 
@@ -88,8 +89,8 @@ def _left(kubectl: Kubectl) -> Iterator[Json]:
         "pods": _pod,
     }
     for kind, clean in kinds.items():
-        selector = () if kind == "slicejobs" else ("-l", "slipway.dev/job-uid")
-        yield from map(clean, kubectl.get(kind, *selector)["items"])
+        selector = "" if kind == "slicejobs" else "slipway.dev/job-uid"
+        yield from map(clean, kubectl.get(kind, selector=selector)["items"])
 
 
 def _plain(one: Json) -> Json:

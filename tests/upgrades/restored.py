@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from slipway.local_cluster import NativeCluster
-from tests.conftest import Kubectl, install_crds, kubectl_for
+from tests.clusters import install_crds, kubectl_for
+from tests.kubectl import Kubectl
 from tests.upgrades.record import NAMESPACE, POOLS
 from tests.upgrades.versions import Json, load
-from tests.waiting import PATIENCE
+from tests.waiting import START_SECONDS
 
 BELONGINGS: Final = {
     "Service": "/api/v1/namespaces/{}/services",
@@ -30,7 +31,7 @@ def restore(commit: str, cluster: NativeCluster, number: int) -> list[Json]:
     kinds = load(commit)
     install_crds(kubectl, kinds.pop("CustomResourceDefinition"))
     kubectl("create", "namespace", kubectl.namespace)
-    kubectl("wait", "serviceaccount/default", "--for=create", f"--timeout={PATIENCE}s")
+    kubectl.wait("serviceaccount/default", until="create", seconds=START_SECONDS)
     objects = placed([one for kind in ("SliceJob", *BELONGINGS) for one in kinds.pop(kind, ())], kubectl, number)
     assert not kinds
     return _create(objects, kubectl, cluster)
@@ -77,9 +78,7 @@ def _create(objects: list[Json], kubectl: Kubectl, cluster: NativeCluster) -> li
     create([one for one in belongings if one not in waiting], cluster)
     bound = [one for one in belongings if "nodeName" in one.get("spec", {})]
     # The simulated kubelets start what is bound to their nodes.
-    kubectl(
-        "wait", "pods", *(pod["metadata"]["name"] for pod in bound), "--for=condition=Ready", f"--timeout={PATIENCE}s"
-    )
+    kubectl.wait("pods", *(pod["metadata"]["name"] for pod in bound), until="condition=Ready", seconds=START_SECONDS)
     for pod in bound:
         path = f"{BELONGINGS['Pod'].format(space)}/{pod['metadata']['name']}"
         api.call("PATCH", f"{path}/status", {"status": pod["status"]})

@@ -1,19 +1,28 @@
 """What earlier versions left on a real API server, under the CRDs and the operator of this one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from slipway.local_cluster.simulated import EXIT_CODE
-from tests.conftest import CRDS, Kubectl, cluster_of, install_crds, kubectl_for
+from tests.clusters import cluster_of, install_crds, kubectl_for
+from tests.kubectl import Kubectl
+from tests.places import CRDS
 from tests.running import Jobs, Operator
 from tests.upgrades.record import POOLS
 from tests.upgrades.restored import create, namespace_of, restore
 from tests.upgrades.versions import RECORDED
 
-pytestmark = pytest.mark.parametrize("commit", RECORDED)
+NEWEST = list(RECORDED)[-1]
+pytestmark = [
+    pytest.mark.stage("versions"),
+    pytest.mark.parametrize(
+        "commit", [one if one == NEWEST else pytest.param(one, marks=pytest.mark.thorough) for one in RECORDED]
+    ),
+]
 
 ENDED = ("phase", "attempts", "failures", "preemptions", "result", "startTime", "completionTime")
 """What an ended job says for good. A newer version adds conditions."""
@@ -35,7 +44,7 @@ class Left:
 
     def uids(self) -> dict[str, str]:
         """The UIDs of all pods."""
-        pods = self.jobs.kubectl.get("pods", "-l", "slipway.dev/job-uid")["items"]
+        pods = self.jobs.kubectl.get("pods", selector="slipway.dev/job-uid")["items"]
         return {one["metadata"]["name"]: one["metadata"]["uid"] for one in pods}
 
     def end(self, name: str, *pods: str) -> Any:
@@ -46,27 +55,34 @@ class Left:
 
 
 @pytest.fixture(scope="module")
-def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Left]]:
-    """Every version's jobs, stored under its CRDs; then the CRDs and the operator of this version over all of them."""
-    pools = [pool.model_copy(update={"count": pool.count * len(RECORDED)}) for pool in POOLS]
+def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Left]]:
+    """The versions' jobs, stored under their CRDs; then the CRDs and the operator of this version over all of them."""
+    commits = chosen(request.session.items)
+    pools = [pool.model_copy(update={"count": pool.count * len(commits)}) for pool in POOLS]
     for cluster in cluster_of("test-upgrades", pools):
-        waiting = [restore(commit, cluster, number) for number, commit in enumerate(RECORDED)]
+        waiting = [restore(commit, cluster, number) for number, commit in enumerate(commits)]
         create([pod for pods in waiting for pod in pods], cluster)
         install_crds(kubectl_for(cluster, "default"), [yaml.safe_load(crd.read_text()) for crd in CRDS])
         log = tmp_path_factory.mktemp("upgrades") / "operator.log"
         operator = Operator(cluster.kubeconfig, log, "default", whole_cluster=True)
-        left = {commit: Left(kubectl_for(cluster, namespace_of(commit)), operator) for commit in RECORDED}
+        left = {commit: Left(kubectl_for(cluster, namespace_of(commit)), operator) for commit in commits}
         operator.start()
         try:
             until_it_has_looked_at_every_job(Jobs(kubectl_for(cluster, "default"), operator))
             yield left
         finally:
-            assert operator.stop() == 0 or operator.lost_its_lease, operator.tail()
+            assert operator.stop() == 0, operator.tail()
+
+
+def chosen(items: Sequence[pytest.Item]) -> list[str]:
+    """The versions that tests of this run are about, oldest first."""
+    given = {str(one.callspec.params["commit"]) for one in items if one.path == Path(__file__)}  # type: ignore[attr-defined]
+    return [commit for commit in RECORDED if commit in given]
 
 
 def until_it_has_looked_at_every_job(elsewhere: Jobs) -> None:
     """Jobs are looked at in the order in which they became known: when a new one runs, all others have been."""
-    elsewhere.until_true("leadership", lambda: elsewhere.operator.said("ready:"))
+    elsewhere.operator.until_ready()
     elsewhere.apply()
     elsewhere.until("Running")
 

@@ -7,8 +7,8 @@ import tarfile
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conftest import ROOT
-from tests.waiting import PATIENCE
+from tests.places import ROOT
+from tests.waiting import START_SECONDS
 
 Json = dict[str, Any]
 
@@ -49,6 +49,6 @@ def _file(commit: str) -> Path:
 def unpack(commit: str, folder: Path) -> None:
     """Unpack the operator and the CRDs of a commit. A shallow clone has only the newest."""
     command = ["git", "archive", commit, "operator", "crds"]
-    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=PATIENCE).stdout
+    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=START_SECONDS).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")

@@ -30,7 +30,7 @@ class Controller:
         end = time.monotonic() + START_SECONDS
         while not await asyncio.to_thread(is_ready, self._probe):
             if self._process.poll() is not None or time.monotonic() > end:
-                raise SystemExit(f"{self._process.args} did not get ready:\n{self._log.read_text()[-2000:]}")
+                raise SystemExit(f"{self._process.args!r} did not get ready:\n{self._log.read_text()[-2000:]}")
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def stop(self) -> None:

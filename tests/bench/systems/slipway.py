@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slipway.api import names
+from slipway.cluster.lease import DEFAULT_TIMES
 from slipway.cluster.wire import JsonObject
 from slipway.planner.snapshot import SKEW
 from tests.bench.systems.base import IMAGE, PAUSE_SECONDS, START_SECONDS, Job, ReplicatedSystem
@@ -51,7 +52,7 @@ class Slipway(ReplicatedSystem):
 
     async def _started(self, log: Path, said: str) -> Operator:
         await asyncio.to_thread(log.unlink, missing_ok=True)
-        operator = Operator(self.kubeconfig, log, self.namespace, whole_cluster=True).start()
+        operator = Operator(self.kubeconfig, log, self.namespace, whole_cluster=True, times=DEFAULT_TIMES).start()
         end = time.monotonic() + START_SECONDS
         while not operator.said(said):
             if time.monotonic() > end:

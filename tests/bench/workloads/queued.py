@@ -12,7 +12,7 @@ from tests.bench.meter import Meter
 from tests.bench.observer import Seen, first, last
 from tests.bench.systems import Job
 from tests.bench.workloads.base import QUIET_SECONDS, EqualJobs, Turn, Unfit, tpu_nodes
-from tests.conftest import kubectl_for
+from tests.clusters import kubectl_for
 from tests.kueue.program import KUEUE
 from tests.kueue.queues import GROUP
 from tests.kueue.server import FRAMEWORK, Server

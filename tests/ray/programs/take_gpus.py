@@ -9,7 +9,7 @@ ray.init(log_to_driver=False)
 
 @ray.remote(num_gpus=2)
 def take() -> list[int]:
-    return ray.get_gpu_ids()
+    return list(ray.get_gpu_ids())
 
 
 print(json.dumps({"offered": ray.cluster_resources().get("GPU"), "taken": len(ray.get(take.remote()))}), flush=True)

@@ -1,5 +1,7 @@
 """The operator: dry runs, watches, patches of the status, deletions by collection, and what controllers answer."""
 
+import pytest
+
 from tests.controlplane.test_operator import (  # noqa: F401 - they are run from here
     test_a_deleted_job_takes_everything_along,
     test_a_job_runs_and_succeeds,
@@ -10,3 +12,5 @@ from tests.controlplane.test_operator import (  # noqa: F401 - they are run from
     test_cancel_keeps_the_record,
     test_of_two_operators_one_stands_by,
 )
+
+pytestmark = pytest.mark.thorough
