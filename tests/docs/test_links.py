@@ -6,11 +6,12 @@ from typing import Final
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.places import ROOT
 
 PAGES: Final = sorted(
     (
         ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
         *(page for folder in ("docs", "charts", "examples", "deploy") for page in (ROOT / folder).rglob("*.md")),
     )
 )
