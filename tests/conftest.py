@@ -116,7 +116,7 @@ def control_plane() -> Iterator[NativeCluster]:
     """A real API server with scheduler and controllers, the CRDs, and simulated TPU nodes."""
     pools = [
         Pool(kind="simulated", type="v5p-16", count=4, spot=True),
-        Pool(kind="simulated", type="v5litepod-256", count=2),
+        Pool(kind="simulated", type="v5litepod-16", count=1),
         Pool(kind="simulated", type="cpu", count=8),
     ]
     yield from until_its_last_test("control_plane", cluster_of("test-a", pools))

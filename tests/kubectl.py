@@ -7,6 +7,7 @@ import json
 import subprocess
 import urllib.parse
 from base64 import b64decode
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -86,6 +87,15 @@ class Api:
         return answer.json()
 
 
+def refusal(ask: Callable[[], object]) -> str:
+    """What the API server says to what is asked of it; nothing where it does it."""
+    try:
+        ask()
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
 def api_of(kubeconfig: Path) -> Api:
     """The API server that a kubeconfig leads to: one client for all, unless the file is written anew."""
     return _api_of(kubeconfig, kubeconfig.stat().st_mtime_ns)
@@ -135,6 +145,11 @@ class Kubectl:
             path = f"{_JOBS.format(self.namespace)}/{body['metadata']['name']}"
             strict = {"fieldManager": "kubectl", "fieldValidation": "Strict"}
             api_of(self.kubeconfig).patch(path, json.dumps(body), "application/apply-patch+yaml", **strict)
+
+    def says_to(self, body: Any) -> str:
+        """What the API server says to a new SliceJob, which it does not store; nothing where it would."""
+        tried = {"dryRun": "All", "fieldValidation": "Strict"}
+        return refusal(lambda: api_of(self.kubeconfig).create(_JOBS.format(self.namespace), body, **tried))
 
     def patch(self, kind: str, name: str, body: Any, *, status: bool = False) -> None:
         """Merge a patch into an object of those that are read directly, or into its status."""

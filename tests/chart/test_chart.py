@@ -839,8 +839,7 @@ def socket_job(path: Any, where: str) -> dict[str, Any]:
 @pytest.mark.row("B-25")
 def test_the_api_server_refuses_sockets_of_engines_where_the_operator_does(release: Release) -> None:  # F-44
     def refusal(path: Any, where: str) -> str:
-        body = socket_job(path, where)
-        return release.kubectl("create", "--dry-run=server", "-f", "-", stdin=body, check=False).stderr
+        return release.kubectl.says_to(socket_job(path, where))
 
     # The API server notices a new policy after a moment.
     settles(lambda: "hostPath.path / gives" in refusal("/", "spec"), True)
@@ -867,7 +866,7 @@ def limited(kubectl: Kubectl, name: str, fields: dict[str, Any]) -> str:
     """What the API server says when a job of these fields is created."""
     spec = {"image": "busybox:1", "profile": name} | fields
     body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": spec}
-    return kubectl("create", "--dry-run=server", "-f", "-", stdin=body, check=False).stderr
+    return kubectl.says_to(body)
 
 
 ONLY_THE_OPERATOR_KNOWS = {

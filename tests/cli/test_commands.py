@@ -260,7 +260,7 @@ def test_several_jobs_are_one_picture_on_a_terminal(jobs: Jobs) -> None:
     said(slipway(jobs, "submit", *RUNS, "--name", "a"))
     jobs.until("Running", "a")
     where = ("--kubeconfig", str(jobs.kubectl.kubeconfig), "--namespace", jobs.kubectl.namespace)
-    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "6s"]
+    program = [sys.executable, "-m", "slipway.cli.main", "wait", "a", "b", *where, "--timeout", "4s"]
     terminal, its_end = pty.openpty()
     fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     done = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=its_end, env=os.environ | {"TERM": "xterm"})

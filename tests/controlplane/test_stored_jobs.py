@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -11,7 +11,7 @@ from slipway.api.crd import custom_resource_definitions
 from slipway.api.names import MULTIKUEUE
 from slipway.local_cluster import NativeCluster
 from tests.clusters import kubectl_for
-from tests.kubectl import Kubectl, api_of
+from tests.kubectl import Kubectl, api_of, refusal
 from tests.waiting import until
 
 from .test_crd import env, gpu, job
@@ -104,14 +104,6 @@ def patched(kubectl: Kubectl, name: str, body: dict[str, Any], subresource: str 
     """What the API server says to a change of a stored job; nothing where it has stored it."""
     change = (f"{PATH}/{name}{subresource}", json.dumps(body), "application/merge-patch+json")
     return refusal(lambda: api_of(kubectl.kubeconfig).patch(*change))
-
-
-def refusal(ask: Callable[[], object]) -> str:
-    try:
-        ask()
-    except AssertionError as error:
-        return str(error)
-    return ""
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {

@@ -98,8 +98,9 @@ JOBS = [str(number) for number in range(10)]
 """So many small jobs fill their nodes."""
 
 
-def test_5_a_restart_keeps_the_admission_and_writes_nothing(queues: Queues) -> None:
-    """Fifty restarts: ten jobs restart five times."""
+@pytest.mark.parametrize("restarts", [1, pytest.param(5, marks=pytest.mark.thorough)])
+def test_5_a_restart_keeps_the_admission_and_writes_nothing(queues: Queues, restarts: int) -> None:
+    """Of ten jobs."""
     queues.open(len(JOBS) * SMALL_CHIPS)
     names = [f"train-{one}" for one in JOBS]
     retries = {"maxFailures": 1000, "backoff": {"initialSeconds": 0}}
@@ -109,7 +110,7 @@ def test_5_a_restart_keeps_the_admission_and_writes_nothing(queues: Queues) -> N
         queues.until_condition("PodsReady", name=name)
     queues.until_used(len(JOBS) * SMALL_CHIPS)
     before = queues.versions()
-    for attempt in range(1, 6):
+    for attempt in range(1, restarts + 1):
         end_pods(queues, *names, phase="Failed", only=1)
         queues.jobs.until_all(names, "Running", attempt)
         assert queues.used() == len(JOBS) * SMALL_CHIPS

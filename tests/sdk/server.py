@@ -5,7 +5,6 @@ import base64
 import json
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from slipway import Client
+from tests import waiting
 from tests.serving import served
-from tests.waiting import ANSWER_SECONDS, passing, pause
+from tests.waiting import passing
 
 JOBS = "/apis/slipway.dev/v1alpha1/namespaces/x/slicejobs"
 STATUS: dict[str, Any] = {"attempt": 0, "attempts": [{"number": 0}], "resolved": {"hosts": 1}}
@@ -317,10 +317,8 @@ class Server:
 
 
 def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + ANSWER_SECONDS
-    while not holds():
-        assert time.monotonic() < end
-        pause(0.02)
+    """Wait for a state of the server or of a call."""
+    waiting.until("the server, or a call, has got so far", holds, every=0.02)
 
 
 def environment_with(ray: str, folder: Path) -> dict[str, str]:
