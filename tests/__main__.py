@@ -1,8 +1,8 @@
 """Runs the tests: `python -m tests` those of the gate, `python -m tests --all` every one. See CONTRIBUTING.md.
 
-What only computes runs first, on all processors. What uses real components follows in two processes beside each other,
-and what looks at the whole machine comes last, alone. A few failures of real components are run once more, alone. What
-passes then is a race: it is said to be one, its first failure is kept, and it refuses no change.
+What only computes runs first, on all processors. What uses real components follows in three processes beside each
+other, and what looks at the whole machine comes last, alone. A few failures of real components are run once more,
+alone. What passes then is a race: it is said to be one, its first failure is kept, and it refuses no change.
 """
 
 import argparse
