@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 
 from slipway.local_cluster import pki
@@ -101,6 +102,8 @@ def api_server_command(state: ClusterState, addresses: Addresses) -> list[str]:
         # Load tests on a laptop should measure the caller, not this limit.
         "--max-requests-inflight=1600",
         "--max-mutating-requests-inflight=800",
+        # A loopback address can be in no Endpoints, and from 1.37 on the API server does not start over it.
+        *(["--endpoint-reconciler-type=none"] if ip_address(host).is_loopback else []),
     ]
 
 
