@@ -6,7 +6,6 @@ Each kubectl takes a tenth of a second, and a test asks again and again until so
 import json
 import subprocess
 import urllib.parse
-from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import urllib3
-import yaml
+from kubernetes.client import Configuration
+from kubernetes.config import load_kube_config
 
 from tests.waiting import ANSWER_SECONDS, pause, until
 
@@ -43,12 +43,19 @@ class Api:
     """An API server, over connections that are kept."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        config = yaml.safe_load(kubeconfig.read_text())
-        [cluster], [user] = ([one[kind] for one in config[f"{kind}s"]] for kind in ("cluster", "user"))
-        self.server: Final = cluster["server"]
-        self._headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-        authority = b64decode(cluster["certificate-authority-data"]).decode()
-        self._pool = urllib3.PoolManager(ca_cert_data=authority, retries=TRIES, timeout=ANSWER_SECONDS, maxsize=8)
+        config = Configuration()
+        load_kube_config(str(kubeconfig), client_configuration=config)  # type: ignore[no-untyped-call]  # The client has no types for it.
+        self._server: Final = config.host
+        token = config.get_api_key_with_prefix("BearerToken")
+        self._headers = {"Authorization": token} if token else {}
+        self._pool = urllib3.PoolManager(
+            ca_certs=config.ssl_ca_cert,
+            cert_file=config.cert_file,
+            key_file=config.key_file,
+            retries=TRIES,
+            timeout=ANSWER_SECONDS,
+            maxsize=8,
+        )
 
     def read(self, path: str, **query: str) -> Any:
         """One object or a list.
@@ -56,11 +63,15 @@ class Api:
         Raises:
             AssertionError: when the API server refuses; with its words.
         """
-        found = self._asked("GET", f"{path}?{urllib.parse.urlencode(query)}" if query else path)
+        found = self._asked("GET", f"{path}?{urllib.parse.urlencode(query)}" if query else path).json()
         # The API server says once what a list is of, and kubectl with each object.
         for one in found.get("items", ()):
             one |= {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
         return found
+
+    def has(self, path: str) -> bool:
+        """Whether there is an object."""
+        return self._asked("GET", path, allowed=404).status != 404
 
     def create(self, path: str, body: Any, **query: str) -> None:
         """Create an object.
@@ -79,12 +90,18 @@ class Api:
         """Delete an object, if it is there."""
         self._asked("DELETE", path, allowed=404)
 
-    def _asked(self, method: str, path: str, *, allowed: int = 0, body: str | None = None, kind: str = "") -> Any:
+    def delete_all(self, path: str) -> None:
+        """Delete every object of a collection."""
+        self._asked("DELETE", path)
+
+    def _asked(
+        self, method: str, path: str, *, allowed: int = 0, body: str | None = None, kind: str = ""
+    ) -> urllib3.BaseHTTPResponse:
         headers = self._headers | ({"Content-Type": kind} if kind else {})
-        answer = self._pool.request(method, f"{self.server}{path}", headers=headers, body=body)
+        answer = self._pool.request(method, f"{self._server}{path}", headers=headers, body=body)
         if answer.status >= 400 and answer.status != allowed:
             raise AssertionError(f"{method} {path}: {answer.json().get('message')}")
-        return answer.json()
+        return answer
 
 
 def refusal(ask: Callable[[], object]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from slipway.cluster.lease import LeaseTimes
-from tests.kubectl import Kubectl, api_of
+from tests.kubectl import Kubectl, api_of, refusal
 from tests.places import ROOT
 from tests.waiting import ANSWER_SECONDS, until
 
@@ -253,7 +253,8 @@ class Jobs:
     def delete_all(self) -> None:
         """Delete every job of the namespace; the server breaks off when deleting many takes longer than a minute."""
         collection = f"/apis/slipway.dev/v1alpha1/namespaces/{self.kubectl.namespace}/slicejobs"
+        api = api_of(self.kubectl.kubeconfig)
         for _ in range(5):
-            if self.kubectl("delete", "--raw", collection, check=False).returncode == 0:
+            if not refusal(lambda: api.delete_all(collection)):
                 return
-        self.kubectl("delete", "--raw", collection)
+        api.delete_all(collection)
