@@ -38,6 +38,8 @@ NO_TESTS: Final = 5
 class Outcome:
     """What became of one test."""
 
+    process: str
+    """Of pytest, which ran it."""
     outcome: str = "passed"
     seconds: float = 0.0
 
@@ -60,7 +62,7 @@ class Results:
                 chosen, self.left_out = chosen + record["chosen"], self.left_out + record["left_out"]
                 continue
             seen.add(record["test"])
-            test = self.tests.setdefault(record["test"], Outcome())
+            test = self.tests.setdefault(record["test"], Outcome(name))
             test.seconds += record["seconds"]
             if record["outcome"] != "passed" and test.outcome != "failed":
                 test.outcome = record["outcome"]
@@ -133,10 +135,11 @@ def run(stages: Sequence[Sequence[Stage]], out: Path, options: Sequence[str], re
         results.add(process.name, process.lines(), code)
 
 
-def may_be_races(results: Results, pure: Collection[str]) -> list[str]:
+def may_be_races(results: Results) -> list[str]:
     """The failed tests if they may be races: few, none that only computes, and nothing else went wrong."""
     failed = results.of("failed")
-    return [] if results.problems or len(failed) > RACES or set(failed) & set(pure) else failed
+    computes = any(results.tests[test].process == Stage.PURE for test in failed)
+    return [] if results.problems or len(failed) > RACES or computes else failed
 
 
 def run_alone(tests: Sequence[str], out: Path, options: Sequence[str]) -> Results:
@@ -160,13 +163,11 @@ def main(given: Sequence[str]) -> int:
     out = OUT / (asked.part or ("all" if asked.all else "gate"))
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    began, results, pure = time.monotonic(), Results(), list[str]()
+    began, results = time.monotonic(), Results()
     gate = [] if asked.all else ["--gate"]
     for phase in [[[Stage(asked.part)]]] if asked.part else PHASES:
         run(phase, out, [*gate, *arguments], results)
-        if [Stage.PURE] in map(list, phase):
-            pure = list(results.tests)
-    if again := may_be_races(results, pure):
+    if again := may_be_races(results):
         results.forgive(again, run_alone(again, out, gate))
     _tell(results, asked.all, out, time.monotonic() - began)
     return int(results.are_red)

@@ -6,6 +6,7 @@ Two clusters take a large part of a small machine even when idle, so the tests o
 import os
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from slipway.local_cluster import Cluster, ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool
-from tests.kubectl import Kubectl
+from tests.kubectl import Kubectl, api_of
 from tests.places import CRDS
 from tests.running import Jobs, Operator
 from tests.waiting import ANSWER_SECONDS, until
@@ -99,10 +100,10 @@ def cluster_of(
 
 def create_namespace(cluster: NativeCluster, name: str) -> None:
     """Create a namespace, and wait for what each has some time after its creation."""
-    api, here = cluster.api(), f"/api/v1/namespaces/{name}"
+    api, here = api_of(cluster.kubeconfig), f"/api/v1/namespaces/{name}"
     api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     for made_later in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
-        until(f"{made_later} of namespace {name}", partial(api.find, f"{here}/{made_later}"), every=0.01)
+        until(f"{made_later} of namespace {name}", partial(api.has, f"{here}/{made_later}"), every=0.01)
 
 
 def install_crds(kubectl: Kubectl, crds: list[dict[str, Any]]) -> None:
@@ -114,7 +115,12 @@ def install_crds(kubectl: Kubectl, crds: list[dict[str, Any]]) -> None:
 def operator_of(cluster: NativeCluster, folder: Path, **options: Any) -> Generator[Operator]:
     """An operator that serves every namespace of a cluster, for as long as the generator is open."""
     given: dict[str, Any] = {"kubeconfig": cluster.kubeconfig, "namespace": "default", "whole_cluster": True} | options
-    operator = Operator(log=folder / "operator.log", **given).start()
+    yield from _until_stopped(Operator(log=folder / "operator.log", **given))
+
+
+def _until_stopped(operator: Operator) -> Generator[Operator]:
+    """An operator that runs for as long as the generator is open, and then stops as it should."""
+    operator.start()
     try:
         yield operator
     finally:
@@ -129,12 +135,9 @@ def jobs_of(
 
     `access` is the operator's own kubeconfig, for one that has not every right.
     """
-    operator = Operator(access or kubectl.kubeconfig, folder / "operator.log", kubectl.namespace, **options).start()
-    try:
+    own = Operator(access or kubectl.kubeconfig, folder / "operator.log", kubectl.namespace, **options)
+    with contextmanager(_until_stopped)(own) as operator:
         yield from served(Jobs(kubectl, operator, seconds), wait=seconds == ANSWER_SECONDS)
-    finally:
-        code = operator.stop()
-    assert code == 0, operator.tail()
 
 
 def served(jobs: Jobs, *, wait: bool) -> Iterator[Jobs]:
@@ -152,8 +155,21 @@ def served(jobs: Jobs, *, wait: bool) -> Iterator[Jobs]:
             until("the pods of the jobs are gone", lambda: not jobs.all_pods())
 
 
-def give_gpus(kubectl: Kubectl, node: str, count: str | None) -> None:
-    """Let a node say that it has GPUs, as GKE labels and taints it; None takes them away."""
+@contextmanager
+def having_gpus(cluster: NativeCluster, *nodes: str) -> Iterator[None]:
+    """Nodes say that they have four GPUs each meanwhile, as GKE labels and taints them."""
+    kubectl = kubectl_for(cluster, "default")
+    try:
+        for node in nodes:
+            _give_gpus(kubectl, node, "4")
+        yield
+    finally:
+        for node in nodes:
+            _give_gpus(kubectl, node, None)
+
+
+def _give_gpus(kubectl: Kubectl, node: str, count: str | None) -> None:
+    """None takes them away."""
     has = count is not None
     sizes = {"status": {kind: {"nvidia.com/gpu": count} for kind in ("capacity", "allocatable")}}
     kubectl.patch("node", node, sizes, status=True)

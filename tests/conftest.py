@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from slipway.local_cluster import NativeCluster, Pool
 from tests import clusters, evidence, quarantine
 from tests.clusters import cluster_of, jobs_of, kubectl_for, operator_of, served, until_its_last_test
-from tests.kubectl import Kubectl
+from tests.kubectl import Kubectl, api_of
 from tests.operator_image import IMAGE as OPERATOR_IMAGE
 from tests.operator_image import build_image as operator_image_file
 from tests.running import Jobs, Operator
@@ -72,11 +72,11 @@ def _is_first_worker(config: pytest.Config) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     stages, gate = set(config.getoption("stages").split(",")), config.getoption("gate")
-    chosen = [item for item in items if stage_of(item) in stages and (not gate or is_in_the_gate(item))]
+    here = [item for item in items if stage_of(item) in stages]
+    chosen = [item for item in here if not gate or is_in_the_gate(item)]
     if config.getoption("record") is not None and _is_first_worker(config):
-        here = sum(stage_of(item) in stages for item in items)
-        _note(config.getoption("record"), {"chosen": len(chosen), "left_out": here - len(chosen)})
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        _note(config.getoption("record"), {"chosen": len(chosen), "left_out": len(here) - len(chosen)})
+    config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
     clusters.in_order(chosen)
     items[:] = chosen
 
@@ -166,7 +166,7 @@ def namespace_of() -> Iterator[Callable[[NativeCluster], Kubectl]]:
 
     yield make
     for cluster, name in made:
-        cluster.api().delete(f"/api/v1/namespaces/{name}")
+        api_of(cluster.kubeconfig).delete(f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture

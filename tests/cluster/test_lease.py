@@ -422,7 +422,7 @@ def test_the_old_leaders_last_write_ends_before_another_may_lead(
     """
     time = Time(sent)
     old, new = (
-        Lease(None, "ns", "l", name, now=lambda: NOW, clock=time, times=times)  # type: ignore[arg-type]
+        Lease(None, "ns", "l", name, now=lambda: NOW, clock=time, times=times)
         for name, times in (("a", leaders), ("b", standbys))
     )
     old._renewed = sent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster.provider import NativeCluster
-from tests.clusters import give_gpus, kubectl_for
+from tests.clusters import having_gpus
 from tests.running import Jobs
 
 CPU_NODES = 8
@@ -18,13 +18,9 @@ RUNS: dict[str, Any] = {"command": ["sleep", "1000"]}
 
 @pytest.fixture
 def with_gpus(control_plane: NativeCluster) -> Iterator[None]:
-    """Two of the CPU nodes have four GPUs each, as GKE labels and taints them."""
-    kubectl = kubectl_for(control_plane, "default")
-    for node in HAS_GPUS:
-        give_gpus(kubectl, node, "4")
-    yield
-    for node in HAS_GPUS:
-        give_gpus(kubectl, node, None)
+    """Two of the CPU nodes have GPUs."""
+    with having_gpus(control_plane, *HAS_GPUS):
+        yield
 
 
 def placed(jobs: Jobs) -> Counter[str]:

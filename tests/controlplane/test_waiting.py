@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slipway.local_cluster.provider import NativeCluster
-from tests.clusters import create_namespace, give_gpus, kubectl_for, served
+from tests.clusters import create_namespace, having_gpus, kubectl_for, served
 from tests.kubectl import Kubectl
 from tests.mistakes import note, seconds_between, shown
 from tests.running import Jobs, Operator
@@ -261,12 +261,8 @@ def test_a_priority_that_is_said_to_be_high_enough_is(jobs: Jobs) -> None:
 @pytest.fixture
 def with_gpus(control_plane: NativeCluster) -> Iterator[None]:
     """Two of the CPU nodes have four GPUs each."""
-    kubectl = kubectl_for(control_plane, "default")
-    for node in ("cpu-0", "cpu-1"):
-        give_gpus(kubectl, node, "4")
-    yield
-    for node in ("cpu-0", "cpu-1"):
-        give_gpus(kubectl, node, None)
+    with having_gpus(control_plane, "cpu-0", "cpu-1"):
+        yield
 
 
 def of_gpus(count: int) -> dict[str, Any]:

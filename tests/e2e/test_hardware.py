@@ -13,7 +13,7 @@ import pytest
 
 from slipway.local_cluster import NativeCluster
 from slipway.local_cluster.progress import Silent
-from tests.clusters import give_gpus, kubectl_for
+from tests.clusters import having_gpus
 from tests.e2e.torch_image import IMAGE, build_image
 from tests.running import Jobs
 
@@ -42,12 +42,8 @@ def finished(jobs: Jobs, name: str) -> tuple[list[str], list[str]]:
 def with_gpus(real_nodes: NativeCluster) -> Iterator[None]:
     """Two of the CPU nodes say that they have four GPUs, and all have torch's image."""
     real_nodes.load_images([build_image(Silent())])
-    kubectl = kubectl_for(real_nodes, "default")
-    for node in HAS_GPUS:
-        give_gpus(kubectl, node, "4")
-    yield
-    for node in HAS_GPUS:
-        give_gpus(kubectl, node, None)
+    with having_gpus(real_nodes, *HAS_GPUS):
+        yield
 
 
 @pytest.mark.thorough

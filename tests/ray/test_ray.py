@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from slipway.local_cluster import NativeCluster
-from tests.clusters import give_gpus, kubectl_for
+from tests.clusters import having_gpus
 from tests.places import ROOT
 from tests.ray.image import IMAGE
 from tests.ray.page import MARKED, blocks, run
@@ -146,15 +146,11 @@ def entrypoint(command: str, **fields: Any) -> dict[str, Any]:
 @pytest.mark.row("B-65", "E2-23")
 @pytest.mark.thorough
 def test_ray_offers_the_gpus_of_a_host(real_nodes: NativeCluster, real_jobs: Jobs) -> None:  # E2-11
-    kubectl = kubectl_for(real_nodes, "default")
-    give_gpus(kubectl, "cpu-0", "4")
-    try:
+    with having_gpus(real_nodes, "cpu-0"):
         tolerant = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
         gpus = {"accelerator": {"gpu": {"vendor": "nvidia", "count": 2}}}
         real_jobs.apply(**CPU, **gpus, **tolerant, **running("take_gpus.py"))
         real_jobs.until("Succeeded", seconds=START_SECONDS)
-    finally:
-        give_gpus(kubectl, "cpu-0", None)
     [found] = [json.loads(line) for line in printed(real_jobs).splitlines() if line.startswith('{"offered"')]
     assert found == {"offered": 2.0, "taken": 2}
 

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import aiohttp
@@ -21,6 +20,7 @@ from slipway.local_cluster import NativeCluster
 from slipway.shell import logs, served
 from slipway.shell.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, run
 from slipway.shell.settings import OperatorSettings
+from tests import waiting
 from tests.chart.rights import access
 from tests.kubectl import Kubectl
 from tests.places import CRD
@@ -73,12 +73,7 @@ def connections() -> int:
 
 async def until(condition: Callable[[], Any], what: str, seconds: float = ANSWER_SECONDS) -> Any:
     """What the condition yields once it is true; it is asked in a thread, for it runs kubectl."""
-    deadline = monotonic() + seconds
-    while monotonic() < deadline:
-        if found := await asyncio.to_thread(condition):
-            return found
-        await passing(0.1)
-    raise AssertionError(f"not within {seconds:.0f} s: {what}")
+    return await asyncio.to_thread(waiting.until, what, condition, seconds=seconds, every=0.1)
 
 
 def pods(kubectl: Kubectl) -> list[str]:

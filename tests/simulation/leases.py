@@ -124,7 +124,7 @@ class Claimant:
         self.name, self.times = name, times
         self.rate = 1.0 + rng.uniform(-DRIFT, DRIFT)
         self.way = Way(server, timeline, rng)
-        self.loop = ProcessLoop(timeline)  # type: ignore[abstract]
+        self.loop = ProcessLoop(timeline)  # type: ignore[abstract]  # asyncio lists more than a process calls
         self.lease = Lease(
             cast(ApiConnection, self.way),
             "ns",

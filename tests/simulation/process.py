@@ -93,7 +93,7 @@ class Process:
     ) -> None:
         self.name = name
         self.started = timeline.now
-        self.loop = ProcessLoop(timeline)  # type: ignore[abstract]
+        self.loop = ProcessLoop(timeline)  # type: ignore[abstract]  # asyncio lists more than a process calls
         self.lease = ModelLease(timeline, granted=leads)
         self.line = Line(name, self.loop, weather, rng, self.die, say, lambda: self.lease.held, grounds)
         self.line.blind_until = self._blind_until(grounds, rng)

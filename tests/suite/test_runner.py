@@ -45,7 +45,7 @@ def test_a_run_is_red_unless_all_that_was_chosen_ran_and_none_failed(
 ) -> None:
     results = Results()
     results.add("nodes", written, code)
-    assert (results.are_red, may_be_races(results, pure=[])) == (red, again)
+    assert (results.are_red, may_be_races(results)) == (red, again)
 
 
 def test_a_process_with_nothing_to_run_leaves_the_others_green() -> None:
@@ -59,7 +59,7 @@ def test_what_only_computes_is_never_run_again() -> None:
     results = Results()
     results.add("pure", lines(1, a="failed"), 1)
     results.add("nodes", lines(1, b="failed"), 1)
-    assert may_be_races(results, pure=["a"]) == []
+    assert may_be_races(results) == []
 
 
 AGAIN: dict[str, tuple[dict[str, str], int, bool]] = {

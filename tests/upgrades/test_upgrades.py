@@ -1,6 +1,7 @@
 """What earlier versions left on a real API server, under the CRDs and the operator of this one."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import yaml
 
 from slipway.local_cluster.simulated import EXIT_CODE
-from tests.clusters import cluster_of, install_crds, kubectl_for
+from tests.clusters import cluster_of, install_crds, kubectl_for, operator_of
 from tests.kubectl import Kubectl
 from tests.places import CRDS
 from tests.running import Jobs, Operator
@@ -63,20 +64,15 @@ def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         waiting = [restore(commit, cluster, number) for number, commit in enumerate(commits)]
         create([pod for pods in waiting for pod in pods], cluster)
         install_crds(kubectl_for(cluster, "default"), [yaml.safe_load(crd.read_text()) for crd in CRDS])
-        log = tmp_path_factory.mktemp("upgrades") / "operator.log"
-        operator = Operator(cluster.kubeconfig, log, "default", whole_cluster=True)
-        left = {commit: Left(kubectl_for(cluster, namespace_of(commit)), operator) for commit in commits}
-        operator.start()
-        try:
+        with contextmanager(operator_of)(cluster, tmp_path_factory.mktemp("upgrades")) as operator:
+            left = {commit: Left(kubectl_for(cluster, namespace_of(commit)), operator) for commit in commits}
             until_it_has_looked_at_every_job(Jobs(kubectl_for(cluster, "default"), operator))
             yield left
-        finally:
-            assert operator.stop() == 0, operator.tail()
 
 
 def chosen(items: Sequence[pytest.Item]) -> list[str]:
     """The versions that tests of this run are about, oldest first."""
-    given = {str(one.callspec.params["commit"]) for one in items if one.path == Path(__file__)}  # type: ignore[attr-defined]
+    given = {str(one.callspec.params["commit"]) for one in items if one.path == Path(__file__)}
     return [commit for commit in RECORDED if commit in given]
 
 
