@@ -278,10 +278,10 @@ async def test_who_was_slower_waits_for_the_one_that_was_faster_though_its_lease
     await passing(DEFAULT_TIMES.retry / 2)
     server.stored, server.delay = None, 0.0
     server.asked.clear()
-    await asked_more(server, 1)
+    await asked_more(server, 2)
     time.now += times.duration - 1
-    await asked_more(server, 1)
-    assert server.asked == ["GET", "GET"]
+    await asked_more(server, 2)
+    assert set(server.asked) == {"GET"}
     time.now += 1
     await soon(waiting)
     assert server.holder == "b"
