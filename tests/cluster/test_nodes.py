@@ -203,3 +203,40 @@ def test_a_node_is_remembered_as_silent_only_if_its_kubelet_had_stopped_posting(
     nodes.observe(Deleted(node(version=2, ready=ready)))
     nodes.denied("n1", nodes.uid_of("n1"))
     assert nodes.lost["n1"].silent is (ready == "Unknown")
+
+
+def _at(minute: int) -> datetime:
+    return NOW + timedelta(minutes=minute)
+
+
+def _not_ready(version: int, minute: int) -> Node:
+    body = node_json(version=version, ready="Unknown")
+    body["status"]["conditions"][0]["lastTransitionTime"] = _at(minute)
+    return msgspec.convert(body, Node)
+
+
+TROUBLES: dict[str, tuple[list[tuple[int, Event[Node]]], int | None]] = {
+    "it is well": ([(0, Applied(node(version=1)))], None),
+    "it is not ready": ([(0, Applied(node(version=1))), (5, Applied(_not_ready(2, 4)))], 4),
+    "it was not ready when it was first seen": ([(5, Applied(_not_ready(2, 4)))], 4),
+    "it is ready again": ([(5, Applied(_not_ready(2, 4))), (9, Applied(node(version=3)))], 4),
+    "it goes while it is ready": ([(0, Applied(node(version=1))), (7, Deleted(node(version=2)))], 7),
+    "it goes long after it was not ready": ([(5, Applied(_not_ready(2, 4))), (90, Deleted(_not_ready(3, 4)))], 4),
+    "another has its name": ([(0, Applied(node(version=1))), (8, Applied(node(version=2, uid="new")))], 8),
+    "another has come in its place": (
+        [(0, Applied(node(version=1))), (7, Deleted(node(version=2))), (30, Applied(node(version=3, uid="new")))],
+        7,
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "since"), TROUBLES.values(), ids=TROUBLES)
+def test_it_is_known_since_when_the_machine_of_a_node_was_last_in_trouble(
+    events: list[tuple[int, Event[Node]]], since: int | None
+) -> None:
+    now = [NOW]
+    nodes = NodeStore(lambda: now[0], lambda: 0.0)
+    for minute, event in events:
+        now[0] = _at(minute)
+        nodes.observe(event)
+    assert nodes.troubled == ({} if since is None else {"n1": _at(since)})

@@ -456,3 +456,28 @@ def test_an_older_version_of_a_profile_is_not_put_back() -> None:
     late = ProfileObject(ProfileMeta("default", NAMESPACE, "uid-default", "1"), {"defaults": {"image": "train:1"}})
     assert site.store.observe(Applied(late)) == ()
     assert number("1") < number(str(site._version))
+
+
+LIMITS: dict[str, Callable[[World], object]] = {
+    "while its pods are created": lambda world: world.pods.pop((0, 0, 1)),
+    "while it runs": lambda world: None,
+}
+
+
+@pytest.mark.parametrize("at", LIMITS.values(), ids=LIMITS)
+def test_a_profile_of_which_only_the_limits_changed_has_the_defaults_that_it_had(at: Callable[[World], object]) -> None:
+    """A process that takes over does not know the earlier version of the profile."""
+    world = a_world(Site().profile(image="train:1", retries={"maxFailures": 1}, limits={"maxSlices": 8}))
+    world.run()
+    at(world)
+    later = Site()
+    later._version = 5
+    later.profile(image="train:1", retries={"maxFailures": 1}, limits={"maxSlices": 9})
+    world.sited, world.begun_by_this_process, world.leading_since = later.of, None, world.now
+    world.settle()
+    assert world.status.attempts[0].reason in (None, "PodDeleted")
+    world.pod(0, 0).exits(1)
+    world.until_restarted()
+    assert world.status.attempts[-1].reason != "DefaultsChanged"
+    assert world.job.spec is not None
+    assert world.job.spec.image == "train:1"

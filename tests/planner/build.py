@@ -182,6 +182,7 @@ class World:
         self.vanished: list[Vanished] = []
         self.nodes: dict[str, Node] = {}
         self.lost: dict[str, LostNode] = {}
+        self.troubled: dict[str, datetime] = {}
         self.events: dict[str, tuple[PodEvent, ...]] = {}
         """Events of pods by UID."""
         self.pod_events: dict[str, PodEvents] = {}
@@ -246,6 +247,7 @@ class World:
             vanished_foreign=self.vanished_foreign,
             nodes=dict(self.nodes),
             lost_nodes=dict(self.lost),
+            troubled_nodes=dict(self.troubled),
             checked=self.checked,
             rejection=self.rejection,
             status_written=self.written,
@@ -408,8 +410,12 @@ class World:
         self.settle()
 
     def lose_node(self, name: str) -> None:
-        if self.nodes.pop(name, None) is not None:
+        """The Node goes; it was not ready before, as far as that is not known otherwise."""
+        if (node := self.nodes.pop(name, None)) is not None:
             self.lost[name] = LostNode(self.now, silent=True)
+            ready = node.ready
+            away = ready.last_transition_time if ready is not None and ready.status != "True" else None
+            self.troubled[name] = away or self.now
 
     def taint(self, name: str, key: str) -> None:
         node = self.nodes[name]
@@ -422,6 +428,7 @@ class World:
         self.nodes[name] = msgspec.structs.replace(
             node, status=msgspec.structs.replace(node.status, conditions=(condition,))
         )
+        self.troubled[name] = self.now
 
     def condition(self, kind: str) -> Condition | None:
         return next((one for one in self.status.conditions if one.type == kind), None)

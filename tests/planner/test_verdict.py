@@ -1,5 +1,6 @@
 """Why an attempt ended: the first cause among its pods, for every pair that can meet."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import product
@@ -580,3 +581,81 @@ def test_of_two_failures_in_one_second_the_pod_that_is_kept_is_blamed() -> None:
     root = world.status.attempts[1].root
     assert root is not None
     assert (root.pod, (0, 0, 1) in world.pods) == ("train-0-0-1", True)
+
+
+def _lost(world: World, host: int) -> None:
+    world.lose_node(f"node-0-{host}")
+
+
+def _off_duty(world: World, host: int) -> None:
+    world.taint(f"node-0-{host}", names.TAINT_OUT_OF_SERVICE)
+
+
+def _rebooted(world: World, host: int) -> None:
+    world.pod(0, host).exits(255, reason="Unknown")
+
+
+def _collected(world: World, host: int) -> None:
+    _lost(world, host)
+    world.pod(0, host).has("DisruptionTarget", "DeletionByPodGC").ends_as("Failed")
+
+
+def _made_anew(world: World, host: int) -> None:
+    name = f"node-0-{host}"
+    world.nodes[name], world.troubled[name] = a_node(name, created=world.now), world.now
+
+
+LOSSES = {
+    "its Node is deleted": _lost,
+    "a person taints it out-of-service, as CleanupPending says": _off_duty,
+    "it restarts": _rebooted,
+    "the pod garbage collector ends its pod": _collected,
+    "another machine has its name": _made_anew,
+}
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize(("seconds", "cause"), [(60, Cause.PREEMPTION), (300, Cause.FAILURE), (86_400, Cause.FAILURE)])
+def test_a_machine_that_is_lost_long_after_the_end_of_the_attempt_is_no_cause(
+    seconds: int, cause: Cause, lose: Callable[[World, int], None]
+) -> None:
+    """Its pod does not terminate, and so the attempt is judged only when its machine has gone."""
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).exits(1, message="ValueError")
+    world.settle()
+    world.now += timedelta(seconds=seconds)
+    lose(world, 0)
+    world.settle()
+    world.obey()
+    world.settle()
+    ended = world.status.attempts[-1]
+    assert (ended.number, ended.cause) == (0, cause), ended.message
+
+
+def test_a_machine_that_fell_silent_when_the_attempt_ended_is_the_cause_whenever_its_node_goes() -> None:
+    world = World(slices=1, hosts=2).run()
+    world.pod(0, 1).exits(1)
+    world.settle()
+    world.now += timedelta(seconds=50)
+    world.not_ready("node-0-0")
+    world.settle()
+    world.now += timedelta(hours=1)
+    world.lose_node("node-0-0")
+    world.settle()
+    assert world.status.attempts[-1].cause is Cause.PREEMPTION
+
+
+def test_machines_that_are_lost_late_do_not_keep_a_job_that_fails_from_its_end() -> None:
+    world = World(slices=1, hosts=2, retries={"maxFailures": 2}).run()
+    for turn in range(2):
+        world.pod(0, 1).exits(1)
+        world.settle()
+        world.now += timedelta(minutes=5)
+        world.lose_node(world.pod(0, 0).now.spec.node_name)
+        world.settle()
+        world.now += timedelta(minutes=10)
+        world.settle()
+        for host in () if world.status.phase is Phase.FAILED else (0, 1):
+            world.pod(0, host).binds(f"other-{turn}-{host}").runs()
+        world.settle()
+    assert (world.status.phase, world.status.failures, world.status.preemptions) == (Phase.FAILED, 2, 0)

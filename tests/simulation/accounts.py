@@ -6,7 +6,7 @@ from datetime import datetime
 from slipway.api.status import SliceJobStatus
 from slipway.planner.ledger import Sums, account_at, sums
 from slipway.planner.spells import LOST
-from tests.simulation.timeline import START
+from tests.simulation.timeline import second_of
 from tests.simulation.truth import Held, require
 
 ROUNDING = 0.01
@@ -60,10 +60,10 @@ def check_chips(
         Violation: when they are not.
     """
     assert new.ledger is not None
-    begin = _second(old.ledger.until if old.ledger is not None else created)
-    end = _second(new.ledger.until)
+    begin = second_of(old.ledger.until if old.ledger is not None else created)
+    end = second_of(new.ledger.until)
     each = new.resolved.chips_per_host if new.resolved is not None else 0
-    ends = {one.number: _second(one.end_time) for one in new.attempts if one.end_time is not None}
+    ends = {one.number: second_of(one.end_time) for one in new.attempts if one.end_time is not None}
     low = high = 0.0
     for one in held:
         known_end = one.until if one.until is not None else end
@@ -86,10 +86,6 @@ def _not_less(before: Sums, after: Sums) -> None:
 
 def _total(found: Sums) -> float:
     return sum(found.values())
-
-
-def _second(moment: datetime) -> float:
-    return (moment - START).total_seconds()
 
 
 def _within(begin: float, end: float, since: float, until: float) -> float:

@@ -13,7 +13,7 @@ from tests.simulation.machines import Container, Machine
 from tests.simulation.program import AttemptKey, Ending, Program, Script
 from tests.simulation.ray import RayProgram
 from tests.simulation.store import PodRecord, Store
-from tests.simulation.timeline import Timeline
+from tests.simulation.timeline import Timeline, second_of
 from tests.simulation.truth import Blow, Held, Kind, Truth, Violation
 
 LONGEST_START: Final = 5.0
@@ -292,9 +292,17 @@ class Cluster:
             self.lost(record)
         elif not machine.linked:
             self.silent(record)
+        elif not machine.acts:
+            self.not_taken_up(record)
+
+    def not_taken_up(self, record: PodRecord) -> None:
+        """A kubelet that is stuck does not report that a pod runs, and the pod may be late for that."""
+        blow, bound_at = self.hit(record, Kind.STUCK, Cause.FAILURE), record.pod.bound_at
+        since = min(blow.time, second_of(bound_at) if bound_at is not None else blow.time)
+        blow.time = max(blow.time, since + self.shape_of(record.owner).start_seconds - 2.0 - self.slack)
 
     def unheard(self, container: Container) -> None:
-        """A machine is cut off a moment after a person has forced a pod of it, and its container goes on.
+        """A machine is cut off, or its kubelet stuck, when a person has forced a pod of it, and its container goes on.
 
         Whether its kubelet was told in time, nobody inside the cluster can know for the next 40 s. The person has said
         that it need not be waited for.

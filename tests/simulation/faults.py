@@ -217,6 +217,26 @@ class Faults:
         act = self.heal if self._rng.random() < 0.7 else self.spot
         self._timeline.after(wait, lambda: act(machine) if machine.alive and not machine.linked else None)
 
+    def hang(self) -> None:
+        """The kubelet of a machine with pods is stuck for minutes; then it goes on, or the machine is lost."""
+
+        def stuck(machine: Machine) -> None:
+            if machine.name not in self._store.nodes:
+                return
+            seconds = self._rng.choice((self._rng.uniform(30.0, 250.0), self._rng.uniform(250.0, 600.0)))
+            machine.hang(seconds)
+            for container in machine.containers.values():
+                self._cluster.unheard(container)
+            if self._rng.random() < 0.7:
+                self._timeline.after(self._rng.uniform(0.2, 1.0) * seconds, lambda: self._lose(machine))
+
+        self._to_machine(stuck)
+
+    def _lose(self, machine: Machine) -> None:
+        """A machine goes as machines do, or a person says that it is off."""
+        if machine.alive and not self.calm and self._cluster.machines.get(machine.name) is machine:
+            self._rng.choice((self.spot, self.out_of_service, self.reboot))(machine)
+
     def heal(self, machine: Machine) -> None:
         """A silent machine is heard of again."""
         self._cluster.say("machine %s is heard of again", machine.name)
@@ -242,8 +262,11 @@ class Faults:
     def unregister(self, machine: Machine) -> None:
         """Somebody deletes the Node object of a machine that lives; its kubelet registers again when it restarts.
 
-        Until then the kubelet goes on reporting, so that what ends there may look like any other end.
+        Until then the kubelet goes on reporting, so that what ends there may look like any other end. Who deletes the
+        Node of a machine whose kubelet is stuck says that it is dead, so that does not happen here.
         """
+        if not machine.acts:
+            return
         for record in self._store.pods.values():
             if record.pod.spec.node_name == machine.name and record.pod.status.phase not in ENDED_PHASES:
                 self._cluster.silent(record)
@@ -282,17 +305,20 @@ class Faults:
 
     def force(self, record: PodRecord, machine: Machine) -> None:
         """Kubectl delete pod --force: it leaves the API at once, and its kubelet has yet to terminate it."""
-        pods.delete(self._store, record, 0)
+        self._remove(record, machine)
         self._cluster.hit(record, Kind.DELETED, Cause.PREEMPTION)
+
+    def _remove(self, record: PodRecord, machine: Machine) -> None:
+        pods.delete(self._store, record, 0)
+        container = machine.containers.get(record.uid)
+        if container is not None and not machine.acts:
+            self._cluster.unheard(container)
 
     def impatience(self) -> None:
         """For ten minutes somebody forces every pod that is terminating: no end of theirs is reported."""
 
-        def force(record: PodRecord, machine: Machine) -> None:
-            pods.delete(self._store, record, 0)
-
         for seconds in range(600):
-            self._timeline.after(seconds + self._rng.random(), lambda: self._to_pod(force, terminating=True))
+            self._timeline.after(seconds + self._rng.random(), lambda: self._to_pod(self._remove, terminating=True))
 
     def delete_unbound(self, record: PodRecord) -> None:
         """A controller deletes a new pod that has no node yet.
@@ -348,6 +374,8 @@ class Faults:
         self.calm = True
         for machine in list(self._cluster.machines.values()):
             machine.sick_until = machine.taken_until = 0.0
+            if machine.hung_until > self._timeline.now:
+                machine.hang(0.0)
             if machine.speaks and machine.name not in self._store.nodes:
                 self._controllers.register(machine)
             if not machine.alive:

@@ -40,6 +40,8 @@ KUBELETS: Final = "kubelet clocks"
 """The clocks of kubelets differ from that of the API server."""
 POLICIES: Final = "policies"
 """For a while a policy denies many pods, or deletes them before they have a node."""
+HANGS: Final = "hung kubelets"
+"""Kubelets are stuck for minutes, while their Nodes stay ready; then their machines may be lost."""
 STOPS: Final = "stops"
 """Jobs are suspended for minutes, cancelled, and have deadlines and times to live; people allow more retries."""
 
@@ -61,8 +63,9 @@ WEIGHTS: Final[dict[str, float]] = {
     CHOICES: 0.01,
     KUBELETS: 0.05,
     POLICIES: 0.03,
-    # The last: what is added before another ground changes which seeds stand on that.
     STOPS: 0.03,
+    # The last: what is added before another ground changes which seeds stand on that.
+    HANGS: 0.03,
 }
 """Share of the histories on each ground."""
 

@@ -25,6 +25,7 @@ from tests.simulation.grounds import (
     CHOICES,
     CLOCKS,
     CROWD,
+    HANGS,
     KUBELETS,
     POLICIES,
     PROFILES,
@@ -60,6 +61,8 @@ PATIENCE = 3600.0
 """Simulated seconds within which a job must end once nothing stands in its way."""
 CLEAN_UP = 900.0
 """Simulated seconds after which nothing may be left of a deleted job."""
+FIRST_LISTS = 60.0
+"""Simulated seconds within which a new process has listed the nodes."""
 UNANSWERED_SECONDS = READ_SECONDS + 5.0
 """Simulated seconds for which a process may wait for an answer that was lost, and for the turn after it."""
 UNREAD_SECONDS = 120.0
@@ -100,6 +103,7 @@ class History:
         self.controllers = Controllers(self.cluster, self._node_labels())
         self.faults = Faults(self.cluster, self.controllers)
         self.invariants = Invariants(self.cluster, self._noticed, self._unseen)
+        self.invariants.watched_nodes = self._watched_nodes
         self.server = Server(self.store, self._status_written)
         self.server.renewed_at = self.cluster.renewed_at
         if self.grounds & {CHOICES, QUEUES}:
@@ -266,8 +270,16 @@ class History:
     def _plan_others(self) -> None:
         if PROFILES in self.grounds:
             self._plan_profiles(random.Random(f"profiles of {self.seed}"))
+        if HANGS in self.grounds:
+            hangs = random.Random(f"hung kubelets of {self.seed}")
+            for _ in range(hangs.randint(1, 6)):
+                self.timeline.at(hangs.uniform(0.0, self.plot.horizon / 2), self._hang)
         if POLICIES in self.grounds:
             self._enforce(random.Random(f"policies of {self.seed}"))
+
+    def _hang(self) -> None:
+        if not self.calm:
+            self.faults.hang()
 
     def _enforce(self, rng: random.Random) -> None:
         """For a while a share of the new pods is denied, or deleted a moment after they were created."""
@@ -393,6 +405,10 @@ class History:
             return told >= blow.version
         # Its machine is known to who was shown that it was bound.
         return blow.kind in (Kind.LOST, Kind.SILENT) and told >= self.store.bound_in.get(blow.uid, math.inf)
+
+    def _watched_nodes(self, who: str, time: float) -> bool:
+        process = self.fleet.named(who)
+        return not process.line.blind_until and process.started < time - FIRST_LISTS
 
     def _eviction_untold(self, blow: Blow) -> bool:
         """Whether a kubelet evicted the pod, and all that it told until the pod was gone was an exit code."""

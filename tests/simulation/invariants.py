@@ -33,7 +33,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.ends import check_end, check_pause, check_root, check_start
 from tests.simulation.oracle import allowed
 from tests.simulation.store import SECRET, PodRecord
-from tests.simulation.timeline import START, moment
+from tests.simulation.timeline import moment, second_of
 from tests.simulation.truth import OUTRANKED, Blow, Kind, require
 from tests.simulation.words import check_counts, check_words
 
@@ -48,6 +48,8 @@ _EVENTS: Final = {
     Cause.INFRASTRUCTURE: "AttemptLostToInfrastructure",
     Cause.UNCHARGED: "AttemptEnded",
 }
+LATE_SECONDS: Final = 240.0
+"""A machine that is lost so long after the end of an attempt has not caused it."""
 EVENT_SECONDS: Final = 60.0
 LAST_SECONDS: Final = 100.0
 """Simulated seconds after the end of all jobs within which all is told and done that they are owed."""
@@ -99,6 +101,8 @@ class Invariants:
     final: dict[str, Phase] = field(default_factory=dict)
     evictions: dict[str, list[str]] = field(default_factory=dict)
     """Reasons for which Kueue has evicted each job so far, by UID."""
+    watched_nodes: Callable[[str, float], bool] = lambda who, time: True
+    """Called with a process's name and a second: whether it had watched the nodes for some time by then."""
     offered: Callable[[str], int | None] = lambda uid: None
     """For how many pods a job in a queue is admitted, by its UID; None where it is not."""
     secret: str = SECRET
@@ -236,7 +240,7 @@ class Invariants:
         numbers = {one.attempt for one in self.cluster.truth.held.get(uid, {}).values()}
         # A write that is refused is sent again as it was decided, whatever the watch showed meanwhile.
         assert new.ledger is not None
-        decided = (new.ledger.until - START).total_seconds() - self._slack
+        decided = second_of(new.ledger.until) - self._slack
         unseen = {record.uid for number in numbers for record in self.unseen(who, uid, number, decided)}
         check_chips(created, old, new, self.cluster.truth.held.get(uid, {}).values(), unseen | self._undated(uid))
 
@@ -348,6 +352,7 @@ class Invariants:
 
     def _right(self, uid: str, who: str, attempt: Attempt, blows: list[Blow]) -> set[Cause]:
         """Causes that are right, by what hit the attempt and by what can be known of it."""
+        blows = [blow for blow in blows if not self._too_late(who, attempt, blow)]
         right = allowed(
             blows,
             lambda blow: self.noticed(who, blow),
@@ -369,6 +374,13 @@ class Invariants:
         if attempt.reason == REFUSED_BY_NODE.reason and self._node_of(attempt) is None:
             right.add(Cause.INFRASTRUCTURE)
         return right
+
+    def _too_late(self, who: str, attempt: Attempt, blow: Blow) -> bool:
+        """Whether a machine was lost long after the attempt had ended, under the eyes of the judging process."""
+        if blow.kind not in (Kind.LOST, Kind.SILENT) or attempt.end_time is None:
+            return False
+        after = blow.time - second_of(attempt.end_time)
+        return after > LATE_SECONDS + self._skewed and self.watched_nodes(who, blow.time)
 
     def _image(self, uid: str, attempt: Attempt, spec: SliceJobSpec) -> None:
         """An image that no attempt could pull for startSeconds is a failure, wherever the pods were."""

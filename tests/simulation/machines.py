@@ -84,6 +84,8 @@ class Machine:
     """Until then somebody else uses it."""
     silent_since: float = NEVER
     """Since when its kubelet does not reach the API."""
+    hung_until: float = 0.0
+    """Until then its kubelet renews its Lease, and takes nothing up and reports nothing of its pods."""
     taken: Callable[[], None] | None = None
     """Takes the VM away, once the cloud has said that it will."""
     down_for_good: bool = False
@@ -94,6 +96,11 @@ class Machine:
     def speaks(self) -> bool:
         """Whether its kubelet runs and reaches the API."""
         return self.alive and self.linked
+
+    @property
+    def acts(self) -> bool:
+        """Whether its kubelet acts on pods and reports them."""
+        return self.speaks and self.cluster.timeline.now >= self.hung_until
 
     @property
     def renewed_at(self) -> float:
@@ -116,7 +123,7 @@ class Machine:
 
         Was the kubelet `told` of a removal without grace, it gives the containers 2 s; real ones were measured.
         """
-        if not self.speaks:
+        if not self.acts:
             return
         record, container = self.cluster.by_uid.get(uid), self.containers.get(uid)
         if record is None:
@@ -222,7 +229,7 @@ class Machine:
     def show(self, container: Container) -> None:
         """Report a container to the API; a pod that is going and has ended is removed there."""
         record = self.cluster.by_uid.get(container.uid)
-        if record is None or not self.speaks or self.containers.get(container.uid) is not container:
+        if record is None or not self.acts or self.containers.get(container.uid) is not container:
             return
         if container.running:
             running = ContainerState(running=Running(self._dated(container.started_at)))
@@ -261,7 +268,7 @@ class Machine:
         return second(time + self.ahead)
 
     def _show_phase(self, record: PodRecord, container: Container, **more: object) -> None:
-        if self.speaks and container.ending is not None and self.cluster.by_uid.get(record.uid) is record:
+        if self.acts and container.ending is not None and self.cluster.by_uid.get(record.uid) is record:
             reason, message = container.pod_reason or ("", "")
             phase = "Succeeded" if container.ending.code == 0 and not reason else "Failed"
             changes = {"phase": phase, "reason": reason, "message": message, **more}
@@ -280,7 +287,7 @@ class Machine:
 
     def _remove(self, container: Container) -> None:
         record = self.cluster.by_uid.get(container.uid)
-        if record is not None and self.speaks and record.pod.terminating and not container.running:
+        if record is not None and self.acts and record.pod.terminating and not container.running:
             self.containers.pop(container.uid, None)
             pods.delete(self.cluster.store, record, 0)
 
@@ -297,6 +304,14 @@ class Machine:
             if container.running:
                 container.running = False
                 self.cluster.ended(self, container, LOST_TASK, "lost")
+
+    def hang(self, seconds: float) -> None:
+        """Its kubelet is stuck for so long; its containers go on, and its Node stays ready."""
+        self.hung_until = self.cluster.timeline.now + seconds
+        for record in self.cluster.store.pods.values() if seconds else ():
+            if record.pod.spec.node_name == self.name and not record.pod.started:
+                self.cluster.not_taken_up(record)
+        self.cluster.timeline.after(seconds + 0.01, self.resync)
 
     def boot(self, *, same_disk: bool) -> None:
         """The VM is up again, with its old containers' remains or with an empty disk."""

@@ -6,7 +6,8 @@ OOM (design 5.4). Allowances, each for a case that the rules or the evidence lea
 1. Blows that fell in the same second as the first: times in the API have seconds only, so any of them may be named.
    Where the clocks of API servers differ, so do the dates of what they wrote, and that long after it counts as well.
 2. A machine that died after a program had failed by itself: the rule says preemption, the order says failure; both
-   are right.
+   are right. So it is for LATE_SECONDS after the attempt's end; a machine that is lost later is no cause, where the
+   judging process has seen it.
 3. A machine that died before, or within a second of, an event that no machine's death explains away (OOM, eviction):
    the death is noticed late, so the event may be named.
 4. A blow that no version of the pod the judging process was shown tells of (it was down, or its watch was cut or

@@ -59,6 +59,11 @@ def moment(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
+def second_of(date: datetime) -> float:
+    """A date as seconds of the simulation."""
+    return (date - START).total_seconds()
+
+
 def second(seconds: float) -> datetime:
     """A time of the simulation as Kubernetes writes it: to the second."""
     return START + timedelta(seconds=int(seconds))

@@ -187,6 +187,13 @@ class AppliedDefaults(Part):
     """Hash of the defaults."""
 
 
+def same_defaults(one: AppliedDefaults | None, other: AppliedDefaults | None) -> bool:
+    """Whether both are the same defaults. An edit of the limits alone is another generation of a profile."""
+    if one is None or other is None:
+        return one is other
+    return (one.profile, one.hash) == (other.profile, other.hash)
+
+
 class Attempt(Part):
     """One attempt to run the whole job."""
 

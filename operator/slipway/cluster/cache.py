@@ -130,6 +130,7 @@ class Cache:
             vanished_foreign=self.pods.vanished_foreign(key, job.uid),
             nodes=self.nodes.view,
             lost_nodes=self.nodes.lost,
+            troubled_nodes=self.nodes.troubled,
             nodes_watched=self.nodes.watched,
             checked=memory.checked,
             equal_accepted=job.status.attempt is None and not memory.checked and self._accepts(job),

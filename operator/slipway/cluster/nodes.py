@@ -35,6 +35,7 @@ class NodeStore(Reflector[Node, str]):
         self._lost: dict[str, LostNode] = {}
         self._left: dict[str, Node] = {}
         """The last known state of nodes that are unknown by now."""
+        self._troubled: dict[str, datetime] = {}
         self._untold: dict[str, None] = {}
         """Nodes of which a look has shown what no event and no list has told the other jobs yet."""
         self.watched = True
@@ -44,6 +45,8 @@ class NodeStore(Reflector[Node, str]):
 
         The watch only makes a node unknown: it lags, and a younger one of that name may be there already.
         """
+        self.troubled: Final[Mapping[str, datetime]] = MappingProxyType(self._troubled)
+        """Since when the machine of each Node was last not ready or gone, whatever has come in its place."""
         self.view: Final = cast(Mapping[str, Node], MappingProxyType(self._objects))
         """All nodes, read-only and always current."""
         self.pools: Final[dict[str, set[str]]] = {}
@@ -112,6 +115,9 @@ class NodeStore(Reflector[Node, str]):
 
     def _changed(self, before: Node | None, after: Node) -> Collection[str]:
         self._regroup(before, after)
+        if before is not None and before.metadata.uid != after.metadata.uid:
+            self._note_trouble(before, gone=True)
+        self._note_trouble(after)
         self._lost.pop(after.metadata.name, None)
         self._left.pop(after.metadata.name, None)
         same = (
@@ -125,6 +131,7 @@ class NodeStore(Reflector[Node, str]):
 
     def _gone(self, known: Node, last: Node, event: Node | None) -> Collection[str]:
         self._regroup(known, None)
+        self._note_trouble(last, gone=True)
         self._left[known.metadata.name] = last
         _bound(self._left)
         return (known.metadata.name,)
@@ -132,6 +139,16 @@ class NodeStore(Reflector[Node, str]):
     def _late_update(self, seen: Node, *, deleted: bool) -> Collection[str]:
         # A read for one job may have shown that it is gone, and the other jobs on it have not heard.
         return (seen.metadata.name,) if deleted else ()
+
+    def _note_trouble(self, node: Node, *, gone: bool = False) -> None:
+        """Date the trouble of a machine: a Node that is gone and was not ready has had it since it was not ready."""
+        ready = node.ready
+        since = ready.last_transition_time if ready is not None and ready.status != "True" else None
+        if since is None and gone:
+            since = self._now()
+        if since is not None:
+            self._troubled[node.metadata.name] = since
+            _bound(self._troubled)
 
     def _regroup(self, before: Node | None, after: Node | None) -> None:
         """Keep the node pools in step with a node that has changed."""

@@ -11,7 +11,7 @@ from slipway.api.nesting import too_deep
 from slipway.api.profile import PROFILE_KIND, ProfileSpec
 from slipway.api.reading import describe
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import AppliedDefaults, SliceJobStatus
+from slipway.api.status import AppliedDefaults, SliceJobStatus, same_defaults
 from slipway.cluster.reflector import REMEMBERED_SECONDS, Reflector
 from slipway.cluster.store import Key
 from slipway.planner.parts import ObjectMeta
@@ -71,6 +71,9 @@ class ProfileStore(Reflector[ProfileObject, Key]):
         earlier = self._earlier.get(key, {}).get(began) if began is not None else None
         if began is not None and (earlier is not None or began == applied(self.chart, None)):
             return Choice(earlier, superseded=True)
+        if began is not None and same_defaults(began, applied(self.chart, profile)):
+            # Only its limits are others, and this process does not know the earlier ones.
+            return Choice(profile, problem, superseded=True)
         if attempt.end_time is not None and began is not None:
             # It makes no pods any more, and the present budgets are the nearest.
             return Choice(profile, problem)

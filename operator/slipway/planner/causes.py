@@ -69,7 +69,11 @@ def _oom(facts: Facts) -> str | None:
 
 def _disrupted(facts: Facts) -> str | None:
     found = facts.disruption
-    if found is None or (found.reason != POD_GC and facts.after_attempt_end(facts.disrupted_at)):
+    if found is None:
+        return None
+    # Pods are collected long after their machine was lost.
+    late = facts.lost_late if found.reason == POD_GC else facts.after_attempt_end(facts.disrupted_at)
+    if late:
         return None
     return f"was disrupted: {found.reason}"
 

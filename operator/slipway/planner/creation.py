@@ -6,7 +6,7 @@ from typing import Final
 
 from slipway.api import names
 from slipway.api.places import Place
-from slipway.api.status import Attempt
+from slipway.api.status import Attempt, same_defaults
 from slipway.planner import recreation
 from slipway.planner.actions import Action, Body, Check, CreateObjects, CreatePods, CreateServices, DeleteHostLists
 from slipway.planner.attempts import end_at_once
@@ -27,6 +27,8 @@ FIRST_CREATES: Final = 64
 """The first pods of a large job: they wait for few host lists, and not for a look at the names of all Services."""
 MAX_CREATES: Final = 512
 """Pods created before looking at the job again: reacting never waits behind a huge create."""
+MOST_UNSERVED: Final = 8
+"""Earlier attempts whose host lists are deleted at most, where none of them ran."""
 MISSING_RETRY: Final = timedelta(seconds=2)
 LONGEST_MISSING_RETRY: Final = timedelta(seconds=60)
 """The first and the longest pause before pods are created again for which an object or a webhook is missing."""
@@ -52,11 +54,16 @@ def create(draft: Draft) -> None:
 
 
 def _old_host_lists(draft: Draft, attempt: Attempt) -> tuple[DeleteHostLists, ...]:
-    """Pods of this attempt exist, so those of the one before it cannot run any more, and read their lists no more."""
-    before = Peers(draft.job, attempt.number - 1, draft.spec.most_slices, draft.resolved)
-    if before.attempt < 0 or not before.have_host_lists:
-        return ()
-    return (DeleteHostLists(tuple(map(before.host_list, range(before.slices)))),)
+    """Pods of this attempt exist, so those of earlier ones cannot run any more, and read their lists no more.
+
+    Attempts since the last one that ran may have ended before this was done in them.
+    """
+    ran = max((one.number for one in draft.status.attempts[1:] if one.running_time is not None), default=0)
+    numbers = range(max(ran, attempt.number - MOST_UNSERVED), attempt.number)
+    slices = range(draft.spec.most_slices)
+    before = (Peers(draft.job, one, len(slices), draft.resolved) for one in numbers)
+    found = tuple(one.host_list(index) for one in before if one.have_host_lists for index in slices)
+    return (DeleteHostLists(found),) if found else ()
 
 
 def _pause(draft: Draft, refused: Rejection) -> timedelta:
@@ -79,7 +86,7 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if draft.held is not None:
         draft.blocked = draft.held
         return ()
-    if attempt.defaults != draft.job.site.applied:
+    if not same_defaults(attempt.defaults, draft.job.site.applied):
         end_at_once(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")
         draft.wake(draft.now)
         return ()

@@ -8,12 +8,18 @@ from slipway.api import names
 from slipway.planner.container_states import Terminated
 from slipway.planner.effective import Effective
 from slipway.planner.nodes import Node, Taint
-from slipway.planner.objects import Pod
+from slipway.planner.objects import NEVER, Pod
 from slipway.planner.pod_parts import PodCondition
 from slipway.planner.snapshot import SKEW
 
 NEAR: Final = timedelta(seconds=120)
 """A failure of the node explains the end of a container this close to it."""
+
+LATE_LOSS: Final = 2 * NEAR
+"""A machine that was well so long after the end of the attempt has not caused it.
+
+That is longer than NEAR, because a watch may show a Node that is gone a minute or two late.
+"""
 
 REMOVAL: Final = timedelta(seconds=35)
 """How long after the end of its containers a kubelet may remove a pod that it was asked to terminate.
@@ -82,6 +88,8 @@ class Facts:
     """When every host of the attempt was seen running."""
     is_root: bool = False
     """Whether it was the end of this pod that ended the attempt."""
+    troubled_since: datetime | None = None
+    """Since when its machine was last not ready or gone, where this process has seen it."""
 
     @property
     def end(self) -> Terminated | None:
@@ -222,6 +230,8 @@ class Facts:
     @property
     def node_trouble(self) -> str:
         """What was wrong with the node around the time of the end; empty when nothing is known."""
+        if self.lost_late:
+            return ""
         if self.node_replaced:
             return "its node is gone"
         restarted = "its machine restarted" if self.machine_restarted else ""
@@ -229,7 +239,7 @@ class Facts:
             return restarted
         for key in names.TAINTS_OF_LOSS:
             taint = self.node.taint(key)
-            if taint is not None and self._was_there(taint.time_added) and not self._announced_later(taint):
+            if taint is not None and self._was_there(taint.time_added) and not self._added_later(taint):
                 return f"its node is tainted {key}"
         ready = self.node.ready
         if ready is not None and ready.status != "True" and self._near(ready.last_transition_time):
@@ -246,10 +256,27 @@ class Facts:
         since = ready.last_transition_time if ready is not None else None
         return bool(since and bound and since > bound and self._was_there(since))
 
-    def _announced_later(self, taint: Taint) -> bool:
-        """Whether the taint announces the end of the machine, and was added after the attempt had ended."""
-        announces = taint.key == names.TAINT_IMPENDING_TERMINATION
-        return announces and taint.time_added is not None and self._long_after_attempt(taint.time_added)
+    @property
+    def lost_late(self) -> bool:
+        """Whether its machine was lost or restarted, and not before the attempt had long ended for another reason."""
+        end, began = self.end, self.pod.run_since
+        restarted = (began if self.ran_twice else end.finished_at if end else None) if self.machine_restarted else None
+        known = [one for one in (self.troubled_since, restarted) if one is not None and one != NEVER]
+        return bool(known) and self._is_late(min(known))
+
+    def _is_late(self, moment: datetime) -> bool:
+        return self.we_deleted_since is not None and moment > self.we_deleted_since + LATE_LOSS
+
+    def _added_later(self, taint: Taint) -> bool:
+        """Whether the taint was added after the attempt had ended: at all if it announces the end of the machine.
+
+        The others are added when a machine has been lost, or a person has found it to be.
+        """
+        if taint.time_added is None:
+            return False
+        if taint.key == names.TAINT_IMPENDING_TERMINATION:
+            return self._long_after_attempt(taint.time_added)
+        return self._is_late(taint.time_added)
 
     def _long_after_attempt(self, moment: datetime) -> bool:
         """Whether that moment is after the end of the attempt on every clock; dates of the API have whole seconds."""

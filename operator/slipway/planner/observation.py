@@ -213,6 +213,7 @@ class _Judging:
             removed_at=removed_at if pod.ended else None,
             all_ran_at=self.all_ran_at,
             is_root=self.root == pod.metadata.name,
+            troubled_since=self.snapshot.machine_troubled_since(pod),
         )
         if facts.succeeded:
             self.succeeded.add(place)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.progress import ProgressState
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import SliceJobStatus
+from slipway.api.status import SliceJobStatus, same_defaults
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.kueue_objects import Kueue
@@ -202,7 +202,7 @@ class Job:
     def defaults_unknown(self) -> bool:
         """Whether the newest attempt began with other defaults of the site than the spec has."""
         newest = self.status.newest
-        return newest is not None and newest.defaults != self.site.applied
+        return newest is not None and not same_defaults(newest.defaults, self.site.applied)
 
     @property
     def granted(self) -> int:
@@ -258,6 +258,8 @@ class Snapshot:
     """Known nodes by name; may hold more than this job's."""
     lost_nodes: Mapping[str, LostNode] = field(default_factory=dict)
     """Nodes that the API server no longer has."""
+    troubled_nodes: Mapping[str, datetime] = field(default_factory=dict)
+    """Since when the machine of a Node of that name was last not ready or gone, where this process has seen it."""
     kubelets: Mapping[str, KubeletLease] = field(default_factory=dict)
     """Leases of kubelets that were read, by node."""
     pod_events: Mapping[str, PodEvents] = field(default_factory=dict)
@@ -315,6 +317,11 @@ class Snapshot:
             return lost.gone_since(pod) if lost is not None else None
         created = node.metadata.creation_timestamp
         return created if created is not None and since is not None and created > since else None
+
+    def machine_troubled_since(self, pod: Pod) -> datetime | None:
+        """Since when the machine that a pod is bound to was last not ready or gone, where this process has seen it."""
+        since, bound = self.troubled_nodes.get(pod.spec.node_name), pod.bound_at
+        return since if since is not None and (bound is None or bound <= since) else None
 
     def machine_well(self, pod: Pod) -> bool:
         """Whether the Node that a pod is bound to is ready, as far as is known."""
