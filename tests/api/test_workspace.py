@@ -54,7 +54,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a file as module": ({"pythonModule": {"module": "train/main.py"}}, "is not the name of a Python module"),
     "an option without a value": (
         {"pythonModule": {"module": "a", "args": [{"name": "--b"}]}},
-        "spec.pythonModule.args[0].value {'name': '--b'}: field required",
+        "spec.pythonModule.args[0].value: field required",
     ),
     "an option with true": ({"pythonModule": {"module": "a", "args": [{"name": "--b", "value": True}]}}, "args[0]"),
     "B-35 F-05 F-23 python empty": ({"pythonModule": {"module": "a", "python": ""}}, "python  is blank"),

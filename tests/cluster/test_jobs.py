@@ -97,7 +97,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "several faults": ({"image": "a", "slices": 0, "x": 1}, "(and 1 more)"),
     "a fault in env keeps the value to itself": (
         {"image": "a", "env": [{"name": "A", "value": 5}]},
-        "spec.env[A].value:",
+        "spec.env[A].value is a number:",
     ),
 }
 

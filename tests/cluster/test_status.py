@@ -168,7 +168,7 @@ UNREADABLE: dict[str, tuple[str, Any, str]] = {
     "an entry": ("attempts.1", 5, "status.attempts[1] 5"),
     "a field of an entry": ("attempts.1.number", "one", "status.attempts[1].number 'one'"),
     "a time": ("attempts.0.startTime", "noon", "status.attempts[0].startTime 'noon'"),
-    "an object": ("resolved", [1], "status.resolved [1]"),
+    "an object": ("resolved", [1], "status.resolved a list:"),
     "a phase that is no word": ("phase", 5, "status.phase 5"),
     "a cause that is no word": ("attempts.1.cause", 5, "status.attempts[1].cause 5"),
 }

@@ -77,14 +77,14 @@ def test_an_unknown_field_is_refused(parent: str) -> None:
 
 FORMLESS = {
     "a text for a list": ("spec.containers[].args", "abc", '.args "abc": a list of texts is needed'),
-    "a number among texts": ("spec.containers[].command", ["a", 1], '.command ["a", 1]: a list of texts is needed'),
+    "a number among texts": ("spec.containers[].command", ["a", 1], ".command a list: a list of texts is needed"),
     "a number for a text": ("spec.hostname", 1, "spec.hostname 1: a text is needed"),
     "a text for a flag": ("spec.hostPID", "yes", 'spec.hostPID "yes": true or false is needed'),
     "a flag for a number": ("spec.securityContext.runAsUser", True, "runAsUser true: a whole number from 0"),
     "a negative number": ("spec.securityContext.runAsUser", -1, "runAsUser -1: a whole number from 0 is needed"),
-    "an object for a list": ("spec.hostAliases", {}, "spec.hostAliases {}: a list of objects is needed"),
-    "a list for an object": ("spec.dnsConfig", [], "spec.dnsConfig []: an object is needed"),
-    "a label that is no text": ("metadata.labels", {"a": 1}, 'metadata.labels {"a": 1}: an object of texts'),
+    "an object for a list": ("spec.hostAliases", {}, "spec.hostAliases an object: a list of objects is needed"),
+    "a list for an object": ("spec.dnsConfig", [], "spec.dnsConfig a list: an object is needed"),
+    "a label that is no text": ("metadata.labels", {"a": 1}, "metadata.labels an object: an object of texts"),
     "something missing": ("spec.volumes[].hostPath", {}, "spec.volumes[v].hostPath.path: it is missing"),
     "a nameless init container": (
         "spec.initContainers",

@@ -172,23 +172,38 @@ def test_a_selector_may_repeat_what_the_accelerator_says() -> None:
 
 
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
-    "containers is text": ({"containers": "x"}, "spec.podTemplate.spec.containers 'x'"),
-    "containers is a number": ({"containers": 5}, "spec.podTemplate.spec.containers 5"),
-    "a container is text": ({"containers": ["x"]}, "spec.podTemplate.spec.containers[0] 'x'"),
-    "a container is null": ({"containers": [None]}, "spec.podTemplate.spec.containers[0] None"),
+    "containers is text": ({"containers": "x"}, "spec.podTemplate.spec.containers is a string:"),
+    "containers is a number": ({"containers": 5}, "spec.podTemplate.spec.containers is a number:"),
+    "a container is text": ({"containers": ["x"]}, "spec.podTemplate.spec.containers[0] is a string:"),
+    "a container is null": ({"containers": [None]}, "spec.podTemplate.spec.containers[0] is null:"),
     "a name is a list": ({"containers": [{"name": ["worker"]}]}, "spec.podTemplate.spec.containers[0].name"),
-    "ports is text": ({"containers": [{"name": "worker", "ports": "8081"}]}, ".containers[0].ports '8081'"),
-    "a port is a number": ({"containers": [{"name": "worker", "ports": [8081]}]}, ".containers[0].ports[0] 8081"),
-    "env is an object": ({"containers": [{"name": "worker", "env": {}}]}, ".containers[0].env:"),
-    "a variable is null": ({"containers": [{"name": "worker", "env": [None]}]}, ".containers[0].env[0]:"),
-    "initContainers": ({"initContainers": ["x"]}, 'spec.podTemplate.spec.initContainers[0] "x": a list of objects'),
-    "a nameless one": ({"initContainers": [{"env": []}]}, "each with a name"),
-    "a port of it": ({"initContainers": [{"name": "a", "ports": [1]}]}, "initContainers[a].ports[0] 1:"),
-    "a variable of it": ({"initContainers": [{"name": "a", "env": "s3cr3t"}]}, "initContainers[a].env: a list"),
-    "a mount": ({"containers": [{"name": "worker", "volumeMounts": [{}]}]}, "containers[worker].volumeMounts[0] {}"),
-    "volumes": ({"volumes": {"name": "a"}}, 'spec.podTemplate.spec.volumes {"name": "a"}'),
-    "tolerations": ({"tolerations": "all"}, 'spec.podTemplate.spec.tolerations "all"'),
-    "nodeSelector": ({"nodeSelector": "gpu"}, 'spec.podTemplate.spec.nodeSelector "gpu": an object is needed'),
+    "ports is text": ({"containers": [{"name": "worker", "ports": "8081"}]}, ".containers[0].ports is a string:"),
+    "a port is a number": (
+        {"containers": [{"name": "worker", "ports": [8081]}]},
+        ".containers[0].ports[0] is a number:",
+    ),
+    "env is an object": ({"containers": [{"name": "worker", "env": {}}]}, ".containers[0].env is an object:"),
+    "a variable is null": ({"containers": [{"name": "worker", "env": [None]}]}, ".containers[0].env[0] is null:"),
+    "initContainers": (
+        {"initContainers": ["x"]},
+        "spec.podTemplate.spec.initContainers[0] is a string: a list of objects",
+    ),
+    "a nameless one": (
+        {"initContainers": [{"env": []}]},
+        "initContainers[0] has no name: a list of objects is needed, each with a name",
+    ),
+    "a port of it": ({"initContainers": [{"name": "a", "ports": [1]}]}, "initContainers[a].ports[0] is a number:"),
+    "a variable of it": (
+        {"initContainers": [{"name": "a", "env": "s3cr3t"}]},
+        "initContainers[a].env is a string: a list",
+    ),
+    "a mount": (
+        {"containers": [{"name": "worker", "volumeMounts": [{}]}]},
+        "containers[worker].volumeMounts[0] has no mountPath:",
+    ),
+    "volumes": ({"volumes": {"name": "a"}}, "spec.podTemplate.spec.volumes is an object:"),
+    "tolerations": ({"tolerations": "all"}, "spec.podTemplate.spec.tolerations is a string:"),
+    "nodeSelector": ({"nodeSelector": "gpu"}, "spec.podTemplate.spec.nodeSelector is a string: an object is needed"),
 }
 
 

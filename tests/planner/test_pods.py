@@ -8,7 +8,8 @@ import pytest
 from slipway.api import names
 from slipway.api.places import FIRST, Place, worker
 from slipway.planner.acceptance import InvalidSpec, resolve
-from slipway.planner.actions import Action, CreatePods, DeleteHostLists
+from slipway.planner.actions import Action, CreateObjects, CreatePods, DeleteHostLists
+from slipway.planner.merge import merged
 from slipway.planner.pods import PodFactory
 from slipway.planner.runtime import workers
 from slipway.planner.site import Site
@@ -376,3 +377,54 @@ def test_what_cannot_run_is_refused_with_the_value_named(fields: dict[str, Any],
     assert named in (world.condition("Accepted").message)  # type: ignore[union-attr]
     assert decision.actions == ()
     assert world.status.attempt is None
+
+
+VOLUMES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "another source": (
+        {"persistentVolumeClaim": {"claimName": "a"}},
+        {"emptyDir": {}},
+        {"emptyDir": {}},
+    ),
+    "another value of the same source": (
+        {"persistentVolumeClaim": {"claimName": "a", "readOnly": True}},
+        {"persistentVolumeClaim": {"claimName": "b"}},
+        {"persistentVolumeClaim": {"claimName": "b", "readOnly": True}},
+    ),
+    "no source": ({"emptyDir": {"medium": "Memory"}}, {}, {"emptyDir": {"medium": "Memory"}}),
+}
+
+
+@pytest.mark.parametrize(("base", "over", "found"), VOLUMES.values(), ids=VOLUMES)
+def test_a_volume_of_the_template_has_one_source(
+    base: dict[str, Any], over: dict[str, Any], found: dict[str, Any]
+) -> None:
+    """As Kubernetes merges volumes (`patchStrategy: merge,retainKeys`)."""
+    both = merged({"volumes": [{"name": "d"} | base]}, {"volumes": [{"name": "d"} | over]})
+    assert both["volumes"] == [{"name": "d"} | found]
+
+
+def test_the_host_lists_of_attempts_that_ended_before_they_had_services_go_too() -> None:
+    lists: set[str] = set()
+
+    class Watched(World):
+        def _carry_out(self, action: Action) -> None:
+            if isinstance(action, CreateObjects):
+                lists.update(body["metadata"]["name"] for body in action.bodies if body["kind"] == "ConfigMap")
+            if isinstance(action, DeleteHostLists):
+                lists.difference_update(action.names)
+            super()._carry_out(action)
+
+    world = Watched(slices=1, hosts=64).run()
+    world.pod(0, 0).exits(1)
+    world.settle()
+    world.obey()
+    for _ in range(2):
+        world.step()
+        world.fields["suspend"] = True
+        world.settle()
+        world.obey()
+        world.settle()
+        world.fields["suspend"] = False
+    world.settle()
+    world.run()
+    assert lists == {f"train-{world.status.attempt}-0"}

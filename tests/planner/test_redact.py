@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import MAX_LOG_CHARACTERS
-from slipway.planner import evidence
+from slipway.planner import evidence, redact
 from slipway.planner.env_listing import listing
 from slipway.planner.notices import notices
-from slipway.planner.redact import HIDDEN, foreign, log_tail, named, printable, redacted
+from slipway.planner.redact import HIDDEN, brief, foreign, log_tail, named, printable, redacted
 from slipway.planner.snapshot import Settings
 
 from .build import PodHandle, World, spec
@@ -283,3 +283,53 @@ def test_the_status_of_4096_hosts_stays_small() -> None:
         handle.exits(0) if handle.key[2] % 2 else handle.exits(1, message="y" * 10**4)
     world.settle()
     assert len(world.status.model_dump_json(by_alias=True, exclude_none=True)) < 100_000
+
+
+PAIRS = {
+    "JSON": f'{{"name": "DB_PASSWORD", "value": "{SECRET}"}}',
+    "JSON the other way round": f'{{"value": "{SECRET}", "name": "DB_PASSWORD"}}',
+    "Python": f"{{'name': 'DB_PASSWORD', 'value': '{SECRET}'}}",
+    "Go": f'v1.EnvVar{{Name:"DB_PASSWORD", Value:"{SECRET}", ValueFrom:nil}}',
+    "YAML in one line": f"{{name: DB_PASSWORD, value: {SECRET}}}",
+}
+
+
+@pytest.mark.parametrize("text", PAIRS.values(), ids=PAIRS)
+def test_the_value_of_a_variable_whose_name_says_that_it_is_secret_is_hidden(text: str) -> None:
+    shown = redacted(f"before {text} after", None)
+    assert HIDDEN in shown
+    assert SECRET not in shown
+    assert shown.endswith(" after")
+
+
+@pytest.mark.parametrize("left", [5, 12, len(SECRET) - 1], ids=lambda left: f"{left} characters are left")
+def test_a_secret_whose_beginning_a_kubelet_cut_off_is_hidden(left: int) -> None:
+    hidden = spec(env=[{"name": "API_TOKEN", "value": SECRET}])
+    begins = SECRET[-left:] + " is wrong"
+    assert SECRET[-left:] in redacted(begins, hidden)
+    # At most 2 KiB are kept of the end of a log, so that this one was cut by the kubelet alone.
+    said = log_tail(begins + "\n" + "x" * 2010, hidden)
+    assert said is not None
+    assert said.startswith(f"{HIDDEN} is wrong")
+
+
+def test_the_secrets_of_a_spec_are_collected_once_for_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[SliceJobSpec] = []
+    variables = redact._variables
+
+    def counted(one: SliceJobSpec) -> Any:
+        collected.append(one)
+        return variables(one)
+
+    monkeypatch.setattr(redact, "_variables", counted)
+    hidden = spec(env=[{"name": "API_TOKEN", "value": SECRET}])
+    said = {redacted(f"{number % 4}: {SECRET}", hidden) for number in range(100)}
+    assert said == {f"{number}: {HIDDEN}" for number in range(4)}
+    assert collected == [hidden]
+
+
+def test_words_of_others_are_cut_when_their_secrets_are_hidden() -> None:
+    hidden = spec(env=[{"name": "API_TOKEN", "value": SECRET}])
+    said = brief("x" * 500 + " " + SECRET + "y" * 500, hidden)
+    assert len(said) == 512
+    assert not any(SECRET[at : at + 6] in said for at in range(len(SECRET) - 6))

@@ -189,7 +189,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "rules by which a worker starts again": (
         worker(restartPolicy="Never", restartPolicyRules=[{"action": "Restart"}]),
-        "spec.podTemplate.spec.containers[0].restartPolicyRules \"[{'action': 'Restart'}]\": the containers of a host",
+        "spec.podTemplate.spec.containers[0].restartPolicyRules a list: the containers of a host",
     ),
     "rules of an init container for all containers": (
         template(initContainers=[{"name": "a", "restartPolicyRules": [{"action": "RestartAllContainers"}]}]),

@@ -7,8 +7,12 @@ from pydantic import ValidationError
 
 from slipway.api.nesting import too_deep
 from slipway.api.slicejob import SliceJobSpec
+from slipway.api.words import kind_of, shown
 
-_MAX_VALUE: Final = 80
+_OPAQUE: Final = frozenset(
+    ("env", "envVars", "envFrom", "podTemplate", "runtimeEnv", "volumes", "command", "args", "metadata")
+)
+"""Fields below which a value may be a secret, so that it is never repeated."""
 
 Place = tuple[int | str, ...]
 
@@ -38,10 +42,9 @@ def describe(error: ValidationError, root: str, content: Any = None) -> str:
     if first["type"] == "extra_forbidden":
         line = f"{field} is not a known field of this version of Slipway"
     else:
-        value = repr(first["input"])
-        shown = value if len(value) <= _MAX_VALUE else value[:_MAX_VALUE] + "…"
-        # What stands in env is never repeated: it may be a secret.
-        named = "" if ".env" in field else f" {shown}"
+        found, missing = first["input"], first["type"] == "missing"
+        named = f" is {kind_of(found)}" if _OPAQUE.intersection(first["loc"]) else f" {shown(found)}"
+        named = "" if missing else named
         words = first["msg"].removeprefix("Value error, ")
         line = f"{field}{named}: {words[0].lower()}{words[1:]}"
     more = error.error_count() - 1

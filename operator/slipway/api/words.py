@@ -1,14 +1,19 @@
 """Text of which the API server, the command line and the operator say the same words when it is not valid."""
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from slipway.api.base import rule
+
+LONGEST_SHOWN: Final = 80
+"""Characters of a value that a message repeats; of a longer one it says how long it is."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,33 @@ class Valid:
         wanted = [f"self.matches('{self.matches}')"] if self.matches else []
         unwanted = [f"!self.matches('{self.never}')"] if self.never else []
         return " && ".join(wanted + unwanted)
+
+
+def shown(value: object) -> str:
+    """A value as a message repeats it; of one that is long or has parts the kind alone, because it may hold a secret.
+
+    A part of a secret is a secret as well, so that nothing is cut.
+    """
+    if isinstance(value, Mapping | list | tuple):
+        return kind_of(value)
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= LONGEST_SHOWN else f"{kind_of(value)} of {len(text)} characters"
+
+
+def kind_of(value: object) -> str:
+    """What kind of JSON it is, in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "an object"
+    return "a list"
 
 
 def _found(pattern: str, value: str) -> bool:

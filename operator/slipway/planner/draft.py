@@ -70,6 +70,7 @@ class Draft:
     """Largest number of slices that the job may have; None for what its spec says."""
     additions: tuple[PodAdditions, PodAdditions] = (NO_ADDITIONS, NO_ADDITIONS)
     """What is added to the workers and to the Ray head."""
+    _hiding: SliceJobSpec | None = None
 
     def __post_init__(self) -> None:
         self.look()
@@ -82,7 +83,9 @@ class Draft:
     @property
     def hiding(self) -> SliceJobSpec | None:
         """The spec by which secrets are hidden in what others say."""
-        return self.job.site.hiding(self.spec)
+        if self._hiding is None:
+            self._hiding = self.job.site.hiding(self.spec)
+        return self._hiding
 
     @property
     def resolved(self) -> Resolved:
@@ -117,7 +120,7 @@ class Draft:
     @property
     def most_slices(self) -> int:
         """The largest number of slices that the next attempt can have."""
-        return self.offered or self.spec.most_slices
+        return self.spec.most_slices if self.offered is None else self.offered
 
     def peers(self, attempt: int) -> Peers:
         """The workers of an attempt with the slices of the newest one."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from slipway.api.places import Place
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner.endings import Ending
-from slipway.planner.redact import foreign, last_line, log_tail
+from slipway.planner.redact import brief, last_line, log_tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +47,5 @@ def told(evidence: Evidence, spec: SliceJobSpec | None) -> Evidence:
         return evidence
     log = log_tail(words.log, spec)
     line = last_line(log) if evidence.ending.outranked else ""
-    message = f"{words.where} {foreign(words.seen, spec)}" + (f": {line}" if line else "")
+    message = f"{words.where} {brief(words.seen, spec)}" + (f": {line}" if line else "")
     return replace(evidence, message=message, log=log, words=None)

@@ -11,6 +11,7 @@ from slipway.api.gpus import is_gpu
 from slipway.api.names import TPU_RESOURCE
 from slipway.api.profile import Limits
 from slipway.api.slicejob import SliceJobSpec
+from slipway.api.words import LONGEST_SHOWN, shown
 from slipway.api.workspace import WorkspaceVolume
 from slipway.planner.actions import Body
 from slipway.planner.containers import Container, containers, objects, part, texts, volumes
@@ -37,7 +38,6 @@ _SAFE_SYSCTLS: Final = frozenset(
 _CONTAINER_TYPES: Final = (None, "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _SYSTEM: Final = "system-"
-_MAX_SHOWN: Final = 80
 
 
 class Excess(NamedTuple):
@@ -70,10 +70,12 @@ def forbidden(spec: SliceJobSpec, template: Body, site: Site, accelerator: str |
 
 
 def _sentence(excess: Excess, by: LimitsOf) -> str:
-    shown = printable(str(excess.value))
-    shown = shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + "…"
     where = f"{by.source}, site.limits.{excess.limit}" if by.source == CHART else f"{by.source}, limits.{excess.limit}"
-    return f"{excess.field} {shown} is not allowed here ({where}): {excess.allowed}"
+    return f"{excess.field} {_shown(excess.value)} is not allowed here ({where}): {excess.allowed}"
+
+
+def _shown(value: Any) -> str:
+    return printable(value) if isinstance(value, str) and len(value) <= LONGEST_SHOWN else shown(value)
 
 
 def _excesses(

@@ -1,7 +1,8 @@
 """Strategic merge of a partial pod over the pod Slipway makes, with Kubernetes' own merge keys."""
 
-import json
 from typing import Any, Final, TypeGuard
+
+from slipway.api.words import kind_of
 
 MERGE_KEYS: Final = {
     "containers": "name",
@@ -17,10 +18,11 @@ MERGE_KEYS: Final = {
     "topologySpreadConstraints": "topologyKey",
 }
 """The field by which the items of a list are known; those of other lists are not."""
+_RETAIN_KEYS: Final = "volumes"
+"""A list whose items keep only the fields that are laid on them: a volume has one source."""
 _APPENDED: Final = ("tolerations", "envFrom")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _IN_CONTAINERS: Final = ("env", "envFrom", "ports", "volumeMounts", "volumeDevices")
-_MAX_SHOWN: Final = 80
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def without_nulls(content: Any) -> Any:
 def malformed(over: dict[str, Any]) -> str | None:
     """What of a partial PodSpec cannot be merged: the field below it, its value, and what is allowed."""
     if not isinstance(selector := over.get("nodeSelector", {}), dict):
-        return f"nodeSelector {_shown(selector)}: an object is needed"
+        return f"nodeSelector is {kind_of(selector)}: an object is needed"
     found = _malformed_lists(over, "", in_container=False)
     for kind in _CONTAINERS:
         for container in () if found else over.get(kind, ()):
@@ -64,11 +66,13 @@ def _malformed_lists(part: dict[str, Any], path: str, *, in_container: bool) -> 
         key = MERGE_KEYS.get(field)
         wanted = "a list of objects is needed" + (f", each with a {key}" if key else "")
         if not isinstance(part[field], list):
-            # What stands in env is never repeated: it may be a secret.
-            return f"{path}{field}{'' if field == 'env' else ' ' + _shown(part[field])}: {wanted}"
+            return f"{path}{field} is {kind_of(part[field])}: {wanted}"
         for index, item in enumerate(part[field]):
-            if not isinstance(item, dict) or (key is not None and not _is_key(field, item.get(key))):
-                return f"{path}{field}[{index}]{'' if field == 'env' else ' ' + _shown(item)}: {wanted}"
+            if not isinstance(item, dict):
+                return f"{path}{field}[{index}] is {kind_of(item)}: {wanted}"
+            if key is not None and not _is_key(field, item.get(key)):
+                fault = f".{key} is {kind_of(item[key])}" if item.get(key) else f" has no {key}"
+                return f"{path}{field}[{index}]{fault}: {wanted}"
     return None
 
 
@@ -84,15 +88,20 @@ def _is_key(field: str, value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+def _replaced(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    return over
+
+
+def _retained(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`over` laid on `base` without the fields that only `base` has; a name alone changes nothing."""
+    both = merged(base, over)
+    return {key: value for key, value in both.items() if key in over} if len(over) > 1 else both
 
 
 def _merged_list(base: list[Any], over: list[Any], field: str) -> list[Any]:
     key = MERGE_KEYS[field]
     by_key = {item[key]: item for item in over}
     # A variable with the value of one and the valueFrom of the other would be refused.
-    laid = (lambda _, item: item) if field == "env" else merged
+    laid = _replaced if field == "env" else _retained if field == _RETAIN_KEYS else merged
     kept = [laid(item, by_key.pop(item[key])) if item[key] in by_key else item for item in base]
     return kept + [item for item in over if item[key] in by_key]

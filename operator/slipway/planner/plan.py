@@ -31,7 +31,7 @@ from slipway.planner.actions import Body, Check, DeleteJob, DeletePods, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.effective import effective
 from slipway.planner.pods import PodFactory
-from slipway.planner.redact import named
+from slipway.planner.redact import foreign, named
 from slipway.planner.snapshot import Job, Rejection, Snapshot
 
 CHECK_AGAIN: Final = timedelta(seconds=60)
@@ -99,7 +99,13 @@ def _draft(snapshot: Snapshot, spec: SliceJobSpec, now: datetime) -> Draft:
         if job.status.attempt is None or job.status.resolved is None:
             raise
         asked, problem = effective(spec, job.status.resolved, job.site), error
-    return Draft(snapshot, asked, now, job.status, problem if job.status.attempt is not None else None)
+    told = _without_secrets(problem, job) if problem is not None and job.status.attempt is not None else None
+    return Draft(snapshot, asked, now, job.status, told)
+
+
+def _without_secrets(problem: InvalidSpec, job: Job) -> InvalidSpec:
+    """What is wrong with a spec as it may be written: it may repeat what the author of the job wrote."""
+    return InvalidSpec(problem.reason, foreign(problem.message, job.site.hiding(job.spec)))
 
 
 def _check(draft: Draft) -> Plan | None:
@@ -140,7 +146,7 @@ def _refusal(snapshot: Snapshot, problem: InvalidSpec, now: datetime) -> Plan:
         over = due is not None and now >= due
         ends = (DeleteJob(),) if over else queueing.of_stopped_job(snapshot)
         return Plan(job.status, ends, wake_at=None if over else due)
-    status = summary.refuse(job, problem.reason, problem.message, now)
+    status = summary.refuse(job, problem.reason, _without_secrets(problem, job).message, now)
     if held_back.only_progress(job.status, status) and held_back.words_of(job.status) == held_back.words_of(status):
         status = job.status
     if status != job.status:

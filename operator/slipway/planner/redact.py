@@ -28,6 +28,12 @@ _FORMS: Final = re.compile(
             rf"(?P<flag>--(?:[A-Za-z0-9]+[-_])*{_SECRET_NAME}\s+){_QUOTED_OR_WORD}",
             # DB_PASSWORD=abc, "apiKey": "a b c"
             rf"(?P<name>{_SECRET_NAME}[\w-]*[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}",
+            # {"name": "DB_PASSWORD", "value": "abc"}, EnvVar{Name:"DB_PASSWORD",Value:"abc"}
+            rf"(?P<pair>(?i:\bname)[\"']?\s*[=:]\s*[\"']?[\w-]*{_SECRET_NAME}[\w-]*[\"']?\s*,\s*[\"']?(?i:value)[\"']?"
+            rf"\s*[=:]\s*){_QUOTED_OR_WORD}",
+            # {"value": "abc", "name": "DB_PASSWORD"}
+            rf"(?P<turned>(?i:\bvalue)[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}"
+            rf"(?=[\"']?\s*,\s*[\"']?(?i:name)[\"']?\s*[=:]\s*[\"']?[\w-]*{_SECRET_NAME})",
             # Tokens that are known by their own beginning.
             r"(?<![A-Za-z0-9])(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[a-z]-[\w-]{10,}|hf_\w{20,}"
             r"|sk-[\w-]{20,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{20,}|ya29\.[\w-]+|eyJ[\w-]{10,}\.[\w-]+\.[\w-]+)",
@@ -40,6 +46,57 @@ _INDEXED: Final = re.compile(r"\b\w+(?:\.\w+|\[\d+\])*\[\d+\]")
 _STEP: Final = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _KNOWN_BY: Final = MERGE_KEYS | {"tolerations": "key"}
 _SHORTEST_VALUE: Final = 4
+_BRIEF: Final = 512
+_MOST_KNOWN: Final = 256
+"""Texts of which it is kept how they are written."""
+_CUT_AT: Final = 2000
+"""Bytes from which on a kubelet may have cut the beginning of a log off."""
+
+
+class _Redactor:
+    """What hides the secrets of one spec; it is made once for all texts of a decision."""
+
+    def __init__(self, spec: SliceJobSpec | None) -> None:
+        self.spec = spec
+        variables = tuple(_variables(spec)) if spec else ()
+        self._values = sorted(_secret_values(variables), key=len, reverse=True)
+        names = [re.escape(one["name"]) for one in variables if "secretKeyRef" in part(one, "valueFrom")]
+        behind = rf"(\b(?:{'|'.join(names)})\b[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}"
+        self._behind = re.compile(behind) if names else None
+        self._known: dict[str, str] = {}
+
+    def hide(self, text: str) -> str:
+        """The text without the secrets; that of equal texts is found once."""
+        if (found := self._known.get(text)) is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[text] = self._hidden(text)
+        return found
+
+    def _hidden(self, text: str) -> str:
+        for value in self._values:
+            text = text.replace(json.dumps(value)[1:-1], HIDDEN).replace(value, HIDDEN)
+        text = _FORMS.sub(_kept_and_hidden, text)
+        if self._behind is not None:
+            text = self._behind.sub(lambda found: found[1] + _opening(found[0][len(found[1]) :]) + HIDDEN, text)
+        return _ENV_VALUE.sub(rf"\1{HIDDEN}", text)
+
+    def without_halves(self, text: str) -> str:
+        """A text whose beginning was cut off, without the end of a secret that it may begin with."""
+        ends = (value[at:] for value in self._values for at in range(1, len(value) - _SHORTEST_VALUE + 1))
+        half = max((end for end in ends if text.startswith(end)), key=len, default="")
+        return HIDDEN + text[len(half) :] if half else text
+
+
+_latest: _Redactor | None = None
+
+
+def _redactor(spec: SliceJobSpec | None) -> _Redactor:
+    """That of the spec. A decision asks for one spec again and again, so that the latest one is kept."""
+    global _latest
+    if _latest is None or _latest.spec is not spec:
+        _latest = _Redactor(spec)
+    return _latest
 
 
 def redacted(text: str, spec: SliceJobSpec | None) -> str:
@@ -48,15 +105,7 @@ def redacted(text: str, spec: SliceJobSpec | None) -> str:
     These are what stands behind the name of a variable from a Secret, and literal values of variables whose names
     say that they are secret.
     """
-    variables = tuple(_variables(spec)) if spec else ()
-    for value in sorted(_secret_values(variables), key=len, reverse=True):
-        text = text.replace(json.dumps(value)[1:-1], HIDDEN).replace(value, HIDDEN)
-    text = _FORMS.sub(_kept_and_hidden, text)
-    names = [re.escape(one["name"]) for one in variables if "secretKeyRef" in part(one, "valueFrom")]
-    if names:
-        behind = rf"(\b(?:{'|'.join(names)})\b[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}"
-        text = re.sub(behind, lambda found: found[1] + _opening(found[0][len(found[1]) :]) + HIDDEN, text)
-    return _ENV_VALUE.sub(rf"\1{HIDDEN}", text)
+    return _redactor(spec).hide(text)
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -80,6 +129,12 @@ def foreign(text: str, spec: SliceJobSpec | None) -> str:
     return printable(redacted(text, spec))
 
 
+def brief(text: str, spec: SliceJobSpec | None) -> str:
+    """The same of a text that may be long, cut when its secrets are hidden: half of a secret would be none of them."""
+    said = foreign(text, spec)
+    return said if len(said) <= _BRIEF else said[: _BRIEF - 1] + "…"
+
+
 def named(text: str, pods: Iterable[Mapping[str, Any]]) -> str:
     """What the API server says of a pod, with names in place of numbers, by which the job's user cannot count.
 
@@ -91,7 +146,8 @@ def named(text: str, pods: Iterable[Mapping[str, Any]]) -> str:
 
 def log_tail(text: str, spec: SliceJobSpec | None) -> str | None:
     """The end of a log as it may stand in status: printable, redacted, at most 2 KiB; None when there is nothing."""
-    cleaned = "".join(char if char.isprintable() or char in "\n\t" else "�" for char in redacted(text, spec))
+    whole = _redactor(spec).without_halves(text) if len(text.encode()) >= _CUT_AT else text
+    cleaned = "".join(char if char.isprintable() or char in "\n\t" else "�" for char in redacted(whole, spec))
     tail = cleaned.strip().encode()[-MAX_LOG_CHARACTERS:].decode(errors="ignore")
     return tail or None
 

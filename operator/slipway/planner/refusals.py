@@ -16,6 +16,7 @@ from slipway.api.progress import PatternError, compiled
 from slipway.api.ray import NO_TPUS_ON_HEAD
 from slipway.api.resources import amount
 from slipway.api.slicejob import LOCAL_IMAGE, SliceJobSpec
+from slipway.api.words import shown
 from slipway.planner.actions import Body
 from slipway.planner.containers import Container, containers, objects, part, volumes
 from slipway.planner.redact import printable
@@ -38,7 +39,6 @@ _RAY_AUTHENTICATION: Final = tuple(name for name in names.RESERVED_RAY_ENV if na
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _OWN_VOLUMES: Final = ("slipway-data", "slipway-ray", "slipway-shm", "slipway-workspace")
 _RESTARTS_ALL: Final = "RestartAllContainers"
-_MAX_SHOWN: Final = 80
 
 
 def refusals(
@@ -252,5 +252,4 @@ def _resources(container: Container) -> Iterator[tuple[str, str, Any]]:
 
 
 def _shown(value: Any) -> str:
-    text = printable(str(value))
-    return repr(text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…")
+    return shown(str(value) if isinstance(value, int | float) else value)

@@ -24,7 +24,7 @@ from slipway.planner.endings import CANCELLED, SUSPENDED, ending_of
 from slipway.planner.explain import WAIT_FOR_USER
 from slipway.planner.notices import sidecars
 from slipway.planner.observation import blocked_hosts, intervals
-from slipway.planner.redact import foreign
+from slipway.planner.redact import brief
 from slipway.planner.snapshot import WAITING_FOR_OLD, Job
 from slipway.planner.trouble import trouble
 
@@ -107,7 +107,7 @@ def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
     known = draft.job.status.condition(ConditionType.RUNNING)
     if found.vague and known is not None and known.reason == found.reason:
         return phase, known.reason, known.message
-    waiting, said = f"{len(late)} of {len(draft.seen.wanted)} pods wait", foreign(found.message, draft.hiding)
+    waiting, said = f"{len(late)} of {len(draft.seen.wanted)} pods wait", brief(found.message, draft.hiding)
     return phase, found.reason, f"attempt {number}: {waiting}: {said}; {found.next_step}"
 
 

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from slipway.api.words import LONGEST_SHOWN, shown
 from slipway.docker_engine.conversion.field_forms import FORMS, NEEDED, OBJECT, OBJECTS, Form
 from slipway.docker_engine.conversion.table import ANSWERS, PARENTS, Answer
 from slipway.planner.merge import MERGE_KEYS
 
-_MAX_SHOWN: Final = 80
 _EMPTY: Final[tuple[object, ...]] = (None, False, "", [], {})
 """Values that ask for nothing."""
 _OF_VARIABLES: Final = (".env[].value", ".env[].valueFrom")
@@ -94,5 +94,5 @@ def _name_of(item: Any, row: str, index: int) -> object:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+    short = isinstance(value, str) and len(value) <= LONGEST_SHOWN
+    return json.dumps(value, ensure_ascii=False) if short else shown(value)
