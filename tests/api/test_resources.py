@@ -3,9 +3,10 @@
 from decimal import Decimal
 
 import pytest
+from pydantic import ValidationError
 
 from slipway.api.reading import read_spec
-from slipway.api.resources import amount
+from slipway.api.resources import Resources, amount
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,10 @@ def test_an_exponent_that_nothing_can_count_with_is_refused(exponent: str) -> No
     assert said == f"spec.resources.limits.memory '1e{exponent}': must be a quantity such as 16Gi, 500m or 2"
     assert spec is not None
     assert spec.resources.limits == {}
+
+
+@pytest.mark.parametrize("text", ["1\n", "1Gi\n", "\n1", "1 "])
+def test_a_quantity_is_the_whole_text(text: str) -> None:
+    with pytest.raises(ValidationError):
+        Resources(limits={"cpu": text})
+    assert amount(text) is None

@@ -822,3 +822,23 @@ def test_a_kubelet_that_reports_no_start_times_keeps_no_attempt_from_running() -
     world.pod(0, 0).binds()._worker(ContainerState(running=Running(None)), "Running")
     world.settle()
     assert world.status.phase == "Running"
+
+
+@pytest.mark.parametrize("code", [0, 1, 137])
+def test_an_attempt_that_a_newer_version_ended_for_a_reason_of_its_own_is_not_charged(code: int) -> None:
+    """What its pods did when they were asked to terminate tells nothing of that reason."""
+    world = World(slices=1, hosts=2, retries={"maxFailures": 1}).run()
+    ended = world.attempt.model_copy(update={"end_time": world.now, "reason": "SliceDefragmented", "message": "moved"})
+    world.status = world.status.model_copy(update={"attempts": (ended,)})
+    for handle in world.all_pods():
+        handle.is_deleted(5)
+    world.settle()
+    world.now += timedelta(seconds=2)
+    for handle in world.all_pods():
+        handle.exits(code)
+    world.settle()
+    world.obey()
+    world.settle()
+    charged = world.status.attempts[1]
+    assert (charged.cause, charged.reason, charged.message) == (Cause.UNCHARGED, "SliceDefragmented", "moved")
+    assert (world.status.failures, world.status.preemptions, world.status.attempt) == (0, 0, 1)

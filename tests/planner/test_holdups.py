@@ -10,6 +10,7 @@ from msgspec import structs
 from slipway.planner import explain
 from slipway.planner.actions import Refresh
 from slipway.planner.container_states import ContainerState, ContainerStatus, Waiting
+from slipway.planner.endings import ending_of
 from slipway.planner.nodes import NodeStatus
 from slipway.planner.pod_parts import PodCondition
 from slipway.planner.snapshot import (
@@ -484,3 +485,56 @@ def test_after_the_pause_the_status_names_what_keeps_the_next_attempt() -> None:
     world.fields["env"] = [{"name": "A", "value": "1"}]
     world.step(seconds=1)
     assert world.condition("Running").reason == "SpecChanged"
+
+
+def _one_pod_is_denied(world: World) -> None:
+    number = world.status.attempt
+    assert number is not None
+    world.pods.pop((number, 0, 1), None)
+    world.rejection = Rejection("admission webhook denied", world.now, "WebhookDenied")
+    if (number, 0, 0) in world.pods and not world.pods[number, 0, 0].spec.node_name:
+        world.pod(0, 0).binds().runs()
+
+
+def _a_secret_is_missing(world: World) -> None:
+    for handle in world.all_pods():
+        if handle.key[0] == world.status.attempt and not handle.now.terminating:
+            handle.binds(handle.now.spec.node_name or None).waits(*NO_SECRET)
+
+
+@pytest.mark.parametrize(
+    ("holds", "words"),
+    [(_one_pod_is_denied, "admission webhook denied"), (_a_secret_is_missing, "Secret token is missing")],
+    ids=["PodsRefused", "MissingObjects"],
+)
+def test_a_job_that_cannot_start_ends_after_schedule_seconds(holds: Callable[[World], None], words: str) -> None:
+    """Each attempt holds nodes for a minute, so that without an end it would do so for ever."""
+    world = World(slices=1, hosts=2, timeouts={"scheduleSeconds": 3600}).begin()
+    while not world.status.final and world.now < START + timedelta(days=1):
+        world.now += timedelta(seconds=20)
+        holds(world)
+        world.obey()
+        world.step()
+    assert world.status.result is not None
+    assert (world.status.phase, world.status.result.reason) == ("Failed", "ScheduleTimeout")
+    assert words in world.status.result.message
+    # The last pause may be ten minutes.
+    assert timedelta(hours=1) <= world.now - START < timedelta(hours=1, minutes=15)
+    assert (world.status.failures, world.status.preemptions) == (0, 0)
+
+
+def test_a_sandbox_that_its_node_cannot_set_up_is_charged_to_the_infrastructure_and_its_node_pool_doubted() -> None:
+    world = World(slices=1, hosts=2, timeouts={"startSeconds": 60}).begin()
+    for handle in world.all_pods():
+        handle.binds().waits("ContainerCreating")
+    pod = world.pod(0, 0).now
+    for _ in range(8):
+        world.events[pod.metadata.uid] = (PodEvent("FailedCreatePodSandBox", "network is not ready", world.now),)
+        world.step(seconds=10)
+    world.obey()
+    world.settle()
+    ended = world.status.attempts[-1]
+    assert (ended.reason, ended.cause) == ("SandboxFailed", "infrastructure")
+    assert ending_of(ended).doubts_pools
+    assert "cannot set up the pod's network or sandbox" in (ended.message or "")
+    assert (world.status.failures, world.status.infrastructure_failures) == (0, 1)

@@ -2122,3 +2122,26 @@ def test_kueues_words_are_one_line_without_secrets() -> None:
     assert message.startswith("no room")
     assert not {"\n", "\x1b"} & set(message)
     assert "abcdef123456" not in message
+
+
+@pytest.mark.parametrize("count", [0, 4, 12, 24], ids=lambda count: f"{count} pods of 8 a slice")
+def test_a_workload_that_somebody_edited_to_another_number_of_pods_is_asked_for_anew(count: int) -> None:
+    job = Queue(slices=1, hosts=8, acceptableSlices=[1, 2])
+    job.settle()
+    given = {"name": "slice", "flavors": {"cpu": "v5e"}, "resourceUsage": {"cpu": "8"}, "count": 16}
+    job.admits(podSetAssignments=[given])
+    job.settle()
+    job.run()
+    assert job.stored is not None
+    job.stored["spec"]["podSets"][0]["count"] = count
+    job.unused = {"v5e": {"cpu": Decimal(1000)}}
+    job.now += timedelta(hours=3)
+    job.settle()
+    assert job.status.phase is Phase.RUNNING
+    job.pod(0, 0).exits(1)
+    job.until_restarted()
+    job.now += timedelta(minutes=1)
+    job.settle()
+    assert job.status.phase is Phase.QUEUED
+    assert job.stored is not None
+    assert job.stored["spec"]["podSets"][0]["count"] == 16

@@ -18,6 +18,7 @@ from slipway.planner.pod_parts import PodCondition
 from slipway.planner.pods import PodFactory
 from slipway.planner.preemption import ORDINARY, Standing
 from slipway.planner.remedies import Remedy
+from slipway.planner.shared_nodes import _quantity
 from slipway.planner.snapshot import Job, Settings
 from slipway.planner.tenants import Tenant, Tenants, Use, Visitors
 from slipway.planner.unscheduled import MAX_VISITS, Answer, View, explain_unscheduled
@@ -445,3 +446,13 @@ def test_on_1000_clusters_the_change_that_is_said_to_help_does() -> None:
         if sum(changes.values()) == 1000:
             break
     assert min(changes.get(one, 0) for one in ("nodeSelector", "tolerations", "uncordon", "free", "priorityClassName"))
+
+
+SIZES = {"32Mi": "32Mi", "52Mi": "52Mi", "1536Mi": "1.5Gi", "2Gi": "2Gi", "100": "100", "3Ki": "3Ki", "0": "0"}
+
+
+@pytest.mark.parametrize(("size", "said"), SIZES.items(), ids=SIZES)
+def test_an_amount_of_memory_is_said_in_a_unit_that_shows_it(size: str, said: str) -> None:
+    found = amount(size)
+    assert found is not None
+    assert _quantity("memory", found) == f"{said} memory"

@@ -48,7 +48,7 @@ class Nodes(Tenants):
     def pool(
         self, name: str, topology: str = "4x4", *, hosts: int | None = None, label: str = V5E, **more: Any
     ) -> "Nodes":
-        """Add a node pool; `more` are `labels`, `taints`, `cordoned`, `ready`, `memory` and `held`."""
+        """Add a node pool; `more` are `labels`, `taints`, `cordoned`, `ready`, `memory`, `sizes` and `held`."""
         full, chips = SHAPES.get(topology, (2, 4))
         labels = {
             names.NODE_ACCELERATOR: label,
@@ -60,6 +60,8 @@ class Nodes(Tenants):
             node = f"{name}-{host}"
             ready = PodCondition("Ready", "True" if more.get("ready", True) or host else "False", "", "", START)
             size = {"cpu": "200", "memory": more.get("memory", "400Gi"), names.TPU_RESOURCE: str(chips)}
+            size |= more.get("sizes", {})
+            size = {resource: amount for resource, amount in size.items() if amount}
             taints = (Taint(names.TPU_RESOURCE, "NoSchedule", None, "present"), *more.get("taints", ()))
             self.nodes[node] = Node(
                 NodeMetadata(node, uid=f"uid-{node}", labels=labels | more.get("labels", {})),
@@ -94,6 +96,39 @@ SYSTEM = Tenant("Pod", "kube-system", "check", priority=2_000_000_000)
 SPOT = {"labels": {names.NODE_SPOT: "true"}, "taints": (Taint(names.NODE_SPOT, "NoSchedule", None, "true"),)}
 REPAIR = (Taint("repair", "NoSchedule", None, "yes"),)
 TABLE: dict[str, tuple[Nodes, Job, str, str, str]] = {
+    "nodes whose device plugin reports no chips": (
+        Nodes().pool("a", sizes={names.TPU_RESOURCE: "0"}),
+        asking(),
+        "NodesTooSmall",
+        "the slice has no room: a has 0 google.com/tpu on each host, less than a pod requests",
+        "",
+    ),
+    "nodes whose device plugin has not registered": (
+        Nodes().pool("a", sizes={names.TPU_RESOURCE: ""}),
+        asking(),
+        "NodesTooSmall",
+        "the slice has no room: a has 0 google.com/tpu on each host, less than a pod requests",
+        "",
+    ),
+    "a reservation that no node has": (
+        Nodes().pool("a"),
+        asking(accelerator={"reservation": "res-1"}),
+        "SelectorMatchesNothing",
+        "does not have cloud.google.com/reservation-name=res-1",
+        "a slice fits on a now: apply it anew without accelerator.reservation",
+    ),
+    "spot nodes of another reservation, which no spot job can have": (
+        Nodes().pool("a", labels={names.NODE_SPOT: "true", names.NODE_RESERVATION: "res-1"}, taints=SPOT["taints"]),
+        replace(
+            asking(accelerator={"reservation": "res-1"}),
+            status=World(slices=1, hosts=None, accelerator={"type": "v5litepod-16", "reservation": "res-1"})
+            .begin()
+            .status,
+        ),
+        "NodesTainted",
+        "the slice has no room: a has spot nodes, and accelerator.spot is not true",
+        "",
+    ),
     "no TPUs of that type": (
         Nodes().pool("a", "2x4").pool("b", "2x4").pool("c", "4x4"),
         asking(kind="v5p-16"),
@@ -664,3 +699,11 @@ def test_on_500_full_clusters_a_higher_priority_helps_where_it_is_said_to() -> N
         if sum(helped.values()) == 500:
             break
     assert min(helped.values()) > 100
+
+
+@pytest.mark.parametrize("chips", ["0", ""], ids=["it reports 0", "it reports nothing"])
+def test_no_slice_is_pinned_to_nodes_without_the_chips_of_their_device_plugin(chips: str) -> None:
+    cluster = Nodes().pool("a", sizes={names.TPU_RESOURCE: chips})
+    factory = PodFactory(asking(), SETTINGS)
+    pools = NodePools(nodes={"a": set(cluster.nodes)}, open=("a",))
+    assert choose(pools, cluster.nodes, 0, [0], factory.pool_hosts, factory.suits) == {0: ""}

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -224,3 +225,18 @@ def test_a_worker_waits_for_the_head(server: Server, tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     assert process.wait(timeout=START_SECONDS) == 0
+
+
+def test_a_worker_waits_while_something_else_answers_in_the_place_of_the_head(tmp_path: Path) -> None:
+    """What is no HTTP is no end of the worker, which would be charged as a failure."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = node("touch started", tmp_path, f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        for _ in range(3):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"\x00\x01garbage\r\n\r\n")
+        assert process.poll() is None
+        assert not (tmp_path / "started").exists()
+        process.kill()
+        process.wait()

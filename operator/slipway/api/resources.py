@@ -25,7 +25,7 @@ _SCALES: Final = {
 
 def _quantity(value: object) -> object:
     is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if is_number or (isinstance(value, str) and re.match(QUANTITY, value)):
+    if is_number or (isinstance(value, str) and re.fullmatch(QUANTITY, value)):
         return value
     raise ValueError("must be a quantity such as 16Gi, 500m or 2")
 
@@ -38,7 +38,7 @@ def amount(quantity: object) -> Decimal | None:
 
 @lru_cache(maxsize=4096)
 def _amount(quantity: str) -> Decimal | None:
-    found = re.match(QUANTITY, quantity)
+    found = re.fullmatch(QUANTITY, quantity)
     if found is None:
         return None
     number, suffix = found[1], found[3] or ""

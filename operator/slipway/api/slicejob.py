@@ -214,7 +214,8 @@ class Timeouts(Model):
 
     schedule_seconds: int | None = Field(default=None, ge=1, le=31536000)
     """Seconds that the job may wait until all its pods are scheduled. Default 604800.
-    Attempts that only wait for nodes count together. The job fails after that time."""
+    Attempts that only wait count together: for nodes, for missing objects, for pods that are refused.
+    The job fails after that time."""
     start_seconds: int | None = Field(default=None, ge=0, le=31536000)
     """Seconds from scheduled to running, image pull included. Default 1800. 0 means no limit.
     The attempt fails after that time. Time in which objects of the user are missing does not count."""

@@ -12,6 +12,7 @@ ADVICE: Final = {
     "WorkspaceSymlink": "put a directory in the place of the link, or choose another workspace.subdir",
     "WorkspaceUnusable": "make the directory that the message names, or let the user of the pod write to the volume",
     "StartTimeout": "see what the hosts wait for in the message; raise timeouts.startSeconds if the image is large",
+    "SandboxFailed": "see the node's container runtime and network plug-in: Slipway tries other node pools",
     "EvictedForOwnUsage": "the pod used more storage or memory than it may: raise its limits, or write to a volume",
     "RefusedByNode": "nodes refused the pods, often while they are repaired: Slipway tries other nodes",
     "DeviceUnhealthy": "a chip or another device of a node broke: have the node repaired; Slipway tries others",

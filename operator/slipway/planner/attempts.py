@@ -18,6 +18,7 @@ from slipway.planner.actions import KeepHistory
 from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import (
     CAPACITY_RELEASED,
+    IMAGE_UNAVAILABLE,
     POD_DELETED,
     UNWITNESSED,
     Ending,
@@ -205,7 +206,8 @@ def judge(draft: Draft) -> None:
     """Record the final cause of the ended attempt, charge it, and finish the job if a budget is used up."""
     cause = _cause_so_far(draft)
     if cause is None:
-        draft.update_attempt(cause=Cause.FAILURE)
+        # Another version of Slipway has ended it for a reason that this one does not know.
+        draft.update_attempt(cause=ending_of(draft.attempt).cause)
     else:
         cause = told(cause, draft.hiding)
         draft.update_attempt(
@@ -323,7 +325,8 @@ def _pause(draft: Draft, until: datetime, older: Job | None) -> Hold:
 def _begin(draft: Draft, slices: int) -> None:
     number = 0 if draft.status.attempt is None else draft.status.attempt + 1
     before = ending_of(draft.attempt)
-    waits_on = draft.attempt is not None and not before.a_try and not before.held
+    # The time without an image has a limit of its own.
+    waits_on = draft.attempt is not None and not before.a_try and before is not IMAGE_UNAVAILABLE
     # Attempts without their slices are dropped, except the last: its ending decides how this one is placed.
     earlier = (*draft.status.attempts[:1], *tries(draft.status.attempts[1:]))
     if leaving := earlier[MAX_ATTEMPTS - 1 :]:

@@ -164,17 +164,26 @@ def _last_progress(draft: Draft, attempt: Attempt) -> datetime:
 
 
 def _gave_up(draft: Draft, attempt: Attempt, short: Shortage | None) -> bool:
-    since = draft.status.waiting_since or attempt.start_time
     gone = recreation.due(draft)
     waits = short or draft.seen.unscheduled or gone
-    if not waits or not draft.reached(since + timedelta(seconds=draft.resolved.schedule_seconds)):
+    if not waits or not waited_enough(draft, attempt):
         return False
     words = recreation.words(draft, gone) if gone else f"{len(draft.seen.unscheduled)} pods are not scheduled"
     words = explained(draft, short).message if short else words
-    message = f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}"
+    give_up(draft, f"not scheduled within timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s): {words}")
+    return True
+
+
+def waited_enough(draft: Draft, attempt: Attempt) -> bool:
+    """Whether the job has waited for timeouts.scheduleSeconds, in this attempt and those before that only waited."""
+    since = draft.status.waiting_since or attempt.start_time
+    return draft.reached(since + timedelta(seconds=draft.resolved.schedule_seconds))
+
+
+def give_up(draft: Draft, message: str) -> None:
+    """End the attempt, and the job as failed, because it has waited for too long."""
     end_at_once(draft, SCHEDULE_TIMEOUT, message)
     finish(draft, Phase.FAILED, Result(reason=SCHEDULE_TIMEOUT.reason, message=message))
-    return True
 
 
 def _placed(draft: Draft) -> int:

@@ -95,7 +95,8 @@ IMAGE_UNAVAILABLE: Final = Ending(
 )
 MISSING_OBJECTS: Final = Ending(
     "MissingObjects",
-    "a Secret, a ConfigMap or a volume of the job was missing for a minute, and the nodes are released",
+    "a Secret, a ConfigMap or a volume of the job was missing for a minute, and the nodes are released; once the job "
+    "has waited for `timeouts.scheduleSeconds`, it fails with `ScheduleTimeout`",
     Cause.UNCHARGED,
     Delay.HELD,
     a_try=False,
@@ -104,7 +105,8 @@ MISSING_OBJECTS: Final = Ending(
 PODS_REFUSED: Final = Ending(
     "PodsRefused",
     "some pods had nodes for a minute and the others could not be created, because the API server refused them or "
-    "somebody deleted them, and the nodes are released",
+    "somebody deleted them, and the nodes are released; once the job has waited for `timeouts.scheduleSeconds`, it "
+    "fails with `ScheduleTimeout`",
     Cause.UNCHARGED,
     Delay.HELD,
     a_try=False,
@@ -137,7 +139,8 @@ DEADLINE_EXCEEDED: Final = Ending(
 )
 SCHEDULE_TIMEOUT: Final = Ending(
     "ScheduleTimeout",
-    "a pod had no node for `timeouts.scheduleSeconds`",
+    "a pod had no node for `timeouts.scheduleSeconds`, or objects or other pods were missing when the job had waited "
+    "so long",
     Cause.UNCHARGED,
     Delay.NONE,
     final=True,
@@ -149,6 +152,16 @@ START_TIMEOUT: Final = Ending(
     Cause.FAILURE,
     Delay.BACKOFF,
     of_all_hosts=True,
+)
+
+SANDBOX_FAILED: Final = Ending(
+    "SandboxFailed",
+    "not running `timeouts.startSeconds` after being scheduled, because the kubelet could not set up the network or "
+    "the sandbox of a pod",
+    Cause.INFRASTRUCTURE,
+    Delay.REPAIR,
+    of_all_hosts=True,
+    doubts_pools=True,
 )
 
 CANNOT_START: Final = Ending(

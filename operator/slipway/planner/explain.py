@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from slipway.planner import endings
-from slipway.planner.objects import Pod
+from slipway.planner.objects import BEING_CREATED, Pod
 
 IMAGE_UNAVAILABLE: Final = endings.IMAGE_UNAVAILABLE.reason
 MISSING_OBJECTS: Final = endings.MISSING_OBJECTS.reason
@@ -22,7 +22,6 @@ _SCHEDULER: Final = frozenset({"Unschedulable"})
 _MOUNT: Final = frozenset({"FailedMount", "FailedAttachVolume"})
 IMAGE_IS_THERE: Final = _CONFIG | _START
 """Reasons of the kubelet for which a container waits whose image it has pulled."""
-_LONGEST_WORDS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,34 @@ TROUBLES: Final = (
         "name a Secret with credentials in imagePullSecrets, or allow the nodes to pull",
     ),
     _row(
+        _PULL | {"ImageInspectError"},
+        r"no match(?:ing manifest)? for |no image found in (?:image index|manifest list) for architecture",
+        IMAGE_UNAVAILABLE,
+        "the image {image} is not built for the platform of its node",
+        "build it for that platform (docker build --platform linux/amd64), and push it",
+    ),
+    _row(
+        ["RegistryUnavailable"],
+        "",
+        IMAGE_UNAVAILABLE,
+        "the registry of the image {image} cannot be reached from the nodes",
+        "check the registry's name, the nodes' network and its certificate; the kubelet goes on trying",
+    ),
+    _row(
+        ["SignatureValidationFailed"],
+        "",
+        IMAGE_UNAVAILABLE,
+        "the nodes do not accept the signature of the image {image}",
+        "sign it as the policy of the nodes' container runtime asks, or name an image that is",
+    ),
+    _row(
+        ["ImageInspectError"],
+        "",
+        IMAGE_UNAVAILABLE,
+        "the kubelet cannot read the image {image} on its node",
+        "see the node's container runtime; the kubelet goes on trying",
+    ),
+    _row(
         _PULL,
         r"not found|manifest unknown|name unknown|does not exist",
         IMAGE_UNAVAILABLE,
@@ -116,11 +143,32 @@ TROUBLES: Final = (
         "add it; the pods then start by themselves",
     ),
     _row(
-        _CONFIG,
+        _CONFIG | {"VerifyNonRootError"},
+        r"non-numeric user \((?P<name>[^)]*)\)",
+        "ImageUserNotNumeric",
+        "the image names its user {name}, and the kubelet cannot tell whether that is root",
+        "set securityContext.runAsUser to the number of that user, or build the image with a numeric USER",
+    ),
+    _row(
+        _CONFIG | {"VerifyNonRootError"},
         r"runAsNonRoot|non-root|run as root",
         "ImageRunsAsRoot",
         "the image would run as root, and the securityContext forbids that",
         "set securityContext.runAsUser, or build the image with a USER",
+    ),
+    _row(
+        ["PostStartHookError", "PreStartHookError", "PreCreateHookError"],
+        "",
+        "HookFailed",
+        "a lifecycle hook of the container failed",
+        "correct the lifecycle of the container in podTemplate",
+    ),
+    _row(
+        _START,
+        r"exec format error",
+        "WrongPlatform",
+        "the command in the image {image} is built for another platform than that of its node",
+        "build it for that platform (docker build --platform linux/amd64), and push it",
     ),
     _row(_CONFIG, "", "ContainerConfigError", "the kubelet cannot make the container", "correct the spec"),
     _row(
@@ -161,7 +209,7 @@ TROUBLES: Final = (
     _row(
         ["FailedCreatePodSandBox"],
         "",
-        "SandboxFailed",
+        endings.SANDBOX_FAILED.reason,
         "the kubelet cannot set up the pod's network or sandbox",
         "see the node's container runtime and network plug-in; the kubelet goes on trying",
     ),
@@ -190,8 +238,13 @@ TROUBLES: Final = (
 )
 """The first row that fits the kubelet's reason and message decides."""
 REASONS: Final = frozenset(row.reason for row in TROUBLES)
-_WORDY: Final = _PULL | _CONFIG | _START | _MOUNT | {"FailedCreatePodSandBox"}
-_NEVER_HEAL: Final = frozenset({"InvalidImageName", "ImageRunsAsRoot"})
+_WORDY: Final = (
+    frozenset().union(*(row.kubelet for row in TROUBLES)) - _SCHEDULER - {"ErrImageNeverPull", "InvalidImageName"}
+)
+"""Reasons for which the kubelet's own words help."""
+_NOT_SAID: Final = BEING_CREATED | {"CrashLoopBackOff"}
+"""Reasons of waiting containers that are no trouble, or follow from one that is told elsewhere."""
+_NEVER_HEAL: Final = frozenset({"InvalidImageName", "ImageRunsAsRoot", "ImageUserNotNumeric"})
 _IMAGE: Final = re.compile(r'image(?: name)?:? \\?"(?P<image>[^"\\]+)\\?"')
 _REFERENCE: Final = re.compile(r'\b(?:image|reference)(?: name)?:? \\?"([^"\\]+)\\?"')
 _ADDRESS: Final = re.compile(r'https?://[^\s"\\]+|/v2/[^\s"\\]+|\bmanifest \S+ in \S+')
@@ -219,9 +272,18 @@ def explain(pods: Iterable[Pod], image: str) -> Explanation | None:
             ((True, one) for one in status.init_container_statuses), ((False, one) for one in status.container_statuses)
         ):
             waiting = container.state.waiting
-            if waiting is not None and (found := of_event(waiting.reason, waiting.message, image)) is not None:
-                return replace(found, message=f"init container {container.name}: {found.message}") if init else found
+            if waiting is None or waiting.reason in _NOT_SAID:
+                continue
+            found = of_event(waiting.reason, waiting.message, image) or _unknown(waiting.reason, waiting.message)
+            return replace(found, message=f"init container {container.name}: {found.message}") if init else found
     return None
+
+
+def _unknown(reason: str, message: str) -> Explanation:
+    """What a kubelet says by a reason that no row has, in its own words."""
+    said = f"{reason}: {message}" if message else reason
+    step = "see kubectl describe pod; the kubelet goes on trying"
+    return Explanation(reason, f"the kubelet cannot start the container: {said}", step, vague=True)
 
 
 def hopeless(pod: Pod, image: str) -> Explanation | None:
@@ -273,6 +335,6 @@ def of_event(reason: str, message: str, image: str) -> Explanation | None:
         names["kind"] = _KINDS.get(names.get("kind", "").lower(), "")
         # Where no row knows what is wrong, the words of the kubelet are all there is.
         words = "" if row.pattern.pattern or row.kubelet.isdisjoint(_WORDY) else message
-        said = f": {words[:_LONGEST_WORDS]}" if words else ""
+        said = f": {words}" if words else ""
         return Explanation(row.reason, row.message.format(**names) + said, row.next_step, bool(words))
     return None

@@ -2,7 +2,8 @@
 
 The nodes are paid for meanwhile. What can never start ends the attempt at once. Where the image may come back, the
 objects may appear or the other pods may be created, the nodes are released after a minute, and requested again after
-growing pauses. An image that no attempt could pull for timeouts.startSeconds is a failure.
+growing pauses. An image that no attempt could pull for timeouts.startSeconds is a failure. The others end the job after
+timeouts.scheduleSeconds, in which the time counts that it has waited for nodes.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from slipway.planner.endings import CANNOT_START, ENDINGS, IMAGE_UNAVAILABLE, PO
 from slipway.planner.evidence import Evidence
 from slipway.planner.explain import Explanation
 from slipway.planner.objects import Pod
-from slipway.planner.redact import foreign
+from slipway.planner.redact import brief
 from slipway.planner.snapshot import QUOTA_EXCEEDED, WAITING_FOR_OLD
 from slipway.planner.trouble import trouble
 
@@ -60,7 +61,7 @@ class _HoldUp:
 def _hold_up(draft: Draft) -> _HoldUp | None:
     found = trouble(draft)
     if found is not None and (ending := _ending(found.reason)) is not None:
-        return _HoldUp(ending, f"{foreign(found.message, draft.hiding)}; {found.next_step}")
+        return _HoldUp(ending, f"{brief(found.message, draft.hiding)}; {found.next_step}")
     if not _with_nodes(draft):
         return None
     refused = capacity.refusal(draft)
@@ -108,7 +109,7 @@ def _end_hopeless(draft: Draft) -> bool:
 
 
 def _never(draft: Draft, place: Place, pod: Pod, found: Explanation) -> Evidence:
-    said = foreign(found.message, draft.hiding)
+    said = brief(found.message, draft.hiding)
     return Evidence(
         ending=CANNOT_START,
         time=draft.now,
@@ -126,6 +127,10 @@ def _release(draft: Draft, found: _HoldUp) -> None:
     if found.ending is IMAGE_UNAVAILABLE and (late := late_start.image_timeout(draft)) is not None:
         if late_start.looked(draft, attempt.held_time + HOLD):
             end_as(draft, late)
+        return
+    if found.ending is not IMAGE_UNAVAILABLE and capacity.waited_enough(draft, attempt):
+        limit = f"timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s)"
+        capacity.give_up(draft, f"the job could not start within {limit}: {found.words}")
         return
     held = f"{_with_nodes(draft)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s in vain"
     end_at_once(draft, found.ending, f"{held}: {found.words}")

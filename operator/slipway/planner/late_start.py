@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from slipway.api.base import rfc3339
 from slipway.api.places import Place
 from slipway.planner.draft import Draft
-from slipway.planner.endings import START_TIMEOUT
+from slipway.planner.endings import SANDBOX_FAILED, START_TIMEOUT
 from slipway.planner.evidence import Evidence
 from slipway.planner.explain import WAIT_FOR_USER
 from slipway.planner.freshness import MAX_NODE_READS, Step
@@ -47,7 +47,7 @@ def _late(draft: Draft, late: Sequence[tuple[Place, Pod]], how: str) -> Evidence
         # The kubelet says it in Events only.
         reason, words = found.reason, found.message
     return Evidence(
-        ending=START_TIMEOUT,
+        ending=SANDBOX_FAILED if reason == SANDBOX_FAILED.reason else START_TIMEOUT,
         time=draft.now,
         message=f"{how}; {place.words} (pod {pod.metadata.name} on node {pod.spec.node_name}) is waiting: {reason} "
         f"{foreign(words, draft.hiding)[:MAX_MESSAGE]}".strip(),

@@ -89,6 +89,11 @@ class Needs:
         return [taint for taint in hard if not any(_tolerates(one, taint) for one in self.tolerations)]
 
 
+def is_device(resource: str) -> bool:
+    """Whether it is an extended resource of an accelerator: TPU chips or GPUs."""
+    return resource == names.TPU_RESOURCE or is_gpu(resource)
+
+
 def requested(
     containers: Iterable[Mapping[str, object]],
     inits: Iterable[tuple[bool, Mapping[str, object]]],
@@ -146,9 +151,14 @@ def takes(node: Node, needs: Needs) -> bool:
 
 
 def _there(has: Mapping[str, str], resource: str, asked: Decimal) -> Decimal:
-    """How much of a resource a node has; enough where it is not known. A node that says nothing of GPUs has none."""
-    unknown = Decimal(0) if has and is_gpu(resource) else asked
-    return amount(has.get(resource)) or unknown
+    """How much of a resource a node has; enough where it is not known.
+
+    A node that says nothing of its devices has none: their plugin has not registered them.
+    """
+    known = amount(has.get(resource))
+    if known is not None:
+        return known
+    return Decimal(0) if has and is_device(resource) else asked
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:

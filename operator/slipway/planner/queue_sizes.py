@@ -35,7 +35,7 @@ def is_replaced(draft: Draft, known: Workload) -> bool:
     """
     if draft.active is not None or draft.job.elsewhere:
         return False
-    if queue_bodies.is_outdated(draft, known):
+    if queue_bodies.is_outdated(draft, known) or not _is_of_slices(draft, known):
         return True
     given = known.assignment(queue_bodies.WORKERS)
     if given is not None and given.count is not None and given.count < known.pods_of(queue_bodies.WORKERS):
@@ -43,6 +43,13 @@ def is_replaced(draft: Draft, known: Workload) -> bool:
     if not _was_chosen_before(draft, known) or _is_worth_keeping(draft, known):
         return False
     return any(_is_unused(draft, known, one) for one in draft.spec.acceptable_slices)
+
+
+def _is_of_slices(draft: Draft, known: Workload) -> bool:
+    """Whether a Workload asks for the pods of as many slices as the job can have; somebody may have edited it."""
+    pods, hosts = known.pods_of(queue_bodies.WORKERS), draft.resolved.hosts
+    sizes = {draft.spec.most_slices, *draft.spec.acceptable_slices}
+    return bool(draft.job.origin) or (pods % hosts == 0 and pods // hosts in sizes)
 
 
 def _was_chosen_before(draft: Draft, known: Workload) -> bool:
@@ -65,7 +72,7 @@ def _is_unused(draft: Draft, known: Workload, slices: int) -> bool:
     """Whether there is unused quota for so many slices, in the flavors that the job has."""
     now = asked(draft, known)
     given = known.assignment(queue_bodies.WORKERS)
-    if slices <= now or given is None or not given.resource_usage:
+    if not 0 < now < slices or given is None or not given.resource_usage:
         return False
     unused, more = draft.snapshot.kueue.unused, Decimal(slices - now) / now
     return all(

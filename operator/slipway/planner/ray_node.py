@@ -11,6 +11,7 @@ it was told to stop: Ray says 1 then, as if it had crashed.
 
 from __future__ import annotations
 
+import http.client
 import signal
 import subprocess
 import sys
@@ -30,7 +31,8 @@ def is_well(health: str) -> bool:
     """Whether the node there is up."""
     try:
         DIRECT.open(health, timeout=5).close()
-    except OSError:
+    except (OSError, http.client.HTTPException):
+        # It is away, or what answers is no node of Ray.
         return False
     return True
 

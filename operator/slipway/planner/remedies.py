@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from slipway.api import names
 from slipway.api.accelerators import AcceleratorError, resolve
+from slipway.api.status import SliceJobStatus
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.preemption import HIGHEST, ORDINARY, Standing, bar
 from slipway.planner.snapshot import Job, Settings
@@ -52,7 +53,7 @@ class Scene:
 
 def remedies(scene: Scene) -> Iterator[Remedy]:
     """Changes after which the job fits, the smallest first."""
-    for search in (_selectors, _tolerations, _fewer, _spot, _topology, _uncordoned, _outranked, _freed):
+    for search in (_selectors, _reservation, _tolerations, _fewer, _spot, _topology, _uncordoned, _outranked, _freed):
         yield from search(scene)
 
 
@@ -77,9 +78,18 @@ def _without(scene: Scene, kind: Kind) -> Iterator[tuple[str, list[Site]]]:
 
 def _selectors(scene: Scene) -> Iterator[Remedy]:
     for key, sites in _without(scene, Kind.LABEL):
-        if key != names.NODE_SPOT:
+        if key not in scene.request.given_labels:
             words = f"take {key} out of the nodeSelector: {_named(sites)} would do"
             yield Remedy("nodeSelector", (key,), words, tuple(sites))
+
+
+def _reservation(scene: Scene) -> Iterator[Remedy]:
+    spec = scene.job.spec
+    if spec is None or spec.accelerator is None or spec.accelerator.reservation is None:
+        return
+    if sites := _elsewhere(scene, {"reservation": None}):
+        words = f"{_count(scene)} on {_named(sites)} now: apply it anew without accelerator.reservation"
+        yield Remedy("accelerator.reservation", (spec.accelerator.reservation,), words, sites)
 
 
 def _tolerations(scene: Scene) -> Iterator[Remedy]:
@@ -129,8 +139,10 @@ def _elsewhere(scene: Scene, changes: dict[str, object]) -> tuple[Site, ...]:
     assert spec is not None
     assert spec.accelerator is not None
     changed = spec.model_copy(update={"accelerator": spec.accelerator.model_copy(update=changes)})
+    # It would be applied anew, so that nothing counts with which this job was accepted.
+    anew = replace(scene.job, spec=changed, given=None, status=SliceJobStatus(), accepted={})
     try:
-        found = scene.open_to(replace(scene.job, spec=changed, accepted={}))
+        found = scene.open_to(anew)
     except InvalidSpec:
         return ()
     return tuple(found[: scene.slices]) if len(found) >= scene.slices else ()

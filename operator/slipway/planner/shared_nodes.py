@@ -11,9 +11,9 @@ from typing import Final
 from propcache.api import cached_property
 
 from slipway.api import names
-from slipway.api.gpus import is_gpu
 from slipway.api.resources import amount
 from slipway.planner.nodes import Node
+from slipway.planner.placement import is_device
 from slipway.planner.preemption import HIGHEST, Standing
 from slipway.planner.remedies import Remedy, keys
 from slipway.planner.tenants import Tenant, Use
@@ -28,7 +28,7 @@ _MOST_FREED: Final = 3
 _MOST_LOOKED_AT: Final = 32
 _NOT_TO_TOLERATE: Final = ("node-role.kubernetes.io/", "node.kubernetes.io/", names.NODE_SPOT)
 """Beginnings of taints that say more of a node than that it is somebody's."""
-_GIBI: Final = Decimal(1024**3)
+_UNITS: Final = tuple((Decimal(1024**power), suffix) for power, suffix in ((3, "Gi"), (2, "Mi"), (1, "Ki")))
 
 Goes = Callable[[Tenant], bool]
 """Whether a tenant would be gone."""
@@ -112,16 +112,12 @@ def near(request: Request, sites: Sequence[Site], nodes: Mapping[str, Node], mos
     Nodes with devices that it does not ask for are kept for those that do.
     """
     found = list(sites)
-    if not any(map(_is_device, request.needs.sizes)):
-        has = {site.name: any(map(_is_device, nodes[site.name].status.allocatable)) for site in sites}
+    if not any(map(is_device, request.needs.sizes)):
+        has = {site.name: any(map(is_device, nodes[site.name].status.allocatable)) for site in sites}
         found = [site for site in sites if not site.obstacles or not has[site.name]]
     if len(found) > most:
         found = [site for site in found if not site.obstacles]
     return found if len(found) <= most else []
-
-
-def _is_device(resource: str) -> bool:
-    return resource == names.TPU_RESOURCE or is_gpu(resource)
 
 
 def crowded(crowd: Crowd, standing: Standing) -> tuple[str, str]:
@@ -165,7 +161,7 @@ def _left(crowd: Crowd, room: Room, resource: str) -> str:
     most = sorted(held, key=lambda one: (-held[one], one.title))
     said = [_holds(crowd, one, resource, held[one]) for one in most[:_MOST_HOLDERS]]
     more = len(most) - _MOST_HOLDERS
-    said += [f"{more} more have the rest"] if more > 0 else []
+    said += [f"{more} more {'has' if more == 1 else 'have'} the rest"] if more > 0 else []
     return f"{_number(resource, free)} of {_quantity(resource, offers)} left ({', '.join(said)})"
 
 
@@ -299,7 +295,8 @@ def _remedy(change: str, values: tuple[str | int | bool, ...], words: str, rooms
 
 def _number(resource: str, size: Decimal) -> str:
     if resource in ("memory", "ephemeral-storage") and size:
-        return f"{size / _GIBI:.1f}Gi".replace(".0Gi", "Gi")
+        unit, suffix = next((one for one in _UNITS if size >= one[0]), (Decimal(1), ""))
+        return f"{size / unit:.1f}".removesuffix(".0") + suffix
     return f"{size.normalize():f}"
 
 

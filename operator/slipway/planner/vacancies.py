@@ -262,7 +262,7 @@ def _of_node(needs: Needs, node: Node) -> Iterator[Obstacle]:
     for key in needs.missing_labels(node):
         yield _obstacle(Kind.LABEL, key, _has(key, node.metadata.labels.get(key)))
     for resource in needs.too_large(node):
-        words = f"has {node.status.allocatable[resource]} {resource} on each host, less than a pod requests"
+        words = f"has {node.status.allocatable.get(resource, '0')} {resource} on each host, less than a pod requests"
         yield _obstacle(Kind.SIZE, resource, words)
     for taint in needs.kept_out(node):
         if not _known_otherwise(taint):
