@@ -9,10 +9,15 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack
+from errno import ELOOP, ENOTDIR
+from pathlib import Path, PurePath
+from typing import Any, Final
 
 from slipway.api.names import EXIT_LINK, EXIT_UNUSABLE
+
+_SEARCH: Final = getattr(os, "O_PATH", os.O_RDONLY)
+"""A directory through which others are found need not be readable."""
 
 
 class Refused(Exception):
@@ -50,15 +55,46 @@ def check(volume: dict[str, Any]) -> None:
     for path in volume["need"]:
         if not _is_directory(volume, path):
             raise Refused(EXIT_UNUSABLE, f"{_named(volume, path)} does not exist: make it, or do not ask for it")
-    made = ""
+    with ExitStack() as opened:
+        _make_all(volume, opened)
+
+
+def _make_all(volume: dict[str, Any], opened: ExitStack) -> None:
+    """Make each directory on the way where it is missing.
+
+    Each is found in the descriptor of the one before: who may write there can put a link in the place of a name, and
+    nothing is done through a link.
+    """
+    made, above = "", _opened(volume, None, "", opened)
     for part in volume["make"].split("/"):
-        made = f"{made}/{part}".lstrip("/")
-        if not _is_directory(volume, made) and not _make(volume, made):
+        made, parent = f"{made}/{part}".lstrip("/"), above
+        found = _opened(volume, parent, made, opened)
+        if found is None and not _make(volume, parent, made, opened):
             return
-    if volume["mine"] and not os.access(_place(volume, made), os.W_OK | os.X_OK):
+        above = found if found is not None else _opened(volume, parent, made, opened)
+    mode = os.W_OK | os.X_OK
+    if volume["mine"] and not os.access(PurePath(made).name, mode, dir_fd=parent, follow_symlinks=False):
         raise Refused(
             EXIT_UNUSABLE, f"{_named(volume, made)} may not be written by user {os.getuid()}: change its owner"
         )
+
+
+def _opened(volume: dict[str, Any], parent: int | None, path: str, opened: ExitStack) -> int | None:
+    """A descriptor of a directory, and None where there is none; its parent is open, and it is no link.
+
+    Raises:
+        Refused: when something else is there, or when that cannot be seen.
+    """
+    flags = _SEARCH | os.O_DIRECTORY | (os.O_NOFOLLOW if path else 0)
+    try:
+        found = os.open(PurePath(path).name or volume["root"], flags, dir_fd=parent)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _is_directory(volume, path)
+        raise Refused(EXIT_UNUSABLE, f"{_named(volume, path)} cannot be opened: {error.strerror}") from error
+    opened.callback(os.close, found)
+    return found
 
 
 def _place(volume: dict[str, Any], path: str) -> Path:
@@ -89,19 +125,25 @@ def _is_directory(volume: dict[str, Any], path: str) -> bool:
     return True
 
 
-def _make(volume: dict[str, Any], path: str) -> bool:
+def _make(volume: dict[str, Any], parent: int | None, path: str, opened: ExitStack) -> bool:
     """Make a directory; False when this user may not and the kubelet, which is root, has to."""
-    place = _place(volume, path)
+    name = PurePath(path).name
     try:
-        place.mkdir()
+        os.mkdir(name, dir_fd=parent)
+        made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        opened.callback(os.close, made)
+        if os.listdir(made):  # noqa: PTH208 - a descriptor
+            raise Refused(EXIT_UNUSABLE, f"{_named(volume, path)} was replaced by another while it was made")
         # Else the user of the worker is that of an image, and not known.
-        place.chmod(0o775 if volume["mine"] else 0o777)
+        os.fchmod(made, 0o775 if volume["mine"] else 0o777)
         if (owner := volume.get("owner")) is not None:
-            os.chown(place, owner, -1, follow_symlinks=False)
+            os.fchown(made, owner, -1)
     except FileExistsError:
         # Another host of the job was faster.
         return _is_directory(volume, path)
     except OSError as error:
+        if error.errno in (ELOOP, ENOTDIR):
+            _is_directory(volume, path)
         if volume["mine"] or not isinstance(error, PermissionError):
             raise Refused(
                 EXIT_UNUSABLE,

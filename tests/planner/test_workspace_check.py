@@ -3,13 +3,14 @@
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from slipway import workspace_check
 from slipway.api.names import EXIT_LINK, EXIT_UNUSABLE
 from slipway.workspace_check import main
 
@@ -118,3 +119,62 @@ def test_what_the_user_of_the_worker_may_not_make_or_write_is_refused(roots_fold
     assert as_nobody(roots_folder, mine=True) == EXIT_UNUSABLE
     (roots_folder / "train").chmod(0o777)
     assert as_nobody(roots_folder, mine=True) == 0
+
+
+class Attack:
+    """Somebody who may write to the volume puts a link in the place of a directory, just after it was made or found."""
+
+    def __init__(self, root: Path, victim: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.victim, self.at, self.done = root, victim, at, False
+        for name in ("mkdir", "open"):
+            monkeypatch.setattr(workspace_check.os, name, self.after(getattr(os, name), name))
+
+    def after(self, call: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def attacked(path: Any, *arguments: Any, **options: Any) -> Any:
+            found = call(path, *arguments, **options)
+            if f"{name} {path}" == self.at and not self.done:
+                self.done = True
+                (self.root / "train").rename(self.root / "elsewhere")
+                (self.root / "train").symlink_to(self.victim)
+            return found
+
+        return attacked
+
+
+@pytest.mark.parametrize("at", ["mkdir train", "open train", "mkdir 0"])
+def test_a_link_that_takes_the_place_of_a_directory_meanwhile_is_not_followed(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As root this process could else make any folder of the machine writable for everybody."""
+    root, victim = tmp_path / "shared", tmp_path / "root-only"
+    root.mkdir()
+    victim.mkdir(mode=0o700)
+    attack = Attack(root, victim, at, monkeypatch)
+    code = check(root, "train/0", mine=False)
+    assert attack.done
+    assert (mode(victim), list(victim.iterdir())) == (0o700, [])
+    if at == "mkdir train":
+        assert code == EXIT_LINK
+        assert "directory train in the volume of spec.workspace is a symbolic link" in capsys.readouterr().out
+
+
+def test_a_directory_with_something_in_it_that_takes_the_place_of_a_new_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def replaced(name: str, **options: Any) -> None:
+        mkdir(name, **options)
+        (tmp_path / "train").rmdir()
+        mkdir(tmp_path / "train", 0o700)
+        (tmp_path / "train/key").touch()
+
+    monkeypatch.setattr(workspace_check.os, "mkdir", replaced)
+    assert check(tmp_path, mine=False) == EXIT_UNUSABLE
+    assert mode(tmp_path / "train") == 0o700
+
+
+def test_a_directory_on_the_way_need_not_be_readable(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train").chmod(0o311)
+    assert check(tmp_path, "train/0") == 0
