@@ -15,8 +15,9 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import incluster_config
 
 from slipway.cluster import access
+from slipway.cluster.access import Access, proxy_of
 from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import Unauthorized
+from slipway.cluster.errors import ConnectionLost, Unauthorized
 from slipway.cluster.wire import JsonObject
 from tests.cluster.replay import Replay, answer, refusal
 from tests.serving import kubeconfig
@@ -271,3 +272,60 @@ async def test_the_token_of_a_pod_whose_clock_was_set_back_is_read_again_when_it
         replay.then(refusal(401, "Unauthorized"), answer({"ok": 1}))
         assert await api.get("/x", JsonObject) == {"ok": 1}
     assert headers(replay) == ["bearer first", "bearer second"]
+
+
+SERVER = "https://api.corp.example:6443"
+PROXY = "http://proxy:3128"
+PROXIES: dict[str, tuple[str, dict[str, str], str | None]] = {
+    "no variables": (SERVER, {}, None),
+    "upper case": (SERVER, {"HTTPS_PROXY": PROXY}, PROXY),
+    "lower case": (SERVER, {"https_proxy": PROXY}, PROXY),
+    "upper before lower case": (SERVER, {"HTTPS_PROXY": PROXY, "https_proxy": "http://other"}, PROXY),
+    "without a scheme": (SERVER, {"HTTPS_PROXY": "proxy:3128"}, PROXY),
+    "that of another scheme": (SERVER, {"HTTP_PROXY": PROXY}, None),
+    "a server without TLS": ("http://api.corp.example", {"HTTP_PROXY": PROXY}, PROXY),
+    "an empty variable": (SERVER, {"HTTPS_PROXY": ""}, None),
+    "the server is excepted": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": "a,api.corp.example"}, None),
+    "by no_proxy": (SERVER, {"HTTPS_PROXY": PROXY, "no_proxy": "api.corp.example"}, None),
+    "its domain is": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": "corp.example"}, None),
+    "its subdomains are": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": " .corp.example , b"}, None),
+    "with a star": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": "*.corp.example"}, None),
+    "subdomains of its own name": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": ".api.corp.example"}, PROXY),
+    "a name that ends alike": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": "orp.example"}, PROXY),
+    "everything": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": "*"}, None),
+    "its port": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": "corp.example:6443"}, None),
+    "another port": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": "corp.example:443"}, PROXY),
+    "in other letters": (SERVER, {"HTTPS_PROXY": PROXY, "NO_PROXY": "Corp.Example"}, None),
+    "its address": ("https://10.1.2.3", {"HTTPS_PROXY": PROXY, "NO_PROXY": "10.1.2.3"}, None),
+    "its network": ("https://10.1.2.3", {"HTTPS_PROXY": PROXY, "NO_PROXY": "10.0.0.0/8"}, None),
+    "another network": ("https://10.1.2.3", {"HTTPS_PROXY": PROXY, "NO_PROXY": "10.2.0.0/16"}, PROXY),
+    "its network of IPv6": ("https://[fd00::1]:443", {"HTTPS_PROXY": PROXY, "NO_PROXY": "fd00::/8"}, None),
+    "its address and port of IPv6": ("https://[fd00::1]", {"HTTPS_PROXY": PROXY, "NO_PROXY": "[fd00::1]:443"}, None),
+    "this machine": ("https://127.0.0.1:6443", {"HTTPS_PROXY": PROXY}, None),
+    "this machine by name": ("https://localhost:6443", {"HTTPS_PROXY": PROXY}, None),
+    "this machine by IPv6": ("https://[::1]:6443", {"HTTPS_PROXY": PROXY}, None),
+}
+
+
+@pytest.mark.parametrize(("server", "environment", "proxy"), PROXIES.values(), ids=PROXIES)
+def test_the_environment_names_a_proxy_as_kubectl_reads_it(
+    server: str, environment: dict[str, str], proxy: str | None
+) -> None:
+    assert proxy_of(server, environment) == proxy
+
+
+async def test_the_proxy_of_the_environment_is_asked_for_the_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        async with ApiConnection(Access(Configuration(host="https://api.test:6443"))) as api:
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(anext(api.watch("/api/v1/pods", resource_version="1")), ANSWER_SECONDS)
+    assert asked[:1] == [b"CONNECT api.test:6443 HTTP/1.1\r\n"]

@@ -8,11 +8,13 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import yaml
 from kubernetes.aio.client import Configuration
@@ -39,6 +41,50 @@ class AccessError(Exception):
     """There is no usable configuration; the message says what was looked for."""
 
 
+def proxy_of(server: str, environment: Mapping[str, str]) -> str | None:
+    """The proxy to a server by HTTPS_PROXY, HTTP_PROXY and NO_PROXY as kubectl reads them; None for none.
+
+    The same in lower case counts only where it is not given in upper case. Entries of NO_PROXY are names with their
+    subdomains, `.name` for the subdomains alone, addresses, networks, each perhaps with a port, and `*`.
+    """
+    url = urlsplit(server)
+    proxy = _variable(environment, f"{url.scheme}_proxy")
+    host, port = url.hostname or "", url.port or {"http": 80}.get(url.scheme, 443)
+    if not proxy or host == "localhost" or _is_excepted(host, port, _variable(environment, "no_proxy")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(environment: Mapping[str, str], name: str) -> str:
+    return environment.get(name.upper()) or environment.get(name) or ""
+
+
+def _is_excepted(host: str, port: int, listed: str) -> bool:
+    address = _network(host)
+    if address is not None and address.network_address.is_loopback:
+        return True
+    for entry in filter(None, map(str.strip, listed.lower().split(","))):
+        name, colon, number = entry.rpartition(":")
+        if not colon or not number.isdecimal() or _network(entry) is not None:
+            name, number = entry, str(port)
+        if number != str(port):
+            continue
+        network = _network(name.strip("[]"))
+        if entry == "*" or (network is not None and address is not None and address.network_address in network):
+            return True
+        name = name.removeprefix("*")
+        if network is None and (host.endswith(name) if name.startswith(".") else f".{host}".endswith(f".{name}")):
+            return True
+    return False
+
+
+def _network(text: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
 class Access:
     """An API server's address and credentials that stay valid."""
 
@@ -55,7 +101,8 @@ class Access:
         self._hangs = False
         self.server: Final[str] = str(configuration.host).rstrip("/")
         """URL without a trailing slash."""
-        self.proxy: Final[str | None] = configuration.proxy
+        self.proxy: Final[str | None] = configuration.proxy or proxy_of(self.server, os.environ)
+        """URL of the proxy that the kubeconfig names, or the environment."""
         self.server_hostname: Final[str | None] = configuration.tls_server_name
         """Name that the server's certificate is checked for, where it is not the address."""
         self.ssl: Final[ssl.SSLContext | None] = _context(configuration) if self.server.startswith("https") else None
