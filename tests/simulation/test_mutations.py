@@ -13,7 +13,7 @@ import pytest
 
 from slipway.api.places import FIRST, Place
 from slipway.api.status import AppliedDefaults, Attempt, Cause, Condition, Phase, SliceJobStatus
-from slipway.cluster import history, store
+from slipway.cluster import history, profiles, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
@@ -40,6 +40,7 @@ from slipway.planner import (
     queueing,
     recreation,
     rivals,
+    snapshot,
     stored,
     summary,
 )
@@ -327,6 +328,8 @@ def a_second_run_is_as_good_as_the_first(patch: pytest.MonkeyPatch) -> None:
 def all_profiles_are_one(patch: pytest.MonkeyPatch) -> None:
     """Whatever profile an attempt began with counts as that of today."""
     patch.setattr(AppliedDefaults, "__eq__", lambda *_: True)
+    for module in (creation, profiles, snapshot):
+        patch.setattr(module, "same_defaults", lambda *_: True)
 
 
 def unknown_profiles_have_no_secrets(patch: pytest.MonkeyPatch) -> None:
