@@ -178,7 +178,12 @@ def test_what_no_pod_can_have_is_refused_by_name(text: str, words: str) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-07 a misspelt field": (job(slice=2), "spec.slice is not a known field of this version of Slipway: did you mean"),
-    "B-07 Python's spelling": (job(retries={"max_failures_": 2}), "did you mean maxFailures?"),
+    "B-07 Python's spelling": (job(retries={"max_failures": 2}), "did you mean maxFailures?"),
+    "B-07 Python's spelling at the top": (job(node_selector={"a": "b"}), "did you mean nodeSelector?"),
+    "B-07 Python's spelling deep down": (
+        job(accelerator={"gpu": {"per_node": 2}}),
+        "spec.accelerator.gpu.per_node is not a known field",
+    ),
     "E1-30 another tool's word": (job(retries={"zzz": 2}), "it may be "),
     "B-08 no slices": (job(slices=0), "spec.slices 0: "),
     "B-05 a number in the command": (job(command=["a", 1]), "spec.command[1]"),
@@ -200,10 +205,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "text for a number further down": (job(retries={"maxFailures": "3"}), "spec.retries.maxFailures '3': input"),
     "text for true": (job(suspend="yes"), "spec.suspend 'yes': input should be a valid boolean"),
     "a number for true": (job(suspend=1), "spec.suspend 1: input should be a valid boolean"),
-    "true for a size": (job(shmSize=True), "spec.shmSize True: must be a quantity such as 16Gi"),
+    "true for a size": (job(shmSize=True), "spec.shmSize true: must be a quantity such as 16Gi"),
     "true for a quantity": (
         job(resources={"limits": {"cpu": True}}),
-        "spec.resources.limits.cpu True: must be a quantity such as 16Gi",
+        "spec.resources.limits.cpu true: must be a quantity such as 16Gi",
     ),
     "a broken number for a quantity": (
         job(resources={"limits": {"cpu": 1.5}}),
@@ -248,7 +253,7 @@ def test_numbers_are_read_as_kubectl_reads_them(written: str, number: int) -> No
 PROFILES = {
     "text for a number": ({"limits": {"maxSlices": "4"}}, "spec.limits.maxSlices '4': input should be a valid integer"),
     "text for true": ({"limits": {"privileged": "no"}}, "spec.limits.privileged 'no': input should be a valid boolean"),
-    "true for a size": ({"defaults": {"shmSize": True}}, "spec.defaults.shmSize True: must be a quantity"),
+    "true for a size": ({"defaults": {"shmSize": True}}, "spec.defaults.shmSize true: must be a quantity"),
 }
 
 

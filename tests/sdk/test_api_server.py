@@ -1,5 +1,6 @@
 """Calls against a real API server without an operator: what it stores, defaults and refuses."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,11 +18,24 @@ from slipway import (
     WaitTimeout,
     run_docker_async,
 )
-from slipway.sdk import session
+from slipway.client import portal
+from slipway.client.errors import Refused
+from slipway.client.manifest import manifest
+from slipway.sdk import jobs, session
 from tests.kubectl import Kubectl
 from tests.waiting import ANSWER_SECONDS
 
 CONFIG = DockerConfig("acme/train:1", ["--x"], entrypoint="python train.py", environment=["A=1"], ipc_mode="host")
+
+
+def wait_for_post(client: Client, spec: dict[str, Any]) -> None:
+    run = jobs.Run(client, "train", "CPU")
+
+    async def post() -> None:
+        async with client.connect() as api:
+            await run.post(api, spec)
+
+    portal.run(post())
 
 
 @pytest.fixture
@@ -38,6 +52,37 @@ def test_a_container_is_stored_when_the_call_returns(kubectl: Kubectl, client: C
         run_docker_async(CONFIG, name="train", client=client)
     future.cancel()
     assert kubectl.get("sj/train")["spec"]["cancel"] is True
+
+
+UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
+    "Python's spelling": ({"retries": {"max_failures": 1}}, "did you mean maxFailures?"),
+    "Python's spelling at the top": ({"node_selector": {"a": "b"}}, "did you mean nodeSelector?"),
+    "another tool's word": ({"backoffLimit": 3}, "spec.backoffLimit is not a known field"),
+}
+
+
+@pytest.mark.parametrize(("fields", "said"), UNKNOWN.values(), ids=UNKNOWN)
+def test_a_field_that_would_be_dropped_is_refused_by_every_way_in(
+    kubectl: Kubectl, client: Client, fields: dict[str, Any], said: str
+) -> None:  # B-07
+    body = manifest("train", {"image": "busybox:1"} | fields)
+    with pytest.raises(Refused, match=re.escape(said)):
+        client.submit(body)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        run_docker_async(CONFIG, spec=fields, name="train", client=client)
+    assert kubectl.get("sj")["items"] == []
+
+
+def test_the_api_server_drops_no_field_that_this_client_knows_and_its_definition_does_not(
+    kubectl: Kubectl, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A definition of an older version is in the cluster, say."""
+    monkeypatch.setattr("slipway.client.manifest.check", lambda body: None)
+    with pytest.raises(Refused, match=r'unknown field "spec\.newer"'):
+        client.submit(manifest("train", {"image": "busybox:1", "newer": 1}))
+    with pytest.raises(InvalidJob, match=r'unknown field "spec\.newer"'):
+        wait_for_post(client, {"image": "busybox:1", "newer": 1})
+    assert kubectl.get("sj")["items"] == []
 
 
 @pytest.mark.parametrize(("call", "said"), [

@@ -149,7 +149,10 @@ def test_what_is_wrong_is_told_before_any_call() -> None:  # E1-30, E2-03
 @pytest.mark.parametrize(
     ("variable", "said"),
     [
-        ({"name": "TOKEN", "val": "s3cret"}, "spec.env[TOKEN].val is not a known field of this version of Slipway"),
+        (
+            {"name": "TOKEN", "val": "s3cret"},
+            "spec.env[TOKEN].val is not a known field of this version of Slipway: did you mean value?",
+        ),
         ({"name": "TOKEN", "value": 5312}, "spec.env[TOKEN].value is a number: input should be a valid string"),
     ],
     ids=["a field that is not known", "a value of another kind"],

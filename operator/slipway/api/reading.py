@@ -10,7 +10,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.words import kind_of, shown
 
 _OPAQUE: Final = frozenset(
-    ("env", "envVars", "envFrom", "podTemplate", "runtimeEnv", "volumes", "command", "args", "metadata")
+    ("env", "env_vars", "envFrom", "podTemplate", "runtimeEnv", "volumes", "command", "args", "metadata")
 )
 """Fields below which a value may be a secret, so that it is never repeated."""
 

@@ -217,9 +217,16 @@ class AsyncClient(ClusterTarget, Verbs):
         return found
 
     async def _create(self, body: Mapping[str, Any], namespace: str, *, dry_run: bool) -> Stored:
+        # Few calls need it, and it takes time to import.
+        from slipway.client.manifest import InvalidManifest, check
+
         path = paths.jobs(possible_namespace(namespace))
+        try:
+            check(dict(body))
+        except InvalidManifest as error:
+            raise errors.Refused(str(error)) from error
         with answered():
-            return await self.api.create(path, body, Stored, check=dry_run)
+            return await self.api.create(path, body, Stored, check=dry_run, strict=True)
 
     async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
         """In what the API server would store the manifest otherwise: with its defaults, and what webhooks add."""

@@ -192,12 +192,12 @@ def check_profile(body: Manifest) -> Profile:
     try:
         return Profile(str(body["metadata"]["name"]), spec=_read(ProfileSpec, spec))
     except ValidationError as error:
-        near = next(_nearest(error, ProfileSpec), "")
+        near = next(nearest(error, ProfileSpec), "")
         raise InvalidManifest(describe(error, "spec", spec) + near) from error
 
 
 def _read(model: type[_M], spec: Mapping[str, Any]) -> _M:
-    """The spec as the API server takes it, which takes no text for a number and no number for text.
+    """The spec as the API server takes it: no text for a number, no number for text, and no Python's spelling.
 
     Raises:
         InvalidManifest: when it is no JSON, or nested too deep.
@@ -211,7 +211,7 @@ def _read(model: type[_M], spec: Mapping[str, Any]) -> _M:
         # Half a surrogate is no text. The error holds the whole spec, secrets included.
         why = "text that is no Unicode" if isinstance(error, UnicodeError) else str(error)
         raise InvalidManifest(f"spec has what JSON cannot say: {why}") from None
-    return model.model_validate_json(content, strict=True)
+    return model.model_validate_json(content, strict=True, by_alias=True, by_name=False)
 
 
 def check(body: Manifest, settings: Settings = UNKNOWN_OPERATOR, profile: Profile | None = None) -> Resolved:
@@ -234,7 +234,7 @@ def check(body: Manifest, settings: Settings = UNKNOWN_OPERATOR, profile: Profil
     try:
         _read(SliceJobSpec, spec)
     except ValidationError as error:
-        near = next(_nearest(error), "")
+        near = next(nearest(error), "")
         raise InvalidManifest(describe(error, "spec", spec) + near) from error
     try:
         return accept(_sited(read_job(_stored(body)), profile), settings).resolved
@@ -267,7 +267,7 @@ def _stored(body: Manifest) -> Manifest:
     return body | {"metadata": own | dict(body["metadata"])}
 
 
-def _nearest(error: ValidationError, root: type[BaseModel] = SliceJobSpec) -> Iterator[str]:
+def nearest(error: ValidationError, root: type[BaseModel] = SliceJobSpec) -> Iterator[str]:
     """The field that was meant where one is not known (B-07)."""
     first = error.errors()[0]
     if first["type"] == "extra_forbidden":

@@ -169,10 +169,13 @@ class ApiConnection:
         kind: type[T],
         *,
         check: bool = False,
+        strict: bool = False,
         seconds: float = WRITE_SECONDS,
         on_retry: Callable[[], None] = _nothing,
     ) -> T:
         """Create an object of a deterministic name; `check` asks for a strict dry run.
+
+        What is not `strict` loses the fields that the API server does not know.
 
         An answer lost on the way makes the retry end in AlreadyExists; the caller looks whose object it is. `on_retry`
         is called when the request is sent again: whatever the answer is then, the first may have been carried out.
@@ -182,7 +185,8 @@ class ApiConnection:
             query = {"dryRun": "All", "fieldValidation": "Strict"}
             sent = self._send("POST", path, query=query, body=body, seconds=CHECK_SECONDS, write=True, pauses=())
         else:
-            sent = self._send("POST", path, body=body, seconds=seconds, write=True, on_retry=on_retry)
+            query = {"fieldValidation": "Strict"} if strict else {}
+            sent = self._send("POST", path, query=query, body=body, seconds=seconds, write=True, on_retry=on_retry)
         return decode(kind, await sent)
 
     async def replace(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from slipway.api.accelerators import Shape, resolve
 from slipway.api.reading import describe
 from slipway.api.slicejob import Accelerator, SliceJobSpec
+from slipway.client.manifest import nearest
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 _GPU_LABEL: Final = "cloud.google.com/gke-accelerator"
@@ -127,10 +128,11 @@ def checked(fields: dict[str, Any]) -> dict[str, Any]:
         ValueError: when a field does not fit the schema, or no TPU slice has such a type or topology.
     """
     try:
-        asked = SliceJobSpec.model_validate(fields).accelerator
+        # As they are written they are sent: the API server knows no other spelling.
+        asked = SliceJobSpec.model_validate(fields, by_alias=True, by_name=False).accelerator
     except ValidationError as error:
         # Its own words show the values of variables, which may be secrets.
-        raise ValueError(describe(error, "spec", fields)) from None
+        raise ValueError(describe(error, "spec", fields) + next(nearest(error), "")) from None
     if asked is not None and asked.gpu is None:
         shape_of(asked)
     try:

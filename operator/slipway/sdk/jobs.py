@@ -135,7 +135,7 @@ class Run:
             AlreadyExists: the connection's, when its name is taken.
         """
         try:
-            made = await api.create(paths.jobs(self.namespace), self.body(spec), JobView)
+            made = await api.create(paths.jobs(self.namespace), self.body(spec), JobView, strict=True)
         except (BadRequest, Invalid) as error:
             raise InvalidJob(str(error), self.info) from error
         except (ConnectionLost, Garbled, ServerError) as error:
