@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from slipway.api.reading import read_spec
-from slipway.api.resources import Resources, amount
+from slipway.api.resources import Resources, amount, docker_size
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,14 @@ def test_a_quantity_is_the_whole_text(text: str) -> None:
     with pytest.raises(ValidationError):
         Resources(limits={"cpu": text})
     assert amount(text) is None
+
+
+SIZES = {
+    "512m": "512Mi", "512M": "512Mi", "1g": "1Gi", "2GB": "2Gi", "64k": "64Ki", "1t": "1Ti", "1048576": "1048576",
+    "100b": "100", "2Gi": "2Gi", "1.5Gi": "1.5Gi", "1.5g": None, "x": None, "-1g": None, "": None, "1 g": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "size"), SIZES.items(), ids=SIZES)
+def test_a_size_in_docker_s_units_is_a_quantity(text: str, size: str | None) -> None:
+    assert docker_size(text) == size

@@ -137,6 +137,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "B-26 shmSize x": ({"shmSize": "x"}, "spec.shmSize x is not a size: give bytes"),
     "B-26 shmSize 2x": ({"shmSize": "2x"}, "spec.shmSize 2x is not a size: give bytes"),
     "B-26 shmSize -1g": ({"shmSize": "-1g"}, "spec.shmSize -1g is not a size: give bytes"),
+    "B-26 shmSize in Docker's units": ({"shmSize": "512m"}, "spec.shmSize 512m is not a size: give bytes"),
+    "shmSize of half a byte": ({"shmSize": "0.5"}, "spec.shmSize 0.5 is not a size: give bytes"),
+    "memory in Docker's units": (
+        {"resources": {"limits": {"cpu": "500m", "memory": "512m"}}},
+        "memory is no whole number of bytes: give bytes, or a quantity such as 512Mi",
+    ),
+    "a request of storage of half a byte": (
+        {"resources": {"requests": {"ephemeral-storage": "0.5"}}},
+        "ephemeral-storage is no whole number of bytes",
+    ),
     "shmSize -1": ({"shmSize": -1}, "spec.shmSize -1 is not a size: give bytes"),
     "memory lots": ({"resources": {"limits": {"memory": "lots"}}}, "spec.resources.limits.memory"),
     "GPUs beside TPUs": (

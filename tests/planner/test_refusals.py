@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.planner.acceptance import InvalidSpec, resolve
+from slipway.planner.acceptance import InvalidSpec, resolve, template_hash
 from slipway.planner.snapshot import Settings
 
 from .build import World, spec
@@ -100,6 +100,19 @@ def devices(resource: str, value: Any, kind: str = "limits") -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "shmSize in Docker's units": ({"shmSize": "512m"}, "spec.shmSize '512m' is no whole number of bytes"),
+    "memory in Docker's units": (
+        {"resources": {"limits": {"cpu": "500m", "memory": "512m"}}},
+        "spec.resources.limits[memory] '512m' is no whole number of bytes: give bytes, or a quantity such as 512Mi",
+    ),
+    "storage of a container of the template": (
+        {
+            "podTemplate": {
+                "spec": {"containers": [{"name": "log", "resources": {"requests": {"ephemeral-storage": "0.1"}}}]}
+            }
+        },
+        "resources.requests[ephemeral-storage] '0.1' is no whole number of bytes",
+    ),
     "NVIDIA beside TPUs": (
         V5P | devices("nvidia.com/gpu", 1),
         "spec.resources.limits[nvidia.com/gpu] '1': the nodes of accelerator v5p-16 have TPUs and no GPUs: remove it, "
@@ -270,3 +283,28 @@ def test_what_only_looks_like_it_is_taken(fields: dict[str, Any]) -> None:
 def test_volumes_of_slipway_are_not_the_job_s(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidSpec, match="are those of Slipway's own volumes"):
         resolve(spec(**fields), Settings())
+
+
+HALF_A_BYTE = {"shmSize": "512m", "resources": {"limits": {"memory": "1500m"}}}
+
+
+@pytest.mark.parametrize("phase", ["Starting", "Suspended", "Running"])
+def test_a_size_that_an_earlier_version_took_goes_on(phase: str) -> None:
+    """A stricter rule binds specs that are created or changed after it."""
+    world = World(slices=1, hosts=1, suspend=phase == "Suspended")
+    world.settle()
+    if phase == "Running":
+        world.run()
+    # What the earlier version wrote of a spec with such sizes.
+    world.fields |= HALF_A_BYTE
+    if world.status.resolved is not None:
+        hashed = world.status.resolved.model_copy(update={"template_hash": template_hash(world.job.spec)})
+        world.status = world.status.model_copy(update={"resolved": hashed})
+    world.settle()
+    accepted = world.condition("Accepted")
+    assert accepted is not None
+    assert accepted.status == "True", accepted.message
+    if phase == "Running":
+        world.pod(0, 0).exits(1)
+        world.until_restarted()
+        assert (world.status.attempt, world.status.failures) == (1, 1)

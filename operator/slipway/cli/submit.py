@@ -64,7 +64,7 @@ _OPTIONS: Final = (
     click.option("--env-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="NAME=VALUE lines."),
     click.option("--copy-env", multiple=True, metavar="PATTERN", help="Copy these variables, such as 'WANDB_*'."),
     click.option("--mount", "mounts", multiple=True, help="type=bind|volume|tmpfs,src=…,dst=…[,readonly]."),
-    click.option("--shm-size", help="Size of /dev/shm, such as 16Gi."),
+    click.option("--shm-size", help="Size of /dev/shm in Docker's units, such as 512m or 16g."),
     click.option("--workdir", help="Working directory."),
     click.option("--service-account", help="Service account of the pods."),
     click.option("--priority-class", help="Priority class of the pods."),

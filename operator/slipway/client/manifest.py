@@ -17,6 +17,7 @@ from slipway.api import names
 from slipway.api.nesting import too_deep
 from slipway.api.profile import ProfileSpec
 from slipway.api.reading import describe
+from slipway.api.resources import docker_size
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client import kubectl_yaml
@@ -84,13 +85,21 @@ class Flags:
             "env": [{"name": name, "value": literal(value)} for name, value in (self.env or {}).items()],
             "volumes": volumes,
             "volumeMounts": places,
-            "shmSize": self.shm_size,
+            "shmSize": self._shm_size(),
             "workingDir": self.working_dir,
             "serviceAccountName": self.service_account,
             "priorityClassName": self.priority_class,
             "retries": {name: value for name, value in retries.items() if value is not None},
         }
         return {name: value for name, value in found.items() if value not in (None, [], {})}
+
+    def _shm_size(self) -> str | None:
+        """Flags are read as those of Docker, to which 512m is half a gibibyte; to Kubernetes it is half a byte."""
+        if self.shm_size is None:
+            return None
+        if (size := docker_size(self.shm_size)) is None:
+            raise InvalidManifest(f"--shm-size {self.shm_size} is not a size: write for example 512m, 2g or 2Gi")
+        return size
 
     def _accelerator(self) -> Manifest:
         asked = {"vendor": self.gpu_vendor, "count": self.gpus, "model": self.gpu_model}

@@ -23,7 +23,7 @@ from slipway.planner.effective import Effective, effective, hardware_of, runtime
 from slipway.planner.limits import FORBIDDEN, forbidden
 from slipway.planner.merge import malformed, without_nulls
 from slipway.planner.redact import printable
-from slipway.planner.refusals import refusals
+from slipway.planner.refusals import refusals, refusals_of_new
 from slipway.planner.snapshot import Job, Settings
 from slipway.planner.workspace import missing, problems
 
@@ -87,9 +87,12 @@ def accept(job: Job, settings: Settings) -> Effective:
         resolved = _resolved(job, job.spec, settings)
         if not job.spec.image and job.site.known:
             raise InvalidSpec("InvalidSpec", _NO_IMAGE)
-        for refusal in missing(job, job.spec, settings):
+        template = template_spec(job.spec)
+        begun = job.status.attempt is not None or job.is_as_accepted
+        later = () if begun else refusals_of_new(job.spec, template)
+        for refusal in (*missing(job, job.spec, settings), *later):
             raise InvalidSpec(*refusal)
-        refused = forbidden(job.spec, template_spec(job.spec), job.site, resolved.type, resolved.hosts)
+        refused = forbidden(job.spec, template, job.site, resolved.type, resolved.hosts)
         known = job.accepted[settings] = effective(job.spec, resolved, job.site, refused)
     if known.forbidden is not None and not job.in_attempt:
         raise InvalidSpec(FORBIDDEN, known.forbidden)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from slipway.api.places import FIRST, HEAD
-from slipway.api.status import ConditionType, Phase
+from slipway.api.status import Phase
 from slipway.planner import (
     fencing,
     queue_bodies,
@@ -31,7 +31,7 @@ from slipway.planner.pods import PodFactory
 from slipway.planner.queue_bodies import Contradiction
 from slipway.planner.queue_refusals import leaves_for_now, refusal
 from slipway.planner.redact import foreign
-from slipway.planner.snapshot import WAITING_FOR_OLD, Job, Snapshot
+from slipway.planner.snapshot import WAITING_FOR_OLD, Snapshot
 
 FIRST_RETRY: Final = timedelta(seconds=2)
 LONGEST_RETRY: Final = timedelta(seconds=60)
@@ -68,13 +68,7 @@ def gate(draft: Draft) -> None:
 
 
 def _have_wait(draft: Draft, hold: Hold) -> None:
-    draft.held, draft.in_line = hold, _is_as_accepted(draft.job)
-
-
-def _is_as_accepted(job: Job) -> bool:
-    """Whether the status says of the spec as it is now that it is accepted."""
-    accepted = job.status.condition(ConditionType.ACCEPTED)
-    return accepted is not None and accepted.status == "True" and accepted.observed_generation == job.generation
+    draft.held, draft.in_line = hold, draft.job.is_as_accepted
 
 
 def stand(draft: Draft) -> None:

@@ -14,7 +14,7 @@ from slipway.api.accelerators import Shape
 from slipway.api.gpus import Gpus, is_gpu
 from slipway.api.progress import PatternError, compiled
 from slipway.api.ray import NO_TPUS_ON_HEAD
-from slipway.api.resources import amount
+from slipway.api.resources import NO_SIZE, amount, is_size, is_whole
 from slipway.api.slicejob import LOCAL_IMAGE, SliceJobSpec
 from slipway.api.words import shown
 from slipway.planner.actions import Body
@@ -69,6 +69,16 @@ def refusals(
         yield from _other_gpus(on_hosts, gpus)
     if spec.one_host_per_node:
         yield from _lost_anti_affinity(template)
+
+
+def refusals_of_new(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:
+    """What is refused only in a spec that has not been accepted yet: earlier versions took it, and jobs have it."""
+    given = [("spec.shmSize", "memory", spec.shm_size)] if spec.shm_size is not None else []
+    for container in containers(spec, template):
+        given += [(f"{path}[{resource}]", resource, value) for path, resource, value in _resources(container)]
+    for field, resource, value in given:
+        if is_size(resource) and amount(value) is not None and not is_whole(value):
+            yield "InvalidSpec", f"{field} {_shown(value)} {NO_SIZE}"
 
 
 def _engine_sockets(spec: SliceJobSpec, template: Body) -> Iterator[Refusal]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.progress import ProgressState
 from slipway.api.slicejob import SliceJobSpec
-from slipway.api.status import SliceJobStatus, same_defaults
+from slipway.api.status import ConditionType, SliceJobStatus, same_defaults
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.freshness import EVER, Horizon
 from slipway.planner.kueue_objects import Kueue
@@ -182,6 +182,12 @@ class Job:
     def stored_status(self) -> Mapping[str, Any]:
         """The status as it is stored, with what only another version can read."""
         return unpacked(self.stored)
+
+    @property
+    def is_as_accepted(self) -> bool:
+        """Whether the status says of the spec as it is now that it is accepted."""
+        accepted = self.status.condition(ConditionType.ACCEPTED)
+        return accepted is not None and accepted.status == "True" and accepted.observed_generation == self.generation
 
     @property
     def elsewhere(self) -> bool:

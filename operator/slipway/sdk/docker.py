@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import PurePath, PurePosixPath
 from typing import Any, Final
 
+from slipway.api.resources import docker_size
 from slipway.client.manifest import literal
 from slipway.sdk.accelerators import GPU_RESOURCE
 from slipway.sdk.environment import Environment, variables
 
-_SIZE: Final = re.compile(r"([0-9]+)([bkmgt]?)b?", re.IGNORECASE)
-_QUANTITY: Final = re.compile(r"[0-9]+(Ki|Mi|Gi|Ti)")
 _COUNT: Final = re.compile(r"0*[1-9][0-9]*")
 _USER: Final = re.compile(r"([0-9]+)(?::([0-9]+))?")
-_UNITS: Final = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
 _POD_NETWORKS: Final = ("", "bridge", "pod")
 
 
@@ -129,13 +127,9 @@ def _gpus(gpus: str | int | None) -> dict[str, Any]:
 def _shm_size(size: str | int | None) -> str | None:
     if not size:
         return None
-    text = str(size)
-    if _QUANTITY.fullmatch(text):
-        return text
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    if (found := docker_size(str(size))) is None:
         raise ValueError(f"shm_size {size!r} is not a size: write for example 512m, 2g or 2Gi")
-    return found[1] + _UNITS[found[2].lower()]
+    return found
 
 
 def _security(user: str | int | None, privileged: bool, capabilities: list[str]) -> dict[str, Any]:
