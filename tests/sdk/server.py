@@ -22,6 +22,21 @@ STATUS: dict[str, Any] = {"attempt": 0, "attempts": [{"number": 0}], "resolved":
 """Of a job that has begun."""
 
 
+STARTED = "2026-01-01T00:00:00Z"
+
+
+def pod_of(job: Any) -> dict[str, Any]:
+    """The pod of a job of one host: it runs until the job is over."""
+    name, over = job["metadata"]["name"], job.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    run: dict[str, Any] = {"startedAt": STARTED}
+    state = {"terminated": run | {"exitCode": 0, "finishedAt": STARTED}} if over else {"running": run}
+    phase = job["status"]["phase"] if over else "Running"
+    return {
+        "metadata": {"name": f"{name}-0-0-0", "uid": f"pod-{name}", "resourceVersion": "1"},
+        "status": {"phase": phase, "containerStatuses": [{"name": "worker", "state": state}]},
+    }
+
+
 def refused(code: int, reason: str, message: str = "") -> web.Response:
     status = {"kind": "Status", "code": code, "reason": reason, "message": message}
     return web.json_response(status, status=code)
@@ -64,7 +79,11 @@ class Server:
         self.deaf_to_secrets = False
         """Whether nobody gets an answer who wants to create a Secret."""
         self.log: str | None = None
-        """What every pod wrote; None where there is no pod."""
+        """What the pod of every job wrote; None where there is no pod."""
+        self.log_time = STARTED
+        """When every line of it was written."""
+        self.hides_pods = False
+        """Whether nobody may list pods."""
         self.ready = True
         """Whether a session's cluster can be used as soon as it is made."""
         self.forgotten = 0
@@ -102,6 +121,7 @@ class Server:
             web.put(JOBS + "/{name}", self.replace),
             web.delete(JOBS + "/{name}", self.delete),
             web.post("/api/v1/namespaces/x/secrets", self.secret),
+            web.get("/api/v1/namespaces/x/pods", self.pods),
             web.get("/api/v1/namespaces/x/pods/{pod}/exec", self.exec),
             web.get("/api/v1/namespaces/x/pods/{pod}/log", self.read),
         ])  # fmt: skip
@@ -195,8 +215,22 @@ class Server:
             if body["metadata"]["name"] == name:
                 await answer.write(json.dumps({"type": kind, "object": body}).encode() + b"\n")
 
+    async def pods(self, request: web.Request) -> web.StreamResponse:
+        if self.hides_pods:
+            return refused(403, "Forbidden", "pods is forbidden: User u cannot list it")
+        if "watch" not in request.query:
+            pods = [pod_of(job) for job in self.jobs.values() if self.log is not None]
+            return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": pods})
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await passing(60)
+        return answer
+
     async def read(self, request: web.Request) -> web.Response:
-        return refused(404, "NotFound") if self.log is None else web.Response(text=self.log)
+        if self.log is None:
+            return refused(404, "NotFound")
+        stamp = f"{self.log_time} " if request.query.get("timestamps") == "true" else ""
+        return web.Response(text="".join(stamp + line for line in self.log.splitlines(keepends=True)))
 
     def tell(self, name: str, **status: Any) -> None:
         """Change a job's status from the test's thread, as an operator would."""

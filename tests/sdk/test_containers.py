@@ -98,6 +98,27 @@ def test_what_the_hosts_of_a_failed_job_wrote_is_not_lost(real_jobs: Jobs, clien
     assert caught.value.outputs == ["0\n", "1\n"]
 
 
+ROTATING = """
+pad=$(printf '%01000d' 0)
+for part in 0 1; do
+  line=0
+  while [ $line -lt 11000 ]; do echo $part $line $pad; line=$((line + 1)); done
+  sleep 14
+done
+echo end
+"""
+"""Each part is more than the kubelet keeps in one file (10 MiB), and it looks at the files every 10 s."""
+
+
+def test_output_comes_whole_although_the_kubelet_rotates_it_away(real_jobs: Jobs, client: Client) -> None:
+    output = run_docker_on_pod(shell(ROTATING, remove=False), CPU(), name="long", client=client)
+    assert isinstance(output, str)
+    wanted = [f"{part} {line}" for part in (0, 1) for line in range(11000)]
+    assert [line.rsplit(" ", 1)[0] for line in output.splitlines()] == [*wanted, "end"]
+    left = real_jobs.kubectl("logs", "long-0-0-0").stdout.splitlines()
+    assert len(left) < len(wanted)  # Otherwise nothing was rotated, and reading it once would have done.
+
+
 def test_a_refusal_is_the_servers_own_sentence(
     real_nodes: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl], tmp_path: Path
 ) -> None:  # E1-36

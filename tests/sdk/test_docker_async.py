@@ -53,6 +53,27 @@ def test_a_job_that_failed_stays(server: Server) -> None:
     assert (future.result(timeout=ANSWER_SECONDS).exit_code, list(server.jobs)) == (3, ["train"])
 
 
+def test_output_that_could_not_be_followed_is_read_once_and_a_warning_says_so(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.log, server.hides_pods = "done\n", True
+    future = run_docker_async(CONFIG, name="train", client=server.client)
+    server.tell("train", phase="Succeeded")
+    assert future.result(timeout=ANSWER_SECONDS).stdout == "done\n"
+    [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert warning.startswith("SliceJob train in x: its log could not be followed, and is read once after its end: ")
+    assert "pods is forbidden: User u cannot list it" in warning
+
+
+def test_lines_that_may_be_missing_are_warned_of(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    server.log, server.log_time = "the rest\n", "2026-01-01T00:20:00Z"
+    future = run_docker_async(CONFIG, name="train", client=server.client)
+    server.tell("train", phase="Succeeded")
+    assert future.result(timeout=ANSWER_SECONDS).stdout == "the rest\n"
+    [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "its log begins at 2026-01-01T00:20:00.000Z: the kubelet may have rotated earlier lines away" in warning
+
+
 def test_cancelling_the_future_cancels_the_job(server: Server) -> None:
     future = run_docker_async(CONFIG, name="train", client=server.client)
     assert future.cancel()

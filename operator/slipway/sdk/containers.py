@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from slipway.sdk.accelerators import CPU, GPU, TPU, AcceleratorConfig, checked, 
 from slipway.sdk.arguments import need
 from slipway.sdk.docker import DockerConfig
 from slipway.sdk.jobs import OnInterrupt, Run, wait
+from slipway.sdk.outputs import Outputs
 from slipway.sdk.progress import Progress
 
 _PARALLEL_LOGS = 16
@@ -35,7 +36,7 @@ class CompletedRun:
 
     exit_code: int
     stdout: str
-    """All it wrote: pods keep one stream for both."""
+    """All it wrote: pods keep one stream for both. A warning is logged where a part of it may be missing."""
     stderr: str = ""
 
 
@@ -110,10 +111,12 @@ def run_docker_multislice(
 
     async def work(api: ApiConnection) -> list[str | None]:
         made = await run.create(api, fields)
-        end = await run.until(api, made.metadata.uid, lambda view: view.over)
-        if end.status.phase != Phase.SUCCEEDED:
-            raise await _failure(run, api, end, capture_output)
-        return await _outputs(run, api, end) if capture_output else [None] * len(_places(end))
+        outputs = Outputs(run) if capture_output else None
+        async with outputs.followed() if outputs is not None else nullcontext():
+            end = await run.until(api, made.metadata.uid, lambda view: view.over)
+            if end.status.phase != Phase.SUCCEEDED:
+                raise await _failure(run, api, end, outputs)
+            return await _all_of(run, api, end, outputs) if outputs is not None else [None] * len(_places(end))
 
     return wait(run, work, on_interrupt, timeout, remove=config.remove)
 
@@ -162,7 +165,8 @@ def run_docker_async(
 
 
 async def _completed(run: Run, uid: str, remove: bool) -> CompletedRun:
-    async with run.client.connect() as api:
+    outputs = Outputs(run)
+    async with run.client.connect() as api, outputs.followed():
         end = await run.until(api, uid, lambda view: view.over)
         code = 0
         if end.status.phase != Phase.SUCCEEDED:
@@ -170,7 +174,7 @@ async def _completed(run: Run, uid: str, remove: bool) -> CompletedRun:
             if not isinstance(error, JobFailed) or error.exit_code is None:
                 raise error
             code = error.exit_code
-        [output] = await _outputs(run, api, end)
+        [output] = await _all_of(run, api, end, outputs)
         if remove and code == 0:
             await run.discard(api)
         return CompletedRun(code, output or "")
@@ -216,27 +220,33 @@ def _places(view: JobView) -> list[tuple[int, int]]:
     return [(one, host) for one in range(slices) for host in range(hosts)]
 
 
-async def _failure(run: Run, api: ApiConnection, view: JobView, capture_output: bool) -> JobError:
-    """The job's error, with what is left of its hosts' output: those that were taken or ended early have none."""
+async def _failure(run: Run, api: ApiConnection, view: JobView, outputs: Outputs | None) -> JobError:
+    """The job's error, with what its hosts wrote: those that never started have nothing."""
     error = view.error(run.kind)
-    if capture_output and view.status.attempts:
+    if outputs is not None and view.status.attempts:
+        await outputs.settle()
 
         async def left(place: tuple[int, int]) -> str | None:
             with suppress(ResultMissing):
-                return await _output(run, api, view, place)
+                return await _output(run, api, view, place, outputs)
             return None
 
         error.outputs = await _of_all_hosts(view, left)
     return error
 
 
-async def _outputs(run: Run, api: ApiConnection, view: JobView) -> list[str | None]:
+async def _all_of(run: Run, api: ApiConnection, view: JobView, outputs: Outputs) -> list[str | None]:
     """What every host of the last attempt wrote, in order."""
-    return await _of_all_hosts(view, lambda place: _output(run, api, view, place))
+    await outputs.settle()
+    return await _of_all_hosts(view, lambda place: _output(run, api, view, place, outputs))
 
 
-async def _output(run: Run, api: ApiConnection, view: JobView, place: tuple[int, int]) -> str:
-    pod = pod_name(run.name, view.status.attempt or 0, worker(*place))
+async def _output(run: Run, api: ApiConnection, view: JobView, place: tuple[int, int], outputs: Outputs) -> str:
+    """What a host wrote: as it was followed, or what is there now where nothing came."""
+    attempt = view.status.attempt or 0
+    if (written := outputs.of(attempt, worker(*place))) is not None:
+        return written
+    pod = pod_name(run.name, attempt, worker(*place))
     whose = f"host {place[1]} of slice {place[0]} (index {_places(view).index(place)})"
     return await run.log(api, pod, names.WORKER_CONTAINER, whose)
 
