@@ -278,7 +278,7 @@ TABLE: dict[str, tuple[Nodes, dict[str, Any], int, str, str, str]] = {
 
 def test_a_job_that_asks_for_next_to_nothing_is_told_who_has_the_rest() -> None:
     nodes = Nodes().node("a", (EVAL, gpus(2)), gpus=2)
-    found = answer(nodes, World(**asking(2, resources={"requests": {"memory": "1e-30"}})).job).found
+    found = answer(nodes, World(**asking(2, resources={"requests": {"cpu": "1e-30"}})).job).found
     assert found is not None
     assert "a has 0 of 2 nvidia.com/gpu left (team-b/eval has 2)" in found.message
 

@@ -411,7 +411,7 @@ def a_restart_enters_the_queue_again(patch: pytest.MonkeyPatch) -> None:
 
 def jobs_in_a_queue_are_asked_about_again(patch: pytest.MonkeyPatch) -> None:
     """A job whose pods are refused for a while loses its place in the queue."""
-    patch.setattr(queueing, "_is_as_accepted", lambda job: False)
+    patch.setattr(Job, "is_as_accepted", property(lambda job: False))
 
 
 def the_slices_that_quota_is_for_are_not_counted(patch: pytest.MonkeyPatch) -> None:
