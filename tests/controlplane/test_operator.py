@@ -216,7 +216,7 @@ INVALID = {
     ),
     "a profile that is not there": ({"profile": "gpu"}, "has no SliceJobProfile of that name"),
     "a template the API server refuses": ({"podTemplate": {"spec": {"dnsPolicy": "Sometimes"}}}, "Sometimes"),
-    "a malformed template": ({"podTemplate": {"spec": {"initContainers": "x"}}}, 'initContainers "x"'),
+    "a malformed template": ({"podTemplate": {"spec": {"initContainers": "x"}}}, "initContainers is a string"),
     "an unknown field in the template": ({"podTemplate": {"spec": {"dnsPolicies": "x"}}}, "dnsPolicies"),
 }
 

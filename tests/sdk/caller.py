@@ -16,6 +16,7 @@ RULES: list[dict[str, Any]] = [
         "resources": ["slicejobs"],
         "verbs": ["get", "list", "watch", "create", "update", "delete"],
     },
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
     {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},

@@ -62,6 +62,10 @@ class Server:
         self.refusal = ""
         self.refuses = (422, "Invalid")
         """How a refusal is answered: code and reason."""
+        self.refuses_nodes_network = ""
+        """Why no job may have the network of the nodes."""
+        self.networks: list[bool] = []
+        """Whether the jobs that were to be created have the network of the nodes."""
         self.deaf = False
         """Whether nobody gets an answer who wants to create a job."""
         self.mute = False
@@ -142,6 +146,9 @@ class Server:
         if self.refusal:
             return refused(*self.refuses, self.refusal)
         body = await request.json()
+        self.networks.append(bool(body["spec"].get("hostNetwork")))
+        if self.refuses_nodes_network and self.networks[-1]:
+            return refused(*self.refuses, self.refuses_nodes_network)
         if self.breaks_off and self.asked > 1:
             return broken_off(request)
         if body["metadata"]["name"] in self.jobs:
@@ -221,10 +228,16 @@ class Server:
         if "watch" not in request.query:
             pods = [pod_of(job) for job in self.jobs.values() if self.log is not None]
             return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": pods})
-        answer = web.StreamResponse()
+        answer, place = web.StreamResponse(), int(request.query["resourceVersion"]) - 1
         await answer.prepare(request)
-        await passing(60)
-        return answer
+        while True:
+            async with self.changes:
+                while len(self.history) <= place:
+                    await self.changes.wait()
+            kind, body = self.history[place]
+            place += 1
+            if self.log is not None:
+                await answer.write(json.dumps({"type": kind, "object": pod_of(body)}).encode() + b"\n")
 
     async def read(self, request: web.Request) -> web.Response:
         if self.log is None:

@@ -11,7 +11,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.client.manifest import check, manifest
 from slipway.sdk.accelerators import differences, merged
 
-BARE = {"image": "python:3.9", "args": ["true"], "hostNetwork": True}
+BARE = {"image": "python:3.9", "args": ["true"]}
 
 CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "E1-01 image and command suffice": ({}, {}),
@@ -61,6 +61,7 @@ CONVERTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"entrypoint": ["a b", "$X"], "command": []},
         {"command": ["a b", "$$X"], "args": None},
     ),
+    "E1-09 host": ({"network": "host"}, {"hostNetwork": True}),
     "E1-09 bridge": ({"network": "bridge"}, {"hostNetwork": False}),
     "E1-09 no network named": ({"network": None}, {"hostNetwork": False}),
     "E1-10 privileged": ({"privileged": True}, {"securityContext": {"privileged": True}}),

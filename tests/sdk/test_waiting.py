@@ -43,7 +43,8 @@ def test_each_change_is_one_line(server: Server, capsys: pytest.CaptureFixture[s
         server.tell("train", phase="Running", conditions=running("attempt 0 runs"))
         server.tell("train", phase="Succeeded", conditions=running("attempt 0 succeeded"))
         assert call.result(timeout=ANSWER_SECONDS) == ""
-    told = ("WaitingForCapacity: 1 of 2 nodes", "WaitingForCapacity: 2 of 2 nodes", "Running: attempt 0 runs")
+    network = "its hosts have the network of the pods (network='auto'): for jobs on CPUs"
+    told = (network, "WaitingForCapacity: 1 of 2 nodes", "WaitingForCapacity: 2 of 2 nodes", "Running: attempt 0 runs")
     lines = [] if quiet else [f"SliceJob train: {one}" for one in told]
     assert capsys.readouterr().err.splitlines() == lines
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from slipway.api.status import Cause, Phase, PhaseKind
+from slipway.api.status import Cause, ConditionType, Phase, PhaseKind
 from slipway.client import errors
 from slipway.client.errors import HostFailure, JobInfo
 from slipway.planner.charges import FAILURES, PREEMPTIONS, Budget, charge_of
@@ -18,6 +18,7 @@ class Metadata(_Object, frozen=True):
     name: str
     uid: str
     resource_version: str
+    generation: int = 0
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
 
@@ -68,6 +69,7 @@ class Condition(_Object, frozen=True):
     type: str
     status: str
     message: str = ""
+    observed_generation: int = 0
 
 
 class Status(_Object, frozen=True):
@@ -136,6 +138,19 @@ class JobView(_Object, frozen=True):
     def waits_for_capacity(self) -> bool:
         """Whether there are too few nodes for it."""
         return self._phase.kind is PhaseKind.LACKS_NODES
+
+    @property
+    def spec_judged(self) -> bool:
+        """Whether an operator has accepted or refused the spec as it is now."""
+        if self._phase.final or self.status.attempt is not None:
+            return True
+        accepted = (one for one in self.status.conditions if one.type == ConditionType.ACCEPTED)
+        return any(one.observed_generation == self.metadata.generation for one in accepted)
+
+    @property
+    def refusal(self) -> str:
+        """Why the operator does not accept it, in a sentence; empty where it does."""
+        return self._message() if self._phase.kind is PhaseKind.REFUSED else ""
 
     def condition(self, kind: str) -> bool:
         """Whether that condition is true."""

@@ -18,9 +18,10 @@ from slipway.client.errors import ClusterError, JobError, JobFailed, ResultMissi
 from slipway.client.manifest import last_word, new_name
 from slipway.client.view import JobView
 from slipway.cluster.connection import ApiConnection
+from slipway.sdk import network
 from slipway.sdk.accelerators import CPU, GPU, TPU, AcceleratorConfig, checked, merged, shape_of
 from slipway.sdk.arguments import need
-from slipway.sdk.docker import DockerConfig
+from slipway.sdk.docker import AUTO, DockerConfig
 from slipway.sdk.jobs import OnInterrupt, Run, wait
 from slipway.sdk.outputs import Outputs
 from slipway.sdk.progress import Progress
@@ -108,9 +109,15 @@ def run_docker_multislice(
     """
     fields = _fields(config, accelerator, retries, spec)
     run = Run(client or Client(), name or _name(config), accelerator.kind, Progress(quiet=quiet))
+    on_accelerators = config.gpus is not None or not isinstance(accelerator, CPU)
+
+    async def create(api: ApiConnection) -> JobView:
+        if config.network == AUTO and "hostNetwork" not in fields:
+            return await network.create(run, api, fields, on_accelerators=on_accelerators)
+        return await run.create(api, fields)
 
     async def work(api: ApiConnection) -> list[str | None]:
-        made = await run.create(api, fields)
+        made = await create(api)
         outputs = Outputs(run) if capture_output else None
         async with outputs.followed() if outputs is not None else nullcontext():
             end = await run.until(api, made.metadata.uid, lambda view: view.over)

@@ -18,6 +18,8 @@ from slipway.sdk.environment import Environment, variables
 
 _COUNT: Final = re.compile(r"0*[1-9][0-9]*")
 _USER: Final = re.compile(r"([0-9]+)(?::([0-9]+))?")
+AUTO: Final = "auto"
+"""The default network."""
 _POD_NETWORKS: Final = ("", "bridge", "pod")
 
 
@@ -35,8 +37,9 @@ class DockerConfig:
     environment: Environment | None = None
     """Environment: a map, whose values become text, and None leaves a name out; or a list of NAME=VALUE, and of NAME
     alone for the value that it has here."""
-    network: str | None = "host"
-    """`host`, or `bridge` (or nothing) for the pod's own network."""
+    network: str | None = AUTO
+    """`host`, or `bridge` (or nothing) for the pod's own network. `auto`: on TPUs and GPUs the host's where the site
+    allows it, otherwise the pod's; the call prints which."""
     privileged: bool = False
     """Run privileged. TPU chips do not need it."""
     gpus: str | int | None = None
@@ -68,7 +71,7 @@ class DockerConfig:
             "command": _words("entrypoint", self.entrypoint),
             "args": _words("command", self.command),
             "env": variables(self.environment or ()),
-            "hostNetwork": _is_host_network(self.network),
+            "hostNetwork": None if self.network == AUTO else _is_host_network(self.network),
             **_gpus(self.gpus),
             "shmSize": _shm_size(self.shm_size),
             "workingDir": _absolute("workdir", self.workdir) if self.workdir else None,
@@ -105,7 +108,7 @@ def _is_host_network(network: str | None) -> bool:
         return True
     if (network or "") in _POD_NETWORKS:
         return False
-    raise ValueError(f"network {network!r} does not exist in a cluster: use host or bridge")
+    raise ValueError(f"network {network!r} does not exist in a cluster: use auto, host or bridge")
 
 
 def _is_host_ipc(mode: str | None) -> bool:

@@ -226,18 +226,22 @@ class Run:
     async def cancel(self) -> str:
         """Ask the operator to stop it for good, and say what came of it; another's job of the name goes on."""
         async with self.client.connect() as api:
-            while True:
-                try:
-                    found = await api.get(self.path, dict[str, Any])
-                    if found["metadata"].get("annotations", {}).get(CALL_ANNOTATION) != self.call:
-                        return "it is not there"
-                    found["spec"]["cancel"] = True
-                    await api.replace(self.path, found, dict[str, Any])
-                    return "it was cancelled"
-                except Conflict:
-                    continue
-                except NotFound:
-                    return "it is not there"
+            return "it was cancelled" if await self.change(api, {"cancel": True}) else "it is not there"
+
+    async def change(self, api: ApiConnection, fields: Mapping[str, Any]) -> bool:
+        """Set fields of its spec; False when it is not there, also where another's job has its name."""
+        while True:
+            try:
+                found = await api.get(self.path, dict[str, Any])
+                if found["metadata"].get("annotations", {}).get(CALL_ANNOTATION) != self.call:
+                    return False
+                found["spec"] |= fields
+                await api.replace(self.path, found, dict[str, Any])
+                return True
+            except Conflict:
+                continue
+            except NotFound:
+                return False
 
     async def delete(self, api: ApiConnection, uid: str, *, foreground: bool = False) -> None:
         """Remove it with everything that belongs to it; one that is gone stays so.
