@@ -37,7 +37,9 @@ class Operator:
     times: LeaseTimes = LONG_LEASE
     """Of its Lease; earlier versions have DEFAULT_TIMES alone."""
     site: dict[str, Any] = field(
-        default_factory=lambda: {"limits": {"hostPaths": ["/"], "serviceAccounts": ["*"], "priorityClasses": ["*"]}}
+        default_factory=lambda: {
+            "limits": {"hostPaths": ["/"], "hostNetwork": True, "serviceAccounts": ["*"], "priorityClasses": ["*"]}
+        }
     )
     """Defaults and limits of all jobs."""
     image: str = ""

@@ -25,7 +25,7 @@ from tests.clusters import install_crds, kubectl_for
 from tests.kubectl import Kubectl
 from tests.places import CRD, CRDS, ROOT
 from tests.planner.test_refusals import FREE, SOCKETS
-from tests.planner.test_site import LENT_BY_DEFAULT, LIMITED, OPEN
+from tests.planner.test_site import LENT_BY_DEFAULT, LIMITED, ON_ACCELERATORS, OPEN, PORT_OF_NODE
 from tests.sdk import caller
 from tests.stages import thorough_but
 from tests.waiting import ANSWER_SECONDS, until
@@ -749,25 +749,12 @@ def test_the_policies_of_the_limits_hold_where_the_selector_says(
     assert bindings == {"slipway-site-limits": rendered, "slipway-profile-limits": rendered}
 
 
-OF_OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "that without an id": ("", {"operator": "DoesNotExist"}),
-    "one with an id": ("blue", {"operator": "In", "values": ["blue"]}),
-    "one whose id looks like a number": ("7", {"operator": "In", "values": ["7"]}),
-}
-
-
-@pytest.mark.parametrize(("operator_id", "selected"), OF_OPERATORS.values(), ids=OF_OPERATORS)
-def test_the_limits_of_a_release_hold_for_the_jobs_of_its_operator(
-    helm: Helm, operator_id: str, selected: dict[str, Any]
-) -> None:
-    chosen = {
-        body["metadata"]["name"].removeprefix("slipway-"): body["spec"].get("matchResources", {}).get("objectSelector")
-        for body in helm.template({"operatorId": operator_id})
-        if body["kind"].endswith("PolicyBinding")
-    }
-    own = {"matchExpressions": [{"key": LABEL_OPERATOR_ID} | selected]}
-    # The API server checks limits of SliceJobProfiles, and sockets of container engines, for the jobs of all operators.
-    assert chosen == {"site-limits": own, "profile-limits": None, "engine-sockets": None}
+@pytest.mark.parametrize("operator_id", ["", "blue"], ids=["no id", "an id"])
+def test_the_limits_of_a_release_hold_for_the_jobs_of_all_operators(helm: Helm, operator_id: str) -> None:
+    # The author of a job chooses the operator by a label, and may not choose the laxer limits with it.
+    bindings = [one for one in helm.template({"operatorId": operator_id}) if one["kind"].endswith("PolicyBinding")]
+    assert len(bindings) == 3
+    assert [one for one in bindings if "objectSelector" in one["spec"].get("matchResources", {})] == []
 
 
 def test_operator_may_do_its_work_and_nothing_else(release: Release) -> None:
@@ -818,7 +805,7 @@ NOT_CALLED: Needs = {
     "own slipway.dev/slicejobs": ("patch", "deletecollection"),
     "own slipway.dev/slicejobs/status": ("patch", "update"),
     "own /secrets": ("get", "list", "watch", "update", "patch", "delete"),
-    "own /pods": ("get", "list", "create", "delete"),
+    "own /pods": ("get", "create", "delete"),
     "own /pods/portforward": ("get", "create"),
     "any slipway.dev/slicejobs": ("get", "create"),
     "any /secrets": ("create",),
@@ -862,10 +849,10 @@ def test_the_kubelet_expands_nothing_in_the_defaults_of_the_site(helm: Helm) -> 
     assert site.defaults.env[0].value == "$(HOME) $$(B)"
 
 
-def limited(kubectl: Kubectl, name: str, fields: dict[str, Any]) -> str:
+def limited(kubectl: Kubectl, name: str, fields: dict[str, Any], labels: dict[str, str] | None = None) -> str:
     """What the API server says when a job of these fields is created."""
-    spec = {"image": "busybox:1", "profile": name} | fields
-    body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": spec}
+    metadata, spec = {"name": "train", "labels": labels or {}}, {"image": "busybox:1", "profile": name} | fields
+    body = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": metadata, "spec": spec}
     return kubectl.says_to(body)
 
 
@@ -908,6 +895,14 @@ def test_the_api_server_refuses_what_no_job_gets_unless_the_chart_allows_it(helm
         settles(lambda: "site.limits.hostPaths" in limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"]), True)
         silent = [name for name, job in LENT_BY_DEFAULT.items() if "(site.limits." not in limited(kubectl, "a", job)]
         assert silent == []
+        other = {LABEL_OPERATOR_ID: "blue"}
+        assert "(site.limits.hostPaths)" in limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"], other)
+        for wish in {"hostNetwork": True}, PORT_OF_NODE:
+            words = "by default only jobs on TPUs or GPUs may have it: remove it"
+            assert words in limited(kubectl, "a", wish)
+            assert {name: limited(kubectl, "a", job | wish) for name, job in ON_ACCELERATORS.items()} == dict.fromkeys(
+                ON_ACCELERATORS, ""
+            )
         # Where the operator alone refuses, in a namespace that has not chosen this.
         kubectl("label", "namespace", kubectl.namespace, "slipway.dev/limits-")
         settles(lambda: limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"]), "")
@@ -917,6 +912,7 @@ OF_THE_ENGINE: Final = {"volumes": [{"name": "run", "hostPath": {"path": "/run/d
 # Of each: the values of the chart, the fields of a job that was there before the policy, and why it would be refused.
 POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "limits of the chart": ({"site": {"limits": {"maxSlices": 2}}}, {"slices": 3}, "(site.limits.maxSlices)"),
+    "the network of the nodes": ({}, {"hostNetwork": True}, "(site.limits.hostNetwork)"),
     "limits of a profile": ({}, {"slices": 3}, "(SliceJobProfile default, limits.maxSlices)"),
     "the socket of an engine": (
         {"site": {"limits": OPEN}},
@@ -1008,7 +1004,7 @@ REFUSED_REQUESTS: dict[str, tuple[tuple[str, ...], Any]] = {
     "read the Secret": (("get", "secret/payload"), None),
     "list Secrets": (("get", "secrets"), None),
     "delete the Secret": (("delete", "secret/payload"), None),
-    "list pods": (("get", "pods"), None),
+    "list all pods": (("get", "pods", "--all-namespaces"), None),
     "create a pod": (("run", "pod", "--image=busybox:1"), None),
     "reach a port of a pod": (("create", "--raw", "/api/v1/namespaces/{own}/pods/any/portforward", "-f", "-"), {}),
     "read a profile": (("get", "sjp"), None),

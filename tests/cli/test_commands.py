@@ -11,6 +11,7 @@ import sys
 import termios
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from click.shell_completion import BashComplete
 from click.testing import CliRunner, Result
 from rich.text import Text
 
+from slipway.api.names import SERVED_NAMESPACES
 from slipway.cli.main import COMMANDS, main
 from slipway.client import errors
 from slipway.client.blocking import Client
@@ -290,6 +292,41 @@ def test_the_doctor_finds_the_operator_the_rights_and_the_nodes(jobs: Jobs) -> N
     assert "tpu-v5p-slice 2x2x2 in 4 node pool(s)" in found["TPU nodes"]["message"]
     text = slipway(jobs, "doctor").output
     assert "✓ API server: Kubernetes v1." in text
+
+
+def test_the_doctor_names_all_operators_that_serve_the_namespace(
+    control_plane: NativeCluster, namespace_of: Callable[[NativeCluster], Kubectl]
+) -> None:
+    served, elsewhere = namespace_of(control_plane), namespace_of(control_plane)
+
+    def found(*operators: tuple[Kubectl, str]) -> dict[str, tuple[bool, str]]:
+        renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        for kubectl, name in operators:
+            metadata = {"name": name, "annotations": {SERVED_NAMESPACES: served.namespace}}
+            spec = {"holderIdentity": f"of-{name}", "renewTime": renewed, "leaseDurationSeconds": 600}
+            kubectl.apply({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+        where = ("--kubeconfig", str(served.kubeconfig), "--namespace", served.namespace)
+        done = CliRunner().invoke(main, ["doctor", *where, "-o", "json"])
+        return {one["check"]: (one["good"], one["message"]) for one in json.loads(done.output)}
+
+    alone = found((served, "slipway-operator"))
+    leads = f"of-slipway-operator leads in namespace {served.namespace} and serves only {served.namespace}"
+    assert alone["operator"] == (True, leads)
+    assert "several operators" not in alone
+    good, said = found((served, "slipway-operator-blue"))["several operators"]
+    assert good
+    apply = (
+        f"kubectl label namespace {served.namespace} slipway.dev/limits=enforced has the API server apply those of all"
+    )
+    assert said == (
+        f"2 operators serve namespace {served.namespace}: of-slipway-operator in {served.namespace} (no operator id), "
+        f"of-slipway-operator-blue in {served.namespace} (operator id blue). Each applies its limits only to the jobs "
+        f"with its id: {apply}"
+    )
+    good, said = found((elsewhere, "slipway-operator"))["several operators"]
+    assert not good
+    assert said.startswith(f"3 operators serve namespace {served.namespace}: ")
+    assert "Those with the same id act on the same jobs: give each an id of its own" in said
 
 
 def test_what_hosts_use_is_not_known_without_a_metrics_server(jobs: Jobs) -> None:

@@ -60,7 +60,7 @@ def test_every_limit_is_told_of() -> None:
 
 def test_the_example_uses_every_limit_that_narrows_by_a_list_or_a_number() -> None:
     profile, _ = yaml.safe_load_all(EXAMPLE)
-    booleans = {"hostNetwork", "hostProcesses", "privileged", "hostPaths"}
+    booleans = {"hostNetwork", "hostPorts", "hostProcesses", "privileged", "hostPaths"}
     assert profile["spec"]["limits"].keys() == {one.alias for one in Limits.model_fields.values()} - booleans
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from slipway.api.places import FIRST
 from slipway.api.profile import Defaults, ProfileSpec
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
-from slipway.api.status import AppliedDefaults, DefaultValue
+from slipway.api.status import AppliedDefaults, DefaultValue, SliceJobStatus
 from slipway.planner.acceptance import InvalidSpec, accept, changed_since, resolve, template_hash
 from slipway.planner.containers import template_spec
 from slipway.planner.limits import forbidden, mirrored, pulled
@@ -339,6 +339,7 @@ APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 RAY = {"entrypoint": "python train.py"}
 NODE = {"name": "node", "hostPath": {"path": "/data/sets"}}
 NO_HOST_PATH: dict[str, Any] = {"name": "scratch", "emptyDir": {}, "hostPath": None}
+PORT_OF_NODE = template(containers=[{"name": "a", "image": "side:1", "ports": [{"containerPort": 1, "hostPort": 1}]}])
 # Each: limits, a job that they allow, a job that they refuse, and the beginning of what is said.
 LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
     "types": (
@@ -382,12 +383,17 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] =
         {"hostNetwork": False}, {}, template(hostNetwork=True), "spec.podTemplate.spec.hostNetwork true",
     ),
     "a port of the node": (
-        {"hostNetwork": False}, {},
-        template(containers=[{"name": "a", "ports": [{"containerPort": 1, "hostPort": 1}]}]),
+        {"hostPorts": False}, {"hostNetwork": True}, PORT_OF_NODE,
         "spec.podTemplate.spec.containers[0].ports.hostPort 1",
     ),
+    "a port of the node where nothing is said of single ports": (
+        {"hostNetwork": False}, {}, PORT_OF_NODE, "spec.podTemplate.spec.containers[0].ports.hostPort 1",
+    ),
+    "all ports of the node where single ones are allowed": (
+        {"hostNetwork": False, "hostPorts": True}, PORT_OF_NODE, {"hostNetwork": True}, "spec.hostNetwork true",
+    ),
     "a port of the node for a sidecar": (
-        {"hostNetwork": False}, {},
+        {"hostPorts": False}, {},
         template(initContainers=[{"name": "a", "image": "a:1", "ports": [{"containerPort": 1, "hostPort": 1}]}]),
         "spec.podTemplate.spec.initContainers[0].ports.hostPort 1",
     ),
@@ -540,6 +546,7 @@ def refusal(job: dict[str, Any], site: Site) -> str | None:
 
 OPEN = {
     "hostPaths": ["/"],
+    "hostNetwork": True,
     "hostProcesses": True,
     "privileged": True,
     "serviceAccounts": ["*"],
@@ -568,7 +575,14 @@ LENT_BY_DEFAULT = {
     "privileged": {"securityContext": {"privileged": True}},
     "service account": {"serviceAccountName": "admin"},
     "system priority": {"priorityClassName": "system-cluster-critical"},
-}
+    "the network of the node": {"hostNetwork": True},
+    "the network of the node by the template": template(hostNetwork=True),
+    "a port of the node": PORT_OF_NODE,
+    "the network of the node, and a count of no GPUs": {"hostNetwork": True, "accelerator": {"gpu": {"count": 0}}},
+    "the network of the node, and none of its GPUs": {
+        "hostNetwork": True, "resources": {"limits": {"nvidia.com/gpu": 0}},
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("job", LENT_BY_DEFAULT.values(), ids=LENT_BY_DEFAULT)
@@ -582,11 +596,41 @@ def test_what_no_job_gets_unless_the_site_allows_it(job: dict[str, Any]) -> None
     assert refusal(job, opened) is None
 
 
-@pytest.mark.parametrize(
-    "job", [{"hostNetwork": True}, {"serviceAccountName": "default"}, {"priorityClassName": "batch"}]
-)
+@pytest.mark.parametrize("job", [{"serviceAccountName": "default"}, {"priorityClassName": "batch"}])
 def test_what_every_job_gets_unless_the_site_forbids_it(job: dict[str, Any]) -> None:
     assert refusal(job, sited({})[1]) is None
+
+
+ON_ACCELERATORS: dict[str, dict[str, Any]] = {
+    "TPUs": {"accelerator": {"type": "v5p-8"}},
+    "GPUs": {"accelerator": {"gpu": {"vendor": "nvidia", "count": 8}}},
+    "GPUs in Kubernetes' own words": {"resources": {"limits": {"nvidia.com/gpu": 8}}},
+}
+
+
+@pytest.mark.parametrize("job", ON_ACCELERATORS.values(), ids=ON_ACCELERATORS)
+def test_jobs_on_accelerators_have_the_network_of_the_node_unless_the_site_forbids_it(job: dict[str, Any]) -> None:
+    for wish in {"hostNetwork": True}, PORT_OF_NODE:
+        assert refusal(job | wish, sited({})[1]) is None
+        closed = sited({}, None, profile_spec(limits={"hostNetwork": False}))[1]
+        assert "is not allowed here" in (refusal(job | wish, closed) or "")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("wish", [{"hostNetwork": True}, PORT_OF_NODE], ids=["all of it", "a port"])
+def test_a_job_that_was_accepted_keeps_the_network_of_the_node(wish: dict[str, Any], begun: bool) -> None:
+    world = World(**wish)
+    world.sited = lambda given, _: (given, sited({})[1])
+    past = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    accepted = {"type": "Accepted", "status": "True", "reason": "SpecValid", "observedGeneration": 1} | past
+    ended = {"number": 0, "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:01:00Z"}
+    status = {"attempt": 0, "attempts": [ended]} if begun else {"conditions": [accepted]}
+    world.status = SliceJobStatus.model_validate(status)
+    assert accept(world.job, Settings()).forbidden is None
+    # What the site itself forbids binds it as any other limit does.
+    world.sited = lambda given, _: (given, sited({}, None, profile_spec(limits={"hostNetwork": False}))[1])
+    with pytest.raises(InvalidSpec, match="is not allowed here"):
+        accept(world.job, Settings())
 
 
 @given(some.sampled_from(sorted(LIMITED)), some.booleans(), some.booleans())

@@ -49,6 +49,16 @@ takes for none: an expression that fails on it would let the job in, whatever el
   expression: >-
     [object.spec.?serviceAccountName.orValue(""), variables.template.?serviceAccountName.orValue(""),
     variables.template.?serviceAccount.orValue("")].filter(one, one != null && one != "")
+- name: begun
+  expression: oldObject != null && oldObject.?status.?attempt.hasValue()
+- name: onAccelerators
+  # Which resources are accelerators only the operator can tell: here every extended resource is one.
+  expression: >-
+    (has(object.spec.accelerator) ? object.spec.accelerator.?gpu.?count.orValue(1) > 0
+    : {{ hasKey ((.Values.site | default dict).defaults | default dict) "accelerator" }})
+    || ([dyn(object.spec.?resources.orValue({}))] + variables.containers.map(one, one.?resources.orValue({})))
+    .exists(one, one != null && [one.?limits.orValue({}), one.?requests.orValue({})].exists(given, given != null
+    && given.exists(name, name.contains("/") && given[name] != null && string(given[name]) != "0")))
 - name: classes
   expression: >-
     [object.spec.?priorityClassName.orValue(""), variables.template.?priorityClassName.orValue("")]
@@ -74,7 +84,8 @@ variables.contexts.exists(one, one.?privileged.orValue(false)
 
 {{/*
 The rules. `on` is a dictionary of CEL by limit: where to apply the rule; `to` of CEL that yields the limit; `by` is CEL
-that yields the words for who limits. A limit that is not in `on` has no rule.
+that yields the words for who limits. `unless` has words by limit that come before the cure. A limit that is not in `on`
+has no rule.
 */}}
 {{- define "slipway.limitRules" -}}
 {{- $listed := "allowed.exists(one, one.endsWith('*') ? name.startsWith(one.substring(0, size(one) - 1)) : name == one)" }}
@@ -102,9 +113,16 @@ that yields the words for who limits. A limit that is not in `on` has no rule.
 {{- with index .on "hostNetwork" }}
 - expression: >-
     !({{ . }}) || {{ $.to.hostNetwork }} || !(object.spec.?hostNetwork.orValue(false)
-    || variables.template.?hostNetwork.orValue(false)
-    || variables.containers.exists(one, one.?ports.orValue([]).exists(port, port.?hostPort.orValue(0) != 0)))
-  messageExpression: '"hostNetwork true is not allowed here (" + {{ $.by }} + ".hostNetwork): remove it"'
+    || variables.template.?hostNetwork.orValue(false))
+  messageExpression: >-
+    "hostNetwork true is not allowed here (" + {{ $.by }} + ".hostNetwork): {{ $.unless.hostNetwork }}remove it"
+{{- end }}
+{{- with index .on "hostPorts" }}
+- expression: >-
+    !({{ . }}) || {{ $.to.hostPorts }}
+    || !variables.containers.exists(one, one.?ports.orValue([]).exists(port, port.?hostPort.orValue(0) != 0))
+  messageExpression: >-
+    "a hostPort is not allowed here (" + {{ $.by }} + ".hostPorts): {{ $.unless.hostPorts }}remove it"
 {{- end }}
 {{- with index .on "hostProcesses" }}
 - expression: >-

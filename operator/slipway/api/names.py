@@ -54,6 +54,8 @@ PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
 PRIORITY_BOOST_TIME: Final = "slipway.dev/priority-boost-time"
 """On a Workload: when Slipway last wrote that."""
 LEASE: Final = "slipway-operator"
+LABEL_LIMITS: Final = "slipway.dev/limits"
+"""On a namespace: with the value enforced the API server applies the limits."""
 """The Lease of the operator without an id, unless it is told another."""
 SERVED_NAMESPACES: Final = f"{GROUP}/namespaces"
 """Annotation of an operator's Lease: the namespaces that its holder serves, separated by commas; none for all."""
@@ -175,6 +177,13 @@ def namespace_problem(text: object, field: str = "namespace") -> str:
 def lease_of(operator_id: str) -> str:
     """Name of an operator's Lease, unless it is told another."""
     return f"{LEASE}-{operator_id}" if operator_id else LEASE
+
+
+def operator_of(lease: str) -> str | None:
+    """The id of the operator whose Lease has that name, empty for the one without; None for other Leases."""
+    if lease == LEASE:
+        return ""
+    return lease.removeprefix(f"{LEASE}-") if lease.startswith(f"{LEASE}-") else None
 
 
 def hostname(attempt: int, slice_index: int, host: int) -> str:

@@ -84,7 +84,10 @@ class Limits(Model):
     host_paths: tuple[Folder, ...] | None = Field(default=None, max_length=64, json_schema_extra=_SET)
     """Folders of nodes that hostPath volumes may show, and all below them. The chart allows none by default."""
     host_network: bool | None = None
-    """Whether pods may use the network of their node, or single ports of it. The chart allows it by default."""
+    """Whether pods may use the network of their node: its addresses, all its ports, and on a cloud its metadata server.
+    The chart allows it by default for jobs on TPUs and GPUs only."""
+    host_ports: bool | None = None
+    """Whether containers may use single ports of their node. Default: as hostNetwork."""
     host_processes: bool | None = Field(default=None)
     """Whether pods may have hostPID or hostIPC. The chart forbids it by default."""
     privileged: bool | None = None

@@ -13,7 +13,7 @@ from slipway.cli.common import FAILED, output_option, print_data, run, targeted
 from slipway.client.answers import typed
 from slipway.client.asynchronous import AsyncClient, ClusterTarget
 from slipway.client.errors import NotAllowed, NotFound
-from slipway.client.operators import no_operator, operators
+from slipway.client.operators import no_operator, operators, several_operators
 from slipway.client.pictures.output import console
 from slipway.cluster import paths
 from slipway.cluster.errors import Forbidden, SlipwayClusterError
@@ -62,7 +62,8 @@ async def findings(client: AsyncClient, operator_namespace: str = "", operator_i
     version = await client.api.get("/version", _Version)
     yield Finding("API server", True, f"Kubernetes {version.git_version} at {client.api.server}")
     yield await _crd(client)
-    yield await _operator(client, operator_namespace, operator_id)
+    async for finding in _operators(client, operator_namespace, operator_id):
+        yield finding
     for verb, group, resource, use in _RIGHTS:
         yield await _right(client, verb, group, resource, use)
     yield await _nodes(client)
@@ -78,18 +79,24 @@ async def _crd(client: AsyncClient) -> Finding:
     return Finding("CRD", True, f"{names.API_VERSION}; {len(jobs)} job(s) in namespace {client.resolved_namespace}")
 
 
-async def _operator(client: AsyncClient, within: str, operator_id: str) -> Finding:
+async def _operators(client: AsyncClient, within: str, operator_id: str) -> AsyncIterator[Finding]:
     now = datetime.now(UTC)
-    found = await operators(client.api, now, within, operator_id)
-    if found is None:
+    everyone = await operators(client.api, now, within, operator_id=None)
+    if everyone is None:
         where = f"namespace {within}" if within else "all namespaces; name the operator's with --operator-namespace"
-        return Finding("operator", not within, f"not looked for: this user may not list Leases in {where}")
+        yield Finding("operator", not within, f"not looked for: this user may not list Leases in {where}")
+        return
     namespace = client.resolved_namespace
+    found = tuple(one for one in everyone if one.operator_id == operator_id)
     if words := no_operator(found, namespace, now, operator_id):
-        return Finding("operator", False, words)
-    alive = next(one for one in found if one.alive and one.serves(namespace))
-    only = f" and serves only {', '.join(alive.served)}" if alive.served else ""
-    return Finding("operator", True, f"{alive.holder} leads in namespace {alive.namespace}{only}")
+        yield Finding("operator", False, words)
+    else:
+        alive = next(one for one in found if one.alive and one.serves(namespace))
+        only = f" and serves only {', '.join(alive.served)}" if alive.served else ""
+        yield Finding("operator", True, f"{alive.holder} leads in namespace {alive.namespace}{only}")
+    good, words = several_operators(everyone, namespace)
+    if words:
+        yield Finding("several operators", good, words)
 
 
 async def _right(client: AsyncClient, verb: str, group: str, resource: str, use: str) -> Finding:

@@ -37,6 +37,8 @@ class _Lease(msgspec.Struct):
 class Operator:
     """The process that holds a Lease, or held it last."""
 
+    operator_id: str
+    """Empty for the one without."""
     namespace: str
     holder: str
     """Empty when the Lease was released."""
@@ -52,29 +54,58 @@ class Operator:
 
 
 async def operators(
-    api: ApiConnection, now: datetime | None = None, namespace: str = "", operator_id: str = ""
+    api: ApiConnection, now: datetime | None = None, namespace: str = "", operator_id: str | None = ""
 ) -> tuple[Operator, ...] | None:
-    """The operators with this id, of a cluster or of one namespace; None when this user may not list Leases there.
+    """The operators of a cluster or of one namespace; None when this user may not list Leases there.
+
+    Args:
+        api: the connection.
+        now: the time of the question.
+        namespace: where their Leases are; empty for all namespaces.
+        operator_id: of those that are wanted; empty for those without an id, None for all.
 
     Raises:
         Refused: when no namespace can have that name.
     """
-    path = paths.leases(possible_namespace(namespace) if namespace else "")
-    now, selector = now or datetime.now(UTC), f"metadata.name={names.lease_of(operator_id)}"
+    path, now = paths.leases(possible_namespace(namespace) if namespace else ""), now or datetime.now(UTC)
+    not_of_kubelets = f"metadata.namespace!={paths.KUBELETS}"
+    selector = not_of_kubelets if operator_id is None else f"metadata.name={names.lease_of(operator_id)}"
     try:
         listing = await api.list(path, _Lease, field_selector=selector)
     except Forbidden:
         return None
-    return tuple(_operator(one, now) for one in listing.items)
+    found = ((one, names.operator_of(one.metadata.name)) for one in listing.items)
+    return tuple(_operator(lease, of, now) for lease, of in found if of is not None)
 
 
-def _operator(lease: _Lease, now: datetime) -> Operator:
+def several_operators(found: tuple[Operator, ...], namespace: str) -> tuple[bool, str]:
+    """What it means that several operators serve a namespace: whether that is good, and a sentence.
+
+    The sentence is empty where one operator serves it, or none.
+    """
+    serving = [one for one in found if one.alive and one.serves(namespace)]
+    known = ", ".join(f"{one.holder} in {one.namespace} ({_id_words(one.operator_id)})" for one in serving)
+    words = f"{len(serving)} operators serve namespace {namespace}: {known}"
+    if len(serving) < 2:
+        return True, ""
+    if len({one.operator_id for one in serving}) < len(serving):
+        step = "give each an id of its own, or let them serve different namespaces (--namespaces)"
+        return False, f"{words}. Those with the same id act on the same jobs: {step}"
+    step = f"kubectl label namespace {namespace} {names.LABEL_LIMITS}=enforced has the API server apply those of all"
+    return True, f"{words}. Each applies its limits only to the jobs with its id: {step}"
+
+
+def _id_words(operator_id: str) -> str:
+    return f"operator id {operator_id}" if operator_id else "no operator id"
+
+
+def _operator(lease: _Lease, operator_id: str, now: datetime) -> Operator:
     spec = lease.spec
     until = spec.renew_time + timedelta(seconds=spec.lease_duration_seconds or 0) if spec.renew_time else None
     alive = bool(spec.holder_identity) and until is not None and now <= until + _SLACK
     listed = lease.metadata.annotations.get(names.SERVED_NAMESPACES, "")
     served = tuple(listed.split(",")) if listed else ()
-    return Operator(lease.metadata.namespace, spec.holder_identity or "", spec.renew_time, alive, served)
+    return Operator(operator_id, lease.metadata.namespace, spec.holder_identity or "", spec.renew_time, alive, served)
 
 
 def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetime, operator_id: str = "") -> str:

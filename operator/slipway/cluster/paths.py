@@ -4,6 +4,8 @@ from slipway.api import names
 from slipway.api.profile import PROFILE_PLURAL
 
 NODES = "/api/v1/nodes"
+KUBELETS = "kube-node-lease"
+"""The namespace with a Lease of each node."""
 RESOURCES = f"/apis/{names.API_VERSION}"
 """The API server's list of what it serves there, by which kopf finds SliceJobs."""
 
@@ -69,7 +71,7 @@ def leases(namespace: str = "") -> str:
 
 def kubelet_lease(node: str) -> str:
     """The Lease that the kubelet of a node renews."""
-    return f"{leases('kube-node-lease')}/{node}"
+    return f"{leases(KUBELETS)}/{node}"
 
 
 GROUPS = "/apis"

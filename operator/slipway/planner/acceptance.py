@@ -92,7 +92,7 @@ def accept(job: Job, settings: Settings) -> Effective:
         later = () if begun else refusals_of_new(job.spec, template)
         for refusal in (*missing(job, job.spec, settings), *later):
             raise InvalidSpec(*refusal)
-        refused = forbidden(job.spec, template, job.site, resolved.type, resolved.hosts)
+        refused = forbidden(job.spec, template, job.site, resolved.type, resolved.hosts, begun=begun)
         known = job.accepted[settings] = effective(job.spec, resolved, job.site, refused)
     if known.forbidden is not None and not job.in_attempt:
         raise InvalidSpec(FORBIDDEN, known.forbidden)

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from slipway.api.gpus import is_gpu
 from slipway.api.names import TPU_RESOURCE
 from slipway.api.profile import Limits
+from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.words import LONGEST_SHOWN, shown
 from slipway.api.workspace import WorkspaceVolume
@@ -38,6 +39,7 @@ _SAFE_SYSCTLS: Final = frozenset(
 _CONTAINER_TYPES: Final = (None, "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _SYSTEM: Final = "system-"
+_ONLY_ACCELERATORS: Final = "by default only jobs on TPUs or GPUs may have it: remove it"
 
 
 class Excess(NamedTuple):
@@ -52,7 +54,9 @@ class Excess(NamedTuple):
     """What is allowed, in words."""
 
 
-def forbidden(spec: SliceJobSpec, template: Body, site: Site, accelerator: str | None, hosts: int) -> str | None:
+def forbidden(
+    spec: SliceJobSpec, template: Body, site: Site, accelerator: str | None, hosts: int, *, begun: bool = False
+) -> str | None:
     """One sentence on the first thing that the limits of a site refuse; None when they refuse nothing.
 
     Args:
@@ -61,9 +65,10 @@ def forbidden(spec: SliceJobSpec, template: Body, site: Site, accelerator: str |
         site: who limits what.
         accelerator: the canonical accelerator type; None for CPU jobs.
         hosts: the hosts of a slice.
+        begun: whether the job is accepted already: the chart's default about the network of nodes came later.
     """
     for one in site.limits:
-        excess = next(_excesses(spec, template, one, site, accelerator, hosts), None)
+        excess = next(_excesses(spec, template, one, site, accelerator, hosts, begun=begun), None)
         if excess is not None:
             return _sentence(excess, one)
     return None
@@ -79,18 +84,21 @@ def _shown(value: Any) -> str:
 
 
 def _excesses(
-    spec: SliceJobSpec, template: Body, by: LimitsOf, site: Site, accelerator: str | None, hosts: int
+    spec: SliceJobSpec, template: Body, by: LimitsOf, site: Site, accelerator: str | None, hosts: int, *, begun: bool
 ) -> Iterator[Excess]:
     limits, given = by.limits, tuple(containers(spec, template))
     yield from _size(spec, limits, accelerator, hosts)
+    own = frozenset(site.gpus.resources.values())
     if limits.accelerator_types is not None:
         # What a host of a known accelerator may have is checked with the accelerator.
         unknown = given if accelerator is None else tuple(one for one in given if not one.on_host)
-        yield from _devices(unknown, limits.accelerator_types, frozenset(site.gpus.resources.values()))
+        yield from _devices(unknown, limits.accelerator_types, own)
         if accelerator is None and template.get("resourceClaims"):
             allowed = _of(limits.accelerator_types)
             yield Excess("spec.podTemplate.spec.resourceClaims", "of devices", "acceleratorTypes", allowed)
-    yield from _of_the_node(spec, template, given, limits, site)
+    open_by_default = begun or by.source != CHART or accelerator is not None or _on_accelerators(given, own)
+    yield from _network(spec, template, given, limits, open_by_default=open_by_default)
+    yield from _of_the_node(spec, template, limits, site)
     if limits.privileged is False:
         yield from _beyond_baseline(spec, template, given)
     yield from _names(spec, template, limits, of_chart=by.source == CHART)
@@ -110,19 +118,31 @@ def _size(spec: SliceJobSpec, limits: Limits, accelerator: str | None, hosts: in
 
 
 def _devices(given: tuple[Container, ...], allowed: tuple[str, ...], own: frozenset[str]) -> Iterator[Excess]:
-    """Accelerators that a job asks for in Kubernetes' own words; `own` are those that the site has named."""
+    for place, name, _ in _accelerators(given, own):
+        if not _listed(name, allowed):
+            yield Excess(place, name, "acceleratorTypes", _of(allowed))
+
+
+def _accelerators(given: tuple[Container, ...], own: frozenset[str]) -> Iterator[tuple[str, str, object]]:
+    """Accelerators that a job asks for in Kubernetes' own words: where, which and how many.
+
+    Args:
+        given: the containers.
+        own: the resources that the site has named.
+    """
     for one in given:
         for kind in ("limits", "requests"):
-            for name in part(part(one.fields, "resources"), kind):
-                if (name == TPU_RESOURCE or name in own or is_gpu(name)) and not _listed(name, allowed):
-                    yield Excess(f"{one.path}.resources.{kind}", name, "acceleratorTypes", _of(allowed))
+            for name, quantity in part(part(one.fields, "resources"), kind).items():
+                if name == TPU_RESOURCE or name in own or is_gpu(name):
+                    yield f"{one.path}.resources.{kind}", name, quantity
 
 
-def _of_the_node(
-    spec: SliceJobSpec, template: Body, given: tuple[Container, ...], limits: Limits, site: Site
-) -> Iterator[Excess]:
-    if limits.host_network is False:
-        yield from _network(spec, template, given)
+def _on_accelerators(given: tuple[Container, ...], own: frozenset[str]) -> bool:
+    on_hosts = tuple(one for one in given if one.on_host)
+    return any(amount(quantity) for _, _, quantity in _accelerators(on_hosts, own))
+
+
+def _of_the_node(spec: SliceJobSpec, template: Body, limits: Limits, site: Site) -> Iterator[Excess]:
     if limits.host_processes is False:
         for word in ("hostPID", "hostIPC"):
             if template.get(word):
@@ -132,15 +152,21 @@ def _of_the_node(
             yield from _host_path(field, folder, limits.host_paths)
 
 
-def _network(spec: SliceJobSpec, template: Body, given: tuple[Container, ...]) -> Iterator[Excess]:
+def _network(
+    spec: SliceJobSpec, template: Body, given: tuple[Container, ...], limits: Limits, *, open_by_default: bool
+) -> Iterator[Excess]:
     """What of the network of the node the pods use: all of it, or single ports."""
+    unsaid = limits.host_network is None
+    whole = open_by_default if unsaid else limits.host_network
+    ports = whole if limits.host_ports is None else limits.host_ports
     for field, value in ("spec", spec.host_network), ("spec.podTemplate.spec", template.get("hostNetwork")):
-        if value:
-            yield Excess(f"{field}.hostNetwork", "true", "hostNetwork", "remove it")
-    for one in given:
+        if value and not whole:
+            yield Excess(f"{field}.hostNetwork", "true", "hostNetwork", _ONLY_ACCELERATORS if unsaid else "remove it")
+    allowed = _ONLY_ACCELERATORS if unsaid and limits.host_ports is None else "remove it"
+    for one in given if not ports else ():
         for port in objects(one.fields, "ports"):
             if port.get("hostPort"):
-                yield Excess(f"{one.path}.ports.hostPort", port["hostPort"], "hostNetwork", "remove it")
+                yield Excess(f"{one.path}.ports.hostPort", port["hostPort"], "hostPorts", allowed)
 
 
 def _folders(spec: SliceJobSpec, template: Body, site: Site) -> Iterator[tuple[str, Any]]:

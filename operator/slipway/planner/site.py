@@ -20,10 +20,8 @@ from slipway.api.workspace import DataSet, WorkspaceVolume
 from slipway.planner.reserved import without_reserved
 
 CHART: Final = "the chart's values"
-BUILT_IN: Final = Limits(
-    host_paths=(), host_network=True, host_processes=False, privileged=False, service_accounts=("default",)
-)
-"""The chart's limits where its values say nothing."""
+BUILT_IN: Final = Limits(host_paths=(), host_processes=False, privileged=False, service_accounts=("default",))
+"""The chart's limits where its values say nothing; those on the network of the nodes depend on the job."""
 DEFAULT_PYTHON: Final = "/usr/local/bin/python"
 _MAX_SHOWN: Final = 256
 _MAX_NAMED: Final = 8
