@@ -890,6 +890,20 @@ def test_the_api_server_refuses_what_the_limits_of_a_profile_refuse(helm: Helm, 
                 assert f"is not allowed here (SliceJobProfile {name}, limits." in words, (name, said, words)
 
 
+NO_TEXT: dict[str, dict[str, Any]] = {
+    f"{name} that is {kind}": {"podTemplate": {"spec": spec}}
+    for kind, value in (("a list", ["x"]), ("a number", 7), ("a map", {"x": 1}))
+    for name, spec in (
+        ("serviceAccountName", {"serviceAccountName": value}),
+        ("priorityClassName", {"priorityClassName": value}),
+        ("an image", {"containers": [{"name": "side", "image": value}]}),
+        ("a path", {"volumes": [{"name": "a", "hostPath": {"path": value}}]}),
+        ("a reference", {"volumes": [{"name": "a", "image": {"reference": value}}]}),
+    )
+}
+"""Jobs that become no pods. The operator names the field; the API server would show the policy's expression."""
+
+
 def test_the_api_server_refuses_what_no_job_gets_unless_the_chart_allows_it(helm: Helm, kubectl: Kubectl) -> None:
     with enforced(helm, kubectl, {}):
         settles(lambda: "site.limits.hostPaths" in limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"]), True)
@@ -903,6 +917,7 @@ def test_the_api_server_refuses_what_no_job_gets_unless_the_chart_allows_it(helm
             assert {name: limited(kubectl, "a", job | wish) for name, job in ON_ACCELERATORS.items()} == dict.fromkeys(
                 ON_ACCELERATORS, ""
             )
+        assert {name: limited(kubectl, "a", job) for name, job in NO_TEXT.items()} == dict.fromkeys(NO_TEXT, "")
         # Where the operator alone refuses, in a namespace that has not chosen this.
         kubectl("label", "namespace", kubectl.namespace, "slipway.dev/limits-")
         settles(lambda: limited(kubectl, "a", LENT_BY_DEFAULT["hostPath"]), "")

@@ -5,7 +5,8 @@ slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirror
 
 {{/*
 The folders of nodes that a SliceJob asks for. Where the schema looks at nothing, a field may be null, which Kubernetes
-takes for none: an expression that fails on it would let the job in, whatever else it asks for.
+takes for none: an expression that fails on it would let the job in, whatever else it asks for. What is no text where
+text is needed becomes no pod either: the operator names it in the job's status.
 */}}
 {{- define "slipway.pathVariables" -}}
 - name: template
@@ -16,9 +17,9 @@ takes for none: an expression that fails on it would let the job in, whatever el
     + dyn(variables.template.?volumes.orValue(null) == null ? [] : variables.template.volumes)
 - name: paths
   expression: >-
-    variables.volumes.filter(one, has(one.hostPath) && one.hostPath != null).map(one, one.hostPath.path)
+    (variables.volumes.filter(one, has(one.hostPath) && one.hostPath != null).map(one, one.hostPath.path)
     + (has(object.spec.workspace) && has(object.spec.workspace.hostPath)
-    ? [dyn(object.spec.workspace.hostPath.path)] : [])
+    ? [dyn(object.spec.workspace.hostPath.path)] : [])).filter(path, type(path) == string)
 {{- end -}}
 
 {{/* What a SliceJob asks for. */}}
@@ -42,13 +43,13 @@ takes for none: an expression that fails on it would let the job in, whatever el
   expression: >-
     ([object.spec.?image.orValue("")] + variables.containers.map(one, one.?image.orValue(""))
     + variables.volumes.map(one, one.?image.?reference.orValue("")))
-    .filter(one, one != null && one != "")
+    .filter(one, type(one) == string && one != "")
     .map(one, one.contains("/") && one.split("/")[0].matches("[.:A-Z]|^localhost$") ? one
     : "docker.io/" + (one.contains("/") ? one : "library/" + one))
 - name: accounts
   expression: >-
     [object.spec.?serviceAccountName.orValue(""), variables.template.?serviceAccountName.orValue(""),
-    variables.template.?serviceAccount.orValue("")].filter(one, one != null && one != "")
+    variables.template.?serviceAccount.orValue("")].filter(one, type(one) == string && one != "")
 - name: begun
   expression: oldObject != null && oldObject.?status.?attempt.hasValue()
 - name: onAccelerators
@@ -62,7 +63,7 @@ takes for none: an expression that fails on it would let the job in, whatever el
 - name: classes
   expression: >-
     [object.spec.?priorityClassName.orValue(""), variables.template.?priorityClassName.orValue("")]
-    .filter(one, one != null && one != "")
+    .filter(one, type(one) == string && one != "")
 {{- end -}}
 
 {{/* Whether a container of the job has what Pod Security's baseline refuses. */}}
@@ -106,7 +107,7 @@ has no rule.
     !({{ . }}) || variables.paths.all(path, !path.matches("(^|/)[.][.](/|$)") && {{ $.to.hostPaths }}
     .exists(one, (path + "/").startsWith(one.endsWith("/") ? one : one + "/")))
   messageExpression: >-
-    "hostPath.path " + variables.paths.map(path, string(path)).join(", ") + " is not allowed here (" + {{ $.by }}
+    "hostPath.path " + variables.paths.join(", ") + " is not allowed here (" + {{ $.by }}
     + ".hostPaths): allowed: " + (size({{ $.to.hostPaths }}) > 0 ? {{ $.to.hostPaths }}.join(", ")
     : "no folder of a node")
 {{- end }}
