@@ -155,6 +155,20 @@ def test_whether_a_phase_is_final(stored: dict[str, Any], final: bool) -> None:
     assert of(stored).status.final is final
 
 
+@pytest.mark.parametrize("emptied", [None, {}, {"observedGeneration": -1}, {"phase": "Running"}])
+def test_a_status_that_somebody_has_emptied_is_written_again(emptied: dict[str, Any] | None) -> None:
+    job = read_job(job_json(status=emptied), of(STORED))
+    assert (job.status, job.status_lost) == (of(STORED).status, True)
+    again = apply_merge_patch(emptied or {}, status_patch(job, job.status))
+    assert (of(again).status, read_job(job_json(status=again), job).status_lost) == (job.status, False)
+
+
+def test_the_status_of_a_job_in_another_cluster_is_emptied_by_multikueue() -> None:
+    body = job_json(status={"phase": "Pending"})
+    body["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    assert not read_job(body, of(STORED)).status_lost
+
+
 def test_a_word_of_another_version_is_none_of_the_known_ones() -> None:
     word = Cause("resize")
     assert (word.value, word.known, word in tuple(Cause)) == ("resize", False, False)

@@ -266,6 +266,14 @@ def test_a_spec_nested_too_deep_harms_its_own_job_only(jobs: Jobs) -> None:
     assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [["deep", "Invalid"], ["train", "Running"]]
 
 
+def test_a_running_job_goes_on_after_its_status_was_emptied(jobs: Jobs) -> None:
+    jobs.apply(**RUNS)
+    before, pods = jobs.until("Running"), {pod["metadata"]["uid"] for pod in jobs.pods()}
+    jobs.kubectl.patch("sj", "train", {"status": None}, status=True)
+    jobs.until_true("it is written again", lambda: jobs.status() == before)
+    assert {pod["metadata"]["uid"] for pod in jobs.pods()} == pods
+
+
 def test_an_invalid_job_runs_once_it_is_corrected(jobs: Jobs) -> None:
     jobs.apply(accelerator={"type": "v9-8"})
     jobs.until("Invalid")

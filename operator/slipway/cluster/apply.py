@@ -130,7 +130,7 @@ class Applier:
         for action in plan.before:
             await self._act(action, job)
         current, again = job, list[float]()
-        if plan.status != job.status and (patch := status_patch(job, plan.status)):
+        if (job.status_lost or plan.status != job.status) and (patch := status_patch(job, plan.status)):
             written = await self._write_status(job, plan.status, patch)
             if written is None:
                 return NOW

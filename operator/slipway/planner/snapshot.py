@@ -164,6 +164,8 @@ class Job:
     """Whether its deletion leaves the dependents alone (`--cascade=orphan`)."""
     status_problem: str = ""
     """Field, value and fault of what cannot be read in the status; `status` holds the rest, and stays as it is."""
+    status_lost: bool = False
+    """Whether somebody has emptied the stored status: `status` is what it was before, and is to be written again."""
     stored: bytes = field(default=packed({}), compare=False, repr=False)
     """The `stored_status`, packed: of thousands of jobs that are over it is most of what is known."""
     accepted: dict["Settings", Any] = field(default_factory=dict, compare=False, repr=False)

@@ -20,7 +20,7 @@ def status_patch(job: Job, wanted: SliceJobStatus) -> dict[str, Any]:
 
     Of a status that cannot be read nothing is written but its conditions.
     """
-    read, new = _dump(job.status), _dump(wanted)
+    read, new = {} if job.status_lost else _dump(job.status), _dump(wanted)
     if job.status_problem:
         new = read | {"conditions": new.get("conditions", [])}
     stored = job.stored_status

@@ -25,7 +25,13 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
     uid, generation = str(metadata["uid"]), int(metadata.get("generation", 0))
     labels, stored = metadata.get("labels") or {}, body.get("status") or {}
     status, status_problem = read_status(stored)
-    status = _without_told(status, known.status if known is not None and known.uid == uid else status)
+    same = known if known is not None and known.uid == uid else None
+    earlier = same.status if same is not None else status
+    # No operator takes the attempt out of a status: somebody has emptied it, and the pods of the attempt are there.
+    # Of a job that runs in another cluster MultiKueue writes the status.
+    own = not status_problem and not (body.get("spec") or {}).get("managedBy")
+    lost = own and status.attempt is None and earlier.attempt is not None
+    status = earlier if lost else _without_told(status, earlier)
     if known is not None and (known.uid, known.generation) == (uid, generation) and known.written is not None:
         spec: SliceJobSpec | None = known.written
         problem, accepted = known.problem, known.accepted
@@ -48,6 +54,7 @@ def read_job(body: Mapping[str, Any], known: Job | None = None) -> Job:
         deleting=metadata.get("deletionTimestamp") is not None,
         orphaning="orphan" in (metadata.get("finalizers") or ()),
         status_problem=status_problem,
+        status_lost=lost,
         stored=packed(stored),
         accepted=accepted,
     )
