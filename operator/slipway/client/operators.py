@@ -37,8 +37,6 @@ class _Lease(msgspec.Struct):
 class Operator:
     """The process that holds a Lease, or held it last."""
 
-    operator_id: str
-    """Empty for the one without."""
     namespace: str
     holder: str
     """Empty when the Lease was released."""
@@ -47,6 +45,7 @@ class Operator:
     """Whether it renewed the Lease within its duration."""
     served: tuple[str, ...] = ()
     """The namespaces that it serves; empty for all."""
+    operator_id: str = ""
 
     def serves(self, namespace: str) -> bool:
         """Whether it looks after the jobs of a namespace."""
@@ -105,7 +104,7 @@ def _operator(lease: _Lease, operator_id: str, now: datetime) -> Operator:
     alive = bool(spec.holder_identity) and until is not None and now <= until + _SLACK
     listed = lease.metadata.annotations.get(names.SERVED_NAMESPACES, "")
     served = tuple(listed.split(",")) if listed else ()
-    return Operator(operator_id, lease.metadata.namespace, spec.holder_identity or "", spec.renew_time, alive, served)
+    return Operator(lease.metadata.namespace, spec.holder_identity or "", spec.renew_time, alive, served, operator_id)
 
 
 def no_operator(found: tuple[Operator, ...] | None, namespace: str, now: datetime, operator_id: str = "") -> str:
