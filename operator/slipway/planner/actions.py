@@ -150,7 +150,11 @@ class ForceDeletePod:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Read from the API server what a watch may not have shown. The next plan is made from the answers."""
+    """Read from the API server what a watch may not have shown. The next plan is made from the answers.
+
+    Each is answered, or the plan is carried out again: what is not there or may not be read is known as that, with the
+    time of the question. Plans hold back words until the answer is there.
+    """
 
     pods: bool = False
     """List the job's pods."""
