@@ -195,6 +195,21 @@ async def test_a_silent_watch_is_given_up(
     assert (await heard(watcher, 3))[-1] == f"+{A}"
 
 
+async def test_a_watch_that_the_server_has_not_ended_in_time_is_given_up(
+    replay: Replay, api: ApiConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slipway.cluster.connection._LATE_SECONDS", 0.05)
+
+    async def silent(request: Any) -> Any:
+        assert request.query["timeoutSeconds"] == "1"
+        await replay.until_closed()
+
+    replay.then(listing("10"), silent)
+    replay.otherwise = watching(added(A, 11))
+    watcher = Watcher(api, paths.pods(), Pod, first_pause=0.001, seconds=1)
+    assert (await heard(watcher, 3))[-1] == f"+{A}"
+
+
 async def test_an_event_is_not_skipped_when_its_reader_stops_in_the_middle(
     replay: Replay, watcher: Watcher[Pod]
 ) -> None:

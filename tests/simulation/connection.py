@@ -239,7 +239,13 @@ class ModelConnection(ApiConnection):
             self.line.told_at[uid] = self._timeline.now
 
     async def watch(
-        self, path: str, *, resource_version: str, label_selector: str = "", field_selector: str = ""
+        self,
+        path: str,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        seconds: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """The changes of one resource from a version on: late, sometimes twice, until the watch breaks."""
         self._may_read(path)

@@ -40,9 +40,11 @@ CHECK_SECONDS: Final = 12.0
 COLLECTION_SECONDS: Final = 30.0
 """Deleting thousands takes long; it only ever touches an attempt or a job that is over, so a late one does no harm."""
 WATCH_SECONDS: Final = 290
-"""After this the server ends a watch; it is taken up again where it ended."""
+"""After this the server ends a watch, by default; it is taken up again where it ended."""
 SILENCE_SECONDS: Final = 75.0
-"""A watch without even a bookmark (one each 60 s) for this long is dead."""
+"""A watch without even a bookmark for this long is dead. The server sends one each 60 s, and one before the end."""
+_LATE_SECONDS: Final = 10.0
+"""How late the end of a watch may be."""
 CONNECT_SECONDS: Final = 10.0
 """A stream has no end of its own: a connection that is not there after this is given up, a proxy's part included."""
 
@@ -133,20 +135,28 @@ class ApiConnection:
         return Listing(items, version)
 
     async def watch(
-        self, path: str, *, resource_version: str, label_selector: str = "", field_selector: str = ""
+        self,
+        path: str,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        seconds: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The raw lines of a watch, until the server ends it; bookmarks are asked for.
+        """The raw lines of a watch, until the server ends it after so many seconds; bookmarks are asked for.
 
         Raises:
             ConnectionLost: when it breaks or falls silent.
         """
+        seconds = seconds or WATCH_SECONDS
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
-            "timeoutSeconds": str(WATCH_SECONDS),
+            "timeoutSeconds": str(seconds),
         } | _selectors(label_selector, field_selector)
-        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+        silence = min(SILENCE_SECONDS, seconds + _LATE_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence)
         try:
             async with self._sessions.watches.get(self.server + path, params=query, timeout=timeout) as response:
                 if response.status >= 400:

@@ -111,9 +111,11 @@ class Watcher(Generic[T]):
         field_selector: str = "",
         first_pause: float = FIRST_PAUSE,
         late_refusals: bool = False,
+        seconds: int | None = None,
     ) -> None:
         """`kind` has `metadata.resource_version`; `first_pause` is in seconds and doubles with each failure.
 
+        The server ends each watch after `seconds`, so that a connection that has gone silent is noticed by then.
         With `late_refusals`, later refusals are raised as that of the first list is, and `events` may be called again.
         """
         self._api = api
@@ -122,6 +124,7 @@ class Watcher(Generic[T]):
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._first_pause = first_pause
         self._late_refusals = late_refusals
+        self._seconds = seconds
         union: Any = _Added[kind] | _Modified[kind] | _Removed[kind] | _Bookmark | _Error  # type: ignore[valid-type]
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(union)
         self._version: str | None = None
@@ -183,7 +186,7 @@ class Watcher(Generic[T]):
 
     async def _watch(self) -> AsyncGenerator[Event[T], None]:
         version = self._version or ""
-        watch = self._api.watch(self._path, resource_version=version, **self._selectors)
+        watch = self._api.watch(self._path, resource_version=version, seconds=self._seconds, **self._selectors)
         async with aclosing(watch) as lines:
             async for line in lines:
                 message = self._read(line)

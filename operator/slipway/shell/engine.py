@@ -14,7 +14,7 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
+from slipway.cluster.connection import WATCH_SECONDS, ApiConnection
 from slipway.cluster.errors import NO_RESOURCE, ApiError, Forbidden, SlipwayClusterError
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.lease import Lease, LostLeadership
@@ -38,6 +38,8 @@ from slipway.shell.sources import Source, silences
 
 log = logging.getLogger(__name__)
 
+SHORT_WATCH_SECONDS: Final = 10
+"""How long watches live on whose connections a restart depends."""
 WORKERS: Final = 32
 """Jobs looked at concurrently."""
 WORKERS_OF_A_NAMESPACE: Final = 24
@@ -173,10 +175,12 @@ class Engine:
 
     def _sources(self, api: ApiConnection) -> Iterator[Source[Any]]:
         """Everything that is watched beside SliceJobs and Kueue's objects."""
+        # A silent connection delays a restart: it is noticed early, at a few requests a second for all of them.
+        seconds = min(max(SHORT_WATCH_SECONDS, len(self.namespaces)), WATCH_SECONDS)
         for one in self.namespaces:
-            pods = Watcher(api, paths.pods(one), Pod, label_selector=names.LABEL_JOB_UID)
+            pods = Watcher(api, paths.pods(one), Pod, label_selector=names.LABEL_JOB_UID, seconds=seconds)
             yield Source("pods", pods, one, see=self._see_pod, settled=self._pods_settled, tolerated=())
-        nodes = Watcher(api, paths.NODES, Node)
+        nodes = Watcher(api, paths.NODES, Node, seconds=seconds)
         yield Source("nodes", nodes, see=self._see_node, settled=self._nodes_settled)
         for one in self.namespaces:
             profiles = Watcher(api, paths.profiles(one), ProfileObject, late_refusals=True)
