@@ -44,6 +44,8 @@ BROKEN: dict[str, dict[str, Any]] = {
     "output without its volume": OUTPUT | {"volumes": [{"name": "b", "emptyDir": {}}]},
     "output in a mount": OUTPUT | {"volumeMounts": [{"name": "b", "mountPath": "/ws/out"}]},
     "output in the workspace": OUTPUT | {"workspace": {"mountPath": "/ws"}},
+    "a part of a byte of memory": CPU | {"resources": {"limits": {"memory": "512m"}}},
+    "a part of a byte of shared memory": CPU | {"shmSize": "512m"},
 }
 
 KIND, PLURAL, GROUP = "StoredJob", "storedjobs", "stored.slipway.dev"
@@ -119,6 +121,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 
 def test_a_stored_job_that_breaks_a_rule_runs_on_and_can_be_stopped(under_rules: Kubectl) -> None:
     said = [created(under_rules, case) for case in BROKEN]
+    assert [case for case, words in zip(BROKEN, said, strict=True) if not words] == []
     rules = definition(rules=True)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     words = [words_of(rule) for rule in rules["x-kubernetes-validations"]]
     assert [one for one in words if one not in " ".join(said)] == [], "no job breaks it"
