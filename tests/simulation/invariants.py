@@ -70,6 +70,10 @@ class Ledger:
     """When the first attempt ended of those in a row that could not pull the image."""
     charged: dict[int, Attempt] = field(default_factory=dict)
     """Attempts as they were in the status last."""
+    writer: str = ""
+    """The process that wrote last."""
+    emptied: bool = False
+    """Whether somebody has emptied the status since then."""
     misled: set[int] = field(default_factory=set)
     """Attempts that ended while a pod looked lost because its news had not come."""
 
@@ -115,7 +119,12 @@ class Invariants:
         """A process has written a status."""
         uid = after["metadata"]["uid"]
         ledger = self.ledgers.setdefault(uid, Ledger())
-        old, new = ledger.status, read(after["status"])
+        new = read(after["status"])
+        if ledger.emptied and who != ledger.writer and new.attempt != ledger.status.attempt:
+            # It never saw what was there, and begins anew.
+            ledger.status = SliceJobStatus()
+        ledger.emptied, ledger.writer = False, who
+        old = ledger.status
         kept = versions.FIELD not in before.get("status", {}) or versions.FIELD in after["status"]
         require(kept, "a field that a newer version wrote is gone")
         spec = SliceJobSpec.model_validate(after["spec"])
@@ -200,9 +209,15 @@ class Invariants:
         return (sum(bound.values()) - shape.ray) // shape.hosts
 
     def meddled_with(self, job: dict[str, Any]) -> None:
-        """Somebody has written into the status: whose accounts are wrong from now on nobody can say."""
+        """Somebody has written into the status: whose accounts are wrong from now on nobody can say.
+
+        A status that was emptied is written again as it was, by the process that wrote it.
+        """
         self.meddled = True
-        self.ledgers.setdefault(job["metadata"]["uid"], Ledger()).status = read(job["status"])
+        ledger = self.ledgers.setdefault(job["metadata"]["uid"], Ledger())
+        ledger.emptied = not job["status"]
+        if not ledger.emptied:
+            ledger.status = read(job["status"])
 
     def _accounts(self, who: str, uid: str, spec: SliceJobSpec, new: SliceJobStatus) -> None:
         """Every ended attempt is charged once, to a right cause, and nothing that was written changes."""

@@ -3,7 +3,7 @@
 import math
 import random
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ import pytest
 
 from slipway.api.places import FIRST, Place
 from slipway.api.status import AppliedDefaults, Attempt, Cause, Condition, Phase, SliceJobStatus
-from slipway.cluster import history, profiles, store
+from slipway.cluster import history, jobs, profiles, store
 from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
@@ -352,6 +352,21 @@ def unknown_words_are_no_words(patch: pytest.MonkeyPatch) -> None:
         return (status, problem) if all(word is None or word.known for word in words) else (SliceJobStatus(), "")
 
     patch.setattr(stored, "read_status", broken)
+
+
+def an_emptied_status_is_that_of_a_new_job(patch: pytest.MonkeyPatch) -> None:
+    """The pods of a running attempt are taken for those of an ended one when somebody empties the status."""
+    read = stored.read_job
+
+    def broken(body: Mapping[str, Any], known: Job | None = None) -> Job:
+        job = read(body, known)
+        return (
+            replace(job, status=stored.read_status(body.get("status") or {})[0], status_lost=False)
+            if job.status_lost
+            else job
+        )
+
+    patch.setattr(jobs, "read_job", broken)
 
 
 def jobs_wait_for_quota_with_their_pods(patch: pytest.MonkeyPatch) -> None:
@@ -822,6 +837,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (ended_pods_hold_their_chips, 12, ()),
     (unknown_words_are_no_words, 25, (VERSIONS,)),
     (unknown_words_are_no_words, 9, (STRANGERS,)),
+    (an_emptied_status_is_that_of_a_new_job, 8, (STRANGERS,)),
     (jobs_wait_for_quota_with_their_pods, 94, (QUOTA,)),
     (host_lists_go_while_they_are_read, 22, ()),
     (only_the_first_pods_wait_for_host_lists, 1, ()),
