@@ -66,12 +66,15 @@ def _make_all(volume: dict[str, Any], opened: ExitStack) -> None:
     nothing is done through a link.
     """
     made, above = "", _opened(volume, None, "", opened)
-    for part in volume["make"].split("/"):
+    parts = volume["make"].split("/")
+    for part, following in zip(parts, (*parts[1:], ""), strict=True):
         made, parent = f"{made}/{part}".lstrip("/"), above
         found = _opened(volume, parent, made, opened)
-        if found is None and not _make(volume, parent, made, opened):
+        if found is None and not _make(volume, parent, made, following, opened):
             return
         above = found if found is not None else _opened(volume, parent, made, opened)
+        if above is None:
+            raise Refused(EXIT_UNUSABLE, f"{_named(volume, made)} was removed by another while it was made")
     mode = os.W_OK | os.X_OK
     if volume["mine"] and not os.access(PurePath(made).name, mode, dir_fd=parent, follow_symlinks=False):
         raise Refused(
@@ -125,14 +128,17 @@ def _is_directory(volume: dict[str, Any], path: str) -> bool:
     return True
 
 
-def _make(volume: dict[str, Any], parent: int | None, path: str, opened: ExitStack) -> bool:
-    """Make a directory; False when this user may not and the kubelet, which is root, has to."""
+def _make(volume: dict[str, Any], parent: int | None, path: str, following: str, opened: ExitStack) -> bool:
+    """Make a directory; False when this user may not and the kubelet, which is root, has to.
+
+    In the moment after, another host of the job may make the `following` directory in it.
+    """
     name = PurePath(path).name
     try:
         os.mkdir(name, dir_fd=parent)
         made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
         opened.callback(os.close, made)
-        if os.listdir(made):  # noqa: PTH208 - a descriptor
+        if set(os.listdir(made)) - {following}:  # noqa: PTH208 - a descriptor
             raise Refused(EXIT_UNUSABLE, f"{_named(volume, path)} was replaced by another while it was made")
         # Else the user of the worker is that of an image, and not known.
         os.fchmod(made, 0o775 if volume["mine"] else 0o777)

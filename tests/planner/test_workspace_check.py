@@ -174,6 +174,36 @@ def test_a_directory_with_something_in_it_that_takes_the_place_of_a_new_one_is_r
     assert mode(tmp_path / "train") == 0o700
 
 
+def test_hosts_that_make_one_path_at_a_time_do_not_refuse_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = os.mkdir
+
+    def raced(name: str, **options: Any) -> None:
+        mkdir(name, **options)
+        if name == "train":
+            mkdir(tmp_path / "train/0")
+
+    monkeypatch.setattr(workspace_check.os, "mkdir", raced)
+    assert check(tmp_path, "train/0") == 0
+
+
+def test_a_directory_that_goes_while_it_is_made_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the rest of the path would be made where this process runs."""
+    listdir = os.listdir
+
+    def removed(made: int) -> list[str]:
+        found = listdir(made)
+        (tmp_path / "train").rmdir()
+        return found
+
+    monkeypatch.setattr(workspace_check.os, "listdir", removed)
+    assert check(tmp_path, "train/0") == EXIT_UNUSABLE
+    assert "directory train in the volume of spec.workspace was removed by another" in capsys.readouterr().out
+
+
 def test_a_directory_on_the_way_need_not_be_readable(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train").chmod(0o311)
