@@ -209,8 +209,8 @@ def _at(minute: int) -> datetime:
     return NOW + timedelta(minutes=minute)
 
 
-def _not_ready(version: int, minute: int) -> Node:
-    body = node_json(version=version, ready="Unknown")
+def _not_ready(version: int, minute: int, ready: str = "Unknown", uid: str = "uid-n1") -> Node:
+    body = node_json(version=version, ready=ready, uid=uid)
     body["status"]["conditions"][0]["lastTransitionTime"] = _at(minute)
     return msgspec.convert(body, Node)
 
@@ -222,6 +222,22 @@ TROUBLES: dict[str, tuple[list[tuple[int, Event[Node]]], int | None]] = {
     "it is ready again": ([(5, Applied(_not_ready(2, 4))), (9, Applied(node(version=3)))], 4),
     "it goes while it is ready": ([(0, Applied(node(version=1))), (7, Deleted(node(version=2)))], 7),
     "it goes long after it was not ready": ([(5, Applied(_not_ready(2, 4))), (90, Deleted(_not_ready(3, 4)))], 4),
+    "its kubelet comes back, and is not ready at first": (
+        [(5, Applied(_not_ready(2, 4))), (9, Applied(_not_ready(3, 9, "False"))), (10, Applied(node(version=4)))],
+        4,
+    ),
+    "it comes back as another, which is not ready at first": (
+        [(5, Applied(_not_ready(2, 4))), (9, Applied(_not_ready(3, 9, "False", "new")))],
+        4,
+    ),
+    "it goes, and comes back as another, which is not ready at first": (
+        [(0, Applied(node(version=1))), (7, Deleted(node(version=2))), (9, Applied(_not_ready(3, 9, "False", "new")))],
+        7,
+    ),
+    "it is not ready for a second time": (
+        [(5, Applied(_not_ready(2, 4))), (9, Applied(node(version=3))), (30, Applied(_not_ready(4, 29)))],
+        29,
+    ),
     "another has its name": ([(0, Applied(node(version=1))), (8, Applied(node(version=2, uid="new")))], 8),
     "another has come in its place": (
         [(0, Applied(node(version=1))), (7, Deleted(node(version=2))), (30, Applied(node(version=3, uid="new")))],

@@ -36,6 +36,8 @@ class NodeStore(Reflector[Node, str]):
         self._left: dict[str, Node] = {}
         """The last known state of nodes that are unknown by now."""
         self._troubled: dict[str, datetime] = {}
+        self._in_trouble: dict[str, None] = {}
+        """Those of them whose trouble lasts."""
         self._untold: dict[str, None] = {}
         """Nodes of which a look has shown what no event and no list has told the other jobs yet."""
         self.watched = True
@@ -141,14 +143,23 @@ class NodeStore(Reflector[Node, str]):
         return (seen.metadata.name,) if deleted else ()
 
     def _note_trouble(self, node: Node, *, gone: bool = False) -> None:
-        """Date the trouble of a machine: a Node that is gone and was not ready has had it since it was not ready."""
-        ready = node.ready
-        since = ready.last_transition_time if ready is not None and ready.status != "True" else None
+        """Date the beginning of a machine's trouble, which lasts until a Node of its name is ready again.
+
+        A kubelet that comes back says first that it is not ready, be it with a new Node: that is the end of the trouble
+        and no other one.
+        """
+        name, ready = node.metadata.name, node.ready
+        is_ready = ready is not None and ready.status == "True"
+        if is_ready and not gone:
+            self._in_trouble.pop(name, None)
+            return
+        since = ready.last_transition_time if ready is not None and not is_ready else None
         if since is None and gone:
             since = self._now()
-        if since is not None:
-            self._troubled[node.metadata.name] = since
+        if since is not None and name not in self._in_trouble:
+            self._troubled[name], self._in_trouble[name] = since, None
             _bound(self._troubled)
+            _bound(self._in_trouble)
 
     def _regroup(self, before: Node | None, after: Node | None) -> None:
         """Keep the node pools in step with a node that has changed."""
