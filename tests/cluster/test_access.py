@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from base64 import b64encode
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import incluster_config
 
 from slipway.cluster import access
-from slipway.cluster.access import Access, proxy_of
+from slipway.cluster.access import Access, AccessError, proxy_of
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ConnectionLost, Unauthorized
 from slipway.cluster.wire import JsonObject
@@ -312,6 +313,35 @@ def test_the_environment_names_a_proxy_as_kubectl_reads_it(
     server: str, environment: dict[str, str], proxy: str | None
 ) -> None:
     assert proxy_of(server, environment) == proxy
+
+
+@pytest.mark.parametrize("proxy", ["socks5://bob:hunter2@proxy:1080", "ftp://bob:hunter2@proxy"])
+def test_a_proxy_that_is_none_of_http_is_refused(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(AccessError, match="a proxy is reached by http:// or https://") as refused:
+        Access(Configuration(host="https://api.test:6443"))
+    assert "hunter2" not in str(refused.value)
+
+
+async def test_the_password_of_a_proxy_reaches_the_proxy_and_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://bob:hun%40ter2@127.0.0.1:{port}")
+        async with ApiConnection(Access(Configuration(host="https://api.test:6443"))) as api:
+            with pytest.raises(ConnectionLost, match="407") as lost:
+                await asyncio.wait_for(anext(api.watch("/api/v1/pods", resource_version="1")), ANSWER_SECONDS)
+    assert b"Proxy-Authorization: Basic " + b64encode(b"bob:hun@ter2") in asked[0]
+    assert "ter2" not in str(lost.value)
 
 
 async def test_the_proxy_of_the_environment_is_asked_for_the_api_server(

@@ -14,9 +14,10 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import yaml
+from aiohttp import encode_basic_auth
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
@@ -53,6 +54,23 @@ def proxy_of(server: str, environment: Mapping[str, str]) -> str | None:
     if not proxy or host == "localhost" or _is_excepted(host, port, _variable(environment, "no_proxy")):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _proxy(url: str | None) -> tuple[str | None, str]:
+    """The URL of a proxy without its user, because messages repeat it, and the header that names the user.
+
+    Raises:
+        AccessError: when the proxy is none of HTTP.
+    """
+    if not url:
+        return None, ""
+    given = urlsplit(url)
+    user, at, address = given.netloc.rpartition("@")
+    bare = given._replace(netloc=address).geturl()
+    if given.scheme not in ("http", "https"):
+        raise AccessError(f"proxy {bare} cannot be used: a proxy is reached by http:// or https://")
+    name, _, password = user.partition(":")
+    return bare, encode_basic_auth(unquote(name), unquote(password)) if at else ""
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:
@@ -101,8 +119,8 @@ class Access:
         self._hangs = False
         self.server: Final[str] = str(configuration.host).rstrip("/")
         """URL without a trailing slash."""
-        self.proxy: Final[str | None] = configuration.proxy or proxy_of(self.server, os.environ)
-        """URL of the proxy that the kubeconfig names, or the environment."""
+        self.proxy, self.proxy_login = _proxy(configuration.proxy or proxy_of(self.server, os.environ))
+        """The proxy that the kubeconfig names, or the environment: its URL, and the header with its user."""
         self.server_hostname: Final[str | None] = configuration.tls_server_name
         """Name that the server's certificate is checked for, where it is not the address."""
         self.ssl: Final[ssl.SSLContext | None] = _context(configuration) if self.server.startswith("https") else None

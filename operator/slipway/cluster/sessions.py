@@ -129,6 +129,9 @@ class Sessions:
     ) -> aiohttp.ClientResponse:
         # Set for each request rather than in the session's headers: tokens rotate while sessions live on.
         request.server_hostname = self._access.server_hostname
+        if login := self._access.proxy_login:
+            # The session itself has no place for it.
+            request.update_proxy(request.proxy, None, {"Proxy-Authorization": login})
         if header := await self._access.authorization():
             request.headers["Authorization"] = header
         response = await handler(request)
