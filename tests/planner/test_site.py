@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from slipway.api.places import FIRST
 from slipway.api.profile import Defaults, ProfileSpec
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
-from slipway.api.status import AppliedDefaults, DefaultValue, SliceJobStatus
+from slipway.api.status import AppliedDefaults, Attempt, DefaultValue, SliceJobStatus
 from slipway.planner.acceptance import InvalidSpec, accept, changed_since, resolve, template_hash
 from slipway.planner.containers import template_spec
 from slipway.planner.limits import forbidden, mirrored, pulled
@@ -596,6 +596,37 @@ def test_what_no_job_gets_unless_the_site_allows_it(job: dict[str, Any]) -> None
     assert refusal(job, opened) is None
 
 
+ENDED = {"number": 0, "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:01:00Z"}
+
+
+def test_a_job_gets_no_network_of_the_node_by_a_change_of_its_template() -> None:
+    before = World()
+    before.sited = lambda given, _: (given, sited({})[1])
+    resolved = accept(before.job, Settings()).resolved
+    changed = World(**PORT_OF_NODE)
+    changed.sited = before.sited
+    changed.status = SliceJobStatus(attempt=0, attempts=(Attempt.model_validate(ENDED),), resolved=resolved)
+    with pytest.raises(InvalidSpec, match=r"ports\.hostPort 1 is not allowed here"):
+        accept(changed.job, Settings())
+
+
+@pytest.mark.parametrize("had_it", [True, False])
+def test_a_job_gets_no_network_of_the_node_by_a_later_default(had_it: bool) -> None:
+    given, by_default = sited({"hosts": 1}, profile_spec({"hostNetwork": True}))
+    world = World()
+    resolved = accept(world.job, Settings()).resolved
+    world.sited = lambda spec, _: (spec.model_copy(update={"host_network": True}), by_default)
+    defaults = tuple(by_default.values) if had_it else ()
+    resolved = resolved.model_copy(update={"defaults": defaults})
+    world.status = SliceJobStatus(attempt=0, attempts=(Attempt.model_validate(ENDED),), resolved=resolved)
+    assert given.host_network
+    if had_it:
+        assert accept(world.job, Settings()).forbidden is None
+        return
+    with pytest.raises(InvalidSpec, match=r"spec\.hostNetwork true is not allowed here"):
+        accept(world.job, Settings())
+
+
 @pytest.mark.parametrize("job", [{"serviceAccountName": "default"}, {"priorityClassName": "batch"}])
 def test_what_every_job_gets_unless_the_site_forbids_it(job: dict[str, Any]) -> None:
     assert refusal(job, sited({})[1]) is None
@@ -623,8 +654,7 @@ def test_a_job_that_was_accepted_keeps_the_network_of_the_node(wish: dict[str, A
     world.sited = lambda given, _: (given, sited({})[1])
     past = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     accepted = {"type": "Accepted", "status": "True", "reason": "SpecValid", "observedGeneration": 1} | past
-    ended = {"number": 0, "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:01:00Z"}
-    status = {"attempt": 0, "attempts": [ended]} if begun else {"conditions": [accepted]}
+    status = {"attempt": 0, "attempts": [ENDED]} if begun else {"conditions": [accepted]}
     world.status = SliceJobStatus.model_validate(status)
     assert accept(world.job, Settings()).forbidden is None
     # What the site itself forbids binds it as any other limit does.

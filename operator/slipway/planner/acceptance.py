@@ -92,11 +92,23 @@ def accept(job: Job, settings: Settings) -> Effective:
         later = () if begun else refusals_of_new(job.spec, template)
         for refusal in (*missing(job, job.spec, settings), *later):
             raise InvalidSpec(*refusal)
-        refused = forbidden(job.spec, template, job.site, resolved.type, resolved.hosts, begun=begun)
+        kept = begun and _keeps_network(job, job.spec, resolved)
+        refused = forbidden(job.spec, template, job.site, resolved.type, resolved.hosts, keeps_network=kept)
         known = job.accepted[settings] = effective(job.spec, resolved, job.site, refused)
     if known.forbidden is not None and not job.in_attempt:
         raise InvalidSpec(FORBIDDEN, known.forbidden)
     return known
+
+
+def _keeps_network(job: Job, spec: SliceJobSpec, resolved: Resolved) -> bool:
+    """Whether the job was accepted with what it asks of the network of the nodes now."""
+    accepted = job.status.resolved
+    comparable = accepted is not None and accepted.template_hash.startswith(HASH_VERSION)
+    if accepted is not None and comparable and accepted.template_hash != resolved.template_hash:
+        return False
+    own = job.written is not None and job.written.host_network is not None
+    known = () if accepted is None else accepted.defaults or ()
+    return own or not spec.host_network or any(one.field == "spec.hostNetwork" for one in known)
 
 
 def _resolved(job: Job, spec: SliceJobSpec, settings: Settings) -> Resolved:

@@ -55,7 +55,7 @@ class Excess(NamedTuple):
 
 
 def forbidden(
-    spec: SliceJobSpec, template: Body, site: Site, accelerator: str | None, hosts: int, *, begun: bool = False
+    spec: SliceJobSpec, template: Body, site: Site, accelerator: str | None, hosts: int, *, keeps_network: bool = False
 ) -> str | None:
     """One sentence on the first thing that the limits of a site refuse; None when they refuse nothing.
 
@@ -65,10 +65,11 @@ def forbidden(
         site: who limits what.
         accelerator: the canonical accelerator type; None for CPU jobs.
         hosts: the hosts of a slice.
-        begun: whether the job is accepted already: the chart's default about the network of nodes came later.
+        keeps_network: whether the job was accepted with what it asks of the network of the nodes: the chart's default
+            about that came later.
     """
     for one in site.limits:
-        excess = next(_excesses(spec, template, one, site, accelerator, hosts, begun=begun), None)
+        excess = next(_excesses(spec, template, one, site, accelerator, hosts, keeps_network=keeps_network), None)
         if excess is not None:
             return _sentence(excess, one)
     return None
@@ -84,7 +85,14 @@ def _shown(value: Any) -> str:
 
 
 def _excesses(
-    spec: SliceJobSpec, template: Body, by: LimitsOf, site: Site, accelerator: str | None, hosts: int, *, begun: bool
+    spec: SliceJobSpec,
+    template: Body,
+    by: LimitsOf,
+    site: Site,
+    accelerator: str | None,
+    hosts: int,
+    *,
+    keeps_network: bool,
 ) -> Iterator[Excess]:
     limits, given = by.limits, tuple(containers(spec, template))
     yield from _size(spec, limits, accelerator, hosts)
@@ -96,7 +104,8 @@ def _excesses(
         if accelerator is None and template.get("resourceClaims"):
             allowed = _of(limits.accelerator_types)
             yield Excess("spec.podTemplate.spec.resourceClaims", "of devices", "acceleratorTypes", allowed)
-    open_by_default = begun or by.source != CHART or accelerator is not None or _on_accelerators(given, own)
+    on_accelerators = accelerator is not None or _on_accelerators(given, own)
+    open_by_default = keeps_network or by.source != CHART or on_accelerators
     yield from _network(spec, template, given, limits, open_by_default=open_by_default)
     yield from _of_the_node(spec, template, limits, site)
     if limits.privileged is False:
