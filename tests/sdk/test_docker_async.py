@@ -3,11 +3,15 @@
 import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from slipway import DockerConfig, InvalidJob, run_docker_async
+from slipway.api.places import Place
+from slipway.client.logs import Item, Line, Opening
+from slipway.sdk import outputs
 from tests.sdk.server import Server, until
 from tests.waiting import ANSWER_SECONDS
 
@@ -63,6 +67,35 @@ def test_output_that_could_not_be_followed_is_read_once_and_a_warning_says_so(
     [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert warning.startswith("SliceJob train in x: its log could not be followed, and is read once after its end: ")
     assert "pods is forbidden: User u cannot list it" in warning
+
+
+WORKERS = tuple(Place("worker", 0, host) for host in range(65))
+
+
+async def too_many(*_: Any) -> AsyncIterator[Item]:
+    yield Opening(0, WORKERS)
+
+
+async def by_surprise(*_: Any) -> AsyncIterator[Item]:
+    yield Opening(0, WORKERS[:1])
+    yield Line(0, WORKERS[0], "train-0-0-0", 0, b"half\n")
+    raise KeyError("train-0-0-0")
+
+
+@pytest.mark.parametrize(
+    ("followed", "why"),
+    [(too_many, "of 65 hosts, more than 64"), (by_surprise, "KeyError('train-0-0-0')")],
+    ids=["more hosts than streams", "a mistake of ours"],
+)
+def test_output_that_is_not_followed_to_the_end_is_read_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, followed: Any, why: str
+) -> None:
+    monkeypatch.setattr(outputs, "follow", followed)
+    server.log = "whole\n"
+    future = run_docker_async(CONFIG, name="train", client=server.client)
+    server.tell("train", phase="Succeeded")
+    assert future.result(timeout=ANSWER_SECONDS).stdout == "whole\n"
+    assert f"its log could not be followed, and is read once after its end: {why}" in caplog.text
 
 
 def test_lines_that_may_be_missing_are_warned_of(server: Server, caplog: pytest.LogCaptureFixture) -> None:

@@ -55,6 +55,19 @@ def test_hosts_have_the_network_of_the_nodes_where_the_site_allows_it(
     ]
 
 
+@pytest.mark.parametrize("field", ["spec", "podTemplate"])
+def test_a_network_that_the_spec_names_is_left_alone(
+    server: Server, capsys: pytest.CaptureFixture[str], field: str
+) -> None:
+    server.log, server.status = "done\n", {"phase": "Succeeded"}
+    own = {"hostNetwork": False}
+    spec: dict[str, Any] = own if field == "spec" else {"podTemplate": {"spec": own}}
+    kept = DockerConfig("slipway.local/busybox:1", ["true"], remove=False)
+    run_docker_on_pod(kept, TPU("v5p-8"), name="train", client=server.client, spec=spec)
+    assert server.jobs["train"]["spec"].items() >= spec.items()
+    assert (server.networks, "network" in capsys.readouterr().err) == ([False], False)
+
+
 def test_hosts_have_the_network_of_the_pods_where_the_api_server_refuses_the_other(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

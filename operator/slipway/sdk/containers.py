@@ -112,7 +112,7 @@ def run_docker_multislice(
     on_accelerators = config.gpus is not None or not isinstance(accelerator, CPU)
 
     async def create(api: ApiConnection) -> JobView:
-        if config.network == AUTO and "hostNetwork" not in fields:
+        if config.network == AUTO and "hostNetwork" not in {*fields, *fields.get("podTemplate", {}).get("spec", {})}:
             return await network.create(run, api, fields, on_accelerators=on_accelerators)
         return await run.create(api, fields)
 

@@ -39,7 +39,7 @@ class DockerConfig:
     alone for the value that it has here."""
     network: str | None = AUTO
     """`host`, or `bridge` (or nothing) for the pod's own network. `auto`: on TPUs and GPUs the host's where the site
-    allows it, otherwise the pod's; the call prints which."""
+    allows it, otherwise the pod's; a call that waits prints which. run_docker_async takes the pod's."""
     privileged: bool = False
     """Run privileged. TPU chips do not need it."""
     gpus: str | int | None = None

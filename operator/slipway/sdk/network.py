@@ -24,7 +24,7 @@ async def create(run: Run, api: ApiConnection, fields: Mapping[str, Any], *, on_
         InvalidJob: when the API server refuses it for another reason.
     """
     if not on_accelerators:
-        made = await run.create(api, fields)
+        made = await run.create(api, {**fields, **_PODS})
         _say(run, "pods", "for jobs on CPUs")
         return made
     try:

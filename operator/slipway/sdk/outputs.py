@@ -8,7 +8,7 @@ from typing import Final
 
 from slipway.api.places import Place
 from slipway.client.errors import NotStarted, SlipwayError
-from slipway.client.logs import Line, Note, Opening, Selection, follow
+from slipway.client.logs import STREAMS, Line, Note, Opening, Selection, follow
 from slipway.sdk.jobs import Run
 
 LAST_SECONDS: Final = 300.0
@@ -22,7 +22,7 @@ class Outputs:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._written: dict[Place, list[bytes]] = {}
+        self._written: dict[Place, bytearray] = {}
         self._notes: list[str] = []
         self._over = asyncio.Event()
         self.attempt: int | None = None
@@ -46,20 +46,27 @@ class Outputs:
             ):
                 async for item in items:
                     match item:
+                        case Opening(_, places) if len(places) > STREAMS:
+                            # Logs beyond that are read in turns, each of them every few seconds.
+                            self._give_up(f"of {len(places)} hosts, more than {STREAMS}")
+                            return
                         case Opening(attempt):
                             self.attempt, self._written, self._notes = attempt, {}, []
                         case Line():
-                            self._written.setdefault(item.place, []).append(item.raw)
+                            self._written.setdefault(item.place, bytearray()).extend(item.raw)
                         case Note(message):
                             self._notes.append(message)
         except NotStarted:
             # The job ended before a host had started, and nothing was written.
             pass
-        except SlipwayError as error:
-            self._notes.append(f"its log could not be followed, and is read once after its end: {error}")
-            self.attempt = None
+        except Exception as error:
+            self._give_up(str(error) if isinstance(error, SlipwayError) else repr(error))
         finally:
             self._over.set()
+
+    def _give_up(self, why: str) -> None:
+        self.attempt = None
+        self._notes.append(f"its log could not be followed, and is read once after its end: {why}")
 
     async def settle(self) -> None:
         """Wait for the last lines of a job that is over, and say what may be missing."""
@@ -75,4 +82,4 @@ class Outputs:
         """All that a host of an attempt wrote; None where nothing of it came. What is no UTF-8 is replaced."""
         if attempt != self.attempt or place not in self._written:
             return None
-        return b"".join(self._written[place]).decode(errors="replace")
+        return self._written[place].decode(errors="replace")
