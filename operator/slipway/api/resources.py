@@ -54,7 +54,9 @@ def is_size(resource: str) -> bool:
     return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
 
 
-_PART: Final = "[num]$|[.][0-9]*[1-9][0-9]*$|[eE]-[0-9]+$"
+_PART: Final = (
+    "([1-9]0{0,2}|[.][0-9]*)m$|([1-9]0{0,5}|[.][0-9]*)u$|([1-9]0{0,8}|[.][0-9]*)n$|[.][0-9]*[1-9][0-9]*$|[eE]-[0-9]+$"
+)
 """Quantities that are a part of one. To isInteger() of the API server 1.5Gi is one, because of how it is written."""
 _WHOLE: Final = r"^\+?([0-9]+(\.0*)?([eE]\+?[0-9]{1,2})?|([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[kMGTPE]))$"
 """Quantities that are none, in one pattern: two would cost the API server more than it allows."""

@@ -23,7 +23,8 @@ ADVICE: Final = {
     "PodDeleted": "somebody deleted a pod: see who in the API server's audit log if that was not meant",
     "PreemptionExitCode": "the program said that it was preempted, with an exit code of retries.onExitCodes.preemption",
     "RayNodeLost": "a Ray worker's machine went away: nothing to do; save checkpoints often enough",
-    "ScheduleTimeout": "no nodes came in time: ask for another type or fewer slices, or raise timeouts.scheduleSeconds",
+    "ScheduleTimeout": "what the message names did not come in time: provide it, ask for another type or fewer slices, "
+    "or raise timeouts.scheduleSeconds",
     "DeadlineExceeded": "the job took longer than activeDeadlineSeconds: raise it, or go on from a checkpoint",
     "CapacityReleased": "nothing to do: the job gives its nodes to an older one, and tries again",
     "ImageUnavailable": "correct the image, push it, or name a Secret in imagePullSecrets",

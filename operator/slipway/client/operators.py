@@ -90,8 +90,8 @@ def several_operators(found: tuple[Operator, ...], namespace: str) -> tuple[bool
     if len({one.operator_id for one in serving}) < len(serving):
         step = "give each an id of its own, or let them serve different namespaces (--namespaces)"
         return False, f"{words}. Those with the same id act on the same jobs: {step}"
-    step = f"kubectl label namespace {namespace} {names.LABEL_LIMITS}=enforced has the API server apply those of all"
-    return True, f"{words}. Each applies its limits only to the jobs with its id: {step}"
+    step = f"in namespaces with the label {names.LABEL_LIMITS}=enforced the API server applies those of all"
+    return True, f"{words}. Each applies its limits only to the jobs with its id; {step}"
 
 
 def _id_words(operator_id: str) -> str:

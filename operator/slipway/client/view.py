@@ -38,6 +38,7 @@ class Attempt(_Object, frozen=True):
 
     number: int
     cause: str | None = None
+    reason: str | None = None
     message: str | None = None
     root: Root | None = None
     running_time: str | None = None
@@ -191,7 +192,8 @@ class JobView(_Object, frozen=True):
         """
         found = _ENDS.get(self._phase, errors.JobError)
         result = self.status.result
-        if result is not None and result.reason == "ScheduleTimeout":
+        newest = self.status.attempts[0].reason if self.status.attempts else None
+        if result is not None and result.reason == "ScheduleTimeout" and newest in (None, result.reason):
             found = errors.CapacityUnavailable
         info = JobInfo(self.metadata.name, _STATES.get(found, "error"), kind)
         return found(self._message(), info, self._failure(*self.status.attempts[:1]))

@@ -11,7 +11,7 @@ from slipway.planner import attempts, budgets, recreation, rivals
 from slipway.planner.acceptance import InvalidSpec
 from slipway.planner.attempts import end_at_once, finish
 from slipway.planner.draft import Draft
-from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT
+from slipway.planner.endings import CAPACITY_RELEASED, FEWER_SLICES, POOL_TAKEN, SCHEDULE_TIMEOUT, Ending
 from slipway.planner.explain import WAIT_FOR_USER, of_scheduler
 from slipway.planner.observation import UNSCHEDULABLE
 from slipway.planner.preemption import Standing
@@ -180,9 +180,9 @@ def waited_enough(draft: Draft, attempt: Attempt) -> bool:
     return draft.reached(since + timedelta(seconds=draft.resolved.schedule_seconds))
 
 
-def give_up(draft: Draft, message: str) -> None:
-    """End the attempt, and the job as failed, because it has waited for too long."""
-    end_at_once(draft, SCHEDULE_TIMEOUT, message)
+def give_up(draft: Draft, message: str, ending: Ending = SCHEDULE_TIMEOUT) -> None:
+    """End the attempt, and the job as failed, because it has waited for too long; `ending` says what for."""
+    end_at_once(draft, ending, message)
     finish(draft, Phase.FAILED, Result(reason=SCHEDULE_TIMEOUT.reason, message=message))
 
 

@@ -139,8 +139,7 @@ DEADLINE_EXCEEDED: Final = Ending(
 )
 SCHEDULE_TIMEOUT: Final = Ending(
     "ScheduleTimeout",
-    "a pod had no node for `timeouts.scheduleSeconds`, or objects or other pods were missing when the job had waited "
-    "so long",
+    "a pod had no node for `timeouts.scheduleSeconds`",
     Cause.UNCHARGED,
     Delay.NONE,
     final=True,

@@ -130,7 +130,7 @@ def _release(draft: Draft, found: _HoldUp) -> None:
         return
     if found.ending is not IMAGE_UNAVAILABLE and capacity.waited_enough(draft, attempt):
         limit = f"timeouts.scheduleSeconds ({draft.resolved.schedule_seconds} s)"
-        capacity.give_up(draft, f"the job could not start within {limit}: {found.words}")
+        capacity.give_up(draft, f"the job could not start within {limit}: {found.words}", found.ending)
         return
     held = f"{_with_nodes(draft)} of {len(draft.seen.wanted)} pods held nodes for {HOLD.seconds} s in vain"
     end_at_once(draft, found.ending, f"{held}: {found.words}")

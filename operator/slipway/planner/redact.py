@@ -83,7 +83,11 @@ class _Redactor:
 
     def without_halves(self, text: str) -> str:
         """A text whose beginning was cut off, without the end of a secret that it may begin with."""
-        ends = (value[at:] for value in self._values for at in range(1, len(value) - _SHORTEST_VALUE + 1))
+        ends = (
+            value[at:]
+            for value in self._values
+            for at in range(max(1, len(value) - len(text)), len(value) - _SHORTEST_VALUE + 1)
+        )
         half = max((end for end in ends if text.startswith(end)), key=len, default="")
         return HIDDEN + text[len(half) :] if half else text
 
@@ -94,9 +98,10 @@ _latest: _Redactor | None = None
 def _redactor(spec: SliceJobSpec | None) -> _Redactor:
     """That of the spec. A decision asks for one spec again and again, so that the latest one is kept."""
     global _latest
-    if _latest is None or _latest.spec is not spec:
-        _latest = _Redactor(spec)
-    return _latest
+    found = _latest
+    if found is None or found.spec is not spec:
+        found = _latest = _Redactor(spec)
+    return found
 
 
 def redacted(text: str, spec: SliceJobSpec | None) -> str:
