@@ -110,6 +110,7 @@ echo end
 """Each part is more than the kubelet keeps in one file (10 MiB), and it looks at the files every 10 s."""
 
 
+@pytest.mark.thorough
 def test_output_comes_whole_although_the_kubelet_rotates_it_away(real_jobs: Jobs, client: Client) -> None:
     output = run_docker_on_pod(shell(ROTATING, remove=False), CPU(), name="long", client=client)
     assert isinstance(output, str)
