@@ -77,6 +77,13 @@ class Controllers:
             self._store.put_node(replace(node, spec=NodeSpec(), status=status))
         self.schedule_soon()
 
+    def back(self, machine: Machine) -> None:
+        """A kubelet that was given up is heard of: at first its node is not ready."""
+        node = self._store.nodes.get(machine.name)
+        if node is not None and node.ready is not None and node.ready.status == "Unknown":
+            status = NodeStatus((self._condition("False", "KubeletNotReady"),))
+            self._store.put_node(replace(node, status=status))
+
     def silent(self, machine: Machine) -> None:
         """A node stops sending heartbeats: 40 to 50 s later the control plane gives it up."""
         wait = self._rng.uniform(40.0, 50.0)

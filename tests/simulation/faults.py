@@ -190,9 +190,12 @@ class Faults:
             if down and self._cluster.machines.get(machine.name) is machine:
                 self._cluster.say("machine %s is up again", machine.name)
                 machine.boot(same_disk=same_disk)
+                self._controllers.back(machine)
                 self._timeline.after(self._rng.uniform(0.5, 3.0), lambda: self._controllers.ready(machine))
 
-        self._timeline.after(self._rng.uniform(shortest, 200.0), up)
+        seconds = self._rng.uniform(shortest, 200.0)
+        # Some are repaired first.
+        self._timeline.after(seconds if seconds < 150.0 else 2 * seconds, up)
 
     def silence(self, machine: Machine) -> None:
         """The machine is cut off; its containers go on. Then it is back, or it dies after all.

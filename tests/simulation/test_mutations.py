@@ -65,6 +65,7 @@ from tests.simulation.grounds import (
     CHOICES,
     CLOCKS,
     CROWD,
+    HANGS,
     KUBELETS,
     POLICIES,
     PROFILES,
@@ -352,6 +353,17 @@ def unknown_words_are_no_words(patch: pytest.MonkeyPatch) -> None:
         return (status, problem) if all(word is None or word.known for word in words) else (SliceJobStatus(), "")
 
     patch.setattr(stored, "read_status", broken)
+
+
+def a_machine_that_comes_back_begins_another_trouble(patch: pytest.MonkeyPatch) -> None:
+    """A machine is taken for lost when it is heard of again, which may be long after the attempt."""
+    note = NodeStore._note_trouble
+
+    def broken(nodes: NodeStore, node: Node, *, gone: bool = False) -> None:
+        nodes._in_trouble.clear()
+        note(nodes, node, gone=gone)
+
+    patch.setattr(NodeStore, "_note_trouble", broken)
 
 
 def an_emptied_status_is_that_of_a_new_job(patch: pytest.MonkeyPatch) -> None:
@@ -838,6 +850,7 @@ BREAKAGES: tuple[tuple[Breakage, int, tuple[str, ...]], ...] = (
     (unknown_words_are_no_words, 25, (VERSIONS,)),
     (unknown_words_are_no_words, 9, (STRANGERS,)),
     (an_emptied_status_is_that_of_a_new_job, 8, (STRANGERS,)),
+    (a_machine_that_comes_back_begins_another_trouble, 155, (HANGS,)),
     (jobs_wait_for_quota_with_their_pods, 94, (QUOTA,)),
     (host_lists_go_while_they_are_read, 22, ()),
     (only_the_first_pods_wait_for_host_lists, 1, ()),
