@@ -103,8 +103,7 @@ def accept(job: Job, settings: Settings) -> Effective:
 def _keeps_network(job: Job, spec: SliceJobSpec, resolved: Resolved) -> bool:
     """Whether the job was accepted with what it asks of the network of the nodes now."""
     accepted = job.status.resolved
-    comparable = accepted is not None and accepted.template_hash.startswith(HASH_VERSION)
-    if accepted is not None and comparable and accepted.template_hash != resolved.template_hash:
+    if accepted is not None and _is_of_another_template(accepted, resolved):
         return False
     own = job.written is not None and job.written.host_network is not None
     known = () if accepted is None else accepted.defaults or ()
@@ -305,15 +304,15 @@ def _digest(spec: SliceJobSpec, fields: set[str]) -> str:
     return hashlib.sha256(json.dumps(without_nulls(content), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def changed_since(job: Job, resolved: Resolved) -> InvalidSpec | None:
-    """What is wrong with a spec that differs from the one the job was accepted with, in what may not change now.
+def _is_of_another_template(accepted: Resolved, resolved: Resolved) -> bool:
+    """Whether the hashes say that the spec has changed. The hash of another version of Slipway says nothing."""
+    return accepted.template_hash.startswith(HASH_VERSION) and accepted.template_hash != resolved.template_hash
 
-    The hash of another version of Slipway says nothing.
-    """
+
+def changed_since(job: Job, resolved: Resolved) -> InvalidSpec | None:
+    """What is wrong with a spec that differs from the one the job was accepted with, in what may not change now."""
     accepted = job.status.resolved
-    if accepted is None or not accepted.template_hash.startswith(HASH_VERSION):
-        return None
-    if accepted.template_hash == resolved.template_hash:
+    if accepted is None or not _is_of_another_template(accepted, resolved):
         return None
     core, _, _ = accepted.template_hash.partition("-")
     if not resolved.template_hash.startswith(f"{core}-"):
