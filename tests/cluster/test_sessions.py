@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import uvloop
+from aiohttp.client_proto import ResponseHandler
 from kubernetes.aio.client import Configuration
 
 from slipway.cluster.access import Access
@@ -101,7 +103,19 @@ async def cancelled(work: Awaitable[object], busy: Busy) -> None:
         await task
 
 
-LEAVES = (cancel_a_request, cancel_a_watch, leave_a_log, cut_a_log)
+async def cancel_at_the_end_of_the_handshake(api: ApiConnection, busy: Busy) -> None:
+    task = asyncio.ensure_future(api.get(POD, JsonObject))
+    made = ResponseHandler.connection_made
+
+    def connection_made(self: ResponseHandler, transport: asyncio.BaseTransport) -> None:
+        made(self, transport)
+        task.cancel()
+
+    with patch.object(ResponseHandler, "connection_made", connection_made), suppress(asyncio.CancelledError):
+        await task
+
+
+LEAVES = (cancel_a_request, cancel_a_watch, cancel_at_the_end_of_the_handshake, leave_a_log, cut_a_log)
 
 
 @LOOPS

@@ -1,13 +1,13 @@
 """The HTTP sessions with the API server: their pools of connections, TLS, proxy and credentials."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import aiohttp
-from aiohttp.connector import Connection
-from aiohttp.tracing import Trace
+from aiohttp.client_proto import ResponseHandler
 
 from slipway.cluster.access import Access
 from slipway.cluster.calls import Calls
@@ -20,6 +20,25 @@ Watches last, so each has a connection of its own.
 _LAST_TURNS: Final = 5
 
 
+class _Protocol(ResponseHandler):
+    """Notes its connection from the end of the handshake on: who asked for it may be cancelled in that moment."""
+
+    def __init__(self, established: set[asyncio.Transport], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._established = established
+        self._noted: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._noted = cast(asyncio.Transport, transport)
+        self._established.add(self._noted)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._noted is not None:
+            self._established.discard(self._noted)
+        super().connection_lost(exc)
+
+
 class _Connector(aiohttp.TCPConnector):
     """A pool that leaves no connection open when it is closed.
 
@@ -30,31 +49,13 @@ class _Connector(aiohttp.TCPConnector):
     def __init__(self, access: Access, *, limit: int) -> None:
         super().__init__(limit=limit, ssl=access.ssl or True, keepalive_timeout=60)
         self._open: set[asyncio.Transport] = set()
-
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own name
-    ) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        transport, protocol = connection.transport, connection.protocol
-        closed = protocol.closed if protocol is not None else None
-        if transport is not None and closed is not None and transport not in self._open:
-            self._open.add(transport)
-            closed.add_done_callback(partial(self._closed_one, transport))
-        return connection
-
-    def _closed_one(self, transport: asyncio.Transport, closed: asyncio.Future[None]) -> None:
-        self._open.discard(transport)
-        if not closed.cancelled():
-            # Else asyncio warns of an error that nobody has looked at.
-            closed.exception()
+        protocol: Callable[..., ResponseHandler] = _Protocol
+        self._factory = partial(protocol, self._open, self._loop)
 
     async def close(self, *, abort_ssl: bool = False) -> None:
         """Close every connection at once."""
         await super().close(abort_ssl=abort_ssl)
-        for transport in self._open:
+        for transport in tuple(self._open):
             # In Debian's Python (3.11.2) a TLS transport that was closed twice cannot be aborted.
             with suppress(AttributeError):
                 transport.abort()
