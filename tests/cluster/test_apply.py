@@ -15,6 +15,7 @@ from slipway.cluster.connection import WRITE_SECONDS
 from slipway.cluster.errors import ApiError, Conflict, ConnectionLost, Forbidden, NotFound, ServerError
 from slipway.cluster.watch import Applied, Deleted
 from slipway.cluster.wire import JsonObject
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import (
     Body,
     Check,
@@ -29,7 +30,6 @@ from slipway.planner.actions import (
 )
 from slipway.planner.metadata import metadata
 from slipway.planner.objects import Pod
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import (
     NAME_TAKEN,
     POD_REJECTED,
@@ -50,7 +50,7 @@ UNCHANGED = {"spec": {"schedulerName": "nobody"}}
 
 
 def service(job: Job) -> Body:
-    return PodFactory(job, Settings()).peers(0).services()[0]
+    return pod_factory(job, Settings()).peers(0).services()[0]
 
 
 async def test_the_status_is_written_and_known_at_once(bench: Bench) -> None:
@@ -178,7 +178,7 @@ async def test_a_create_that_was_lost_may_still_be_carried_out_when_the_next_try
 async def test_a_pod_of_an_earlier_job_blocks_its_name(bench: Bench) -> None:
     job = await bench.job(hosts=1)
     earlier = Job(job.namespace, job.name, "earlier-uid", 1, "1", job.created, job.spec, job.status)
-    body = PodFactory(earlier, Settings()).pod(0, worker(0, 0))
+    body = pod_factory(earlier, Settings()).pod(0, worker(0, 0))
     del body["metadata"]["ownerReferences"]
     await bench.api.create(paths.pods(bench.namespace), body, JsonObject)
     assert await bench.act(job, CreatePods(0, (worker(0, 0),))) == 0
@@ -269,7 +269,7 @@ def looking_for_secrets(bench: Bench) -> Applier:
 
 
 async def check(bench: Bench, applier: Applier, job: Job) -> Rejection | None:
-    pod = PodFactory(job, Settings()).pod(0, worker(0, 0))
+    pod = pod_factory(job, Settings()).pod(0, worker(0, 0))
     await applier.apply(Plan(job.status, (Check((pod, service(job))),)), job)
     return bench.now().rejection
 
@@ -327,7 +327,7 @@ async def test_a_role_that_may_not_get_secrets_keeps_no_job_from_its_pods(
 
 async def test_a_good_pod_passes_the_check_and_nothing_is_made(bench: Bench) -> None:
     job = await bench.job(hosts=1)
-    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
+    assert await bench.act(job, Check((pod_factory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
     assert bench.now().checked
     assert await bench.pods() == {}
 
@@ -341,7 +341,7 @@ async def test_a_good_pod_passes_the_check_and_nothing_is_made(bench: Bench) -> 
 )
 async def test_a_bad_pod_is_rejected_in_the_servers_words(bench: Bench, template: Any, words: str) -> None:
     job = await bench.job(hosts=1, podTemplate={"spec": template})
-    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
+    assert await bench.act(job, Check((pod_factory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert words in rejection.message
@@ -370,7 +370,7 @@ async def test_an_object_of_somebody_else_is_named_and_nothing_more_is_made(benc
 async def test_a_name_that_somebody_else_has_is_found_before_anything_is_made(bench: Bench, kubectl: Kubectl) -> None:
     kubectl("create", "service", "clusterip", "train", "--clusterip=None")
     job = await bench.job(hosts=1)
-    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
+    assert await bench.act(job, Check((pod_factory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert (rejection.reason, bench.now().checked) == (NAME_TAKEN, False)
@@ -382,7 +382,7 @@ async def test_an_object_of_an_earlier_job_of_this_name_has_to_go_first(bench: B
     # Its owner is gone, so the garbage collector may ask it to go at any time; the finalizer decides when it goes.
     left["metadata"]["finalizers"] = ["slipway.test/held"]
     await bench.api.create(paths.services(bench.namespace), left, JsonObject)
-    assert await bench.act(job, Check((PodFactory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
+    assert await bench.act(job, Check((pod_factory(job, Settings()).pod(0, worker(0, 0)), service(job)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None
     assert rejection.reason == WAITING_FOR_OLD

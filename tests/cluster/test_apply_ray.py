@@ -15,6 +15,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.wire import JsonObject
 from slipway.planner import ray_objects
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import (
     Check,
     CreateObjects,
@@ -24,7 +25,6 @@ from slipway.planner.actions import (
     DeletePods,
     Plan,
 )
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Rejection, Settings
 from tests.cluster.bench import Bench, now
 from tests.cluster.replay import Handler, Replay, refusal
@@ -133,7 +133,7 @@ async def test_the_head_is_created_and_deleted_like_any_pod(bench: Bench) -> Non
 async def test_each_kind_of_pod_is_checked(bench: Bench, part: str) -> None:
     bad = {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
     job = await bench.job(hosts=1, **({"ray": RUN | {"head": bad}} if part == "head" else {"ray": RUN} | bad))
-    factory = PodFactory(job, Settings())
+    factory = pod_factory(job, Settings())
     assert await bench.act(job, Check((factory.pod(0, worker(0, 0)), factory.pod(0, HEAD)))) == 0
     rejection = bench.now().rejection
     assert rejection is not None

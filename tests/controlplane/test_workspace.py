@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from slipway.api.places import FIRST
 from slipway.api.workspace import DataSets
-from slipway.planner.pods import PodFactory
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
 from tests.api.test_workspace import CLAIM, HOST
@@ -132,7 +132,7 @@ VOLUMES: dict[str, dict[str, Any]] = {
 
 def as_stored(kubectl: Kubectl, world: World, settings: Settings | None = None) -> Any:
     """The pod of a job as the API server would store it."""
-    body = PodFactory(replace(world.job, namespace=kubectl.namespace), settings or Settings()).pod(0, FIRST)
+    body = pod_factory(replace(world.job, namespace=kubectl.namespace), settings or Settings()).pod(0, FIRST)
     done = kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=body)
     return json.loads(done.stdout)["spec"]
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from slipway.api.places import FIRST, Place
 from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import Body
 from slipway.planner.merge import merged
-from slipway.planner.pods import PodFactory
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
 from tests.planner.build import UNLIMITED, world_at
@@ -15,7 +15,7 @@ from tests.planner.build import UNLIMITED, world_at
 def pod(place: Place = FIRST, *, site: Site = UNLIMITED, **fields: Any) -> Body:
     """The pod of a job with these fields of its spec."""
     settings = Settings(operator_image="slipway.dev/operator:1")
-    return PodFactory(world_at(site, **fields).job, settings).pod(0, place)
+    return pod_factory(world_at(site, **fields).job, settings).pod(0, place)
 
 
 def with_spec(spec: Body | None = None, **worker: Any) -> Body:

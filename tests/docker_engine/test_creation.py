@@ -9,9 +9,9 @@ from slipway.api.places import FIRST
 from slipway.docker_engine.creation import Creator
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.world import SETTINGS, World
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import Check
 from slipway.planner.peers import LONGEST_INLINE_LIST
-from slipway.planner.pods import PodFactory
 from tests.planner import build
 
 
@@ -20,5 +20,5 @@ def test_the_host_list_of_a_large_slice_is_there_for_the_check(tmp_path: Path) -
     known: Any = SimpleNamespace(containers=None, machine=SimpleNamespace(inventory=lambda: None), rejection=None)
     with ThreadPoolExecutor() as pool:
         creator = Creator(cast(World, known), Options(without_devices=True), pool, tmp_path)
-        creator.check(Check((PodFactory(job, SETTINGS).pod(0, FIRST),)), job)
+        creator.check(Check((pod_factory(job, SETTINGS).pod(0, FIRST),)), job)
     assert (known.checked, known.rejection) == (job.generation, None)

@@ -10,7 +10,7 @@ import yaml
 from slipway.api.places import worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.client.manifest import check
-from slipway.planner.pods import PodFactory
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.snapshot import Settings
 from tests.places import ROOT
 from tests.planner.build import World
@@ -32,7 +32,7 @@ def table() -> dict[str, dict[str, str]]:
 def pod(kind: str) -> Any:
     world = World(**{"hosts": None, **JOBS[kind]["spec"]})
     assert isinstance(world.job.spec, SliceJobSpec)
-    return PodFactory(world.job, Settings()).pod(0, worker(0, 0))["spec"]
+    return pod_factory(world.job, Settings()).pod(0, worker(0, 0))["spec"]
 
 
 PARTS = {

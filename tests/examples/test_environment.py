@@ -9,7 +9,7 @@ import pytest
 
 from slipway.api.places import worker
 from slipway.api.slicejob import SliceJobSpec
-from slipway.planner.pods import PodFactory
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.snapshot import Settings
 from tests.places import ROOT
 from tests.planner.build import World
@@ -35,7 +35,7 @@ def environment(slices: int, slice_index: int, host: int, port: int) -> dict[str
     address = [{"name": "JAX_COORDINATOR_ADDRESS", "value": f"127.0.0.1:{port}"}]
     world = World(slices=slices, hosts=None, accelerator={"type": "v5p-16"}, env=address)
     assert isinstance(world.job.spec, SliceJobSpec)
-    pod = PodFactory(world.job, Settings()).pod(0, worker(slice_index, host))
+    pod = pod_factory(world.job, Settings()).pod(0, worker(slice_index, host))
     env = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
     return {name: value.replace("$(SLIPWAY_RANK)", env["SLIPWAY_RANK"]) for name, value in env.items()}
 

@@ -11,10 +11,9 @@ from slipway.api import crd
 from slipway.api.reading import read_spec
 from slipway.api.slicejob import CHANGEABLE, CHANGEABLE_WHILE_SUSPENDED, SliceJobSpec
 from slipway.planner import acceptance
-from slipway.planner.acceptance import OPAQUE, InvalidSpec, changed_since, resolve, template_hash
+from slipway.planner.acceptance import OPAQUE, InvalidSpec, changed_since, pod_factory, resolve, template_hash
 from slipway.planner.actions import Check, CreatePods, DeleteJob
 from slipway.planner.env_listing import listing
-from slipway.planner.pods import PodFactory
 from slipway.planner.redact import redacted
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
@@ -294,7 +293,7 @@ def test_what_the_schema_cannot_see_is_left_to_the_dry_run_to_name(fields: dict[
     assert check.bodies
     assert redacted("A=1", world.job.spec) == "A=1"
     assert listing(world.job, Settings()).workers
-    assert PodFactory(world.job, Settings()).needs
+    assert pod_factory(world.job, Settings()).needs
 
 
 KEYS = ["name", "key", "value", "valueFrom", "sources", "requests", "limits", "reference", "volumes"]

@@ -11,11 +11,11 @@ from slipway.api.names import NODE_ACCELERATOR, NODE_CHIPS, NODE_TOPOLOGY
 from slipway.api.places import worker
 from slipway.api.status import Condition, HostState, Phase, SliceJobStatus
 from slipway.planner import environment
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan, Refresh
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.nodes import NodeStatus
 from slipway.planner.pod_parts import PodCondition
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Rejection, Settings
 
 from .build import START, World, a_node, actions_of, spec
@@ -186,7 +186,7 @@ def test_nodes_that_hosts_of_all_slices_have_found_do_for_fewer(fields: dict[str
 
 
 def _environment(world: World) -> list[environment.Variable]:
-    pod = PodFactory(world.job, Settings()).pod(1, worker(0, 0))
+    pod = pod_factory(world.job, Settings()).pod(1, worker(0, 0))
     env: list[environment.Variable] = pod["spec"]["containers"][0]["env"]
     return env
 

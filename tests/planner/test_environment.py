@@ -6,10 +6,9 @@ import pytest
 
 from docs.variables import VARIABLES
 from slipway.api.places import FIRST, HEAD, Place, worker
-from slipway.planner.acceptance import template_hash
+from slipway.planner.acceptance import pod_factory, template_hash
 from slipway.planner.env_listing import Listed, Listing, listing
 from slipway.planner.notices import notices
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 
 from .build import World, spec
@@ -23,7 +22,7 @@ DEFAULTS = (
 
 
 def containers(place: Place = FIRST, *, settings: Settings | None = None, **fields: Any) -> dict[str, Any]:
-    pod = PodFactory(World(**fields).job, settings or Settings()).pod(0, place)["spec"]
+    pod = pod_factory(World(**fields).job, settings or Settings()).pod(0, place)["spec"]
     return {one["name"]: one for one in (*pod["containers"], *pod.get("initContainers", ()))}
 
 

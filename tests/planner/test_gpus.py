@@ -13,13 +13,12 @@ from slipway.api import names
 from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, Gpu, GpuError, GpuSite, is_gpu
 from slipway.api.gpus import resolve as resolve_gpus
 from slipway.api.places import HEAD, worker
-from slipway.planner.acceptance import InvalidSpec, resolve
+from slipway.planner.acceptance import InvalidSpec, pod_factory, resolve
 from slipway.planner.actions import DeletePods
 from slipway.planner.effective import effective, hardware_of
 from slipway.planner.hardware import Hardware, Tpu
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
 from slipway.planner.pod_parts import PodCondition
-from slipway.planner.pods import PodFactory
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
 from slipway.planner.tenants import NOBODY
@@ -45,7 +44,7 @@ def template(**fields: Any) -> dict[str, Any]:
 
 
 def make(**fields: Any) -> Any:
-    return PodFactory(World(**fields).job, Settings()).pod(0, worker(0, 0))
+    return pod_factory(World(**fields).job, Settings()).pod(0, worker(0, 0))
 
 
 def refused(site: GpuSite = ANY_SITE, **fields: Any) -> str:
@@ -354,7 +353,7 @@ def test_without_gpus_a_job_is_a_cpu_job() -> None:  # F-53, B-28
 def test_the_ranks_of_gpu_hosts_go_over_all_slices() -> None:  # E2-11
     world = World(slices=2, hosts=3, **gpu(**NVIDIA))
     world.begin()
-    pod = PodFactory(world.job, Settings()).pod(0, worker(1, 2))
+    pod = pod_factory(world.job, Settings()).pod(0, worker(1, 2))
     env = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
     assert (env["SLIPWAY_RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == ("5", "6", "0-0-0.train.ml.svc")
     assert "JAX_COORDINATOR_ADDRESS" in env
@@ -386,7 +385,7 @@ def test_the_status_says_which_gpus_a_host_has(fields: dict[str, Any], shown: di
 
 
 def test_hosts_of_gpu_slices_share_nodes_and_no_slice_has_a_node_pool_to_itself() -> None:  # E2-21
-    factory = PodFactory(World(slices=2, hosts=2, **gpu(**NVIDIA)).job, Settings())
+    factory = pod_factory(World(slices=2, hosts=2, **gpu(**NVIDIA)).job, Settings())
     assert (factory.pool_hosts, factory.least_nodes) == (0, 0)
 
 
@@ -425,7 +424,7 @@ def test_one_host_a_node_where_asked(fields: dict[str, Any]) -> None:  # E2-21
     workers = {"matchLabels": {names.LABEL_JOB_UID: UID, names.LABEL_ROLE: names.ROLE_WORKER}}
     rule = {"labelSelector": workers, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
-    factory = PodFactory(World(hosts=3, slices=2, oneHostPerNode=True, **fields).job, Settings())
+    factory = pod_factory(World(hosts=3, slices=2, oneHostPerNode=True, **fields).job, Settings())
     assert factory.pod(0, worker(1, 2))["spec"]["affinity"] == affinity
     assert factory.least_nodes == 6
     assert "affinity" not in make(oneHostPerNode=False, **fields)["spec"]
@@ -433,7 +432,7 @@ def test_one_host_a_node_where_asked(fields: dict[str, Any]) -> None:  # E2-21
 
 
 def test_a_ray_head_may_be_beside_a_worker() -> None:
-    head = PodFactory(World(oneHostPerNode=True, **APART["a Ray job"]).job, Settings()).pod(0, HEAD)
+    head = pod_factory(World(oneHostPerNode=True, **APART["a Ray job"]).job, Settings()).pod(0, HEAD)
     assert "podAntiAffinity" not in head["spec"]["affinity"]
 
 
@@ -511,9 +510,9 @@ def test_why_the_scheduler_finds_no_gpus(
 
 
 def test_a_node_without_gpus_is_of_no_use_to_a_gpu_job() -> None:
-    suits = PodFactory(World(**gpu(**NVIDIA)).job, Settings()).suits
+    suits = pod_factory(World(**gpu(**NVIDIA)).job, Settings()).suits
     assert [suits(one) for one in (CPU_NODE, GPU_NODE, node("none", "0"))] == [False, True, False]
-    assert PodFactory(World().job, Settings()).suits(CPU_NODE)
+    assert pod_factory(World().job, Settings()).suits(CPU_NODE)
 
 
 def contested(gpus_held: str | None, older_asks: dict[str, Any]) -> World:

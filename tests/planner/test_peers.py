@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from slipway.api import names
 from slipway.api.status import Coordinator
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import Action, Body, Check, CreateObjects, CreatePods, Plan
 from slipway.planner.creation import FIRST_CREATES, MAX_CREATES
 from slipway.planner.effective import effective
 from slipway.planner.peers import HOSTS_OF_A_SERVICE, Peers
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 
 from .build import World, actions_of
@@ -33,7 +33,7 @@ class Attempt:
         assert status.attempt is not None
         assert status.resolved is not None
         asked, hosts = effective(job.spec, status.resolved, job.site), status.resolved.hosts
-        factory, places = PodFactory(job, Settings()), asked.runtime.places(job.granted, hosts)
+        factory, places = pod_factory(job, Settings()), asked.runtime.places(job.granted, hosts)
         self.workers = [factory.pod(status.attempt, place) for place in places if not place.is_head]
         peers = Peers(job, status.attempt, job.granted, status.resolved)
         self.services = [one for one in asked.runtime.services(peers) if "head" not in _name(one)]
@@ -211,7 +211,7 @@ def test_a_job_that_another_version_has_begun_keeps_its_one_service(address: str
     assert world.status.coordinator is not None
     earlier = Coordinator(address=address, port=8081)
     world.status = world.status.model_copy(update={"coordinator": earlier})
-    pod = PodFactory(world.job, Settings()).pod(0, next(iter(world.pods.values())).place)
+    pod = pod_factory(world.job, Settings()).pod(0, next(iter(world.pods.values())).place)
     assert pod["spec"]["subdomain"] == "train"
     assert Attempt(world, failed(world)).check() == {"train"}
     assert world.status.coordinator == Coordinator(address="1-0-0.train.ml.svc", port=8081)

@@ -7,10 +7,9 @@ import pytest
 
 from slipway.api import names
 from slipway.api.places import FIRST, Place, worker
-from slipway.planner.acceptance import InvalidSpec, resolve
+from slipway.planner.acceptance import InvalidSpec, pod_factory, resolve
 from slipway.planner.actions import Action, CreateObjects, CreatePods, DeleteHostLists
 from slipway.planner.merge import merged
-from slipway.planner.pods import PodFactory
 from slipway.planner.runtime import workers
 from slipway.planner.site import Site
 from slipway.planner.snapshot import Settings
@@ -23,7 +22,7 @@ TPU = {"accelerator": {"type": "v5p-16", "spot": True}, "hosts": None}
 def make(
     place: Place = FIRST, *, attempt: int = 0, settings: Settings | None = None, site: Site = UNLIMITED, **fields: Any
 ) -> Any:
-    return PodFactory(world_at(site, **fields).job, settings or Settings()).pod(attempt, place)
+    return pod_factory(world_at(site, **fields).job, settings or Settings()).pod(attempt, place)
 
 
 def environment(pod: Any) -> dict[str, Any]:
@@ -33,7 +32,7 @@ def environment(pod: Any) -> dict[str, Any]:
 
 def test_the_pods_of_many_slices_take_no_memory_once_they_are_made() -> None:
     slices = 300
-    factory = PodFactory(world_at(UNLIMITED, slices=slices, **TPU).job, Settings())
+    factory = pod_factory(world_at(UNLIMITED, slices=slices, **TPU).job, Settings())
     factory.pod(0, FIRST)
     tracemalloc.start()
     for index in range(slices):
@@ -116,7 +115,7 @@ def test_when_an_attempt_has_its_pods_the_host_lists_of_the_one_before_go() -> N
 
 def test_long_host_lists_stand_in_one_config_map_for_each_slice() -> None:
     world = World(slices=2, accelerator={"type": "v5litepod-256"}, hosts=None)
-    factory = PodFactory(world.job, Settings())
+    factory = pod_factory(world.job, Settings())
     reference = environment(factory.pod(0, worker(1, 63)))["TPU_WORKER_HOSTNAMES"]["configMapKeyRef"]
     first, second = factory.peers(0).host_lists(workers(2, 64))
     assert reference == {"name": second["metadata"]["name"], "key": "hostnames"}
@@ -180,7 +179,7 @@ def test_a_multi_host_slice_has_a_pool_to_itself() -> None:  # E2-21
 
 
 def test_a_slice_that_is_pinned_to_a_free_pool_needs_no_affinity() -> None:  # E2-21
-    pod = PodFactory(World(slices=2, **TPU).job, Settings(), {1: "pool-7"}).pod(0, worker(1, 0))
+    pod = pod_factory(World(slices=2, **TPU).job, Settings(), {1: "pool-7"}).pod(0, worker(1, 0))
     assert "affinity" not in pod["spec"]
     assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-nodepool"] == "pool-7"
     assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2x2"
@@ -188,7 +187,7 @@ def test_a_slice_that_is_pinned_to_a_free_pool_needs_no_affinity() -> None:  # E
 
 
 def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way_to() -> None:  # E2-21
-    factory = PodFactory(World(slices=4, **TPU).job, Settings(), {0: "pool-9", 1: "", 3: "pool-7"})
+    factory = pod_factory(World(slices=4, **TPU).job, Settings(), {0: "pool-9", 1: "", 3: "pool-7"})
     rules = factory.pod(0, worker(1, 0))["spec"]["affinity"]
     assert rules.keys() == {"podAffinity", "podAntiAffinity", "nodeAffinity"}
     [term] = rules["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -214,7 +213,7 @@ def test_a_slice_that_waits_keeps_out_of_the_pools_its_siblings_are_on_their_way
 )
 def test_what_may_be_pinned(fields: dict[str, Any], hosts: int) -> None:
     given = {key: value for key, value in (TPU | fields).items() if value is not None}
-    assert PodFactory(World(**{"hosts": None, **given}).job, Settings()).pool_hosts == hosts
+    assert pod_factory(World(**{"hosts": None, **given}).job, Settings()).pool_hosts == hosts
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,7 @@ SPREAD: dict[str, tuple[dict[str, Any], dict[int, str], list[dict[str, Any]]]] =
 
 @pytest.mark.parametrize(("fields", "pools", "expected"), SPREAD.values(), ids=SPREAD)
 def test_how_pods_spread(fields: dict[str, Any], pools: dict[int, str], expected: list[dict[str, Any]]) -> None:
-    pod = PodFactory(world_at(UNLIMITED, **fields).job, Settings(), pools).pod(0, FIRST)
+    pod = pod_factory(world_at(UNLIMITED, **fields).job, Settings(), pools).pod(0, FIRST)
     assert pod["spec"].get("topologySpreadConstraints", []) == expected
 
 
@@ -326,8 +325,8 @@ def test_pods_with_the_nodes_network_have_a_node_each(fields: dict[str, Any], re
 
 
 def test_a_cpu_job_with_the_nodes_network_needs_as_many_nodes_as_hosts() -> None:  # E2-21
-    assert PodFactory(World(slices=2, hosts=3, hostNetwork=True).job, Settings()).least_nodes == 6
-    assert PodFactory(World(slices=2, hosts=3).job, Settings()).least_nodes == 0
+    assert pod_factory(World(slices=2, hosts=3, hostNetwork=True).job, Settings()).least_nodes == 6
+    assert pod_factory(World(slices=2, hosts=3).job, Settings()).least_nodes == 0
 
 
 def test_no_token_unless_a_service_account_is_named() -> None:

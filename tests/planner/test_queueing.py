@@ -18,6 +18,7 @@ from slipway.api.places import worker
 from slipway.api.profile import ProfileSpec
 from slipway.api.progress import ProgressState
 from slipway.api.status import ConditionType, Phase
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import Check, CreatePods, CreateWorkload, DeleteWorkload, PatchWorkload, Plan, Refresh
 from slipway.planner.kueue_objects import Kueue, Workload
 from slipway.planner.kueue_queues import Quota, ResourceFlavor
@@ -28,7 +29,6 @@ from slipway.planner.objects import Pod
 from slipway.planner.parts import Named
 from slipway.planner.plan import plan
 from slipway.planner.pod_parts import PodAnnotations, PodCondition, PodSpec
-from slipway.planner.pods import PodFactory
 from slipway.planner.queue_topology import GATE
 from slipway.planner.queue_words import preemptor_of
 from slipway.planner.queueing import of_no_job
@@ -487,7 +487,7 @@ def test_3_where_the_queue_has_a_topology_kueue_chooses_the_nodes() -> None:
     world.admits(podSetAssignments=TOPOLOGY)
     [pods] = actions_of(world.step(), CreatePods)
     assert pods.pools == {}
-    pod = pods.workers.to(PodFactory(world.job, Settings()).pod(0, worker(1, 2)))
+    pod = pods.workers.to(pod_factory(world.job, Settings()).pod(0, worker(1, 2)))
     assert pod["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/topology"}]
     assert not pod["spec"]["affinity"]
     assert pod["spec"]["nodeSelector"]["cloud.google.com/gke-spot"] == "true"

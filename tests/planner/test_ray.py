@@ -10,7 +10,7 @@ import pytest
 from slipway.api.places import HEAD, Place, worker
 from slipway.api.status import Cause, Condition
 from slipway.planner import ray_objects
-from slipway.planner.acceptance import InvalidSpec, resolve
+from slipway.planner.acceptance import InvalidSpec, pod_factory, resolve
 from slipway.planner.actions import (
     Check,
     CreateObjects,
@@ -20,7 +20,6 @@ from slipway.planner.actions import (
     DeletePods,
 )
 from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated, Waiting
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Settings
 
 from .build import HEAD_KEY, UID, PodHandle, World, actions_of
@@ -31,7 +30,7 @@ KEEP: dict[str, Any] = {"ray": {"keepAlive": True}}
 
 
 def make(place: Place, *, attempt: int = 0, slices: int = 2, **fields: Any) -> Any:
-    return PodFactory(World(slices=slices, **(TPU | RUN | fields)).job, Settings()).pod(attempt, place)
+    return pod_factory(World(slices=slices, **(TPU | RUN | fields)).job, Settings()).pod(attempt, place)
 
 
 def container(pod: Any, name: str) -> Any:

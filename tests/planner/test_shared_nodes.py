@@ -12,10 +12,10 @@ import pytest
 from slipway.api import names
 from slipway.api.places import FIRST
 from slipway.api.resources import amount
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
 from slipway.planner.placement import Needs
 from slipway.planner.pod_parts import PodCondition
-from slipway.planner.pods import PodFactory
 from slipway.planner.preemption import ORDINARY, Standing
 from slipway.planner.remedies import Remedy
 from slipway.planner.shared_nodes import _quantity
@@ -378,7 +378,7 @@ def some_nodes(rng: random.Random) -> Nodes:
 
 def places_all(nodes: Nodes, job: Job, waiting: int, priority: int | None = None, gone: tuple[str, ...] = ()) -> bool:
     """Whether a scheduler places so many pods; with a priority it preempts pods of a lower one."""
-    body = PodFactory(job, SETTINGS).pod(0, FIRST)["spec"]
+    body = pod_factory(job, SETTINGS).pod(0, FIRST)["spec"]
     asked = {key: int(body["containers"][0]["resources"]["requests"].get(key, 0)) for key in (GPU, "cpu")}
     alone = bool(job.spec and job.spec.one_host_per_node)
     left = waiting

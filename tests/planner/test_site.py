@@ -10,11 +10,10 @@ from slipway.api.places import FIRST
 from slipway.api.profile import Defaults, ProfileSpec
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
 from slipway.api.status import AppliedDefaults, Attempt, DefaultValue, SliceJobStatus
-from slipway.planner.acceptance import InvalidSpec, accept, changed_since, resolve, template_hash
+from slipway.planner.acceptance import InvalidSpec, accept, changed_since, pod_factory, resolve, template_hash
 from slipway.planner.containers import template_spec
 from slipway.planner.limits import forbidden, mirrored, pulled
 from slipway.planner.notices import notices
-from slipway.planner.pods import PodFactory
 from slipway.planner.reserved import reserved_keys
 from slipway.planner.site import CHART, NO_CHART, Choice, Profile, Site, site_of
 from slipway.planner.snapshot import Settings
@@ -318,7 +317,7 @@ def test_all_containers_of_the_pods_are_pulled_from_the_mirror() -> None:
     )
     mirrors = profile_spec({"registryMirrors": {"docker.io": "mirror.example.com"}})
     world.sited = lambda given, _: site_of(given, NO_CHART, Choice(Profile("team", 1, mirrors)))
-    found = PodFactory(world.job, Settings()).pod(0, FIRST)["spec"]
+    found = pod_factory(world.job, Settings()).pod(0, FIRST)["spec"]
     images = [one["image"] for kind in ("initContainers", "containers") for one in found[kind]]
     assert images == ["mirror.example.com/library/curl:1", "mirror.example.com/library/busybox:1"]
     assert found["volumes"] == [

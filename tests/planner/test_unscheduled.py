@@ -11,11 +11,10 @@ import pytest
 
 from slipway.api import names
 from slipway.api.places import worker
-from slipway.planner.acceptance import accept
+from slipway.planner.acceptance import accept, pod_factory
 from slipway.planner.node_pools import NodePools, choose
 from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
 from slipway.planner.pod_parts import PodCondition
-from slipway.planner.pods import PodFactory
 from slipway.planner.preemption import ORDINARY, Standing
 from slipway.planner.remedies import Remedy
 from slipway.planner.snapshot import Job, PodEvent, Settings
@@ -574,7 +573,7 @@ def scheduled(job: Job, nodes: Nodes) -> bool:
     assert job.spec is not None
     slices = min(job.spec.acceptable_slices, default=job.spec.slices)
     hosts = accept(job, SETTINGS).resolved.hosts
-    factory = PodFactory(job, SETTINGS)
+    factory = pod_factory(job, SETTINGS)
     pools: dict[str, list[str]] = {}
     for name, node in nodes.nodes.items():
         pools.setdefault(node.metadata.labels[names.NODE_POOL], []).append(name)
@@ -582,7 +581,7 @@ def scheduled(job: Job, nodes: Nodes) -> bool:
     if factory.pool_hosts:
         known = NodePools(pools, tuple(pools), busy=nodes.held.keys())
         pins = choose(known, nodes.nodes, 0, range(slices), factory.pool_hosts, factory.suits)
-    pinned = PodFactory(job, SETTINGS, pins)
+    pinned = pod_factory(job, SETTINGS, pins)
     used = set(nodes.held)
     for index in range(slices):
         body = pinned.pod(0, worker(index, 0))["spec"]
@@ -600,7 +599,7 @@ def preempts(job: Job, nodes: Nodes, priority: int) -> bool:
     """Whether a scheduler finds nodes for all pods of that priority, whichever it takes of those it may take."""
     assert job.spec is not None
     hosts = accept(job, SETTINGS).resolved.hosts
-    body = PodFactory(job, SETTINGS).pod(0, worker(0, 0))["spec"]
+    body = pod_factory(job, SETTINGS).pod(0, worker(0, 0))["spec"]
     suited = [name for name, node in nodes.nodes.items() if fits(body, node)]
     pool_of = {name: node.metadata.labels[names.NODE_POOL] for name, node in nodes.nodes.items()}
     of_slices = {pool_of[name] for name, tenant in nodes.held.items() if tenant.kind == names.KIND}
@@ -704,6 +703,6 @@ def test_on_500_full_clusters_a_higher_priority_helps_where_it_is_said_to() -> N
 @pytest.mark.parametrize("chips", ["0", ""], ids=["it reports 0", "it reports nothing"])
 def test_no_slice_is_pinned_to_nodes_without_the_chips_of_their_device_plugin(chips: str) -> None:
     cluster = Nodes().pool("a", sizes={names.TPU_RESOURCE: chips})
-    factory = PodFactory(asking(), SETTINGS)
+    factory = pod_factory(asking(), SETTINGS)
     pools = NodePools(nodes={"a": set(cluster.nodes)}, open=("a",))
     assert choose(pools, cluster.nodes, 0, [0], factory.pool_hosts, factory.suits) == {0: ""}

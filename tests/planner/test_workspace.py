@@ -13,9 +13,8 @@ from slipway.api.names import RAY_CONTAINER, WORKSPACE_CONTAINER
 from slipway.api.places import FIRST, HEAD
 from slipway.api.profile import ProfileSpec
 from slipway.api.workspace import WorkspaceVolume
-from slipway.planner.acceptance import InvalidSpec, accept, resolve
+from slipway.planner.acceptance import InvalidSpec, accept, pod_factory, resolve
 from slipway.planner.containers import template_spec
-from slipway.planner.pods import PodFactory
 from slipway.planner.reserved import reserved_keys
 from slipway.planner.site import NO_CHART, UNKNOWN_SITE, Choice, Profile, Site, site_of
 from slipway.planner.snapshot import Settings
@@ -356,7 +355,7 @@ def test_no_job_mounts_more_than_its_own_directories_of_a_volume(
 ) -> None:  # F-37, F-41
     fields = asking(**({"subdir": subdir} if subdir else {})) | (PER_ATTEMPT if per_attempt else RESULTS)
     job = replace(World(**fields).job, name=name if name not in ("startup", "local") else "other")
-    for mount in container(PodFactory(job, Settings()).pod(attempt, FIRST))["volumeMounts"]:
+    for mount in container(pod_factory(job, Settings()).pod(attempt, FIRST))["volumeMounts"]:
         assert "subPathExpr" not in mount
         if mount["name"] in ("slipway-workspace", "results"):
             first, *rest = PurePosixPath(mount["subPath"]).parts

@@ -24,11 +24,11 @@ from slipway.cluster.store import Key
 from slipway.cluster.watch import Applied, Deleted
 from slipway.local_cluster.simulated import node_object
 from slipway.local_cluster.spec import ClusterSpec, NodePlan, Pool
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import Action, Check, CreatePods, CreateServices, DeletePods, Plan, Refresh
 from slipway.planner.nodes import Node
 from slipway.planner.objects import Pod
 from slipway.planner.plan import plan
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Job, PodEvents, Settings
 from slipway.planner.tenants import Visitors
 from slipway.shell import calm
@@ -133,7 +133,7 @@ class Cluster:
                 self.cache.accepted(job)
             case CreatePods():
                 self.cache.claims.take(job.key, job.uid, action.attempt, action.pools)
-                factory = PodFactory(job, self.cache.settings, action.pools)
+                factory = pod_factory(job, self.cache.settings, action.pools)
                 self.pods[job.key] = [self.versioned(factory.pod(action.attempt, one)) for one in action.places]
                 for number, place in enumerate(action.places):
                     if action.pools.get(place.slice):

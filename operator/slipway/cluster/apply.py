@@ -42,6 +42,7 @@ from slipway.cluster.removal import PodDeleter
 from slipway.cluster.secret_check import missing_secrets
 from slipway.cluster.wire import JsonObject
 from slipway.cluster.workloads import WorkloadWriter
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.actions import (
     Action,
     Body,
@@ -63,7 +64,6 @@ from slipway.planner.actions import (
 )
 from slipway.planner.explain import MISSING_OBJECTS
 from slipway.planner.objects import Pod
-from slipway.planner.pods import PodFactory
 from slipway.planner.ray import TOKEN_KEY
 from slipway.planner.redact import foreign
 from slipway.planner.rejections import RAY_SECRET, explain_rejection
@@ -259,7 +259,7 @@ class Applier:
 
     async def _create_pods(self, action: CreatePods, job: Job) -> float | None:
         log.info("creating %d pod(s) of attempt %d", len(action.places), action.attempt, extra=log_fields(job))
-        factory = PodFactory(job, self._cache.settings, action.pools)
+        factory = pod_factory(job, self._cache.settings, action.pools)
         until, first = self._now() + CREATE_TIME, action.places[0]
 
         def body(place: Place) -> Body:

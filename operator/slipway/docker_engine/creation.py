@@ -29,9 +29,8 @@ from slipway.docker_engine.seen import ended
 from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, World
-from slipway.planner.acceptance import accept
+from slipway.planner.acceptance import accept, pod_factory
 from slipway.planner.actions import Body, Check, CreatePods
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
 
 log = logging.getLogger(__name__)
@@ -75,7 +74,7 @@ class Creator:
 
     def create(self, action: CreatePods, job: Job) -> None:
         """Create the containers of these places; they are not started."""
-        factory = PodFactory(job, SETTINGS, action.pools)
+        factory = pod_factory(job, SETTINGS, action.pools)
         bodies = [factory.pod(action.attempt, place) for place in action.places]
         with self._refusals(job):
             self.ensure_network(job)

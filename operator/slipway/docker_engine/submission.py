@@ -40,9 +40,8 @@ from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.waiting import Waiting
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, read
-from slipway.planner.acceptance import InvalidSpec, accept
+from slipway.planner.acceptance import InvalidSpec, accept, pod_factory
 from slipway.planner.actions import Body
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Job
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def bodies(job: Job) -> list[Body]:
     try:
         asked = accept(job, SETTINGS)
         places = asked.runtime.places(job.granted, asked.resolved.hosts)
-        factory = PodFactory(job, SETTINGS)
+        factory = pod_factory(job, SETTINGS)
         return [factory.pod(0, place) for place in sorted(places, key=lambda one: (one.is_head, one))]
     except InvalidSpec as error:
         raise Refused(error.message) from error

@@ -22,6 +22,7 @@ from slipway.planner.containers import template_spec
 from slipway.planner.effective import Effective, effective, hardware_of, runtime_of
 from slipway.planner.limits import FORBIDDEN, forbidden
 from slipway.planner.merge import malformed, without_nulls
+from slipway.planner.pods import PodFactory
 from slipway.planner.redact import printable
 from slipway.planner.refusals import refusals, refusals_of_new
 from slipway.planner.snapshot import Job, Settings
@@ -98,6 +99,15 @@ def accept(job: Job, settings: Settings) -> Effective:
     if known.forbidden is not None and not job.in_attempt:
         raise InvalidSpec(FORBIDDEN, known.forbidden)
     return known
+
+
+def pod_factory(job: Job, settings: Settings, pools: Mapping[int, str] | None = None) -> PodFactory:
+    """What makes the pods of a job, whose slices have these node pools.
+
+    Raises:
+        InvalidSpec: as `accept`.
+    """
+    return PodFactory(job, accept(job, settings), settings, pools)
 
 
 def _keeps_network(job: Job, spec: SliceJobSpec, resolved: Resolved) -> bool:

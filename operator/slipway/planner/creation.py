@@ -17,7 +17,6 @@ from slipway.planner.freshness import Step
 from slipway.planner.node_pools import choose
 from slipway.planner.nodes import Node
 from slipway.planner.peers import Peers
-from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE, Rejection
 
 MIN_SCHEDULE_SECONDS_FOR_PINNING: Final = 60
@@ -150,7 +149,7 @@ def _pools(draft: Draft) -> dict[int, str]:
     waited_for = not draft.seen.begun_by_this_process and "" in settled.values()
     if doubtful or waited_for or draft.resolved.schedule_seconds < MIN_SCHEDULE_SECONDS_FOR_PINNING:
         return settled | dict.fromkeys(open_slices, "")
-    factory, snapshot = PodFactory(draft.job, draft.snapshot.settings), draft.snapshot
+    factory, snapshot = draft.pod_factory(), draft.snapshot
     if not factory.pool_hosts or draft.attempt is None:
         return settled
     number, added = draft.attempt.number, draft.additions[0].node_selector

@@ -15,6 +15,7 @@ from slipway.planner.freshness import EVER, NODES, PODS, WORKLOAD, Step, is_rece
 from slipway.planner.hardware import Hardware
 from slipway.planner.observation import Observation, observe, parse_intervals
 from slipway.planner.peers import Peers
+from slipway.planner.pods import PodFactory
 from slipway.planner.runtime import Runtime
 from slipway.planner.snapshot import SKEW, Job, Snapshot
 
@@ -121,6 +122,10 @@ class Draft:
     def most_slices(self) -> int:
         """The largest number of slices that the next attempt can have."""
         return self.spec.most_slices if self.offered is None else self.offered
+
+    def pod_factory(self) -> PodFactory:
+        """What makes the job's pods, of slices that are not pinned."""
+        return PodFactory(self.job, self.effective, self.snapshot.settings)
 
     def peers(self, attempt: int) -> Peers:
         """The workers of an attempt with the slices of the newest one."""

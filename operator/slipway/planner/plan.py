@@ -30,7 +30,6 @@ from slipway.planner.acceptance import InvalidSpec, accept, changed_since
 from slipway.planner.actions import Body, Check, DeleteJob, DeletePods, Plan
 from slipway.planner.draft import Draft
 from slipway.planner.effective import effective
-from slipway.planner.pods import PodFactory
 from slipway.planner.redact import foreign, named
 from slipway.planner.snapshot import Job, Rejection, Snapshot
 
@@ -135,7 +134,7 @@ def _check(draft: Draft) -> Plan | None:
 
 def _checked(draft: Draft) -> tuple[Body, ...]:
     """One pod of each kind."""
-    factory = PodFactory(draft.job, draft.snapshot.settings)
+    factory = draft.pod_factory()
     return tuple(factory.pod(0, place) for place in (FIRST, HEAD) if place in draft.seen.wanted)
 
 

@@ -9,9 +9,9 @@ from slipway.api import names
 from slipway.api.places import HEAD, Place, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import environment, placement
-from slipway.planner.acceptance import accept
 from slipway.planner.actions import Body
 from slipway.planner.containers import template_spec
+from slipway.planner.effective import Effective
 from slipway.planner.hardware import Hardware
 from slipway.planner.limits import mirrored
 from slipway.planner.merge import merged
@@ -47,17 +47,14 @@ class PodFactory:
     What the hosts of a slice share is built once when they are made one after another: a pod costs microseconds.
     """
 
-    def __init__(self, job: Job, settings: Settings, pools: Mapping[int, str] | None = None) -> None:
-        """`pools` are the node pools of pinned slices; a slice that is missing there, or has "", gets affinity.
-
-        Raises:
-            InvalidSpec: when the job's spec cannot be accepted.
-        """
-        asked = accept(job, settings)
+    def __init__(
+        self, job: Job, effective: Effective, settings: Settings, pools: Mapping[int, str] | None = None
+    ) -> None:
+        """`pools` are the node pools of pinned slices; a slice that is missing there, or has "", gets affinity."""
         self._job = job
-        self._spec = asked.spec
+        self._spec = effective.spec
         self._settings = settings
-        self._resolved, self._hardware, self._runtime = asked.resolved, asked.hardware, asked.runtime
+        self._resolved, self._hardware, self._runtime = effective.resolved, effective.hardware, effective.runtime
         self._pools = {index: pool for index, pool in (pools or {}).items() if pool}
         self._slice: tuple[tuple[int, int], Peers, tuple[Body, Body]] | None = None
         """Attempt and slice of the template that was used last, the workers of the attempt, and the template."""

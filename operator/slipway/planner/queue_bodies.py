@@ -25,7 +25,6 @@ from slipway.planner.kueue_objects import (
     workload_name,
 )
 from slipway.planner.metadata import metadata
-from slipway.planner.pods import PodFactory
 from slipway.planner.queue_words import DEACTIVATED
 
 OLDER: Final = "kueue.x-k8s.io/v1beta1"
@@ -127,7 +126,7 @@ def without_class(version: str) -> Body:
 
 def pod_sets(draft: Draft, slices: int) -> list[Body]:
     """The pods of an attempt with so many slices."""
-    factory = PodFactory(draft.job, draft.snapshot.settings)
+    factory = draft.pod_factory()
     places = draft.runtime.places(slices, draft.resolved.hosts)
     workers = sum(not place.is_head for place in places)
     found: list[Body] = [{"name": WORKERS, "count": workers, "template": _template(factory.pod(0, FIRST))}]

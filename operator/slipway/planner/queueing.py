@@ -27,7 +27,6 @@ from slipway.planner.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ending
 from slipway.planner.freshness import EVER
 from slipway.planner.kueue_objects import EVICTED, FINALIZER, FINISHED, QUOTA_RESERVED, Workload
 from slipway.planner.objects import Pod
-from slipway.planner.pods import PodFactory
 from slipway.planner.queue_bodies import Contradiction
 from slipway.planner.queue_refusals import leaves_for_now, refusal
 from slipway.planner.redact import foreign
@@ -161,7 +160,7 @@ def _add_to_pods(draft: Draft) -> None:
         workers = queue_bodies.additions(kueue, queue_bodies.WORKERS)
         head = queue_bodies.additions(kueue, queue_bodies.RAY_HEAD)
         if not draft.seen.live and draft.problem is None:
-            factory = PodFactory(draft.job, draft.snapshot.settings)
+            factory = draft.pod_factory()
             for added, place in ((workers, FIRST), (head, HEAD)):
                 if place in draft.seen.wanted:
                     queue_bodies.refuse_contradictions(added, factory.pod(0, place))

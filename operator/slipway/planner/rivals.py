@@ -6,7 +6,7 @@ from typing import Final
 
 from slipway.api.places import HEAD
 from slipway.api.status import MAX_HOSTS, ConditionType, Phase
-from slipway.planner.acceptance import InvalidSpec
+from slipway.planner.acceptance import InvalidSpec, pod_factory
 from slipway.planner.draft import Draft
 from slipway.planner.endings import CAPACITY_RELEASED, ending_of
 from slipway.planner.nodes import Node
@@ -106,7 +106,7 @@ def _can_run(draft: Draft, job: Job) -> bool:
 
 def _factory(draft: Draft, job: Job) -> PodFactory | None:
     try:
-        return PodFactory(job, draft.snapshot.settings)
+        return pod_factory(job, draft.snapshot.settings)
     except InvalidSpec:
         return None
 

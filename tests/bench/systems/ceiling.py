@@ -10,7 +10,7 @@ from slipway.api import names
 from slipway.api.places import worker
 from slipway.cluster import paths
 from slipway.cluster.wire import JsonObject
-from slipway.planner.pods import PodFactory
+from slipway.planner.acceptance import pod_factory
 from slipway.planner.snapshot import Job as SliceJob
 from slipway.planner.snapshot import Settings
 from slipway.planner.stored import read_job
@@ -103,10 +103,10 @@ class Ceiling(System):
 
     def _batch(self, job: Job) -> JsonObject:
         owner, attempt = self._owners[job.name], self._attempts[job.name]
-        factory = PodFactory(owner, Settings())
+        factory = pod_factory(owner, Settings())
         places = [worker(one, host) for one in range(job.shape.slices) for host in range(job.shape.hosts)]
         if factory.pool_hosts:
-            factory = PodFactory(owner, Settings(), dict(enumerate(self._pools(job))))
+            factory = pod_factory(owner, Settings(), dict(enumerate(self._pools(job))))
         return {
             "selector": f"{names.LABEL_JOB_UID}={owner.uid},{names.LABEL_ATTEMPT}={attempt}",
             # One for all pods, as the peers make it.
