@@ -8,7 +8,16 @@ from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Attempt, same_defaults
 from slipway.planner import recreation
-from slipway.planner.actions import Action, Body, Check, CreateObjects, CreatePods, CreateServices, DeleteHostLists
+from slipway.planner.actions import (
+    Action,
+    Body,
+    Check,
+    CreateObjects,
+    CreatePods,
+    CreateServices,
+    CreateToken,
+    DeleteHostLists,
+)
 from slipway.planner.attempts import end_at_once
 from slipway.planner.draft import Draft, Hold
 from slipway.planner.endings import DEFAULTS_CHANGED, ending_of
@@ -108,12 +117,19 @@ def _objects(draft: Draft, peers: Peers, places: Collection[Place]) -> Iterator[
     """What must exist before the pods of these places."""
     live = draft.seen.live
     if not live:
-        yield from draft.runtime.surroundings(draft.job)
+        yield from _before_the_first_pod(draft)
     elif others := _unchecked_services(draft, peers):
         yield Check(others)
     begun = {place.slice for place in live if not place.is_head}
     if lists := peers.host_lists(place for place in places if place.slice not in begun):
         yield CreateObjects(lists)
+
+
+def _before_the_first_pod(draft: Draft) -> Iterator[Action]:
+    if objects := draft.runtime.objects(draft.job):
+        yield CreateObjects(objects)
+    if (token := draft.runtime.token(draft.job)) is not None:
+        yield CreateToken(token)
 
 
 def _unchecked_services(draft: Draft, peers: Peers) -> tuple[Body, ...]:

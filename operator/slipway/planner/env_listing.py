@@ -11,9 +11,10 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.places import FIRST, HEAD, worker
 from slipway.api.slicejob import SliceJobSpec
-from slipway.planner.acceptance import accept, pod_factory
+from slipway.planner.acceptance import accept
 from slipway.planner.actions import Body
 from slipway.planner.containers import template_spec
+from slipway.planner.pods import PodFactory
 from slipway.planner.redact import HIDDEN, is_secret, printable, redacted
 from slipway.planner.snapshot import Job, Settings
 
@@ -52,7 +53,8 @@ def listing(job: Job, settings: Settings) -> Listing:
     Raises:
         InvalidSpec: when the job's spec cannot be accepted.
     """
-    asked, factory, attempt = accept(job, settings), pod_factory(job, settings), job.status.attempt or 0
+    asked, attempt = accept(job, settings), job.status.attempt or 0
+    factory = PodFactory(job, asked, settings)
     spec, hosts = asked.spec, asked.resolved.hosts
     first = _container(factory.pod(attempt, FIRST), names.WORKER_CONTAINER)
     last = _container(factory.pod(attempt, worker(job.granted - 1, hosts - 1)), names.WORKER_CONTAINER)

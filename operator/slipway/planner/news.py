@@ -45,7 +45,7 @@ def news(
     """What a status says that has not been told yet, in the order in which it happened."""
     found: list[EventRecord] = []
     if spec is not None and status.attempt is not None and not told.begun:
-        found += notices(spec, site)
+        found += [EventRecord(*notice) for notice in notices(spec, site)]
     if spec is not None:
         found += [
             _judged(attempt, charge_of(attempt.cause), status, spec)

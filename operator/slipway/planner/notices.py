@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from slipway.api.names import WORKER_CONTAINER
 from slipway.api.resources import amount
 from slipway.api.slicejob import SliceJobSpec
 from slipway.planner import datasets
-from slipway.planner.actions import EventRecord
 from slipway.planner.containers import Container, containers, part, template_spec
 from slipway.planner.merge import malformed
 from slipway.planner.redact import is_secret
@@ -19,7 +18,16 @@ _NAMES: Final = re.compile(r"SECRET|PASSWORD|TOKEN", re.IGNORECASE)
 """Those of which nobody is surprised to read."""
 
 
-def notices(spec: SliceJobSpec, site: Site = NO_SITE) -> tuple[EventRecord, ...]:
+class Notice(NamedTuple):
+    """What is said of a spec."""
+
+    reason: str
+    """One CamelCase word."""
+    message: str
+    warning: bool = False
+
+
+def notices(spec: SliceJobSpec, site: Site = NO_SITE) -> tuple[Notice, ...]:
     """What is told of a spec, warnings mostly: Events when its first attempt begins."""
     template = template_spec(spec)
     if malformed(template) is not None:
@@ -35,7 +43,7 @@ def sidecars(spec: SliceJobSpec) -> str:
     return "".join(f"; container {name} of podTemplate runs as a sidecar beside the worker" for name in beside)
 
 
-def _reserved(site: Site) -> Iterator[EventRecord]:
+def _reserved(site: Site) -> Iterator[Notice]:
     """Fields beside `workspace` that have no effect, or none unless the job is refused (F-49)."""
     if not site.ignored:
         return
@@ -47,15 +55,15 @@ def _reserved(site: Site) -> Iterator[EventRecord]:
             f"{fields}: spec.workspace decides on it; the operator refuses the job, or ignores the fields where the "
             "SliceJobProfile or the chart says reservedKeys: Ignore; remove them"
         )
-    yield EventRecord(IGNORED, words, warning=True)
+    yield Notice(IGNORED, words, warning=True)
 
 
-def _data_sets(spec: SliceJobSpec, site: Site) -> Iterator[EventRecord]:
+def _data_sets(spec: SliceJobSpec, site: Site) -> Iterator[Notice]:
     if words := datasets.told(spec.study, site.data_sets):
-        yield EventRecord("DataSetsMounted", words)
+        yield Notice("DataSetsMounted", words)
 
 
-def _literal_secrets(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[EventRecord]:
+def _literal_secrets(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[Notice]:
     found = [
         f"{one.path}.env[{variable['name']}]"
         for one in given
@@ -65,7 +73,7 @@ def _literal_secrets(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterat
     variables = spec.ray.runtime_env.env_vars if spec.ray is not None and spec.ray.runtime_env is not None else {}
     found += [f"spec.ray.runtimeEnv.env_vars[{name}]" for name, value in variables.items() if _is_secret(name, value)]
     if found:
-        yield EventRecord(
+        yield Notice(
             "LiteralSecret",
             "use valueFrom.secretKeyRef in env, for whoever may read the SliceJob can read the literal value of "
             f"{', '.join(found)}",
@@ -77,7 +85,7 @@ def _is_secret(name: str, value: Any) -> bool:
     return isinstance(value, str) and bool(value and _NAMES.search(name)) and is_secret(name, value)
 
 
-def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[EventRecord]:
+def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator[Notice]:
     """What is in /dev/shm counts as the container's memory: the kernel kills a container that fills it."""
     size = amount(spec.shm_size)
     resources = [(one.path, part(one.fields, "resources")) for one in given if one.is_worker and one.on_host]
@@ -85,7 +93,7 @@ def _shared_memory(spec: SliceJobSpec, given: tuple[Container, ...]) -> Iterator
     path, limit = next(((path, limit) for path, limit in reversed(limits) if limit is not None), ("", None))
     most = amount(limit)
     if size is not None and most is not None and size > most:
-        yield EventRecord(
+        yield Notice(
             "ShmSizeAboveLimit",
             f"spec.shmSize {spec.shm_size} is larger than {path}.resources.limits.memory {limit}, which includes it: "
             "the container is OOM-killed before /dev/shm is full; raise the limit, or lower shmSize",

@@ -18,7 +18,7 @@ from slipway.api.ray import Ray
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
 from slipway.planner import ray_objects
-from slipway.planner.actions import Action, Body, CreateObjects, CreateToken
+from slipway.planner.actions import Body
 from slipway.planner.hardware import Hardware, Variable, literal
 from slipway.planner.objects import Pod
 from slipway.planner.peers import Peers
@@ -262,9 +262,13 @@ class RayCluster(Runtime):
         )
         return found.get("memory")
 
-    def surroundings(self, job: Job) -> tuple[Action, ...]:
-        """The NetworkPolicy before the token, and that before the first pod."""
-        return CreateObjects((ray_objects.network_policy(job),)), CreateToken(ray_objects.token_secret(job))
+    def objects(self, job: Job) -> tuple[Body, ...]:
+        """Who may connect to the cluster."""
+        return (ray_objects.network_policy(job),)
+
+    def token(self, job: Job) -> Body:
+        """The token with which they do."""
+        return ray_objects.token_secret(job)
 
     def services(self, peers: Peers) -> tuple[Body, ...]:
         """The workers' Services and the head's."""

@@ -5,7 +5,7 @@ from functools import lru_cache
 from slipway.api.places import Place, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import RayState
-from slipway.planner.actions import Action, Body
+from slipway.planner.actions import Body
 from slipway.planner.containers import memory_limit
 from slipway.planner.hardware import Hardware, Variable
 from slipway.planner.objects import Pod
@@ -37,9 +37,13 @@ class Runtime:
         """The most memory that the container may use whose end is the end of that pod."""
         return memory_limit(spec)
 
-    def surroundings(self, job: Job) -> tuple[Action, ...]:
-        """The actions that create what must exist before the first pod of an attempt, besides host lists."""
+    def objects(self, job: Job) -> tuple[Body, ...]:
+        """The objects that must exist before the first pod of an attempt, besides host lists."""
         return ()
+
+    def token(self, job: Job) -> Body | None:
+        """The Secret, without its token, that must exist before the first pod as well; after `objects`."""
+        return None
 
     def services(self, peers: Peers) -> tuple[Body, ...]:
         """The Services of an attempt."""

@@ -14,11 +14,12 @@ from typing import Any, Final
 from propcache.api import cached_property
 
 from slipway.api import names
-from slipway.planner.acceptance import accept, pod_factory
+from slipway.planner.acceptance import accept
 from slipway.planner.containers import template_spec
 from slipway.planner.node_groups import SHAPE, NodeGroup, Shape, grouped, shape_of
 from slipway.planner.nodes import Node, Taint, name_of
 from slipway.planner.placement import Needs
+from slipway.planner.pods import PodFactory
 from slipway.planner.snapshot import Job, Settings
 from slipway.planner.tenants import Tenant, Tenants
 
@@ -131,7 +132,8 @@ def request_of(job: Job, settings: Settings) -> Request:
     Raises:
         InvalidSpec: when the job's spec cannot be accepted.
     """
-    asked, factory = accept(job, settings), pod_factory(job, settings)
+    asked = accept(job, settings)
+    factory = PodFactory(job, asked, settings)
     return Request(
         uid=job.uid,
         accelerated=asked.hardware.accelerated,
