@@ -18,12 +18,12 @@ from docs.variables import VARIABLES
 from slipway.api.ledger import Account, Loss
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import Cause, Phase
+from slipway.core.explain import scheduler
+from slipway.core.explain.api_server import ROWS
+from slipway.core.explain.kubelet import TROUBLES, Trouble
+from slipway.core.planner.diagnosis.causes import RULES
+from slipway.core.vocabulary.endings import ENDINGS, OF_ALL_HOSTS, Ending
 from slipway.docker_engine.conversion.table import TABLE, Answer
-from slipway.planner import unscheduled
-from slipway.planner.causes import RULES
-from slipway.planner.endings import ENDINGS, OF_ALL_HOSTS, Ending
-from slipway.planner.explain import TROUBLES, Trouble
-from slipway.planner.rejections import ROWS
 from slipway.shell.metric_table import METRICS, Label
 
 DOCS: Final = Path(__file__).parent
@@ -140,7 +140,7 @@ def shortages() -> Iterator[str]:
     """The table of why the scheduler finds no nodes."""
     yield "| reason | what it means |"
     yield "|---|---|"
-    yield from (f"| `{reason}` | {meaning} |" for reason, meaning in unscheduled.REASONS.items())
+    yield from (f"| `{reason}` | {meaning} |" for reason, meaning in scheduler.REASONS.items())
 
 
 def states_of_time() -> Iterator[str]:

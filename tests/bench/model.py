@@ -19,9 +19,9 @@ from aiohttp import web
 from slipway.api import names
 from slipway.cluster.calls import verb_of
 from slipway.cluster.wire import JsonObject
+from slipway.core.model.merge_patch import apply_merge_patch
 from slipway.local_cluster.simulated import node_object
 from slipway.local_cluster.spec import NodePlan
-from slipway.planner.merge_patch import apply_merge_patch
 from tests.serving import served
 
 SCHEDULED_PER_SECOND: Final = 300

@@ -11,14 +11,15 @@ from typing import Final
 import msgspec
 
 from slipway.api.names import NODE_POOL
+from slipway.core.model.job import Settings
+from slipway.core.model.node_groups import grouped
+from slipway.core.model.nodes import Node
+from slipway.core.model.tenants import Tenant, Tenants
+from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.snapshot import Snapshot
+from slipway.core.planner.plan import plan
 from slipway.local_cluster.simulated import node_object
 from slipway.local_cluster.spec import ClusterSpec
-from slipway.planner.node_groups import grouped
-from slipway.planner.node_pools import NodePools
-from slipway.planner.nodes import Node
-from slipway.planner.plan import plan
-from slipway.planner.snapshot import Settings, Snapshot
-from slipway.planner.tenants import Tenant, Tenants
 from tests.bench.records import Record
 from tests.bench.systems import Shape
 from tests.bench.workloads.base import tpu_nodes

@@ -28,7 +28,7 @@ from slipway.client.pictures.matrix import matrix
 from slipway.client.pictures.timeline import timeline
 from slipway.client.pictures.words import span
 from slipway.client.provenance import values
-from slipway.planner.endings import ENDINGS
+from slipway.core.vocabulary.endings import ENDINGS
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)

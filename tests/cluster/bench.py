@@ -11,8 +11,9 @@ from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.wire import JsonObject
-from slipway.planner.actions import Action, Plan
-from slipway.planner.snapshot import Job, Snapshot
+from slipway.core.model.job import Job
+from slipway.core.planner.contract.actions import Action, Plan
+from slipway.core.planner.contract.snapshot import Snapshot
 
 
 def now() -> datetime:

@@ -9,8 +9,8 @@ from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import EventRecorder
+from slipway.core.model.job import Settings
 from slipway.local_cluster import NativeCluster
-from slipway.planner.snapshot import Settings
 from tests.cluster.bench import Bench, now
 from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import Time

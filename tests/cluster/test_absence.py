@@ -14,9 +14,9 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import NoSuchPath
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.watch import Applied
-from slipway.planner.actions import Action, DeleteJob, DeleteWorkload, ForceDeletePod, Plan, Refresh
-from slipway.planner.kueue_objects import Workload
-from slipway.planner.snapshot import Job, Settings
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.workload import Workload
+from slipway.core.planner.contract.actions import Action, DeleteJob, DeleteWorkload, ForceDeletePod, Plan, Refresh
 from tests.cluster.kueue_crds import NEWER
 from tests.cluster.replay import Replay, refusal
 from tests.cluster.things import Time, job_json, node

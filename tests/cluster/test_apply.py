@@ -15,9 +15,11 @@ from slipway.cluster.connection import WRITE_SECONDS
 from slipway.cluster.errors import ApiError, Conflict, ConnectionLost, Forbidden, NotFound, ServerError
 from slipway.cluster.watch import Applied, Deleted
 from slipway.cluster.wire import JsonObject
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import (
-    Body,
+from slipway.core.manifests.metadata import metadata
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.parts import Body
+from slipway.core.model.pods import Pod
+from slipway.core.planner.contract.actions import (
     Check,
     CreatePods,
     CreateServices,
@@ -28,18 +30,9 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
-from slipway.planner.metadata import metadata
-from slipway.planner.objects import Pod
-from slipway.planner.snapshot import (
-    NAME_TAKEN,
-    POD_REJECTED,
-    QUOTA_EXCEEDED,
-    WAITING_FOR_OLD,
-    Job,
-    OwnDeletions,
-    Rejection,
-    Settings,
-)
+from slipway.core.planner.contract.snapshot import OwnDeletions, Rejection
+from slipway.core.validation.acceptance import pod_factory
+from slipway.core.vocabulary.reasons import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, WAITING_FOR_OLD
 from tests.cluster.bench import Bench, now
 from tests.cluster.things import job_json, node, pod
 from tests.kubectl import Kubectl

@@ -14,9 +14,9 @@ from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.wire import JsonObject
-from slipway.planner import ray_objects
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import (
+from slipway.core.manifests.ray import objects
+from slipway.core.model.job import Settings
+from slipway.core.planner.contract.actions import (
     Check,
     CreateObjects,
     CreatePods,
@@ -25,7 +25,8 @@ from slipway.planner.actions import (
     DeletePods,
     Plan,
 )
-from slipway.planner.snapshot import Rejection, Settings
+from slipway.core.planner.contract.snapshot import Rejection
+from slipway.core.validation.acceptance import pod_factory
 from tests.cluster.bench import Bench, now
 from tests.cluster.replay import Handler, Replay, refusal
 from tests.cluster.things import job_json
@@ -38,7 +39,7 @@ async def test_a_token_is_made_once_and_kept(bench: Bench) -> None:
     path = f"{paths.secrets(bench.namespace)}/train-ray-{job.uid[:8]}"
     found = []
     for _ in range(2):
-        await bench.act(job, CreateToken(ray_objects.token_secret(job)))
+        await bench.act(job, CreateToken(objects.token_secret(job)))
         found.append(await bench.api.get(path, JsonObject))
     assert found[0] == found[1]
     assert len(b64decode(found[0]["data"]["token"])) == 64
@@ -56,7 +57,7 @@ async def making_a_token(
     assert job is not None
     job = replace(job, status=SliceJobStatus(attempts=attempts))
     replay.then(answer)
-    again = await applier.apply(Plan(job.status, (CreateToken(ray_objects.token_secret(job)),)), job)
+    again = await applier.apply(Plan(job.status, (CreateToken(objects.token_secret(job)),)), job)
     snapshot = cache.snapshot(("ns", "train"))
     assert snapshot is not None
     return again, snapshot.rejection
@@ -111,9 +112,7 @@ async def test_a_token_that_an_attempt_had_needs_no_quota(api: ApiConnection, re
 async def test_the_heads_service_and_policy_are_made_once(bench: Bench) -> None:
     job = await bench.job(ray=RUN)
     for _ in range(2):
-        await bench.act(
-            job, CreateObjects((ray_objects.network_policy(job),)), CreateServices(0, (ray_objects.service(job),))
-        )
+        await bench.act(job, CreateObjects((objects.network_policy(job),)), CreateServices(0, (objects.service(job),)))
     await bench.api.get(f"{paths.services(bench.namespace)}/train-head", JsonObject)
     await bench.api.get(f"{paths.network_policies(bench.namespace)}/train-ray", JsonObject)
 

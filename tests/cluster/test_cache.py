@@ -6,13 +6,9 @@ from typing import Any
 import pytest
 
 from slipway.cluster.cache import Cache
-from slipway.planner.snapshot import (
-    NAME_TAKEN,
-    QUOTA_EXCEEDED,
-    Rejection,
-    Settings,
-    Snapshot,
-)
+from slipway.core.model.job import Settings
+from slipway.core.planner.contract.snapshot import Rejection, Snapshot
+from slipway.core.vocabulary.reasons import NAME_TAKEN, QUOTA_EXCEEDED
 from tests.cluster.things import Time, job_json
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

@@ -9,11 +9,11 @@ import pytest
 from slipway.api import names
 from slipway.cluster.cache import Cache
 from slipway.cluster.watch import Applied, Deleted
-from slipway.planner.node_pools import choose
-from slipway.planner.nodes import Node
-from slipway.planner.placement import Needs, suits
-from slipway.planner.snapshot import Settings
-from slipway.planner.stored import read_job
+from slipway.core.manifests.placement import Needs, suits
+from slipway.core.model.job import Settings
+from slipway.core.model.nodes import Node
+from slipway.core.model.reading import read_job
+from slipway.core.planner.contract.node_pools import choose
 from tests.cluster.things import Time, job_json, node, pod
 
 JOB, OTHER = ("ns", "train"), ("ns", "other")

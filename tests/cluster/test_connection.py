@@ -16,7 +16,7 @@ from slipway.cluster.access import Access
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.pod_logs import LogStream
 from slipway.cluster.wire import JsonObject
-from slipway.planner.objects import Pod
+from slipway.core.model.pods import Pod
 from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, raw, refusal
 from tests.waiting import ANSWER_SECONDS, holds, passing, pause
 

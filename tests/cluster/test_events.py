@@ -13,8 +13,8 @@ from slipway.cluster import events, paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import BURST, EventRecorder
 from slipway.cluster.wire import JsonObject
-from slipway.planner.actions import EventRecord
-from slipway.planner.snapshot import Job
+from slipway.core.model.job import Job
+from slipway.core.planner.contract.actions import EventRecord
 from tests.cluster.bench import Bench
 from tests.cluster.replay import Replay, answer, refusal
 from tests.cluster.things import Time, job_json, job_store

@@ -13,10 +13,10 @@ from slipway.api.status import Attempt, Cause, Root, SliceJobStatus
 from slipway.cluster import history, paths
 from slipway.cluster.errors import Conflict, NotFound
 from slipway.cluster.wire import JsonObject
-from slipway.planner.actions import KeepHistory, Plan
-from slipway.planner.metadata import metadata
-from slipway.planner.parts import packed
-from slipway.planner.snapshot import Job
+from slipway.core.manifests.metadata import metadata
+from slipway.core.model.job import Job
+from slipway.core.model.parts import packed
+from slipway.core.planner.contract.actions import KeepHistory, Plan
 from tests.cluster.bench import Bench, now
 from tests.kubectl import Kubectl
 from tests.waiting import ANSWER_SECONDS

@@ -13,9 +13,9 @@ from slipway.cluster.cache import Cache
 from slipway.cluster.jobs import MOST_RIVALS, JobStore
 from slipway.cluster.store import UNCLAIMED_SECONDS
 from slipway.cluster.watch import Deleted
-from slipway.planner.acceptance import accept
-from slipway.planner.snapshot import Job, Settings
-from slipway.planner.status_patch import status_patch
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.status_patch import status_patch
+from slipway.core.validation.acceptance import accept
 from tests.cluster.things import Time, job_json, job_store, pod
 
 KEY = ("ns", "train")

@@ -13,9 +13,9 @@ from slipway.cluster.errors import NoSuchPath
 from slipway.cluster.kueue import KueueStore, can_be_listed, served_version
 from slipway.cluster.watch import Applied, Deleted
 from slipway.cluster.workloads import WorkloadWriter
-from slipway.planner.kueue_objects import Workload, WorkloadLabels, WorkloadMeta
-from slipway.planner.kueue_queues import ClusterQueue, LocalQueue
-from slipway.planner.snapshot import Settings
+from slipway.core.model.cluster_queue import ClusterQueue, LocalQueue
+from slipway.core.model.job import Settings
+from slipway.core.model.workload import Workload, WorkloadLabels, WorkloadMeta
 from tests.cluster.kueue_crds import GROUP, KINDS, NEWER, OLDER
 from tests.cluster.replay import Handler, Replay, answer, open_access, raw, refusal, replaying
 from tests.cluster.things import Time, job_json

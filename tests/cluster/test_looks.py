@@ -10,8 +10,8 @@ from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import EventRecorder
-from slipway.planner.actions import Plan, Refresh
-from slipway.planner.snapshot import Settings
+from slipway.core.model.job import Settings
+from slipway.core.planner.contract.actions import Plan, Refresh
 from tests.cluster.replay import Replay, listing, refusal
 from tests.cluster.things import Time, job_json
 

@@ -6,9 +6,9 @@ import pytest
 
 from slipway.cluster.nodes import NodeStore
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
-from slipway.planner.snapshot import LostNode
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
+from slipway.core.planner.contract.snapshot import LostNode
 from tests.cluster.things import Time, node, node_json, pod_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from slipway.cluster.cache import Cache
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
-from slipway.planner.snapshot import Settings
+from slipway.core.model.job import Settings
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
 from tests.cluster.things import Time, node, pod
 
 POOLS = ("a", "b")

@@ -14,9 +14,10 @@ from slipway.cluster.jobs import JobStore
 from slipway.cluster.profiles import ProfileMeta, ProfileObject, ProfileStore
 from slipway.cluster.reflector import REMEMBERED_SECONDS, number
 from slipway.cluster.watch import Applied, Deleted
-from slipway.planner.actions import CreatePods
-from slipway.planner.site import Choice, applied
-from slipway.planner.site import Site as SiteOfJob
+from slipway.core.model.site import Choice
+from slipway.core.model.site import Site as SiteOfJob
+from slipway.core.planner.contract.actions import CreatePods
+from slipway.core.validation.site import applied
 from tests.cluster.test_jobs import nested
 from tests.cluster.things import Time, job_json
 from tests.planner.build import World

@@ -16,11 +16,12 @@ from slipway.cluster import progress as module
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.progress import Lines, ProgressReader
+from slipway.cluster.progress_log import LINE_BYTES
 from slipway.cluster.store import Key
 from slipway.cluster.watch import Applied, Deleted
-from slipway.planner.printed import LINE_BYTES
-from slipway.planner.progress import LOGS_FORBIDDEN, STEPS_AFTER, TOO_MANY_LOGS
-from slipway.planner.snapshot import Printed, Settings
+from slipway.core.model.job import Settings
+from slipway.core.planner.contract.snapshot import Printed
+from slipway.core.planner.status.progress import LOGS_FORBIDDEN, STEPS_AFTER, TOO_MANY_LOGS
 from tests.client.kubelet import Log, Server, at, refused
 from tests.cluster.replay import open_access
 from tests.cluster.things import Time, job_json, pod

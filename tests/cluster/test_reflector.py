@@ -5,7 +5,7 @@ import pytest
 
 from slipway.cluster.reflector import REMEMBERED_SECONDS, Reflector, Tombstones
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
-from slipway.planner.parts import ObjectMeta
+from slipway.core.model.parts import ObjectMeta
 from tests.cluster.things import Time
 
 

@@ -10,8 +10,9 @@ from slipway.cluster.apply import Applier
 from slipway.cluster.cache import Cache
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.events import EventRecorder
-from slipway.planner.actions import Check, Plan
-from slipway.planner.snapshot import POD_REJECTED, Job, Settings
+from slipway.core.model.job import Job, Settings
+from slipway.core.planner.contract.actions import Check, Plan
+from slipway.core.vocabulary.reasons import POD_REJECTED
 from tests.cluster.replay import Replay, refusal
 from tests.cluster.things import Time, job_json
 

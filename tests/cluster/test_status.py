@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from slipway.api.status import Cause, Phase, SliceJobStatus
 from slipway.cluster.cache import Cache
-from slipway.planner.merge_patch import apply_merge_patch
-from slipway.planner.news import EventCursor, news
-from slipway.planner.plan import plan
-from slipway.planner.snapshot import Job, Settings, Snapshot
-from slipway.planner.status_patch import status_patch
-from slipway.planner.stored import read_job, read_status
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.merge_patch import apply_merge_patch
+from slipway.core.model.reading import read_job, read_status
+from slipway.core.model.status_patch import status_patch
+from slipway.core.planner.contract.snapshot import Snapshot
+from slipway.core.planner.plan import plan
+from slipway.core.planner.status.events import EventCursor, news
 from tests.cluster.things import Time, job_json, pod
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.store import ASKED_SECONDS, UNCLAIMED_SECONDS, PodStore
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
-from slipway.planner.objects import Pod
+from slipway.core.model.pods import Pod
 from tests.cluster.things import Time, pod, pod_json
 
 KEY = ("ns", "train")

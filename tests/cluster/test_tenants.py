@@ -10,7 +10,7 @@ import pytest
 from slipway.api import names
 from slipway.cluster.cache import Cache
 from slipway.cluster.tenants import Visitor, visitors
-from slipway.planner.snapshot import Settings
+from slipway.core.model.job import Settings
 from tests.cluster.things import Time, job_json, pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from slipway.api import names
 from slipway.cluster.cache import Cache
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
-from slipway.planner.nodes import Node
-from slipway.planner.placement import Needs
-from slipway.planner.snapshot import Settings
-from slipway.planner.vacancies import Ground, Request, survey, vacant
+from slipway.core.explain.candidates import Ground, Request, survey, vacant
+from slipway.core.manifests.placement import Needs
+from slipway.core.model.job import Settings
+from slipway.core.model.nodes import Node
 from tests.cluster.things import Time, node, pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

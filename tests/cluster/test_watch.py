@@ -11,7 +11,7 @@ from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden, NoSuchPath, NotFound
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone, Watcher
-from slipway.planner.objects import Pod
+from slipway.core.model.pods import Pod
 from tests.cluster.replay import Replay, answer, broken, listing, refusal, watching
 from tests.cluster.things import pod_json
 

@@ -7,10 +7,11 @@ import pytest
 
 from slipway.cluster import paths
 from slipway.cluster.wire import JsonObject
+from slipway.core.model.job import Job
+from slipway.core.model.workload import Workload
+from slipway.core.planner.contract.actions import Action, CreateWorkload, DeleteWorkload, PatchWorkload
+from slipway.core.vocabulary.reasons import NAME_TAKEN
 from slipway.local_cluster import NativeCluster
-from slipway.planner.actions import Action, CreateWorkload, DeleteWorkload, PatchWorkload
-from slipway.planner.kueue_objects import Workload
-from slipway.planner.snapshot import NAME_TAKEN, Job
 from tests.cluster.bench import Bench
 from tests.cluster.kueue_crds import NEWER, kueue_crds
 from tests.clusters import kubectl_for

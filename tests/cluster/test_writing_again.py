@@ -14,9 +14,9 @@ from slipway.cluster.dropped import DROPPED_SECONDS
 from slipway.cluster.errors import Conflict, NotFound
 from slipway.cluster.events import EventRecorder
 from slipway.cluster.wire import JsonObject
-from slipway.planner.actions import DeleteJob, DeleteWorkload, PatchWorkload, Plan
-from slipway.planner.kueue_objects import Workload
-from slipway.planner.snapshot import Job, Settings
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.workload import Workload
+from slipway.core.planner.contract.actions import DeleteJob, DeleteWorkload, PatchWorkload, Plan
 from tests.cluster.kueue_crds import NEWER
 from tests.cluster.replay import Handler, Replay, answer, refusal
 from tests.cluster.things import Time, job_json

@@ -8,8 +8,8 @@ import msgspec
 from slipway.api.profile import ProfileSpec
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.profiles import ProfileStore
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
 
 
 def job_store(clock: Callable[[], float]) -> JobStore:

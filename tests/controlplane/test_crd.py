@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slipway.api.status import SliceJobStatus
-from slipway.planner.stored import read_status
+from slipway.core.model.reading import read_status
 from tests.kubectl import Kubectl
 from tests.mistakes import note, refused
 

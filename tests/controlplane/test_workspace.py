@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 
 from slipway.api.places import FIRST
 from slipway.api.workspace import DataSets
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.site import Site
-from slipway.planner.snapshot import Settings
+from slipway.core.model.job import Settings
+from slipway.core.model.site import Site
+from slipway.core.validation.acceptance import pod_factory
 from tests.api.test_workspace import CLAIM, HOST
 from tests.api.test_workspace import REFUSED as IN_THE_MODELS
 from tests.kubectl import Kubectl

@@ -3,12 +3,12 @@
 from typing import Any
 
 from slipway.api.places import FIRST, Place
+from slipway.core.manifests.merge import merged
+from slipway.core.model.job import Settings
+from slipway.core.model.parts import Body
+from slipway.core.model.site import Site
+from slipway.core.validation.acceptance import pod_factory
 from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import Body
-from slipway.planner.merge import merged
-from slipway.planner.site import Site
-from slipway.planner.snapshot import Settings
 from tests.planner.build import UNLIMITED, world_at
 
 

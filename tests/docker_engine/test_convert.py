@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from slipway.api.places import worker
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.convert import Surroundings, Unconvertible, containers, problems
 from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
-from slipway.planner.actions import Body
 from tests.docker_engine.pods import converted, host_config, pod, variables, with_spec
 
 

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from slipway.api.places import FIRST
+from slipway.core.manifests.peers import LONGEST_INLINE_LIST
+from slipway.core.planner.contract.actions import Check
+from slipway.core.validation.acceptance import pod_factory
 from slipway.docker_engine.creation import Creator
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.world import SETTINGS, World
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import Check
-from slipway.planner.peers import LONGEST_INLINE_LIST
 from tests.planner import build
 
 

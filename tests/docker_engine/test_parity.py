@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from slipway.api.places import Place, worker
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
-from slipway.planner.actions import Body
 from tests.docker_engine.pods import pod
 from tests.docker_engine.test_expansion import as_the_kubelet
 from tests.places import ROOT

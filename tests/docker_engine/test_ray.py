@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from slipway.api.places import FIRST, HEAD, Place
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.convert import Surroundings, containers, problems
 from slipway.docker_engine.conversion.empty_volumes import opening
 from slipway.docker_engine.conversion.ray import TOKEN_PLACES
 from slipway.docker_engine.submission import Refused, Wishes, check, rendered
-from slipway.planner.actions import Body
 from tests.docker_engine.pods import pod, variables
 
 RAY: Body = {"entrypoint": "python3 x.py"}

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from slipway.core.model.parts import Body
 from slipway.docker_engine import submission
 from slipway.docker_engine.job_files import folders
 from slipway.docker_engine.submission import Refused, Wishes, check, submit
-from slipway.planner.actions import Body
 
 
 def job(**spec: Any) -> Body:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from slipway.api.places import FIRST, HEAD
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.convert import problems
 from slipway.docker_engine.conversion.field_forms import FORMS, NEEDED
 from slipway.docker_engine.conversion.table import ANSWERS, PARENTS, TABLE, Answer
 from slipway.docker_engine.conversion.unconvertible import UNKNOWN
-from slipway.planner.actions import Body
 from tests.docker_engine.pods import pod, with_spec
 
 MEANINGLESS = [row.path for row in TABLE if row.answer is Answer.NOTHING]

@@ -24,7 +24,7 @@ COMMANDS: Final = [
 FOLDERS: Final = (
     "",
     "operator/slipway",
-    "operator/slipway/planner",
+    "operator/slipway/core",
     "tests/simulation",
     "tests/planner",
     "tests/controlplane",

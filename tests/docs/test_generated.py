@@ -7,9 +7,9 @@ import pytest
 
 from docs.generate import DOCS, MARKED, PAGES, PARTS, VALUES_SCHEMA, generated, values_schema
 from slipway.api.places import worker
-from slipway.planner.endings import ENDINGS
-from slipway.planner.evidence import Evidence
-from slipway.planner.verdict import first_cause
+from slipway.core.planner.diagnosis.evidence import Evidence
+from slipway.core.planner.diagnosis.verdict import first_cause
+from slipway.core.vocabulary.endings import ENDINGS
 from tests.planner.build import START
 
 

@@ -10,8 +10,8 @@ import yaml
 from slipway.api.places import worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.client.manifest import check
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.snapshot import Settings
+from slipway.core.model.job import Settings
+from slipway.core.validation.acceptance import pod_factory
 from tests.places import ROOT
 from tests.planner.build import World
 

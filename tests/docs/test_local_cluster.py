@@ -9,9 +9,10 @@ import yaml
 
 from slipway.api.profile import ProfileSpec
 from slipway.api.slicejob import SliceJobSpec
-from slipway.planner.acceptance import accept
-from slipway.planner.site import CHART, Choice, Profile, Site, site_of
-from slipway.planner.snapshot import Settings
+from slipway.core.model.job import Settings
+from slipway.core.model.site import CHART, Choice, Profile, Site
+from slipway.core.validation.acceptance import accept
+from slipway.core.validation.site import site_of
 from tests.places import ROOT
 from tests.planner.build import World
 

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from slipway.planner import acceptance, queue_refusals, ray, refusals, site, workspace
-from slipway.planner.charges import BUDGETS, CHARGES
-from slipway.planner.endings import ENDINGS, Delay
+from slipway.core.manifests import directories
+from slipway.core.manifests.ray import cluster
+from slipway.core.planner.queue import queue_refusals
+from slipway.core.validation import acceptance, refusals, site
+from slipway.core.vocabulary.charges import BUDGETS, CHARGES
+from slipway.core.vocabulary.endings import ENDINGS, Delay
 from tests.places import ROOT
 from tests.planner.build import World
 
 PAGE = (ROOT / "docs/status.md").read_text()
-REFUSING = (acceptance, queue_refusals, ray, refusals, site, workspace)
+REFUSING = (acceptance, queue_refusals, cluster, refusals, site, directories)
 """The modules that refuse a spec, each time with a reason and a message."""
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from slipway.core.model.job import Job
+from slipway.core.planner.contract.actions import Plan
 from slipway.docker_engine import hosts, seen, supervisor
 from slipway.docker_engine.apply import Applier
 from slipway.docker_engine.creation import Creator
 from slipway.docker_engine.job_files import JobFolder
 from slipway.docker_engine.removal import Remover
 from slipway.docker_engine.world import World
-from slipway.planner.actions import Plan
-from slipway.planner.snapshot import Job
 from tests.local_simulation.__main__ import main
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.history import History

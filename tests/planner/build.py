@@ -17,16 +17,7 @@ import msgspec
 from slipway.api.places import Place, pod_name
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Condition, SliceJobStatus
-from slipway.planner.actions import (
-    Action,
-    CreatePods,
-    CreateServices,
-    DeletePods,
-    ForceDeletePod,
-    Plan,
-    Refresh,
-)
-from slipway.planner.container_states import (
+from slipway.core.model.container_states import (
     ContainerState,
     ContainerStatus,
     Device,
@@ -35,26 +26,34 @@ from slipway.planner.container_states import (
     Terminated,
     Waiting,
 )
-from slipway.planner.fencing import LATE
-from slipway.planner.freshness import EVER, Horizon
-from slipway.planner.news import cursor_of, news
-from slipway.planner.nodes import Node, NodeMetadata, Taint
-from slipway.planner.objects import ENDED_PHASES, Pod
-from slipway.planner.plan import plan
-from slipway.planner.pod_parts import PodCondition, PodLabels, PodMetadata, PodSpec
-from slipway.planner.site import Site
-from slipway.planner.snapshot import (
-    Job,
+from slipway.core.model.events import PodEvent, PodEvents
+from slipway.core.model.job import Job
+from slipway.core.model.nodes import Node, NodeMetadata, Taint
+from slipway.core.model.pod_parts import PodCondition, PodLabels, PodMetadata, PodSpec
+from slipway.core.model.pods import ENDED_PHASES, Pod
+from slipway.core.model.site import Site
+from slipway.core.planner.contract.actions import (
+    Action,
+    CreatePods,
+    CreateServices,
+    DeletePods,
+    ForceDeletePod,
+    Plan,
+    Refresh,
+)
+from slipway.core.planner.contract.freshness import EVER, Horizon
+from slipway.core.planner.contract.snapshot import (
     KubeletLease,
     LostNode,
     OwnDeletions,
-    PodEvent,
-    PodEvents,
     Printed,
     Rejection,
     Snapshot,
     Vanished,
 )
+from slipway.core.planner.lifecycle.fencing import LATE
+from slipway.core.planner.plan import plan
+from slipway.core.planner.status.events import cursor_of, news
 
 START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 UNLIMITED = Site(limits=())

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from slipway.api import crd
 from slipway.api.reading import read_spec
 from slipway.api.slicejob import CHANGEABLE, CHANGEABLE_WHILE_SUSPENDED, SliceJobSpec
-from slipway.planner import acceptance
-from slipway.planner.acceptance import OPAQUE, InvalidSpec, changed_since, pod_factory, resolve, template_hash
-from slipway.planner.actions import Check, CreatePods, DeleteJob
-from slipway.planner.env_listing import listing
-from slipway.planner.redact import redacted
-from slipway.planner.site import Site
-from slipway.planner.snapshot import Settings
+from slipway.client.environment_listing import listing
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.redact import redacted
+from slipway.core.model.job import Settings
+from slipway.core.model.site import Site
+from slipway.core.planner.contract.actions import Check, CreatePods, DeleteJob
+from slipway.core.validation import acceptance
+from slipway.core.validation.acceptance import OPAQUE, changed_since, pod_factory, resolve, template_hash
 
 from .build import World, actions_of, spec
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from slipway.api.profile import ProfileSpec
-from slipway.planner.actions import DeleteJob
-from slipway.planner.site import NO_CHART, Choice, Profile, site_of
+from slipway.core.model.site import NO_CHART, Choice, Profile
+from slipway.core.planner.contract.actions import DeleteJob
+from slipway.core.validation.site import site_of
 
 from .build import World, actions_of
 

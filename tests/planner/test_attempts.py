@@ -11,10 +11,19 @@ import pytest
 
 from slipway.api.places import worker
 from slipway.api.status import MAX_ATTEMPTS, Attempt, Cause, Phase
-from slipway.planner.actions import Check, CreatePods, CreateServices, DeletePods, ForceDeletePod, KeepHistory, Refresh
-from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated
-from slipway.planner.plan import plan
-from slipway.planner.snapshot import NAME_TAKEN, LostNode, Rejection
+from slipway.core.model.container_states import ContainerState, ContainerStatus, Running, Terminated
+from slipway.core.planner.contract.actions import (
+    Check,
+    CreatePods,
+    CreateServices,
+    DeletePods,
+    ForceDeletePod,
+    KeepHistory,
+    Refresh,
+)
+from slipway.core.planner.contract.snapshot import LostNode, Rejection
+from slipway.core.planner.plan import plan
+from slipway.core.vocabulary.reasons import NAME_TAKEN
 
 from .build import PodHandle, World, a_node, actions_of
 

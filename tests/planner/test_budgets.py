@@ -8,10 +8,10 @@ import pytest
 from slipway.api.base import rfc3339
 from slipway.api.ledger import Account
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
-from slipway.planner.actions import CreatePods
-from slipway.planner.budgets import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, charged, next_try, verdict
-from slipway.planner.charges import CHARGES, charge_of
-from slipway.planner.spells import LOST
+from slipway.core.accounting.spans import LOST
+from slipway.core.planner.contract.actions import CreatePods
+from slipway.core.planner.lifecycle.budgets import INFRASTRUCTURE_DELAYS, UNSTARTED_DELAYS, charged, next_try, verdict
+from slipway.core.vocabulary.charges import CHARGES, charge_of
 
 from .build import START, World, actions_of, spec
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipway.api.reading import read_spec
-from slipway.planner.news import cursor_of, news
-from slipway.planner.notices import notices
+from slipway.core.planner.status.events import cursor_of, news
+from slipway.core.validation.warnings import notices
 from slipway.shell.logs import Lines
 
 from .build import World

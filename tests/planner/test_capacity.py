@@ -10,13 +10,14 @@ import pytest
 from slipway.api.names import NODE_ACCELERATOR, NODE_CHIPS, NODE_TOPOLOGY
 from slipway.api.places import worker
 from slipway.api.status import Condition, HostState, Phase, SliceJobStatus
-from slipway.planner import environment
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import CreatePods, CreateServices, DeletePods, Plan, Refresh
-from slipway.planner.explain import MISSING_OBJECTS
-from slipway.planner.nodes import NodeStatus
-from slipway.planner.pod_parts import PodCondition
-from slipway.planner.snapshot import NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD, Job, Rejection, Settings
+from slipway.core.manifests import environment
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.nodes import NodeStatus
+from slipway.core.model.pod_parts import PodCondition
+from slipway.core.planner.contract.actions import CreatePods, CreateServices, DeletePods, Plan, Refresh
+from slipway.core.planner.contract.snapshot import Rejection
+from slipway.core.validation.acceptance import pod_factory
+from slipway.core.vocabulary.reasons import MISSING_OBJECTS, NAME_TAKEN, QUOTA_EXCEEDED, WAITING_FOR_OLD
 
 from .build import START, World, a_node, actions_of, spec
 

@@ -10,10 +10,10 @@ from msgspec import convert
 
 from slipway.api.names import EXIT_LINK, EXIT_UNUSABLE, WORKSPACE_CONTAINER
 from slipway.api.status import Cause
-from slipway.planner.actions import DeletePods, Refresh
-from slipway.planner.causes import RULES
-from slipway.planner.container_states import ContainerState, ContainerStatus, Device, Devices, Running, Terminated
-from slipway.planner.snapshot import OwnDeletions
+from slipway.core.model.container_states import ContainerState, ContainerStatus, Device, Devices, Running, Terminated
+from slipway.core.planner.contract.actions import DeletePods, Refresh
+from slipway.core.planner.contract.snapshot import OwnDeletions
+from slipway.core.planner.diagnosis.causes import RULES
 
 from .build import PodHandle, Scenario, World, a_node, actions_of
 

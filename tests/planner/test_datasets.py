@@ -8,10 +8,11 @@ from pydantic import TypeAdapter
 from slipway.api.names import RAY_CONTAINER
 from slipway.api.places import HEAD
 from slipway.api.workspace import DataSets
-from slipway.planner.acceptance import InvalidSpec, accept
-from slipway.planner.notices import notices
-from slipway.planner.site import UNKNOWN_SITE, Site
-from slipway.planner.snapshot import Settings
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.model.job import Settings
+from slipway.core.model.site import UNKNOWN_SITE, Site
+from slipway.core.validation.acceptance import accept
+from slipway.core.validation.warnings import notices
 
 from .build import spec, world_at
 from .test_pods import make

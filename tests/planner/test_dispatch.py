@@ -9,9 +9,10 @@ import pytest
 
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
-from slipway.planner.actions import DeleteJob
-from slipway.planner.plan import plan
-from slipway.planner.site import NO_CHART, Choice, Profile, site_of
+from slipway.core.model.site import NO_CHART, Choice, Profile
+from slipway.core.planner.contract.actions import DeleteJob
+from slipway.core.planner.plan import plan
+from slipway.core.validation.site import site_of
 
 from .test_queueing import FINALIZER, TPU, Queue
 

@@ -6,10 +6,10 @@ import pytest
 
 from docs.variables import VARIABLES
 from slipway.api.places import FIRST, HEAD, Place, worker
-from slipway.planner.acceptance import pod_factory, template_hash
-from slipway.planner.env_listing import Listed, Listing, listing
-from slipway.planner.notices import notices
-from slipway.planner.snapshot import Settings
+from slipway.client.environment_listing import Listed, Listing, listing
+from slipway.core.model.job import Settings
+from slipway.core.validation.acceptance import pod_factory, template_hash
+from slipway.core.validation.warnings import notices
 
 from .build import World, spec
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from slipway.planner.explain import REASONS, of_event
-from slipway.planner.news import cursor_of, news
+from slipway.core.explain.kubelet import REASONS, of_event
+from slipway.core.planner.status.events import cursor_of, news
 
 from .build import World, spec
 

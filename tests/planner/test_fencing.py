@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from slipway.api.places import HEAD
-from slipway.planner.actions import CreatePods, DeletePods, ForceDeletePod, Refresh
-from slipway.planner.container_states import ContainerState, ContainerStatus, Running
-from slipway.planner.objects import Pod
-from slipway.planner.plan import plan
-from slipway.planner.pod_parts import PodLabels, PodMetadata
-from slipway.planner.snapshot import KubeletLease, LostNode, OwnDeletions
+from slipway.core.model.container_states import ContainerState, ContainerStatus, Running
+from slipway.core.model.pod_parts import PodLabels, PodMetadata
+from slipway.core.model.pods import Pod
+from slipway.core.planner.contract.actions import CreatePods, DeletePods, ForceDeletePod, Refresh
+from slipway.core.planner.contract.snapshot import KubeletLease, LostNode, OwnDeletions
+from slipway.core.planner.plan import plan
 
 from .build import PodHandle, World, actions_of
 

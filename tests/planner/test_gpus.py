@@ -13,16 +13,16 @@ from slipway.api import names
 from slipway.api.gpus import ANY_SITE, DEFAULT_RESOURCES, Gpu, GpuError, GpuSite, is_gpu
 from slipway.api.gpus import resolve as resolve_gpus
 from slipway.api.places import HEAD, worker
-from slipway.planner.acceptance import InvalidSpec, pod_factory, resolve
-from slipway.planner.actions import DeletePods
-from slipway.planner.effective import effective, hardware_of
-from slipway.planner.hardware import Hardware, Tpu
-from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
-from slipway.planner.pod_parts import PodCondition
-from slipway.planner.site import Site
-from slipway.planner.snapshot import Settings
-from slipway.planner.tenants import NOBODY
-from slipway.planner.unscheduled import View, explain_unscheduled
+from slipway.core.explain.scheduler import View, explain_unscheduled
+from slipway.core.manifests.effective import InvalidSpec, effective, hardware_of
+from slipway.core.manifests.hardware import Hardware, Tpu
+from slipway.core.model.job import Settings
+from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
+from slipway.core.model.pod_parts import PodCondition
+from slipway.core.model.site import Site
+from slipway.core.model.tenants import NOBODY
+from slipway.core.planner.contract.actions import DeletePods
+from slipway.core.validation.acceptance import pod_factory, resolve
 
 from .build import START, UID, World, actions_of, spec
 

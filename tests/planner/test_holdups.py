@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from slipway.planner import explain
-from slipway.planner.actions import Refresh
-from slipway.planner.container_states import ContainerState, ContainerStatus, Waiting
-from slipway.planner.endings import ending_of
-from slipway.planner.nodes import NodeStatus
-from slipway.planner.pod_parts import PodCondition
-from slipway.planner.snapshot import (
+from slipway.core.model.container_states import ContainerState, ContainerStatus, Waiting
+from slipway.core.model.events import PodEvent
+from slipway.core.model.nodes import NodeStatus
+from slipway.core.model.pod_parts import PodCondition
+from slipway.core.planner.contract.actions import Refresh
+from slipway.core.planner.contract.snapshot import Rejection
+from slipway.core.vocabulary.endings import ending_of
+from slipway.core.vocabulary.reasons import (
+    MISSING_OBJECTS,
     NAME_TAKEN,
     POD_REJECTED,
     QUOTA_EXCEEDED,
     WAITING_FOR_OLD,
     WEBHOOK_UNAVAILABLE,
-    PodEvent,
-    Rejection,
 )
 
 from .build import START, World, a_node, actions_of
@@ -274,7 +274,7 @@ REFUSALS: dict[str, tuple[str, str | None]] = {
     "the API server refuses the others": (POD_REJECTED, "PodsRefused"),
     "a webhook denies the others": ("WebhookDenied", "PodsRefused"),
     "a webhook does not answer": (WEBHOOK_UNAVAILABLE, "PodsRefused"),
-    "a ServiceAccount is missing": (explain.MISSING_OBJECTS, "MissingObjects"),
+    "a ServiceAccount is missing": (MISSING_OBJECTS, "MissingObjects"),
     "somebody else's Service has the name": (NAME_TAKEN, "PodsRefused"),
     "the quota is used up, which others may release": (QUOTA_EXCEEDED, None),
     "pods of an earlier job are going": (WAITING_FOR_OLD, None),

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.planner.kueue_queues import ClusterQueue, unused
+from slipway.core.model.cluster_queue import ClusterQueue, unused
 
 TPU = "google.com/tpu"
 

@@ -20,10 +20,11 @@ from slipway.api.status import (
     SliceCounts,
     SliceJobStatus,
 )
-from slipway.planner import ledger
-from slipway.planner.container_states import ContainerState, Terminated
-from slipway.planner.ledger import Sums, account_at, by_state, sums
-from slipway.planner.snapshot import Printed
+from slipway.core.accounting import ledger
+from slipway.core.accounting.ledger import Sums, account_at, by_state, sums
+from slipway.core.model.container_states import ContainerState, Terminated
+from slipway.core.planner.contract.snapshot import Printed
+from slipway.core.planner.status.ledger import _released
 from tests.planner.build import START, PodHandle, World
 
 NOW = 100.0
@@ -352,4 +353,4 @@ def test_a_pod_holds_its_chips_until(ends: Callable[[PodHandle], Any], seconds: 
     world = World(hosts=2).begin()
     world.now = START + timedelta(seconds=100)
     pod = ends(world.pod(0, 0).runs())
-    assert ledger._released(pod.now, None, START + timedelta(seconds=10)) == START + timedelta(seconds=seconds)
+    assert _released(pod.now, None, START + timedelta(seconds=10)) == START + timedelta(seconds=seconds)

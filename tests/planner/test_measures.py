@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from slipway.api.ledger import Account, Ledger, Loss
 from slipway.api.status import Attempt, Cause, Condition, ConditionType, Phase, Root, SliceJobStatus
-from slipway.planner.measures import (
+from slipway.core.accounting.measures import (
     SUCCESS,
-    WAITING_REASONS,
     Begun,
     Ended,
     Measure,
@@ -24,9 +23,9 @@ from slipway.planner.measures import (
     fenced_since,
     lost_share,
     measures,
-    waiting_reason,
 )
-from slipway.planner.objects import Pod
+from slipway.core.model.pods import Pod
+from slipway.core.planner.status.waiting import WAITING_REASONS, waiting_reason
 from tests.places import ROOT
 from tests.planner.build import START, World
 

@@ -4,7 +4,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.planner.merge_patch import apply_merge_patch, merge_patch
+from slipway.core.model.merge_patch import apply_merge_patch, merge_patch
 
 SCALARS = st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | st.text(max_size=3)
 NAMES = st.sampled_from("abcd")

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from slipway.api.status import Attempt, Cause, Phase, SliceJobStatus
-from slipway.planner.news import EventCursor, cursor_of, news
+from slipway.core.planner.status.events import EventCursor, cursor_of, news
 
 from .build import START, PodHandle, World, spec
 

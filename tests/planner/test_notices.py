@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.planner.notices import notices
+from slipway.core.validation.warnings import notices
 
 from .build import World, spec
 

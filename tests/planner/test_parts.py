@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from slipway.api import names
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
 
 JOB_UID = "0b5e-job"
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from slipway.api import names
 from slipway.api.status import Coordinator
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import Action, Body, Check, CreateObjects, CreatePods, Plan
-from slipway.planner.creation import FIRST_CREATES, MAX_CREATES
-from slipway.planner.effective import effective
-from slipway.planner.peers import HOSTS_OF_A_SERVICE, Peers
-from slipway.planner.snapshot import Settings
+from slipway.core.manifests.effective import effective
+from slipway.core.manifests.peers import HOSTS_OF_A_SERVICE, Peers
+from slipway.core.model.job import Settings
+from slipway.core.model.parts import Body
+from slipway.core.planner.contract.actions import Action, Check, CreateObjects, CreatePods, Plan
+from slipway.core.planner.lifecycle.creation import FIRST_CREATES, MAX_CREATES
+from slipway.core.validation.acceptance import pod_factory
 
 from .build import World, actions_of
 

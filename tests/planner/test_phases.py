@@ -10,10 +10,8 @@ import pytest
 from docs.generate import CHANGES
 from slipway.api.places import worker
 from slipway.api.status import Phase, PhaseKind
-from slipway.planner.capacity import GATED
-from slipway.planner.explain import MISSING_OBJECTS
-from slipway.planner.observation import UNSCHEDULABLE
-from slipway.planner.snapshot import POD_REJECTED, QUOTA_EXCEEDED, Rejection
+from slipway.core.planner.contract.snapshot import Rejection
+from slipway.core.vocabulary.reasons import GATED, MISSING_OBJECTS, POD_REJECTED, QUOTA_EXCEEDED, UNSCHEDULABLE
 
 from .build import World, spec
 from .test_properties import HAPPENINGS, happen

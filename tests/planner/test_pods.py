@@ -7,12 +7,13 @@ import pytest
 
 from slipway.api import names
 from slipway.api.places import FIRST, Place, worker
-from slipway.planner.acceptance import InvalidSpec, pod_factory, resolve
-from slipway.planner.actions import Action, CreateObjects, CreatePods, DeleteHostLists
-from slipway.planner.merge import merged
-from slipway.planner.runtime import workers
-from slipway.planner.site import Site
-from slipway.planner.snapshot import Settings
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.merge import merged
+from slipway.core.manifests.runtime import workers
+from slipway.core.model.job import Settings
+from slipway.core.model.site import Site
+from slipway.core.planner.contract.actions import Action, CreateObjects, CreatePods, DeleteHostLists
+from slipway.core.validation.acceptance import pod_factory, resolve
 
 from .build import UID, UNLIMITED, World, world_at
 

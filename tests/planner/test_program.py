@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from slipway.planner.acceptance import InvalidSpec, resolve
-from slipway.planner.site import Site
-from slipway.planner.snapshot import Settings
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.model.job import Settings
+from slipway.core.model.site import Site
+from slipway.core.validation.acceptance import resolve
 
 from .build import UNLIMITED, spec
 from .test_pods import make

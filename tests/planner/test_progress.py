@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from slipway.api.progress import PatternError, Progress, ProgressState, compiled
 from slipway.api.status import Phase
-from slipway.planner.ledger import sums
-from slipway.planner.printed import LINE_BYTES, Reading, Source
-from slipway.planner.progress import FIRST_AFTER, LOGS_FORBIDDEN, STEPS_AFTER, source
-from slipway.planner.snapshot import Printed
+from slipway.cluster.progress_log import LINE_BYTES, Reading
+from slipway.core.accounting.ledger import sums
+from slipway.core.planner.contract.snapshot import Printed
+from slipway.core.planner.status.progress import FIRST_AFTER, LOGS_FORBIDDEN, STEPS_AFTER, Source, source
 from tests.planner.build import START, World
 from tests.planner.test_ray import Head
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipway.api.names import TAINT_IMPENDING_TERMINATION
-from slipway.api.places import Place, worker
+from slipway.api.places import Place, intervals, parse_intervals, worker
 from slipway.api.status import Cause, Phase
-from slipway.planner.actions import CreatePods
-from slipway.planner.objects import Pod
-from slipway.planner.observation import _Judging, intervals, parse_intervals
-from slipway.planner.pod_parts import PodStatus
+from slipway.core.model.pod_parts import PodStatus
+from slipway.core.model.pods import Pod
+from slipway.core.planner.contract.actions import CreatePods
+from slipway.core.planner.state.observation import _Judging
 
 from .build import World, actions_of
 

@@ -18,22 +18,33 @@ from slipway.api.places import worker
 from slipway.api.profile import ProfileSpec
 from slipway.api.progress import ProgressState
 from slipway.api.status import ConditionType, Phase
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import Check, CreatePods, CreateWorkload, DeleteWorkload, PatchWorkload, Plan, Refresh
-from slipway.planner.kueue_objects import Kueue, Workload
-from slipway.planner.kueue_queues import Quota, ResourceFlavor
-from slipway.planner.ledger import Sums, account_at, sums
-from slipway.planner.node_pools import NodePools
-from slipway.planner.nodes import Node, NodeMetadata, NodeStatus
-from slipway.planner.objects import Pod
-from slipway.planner.parts import Named
-from slipway.planner.plan import plan
-from slipway.planner.pod_parts import PodAnnotations, PodCondition, PodSpec
-from slipway.planner.queue_topology import GATE
-from slipway.planner.queue_words import preemptor_of
-from slipway.planner.queueing import of_no_job
-from slipway.planner.site import NO_CHART, Choice, Profile, site_of
-from slipway.planner.snapshot import WEBHOOK_UNAVAILABLE, WORKLOAD_REJECTED, Printed, Rejection, Settings, Snapshot
+from slipway.core.accounting.ledger import Sums, account_at, sums
+from slipway.core.model.cluster_queue import Quota, ResourceFlavor
+from slipway.core.model.job import Settings
+from slipway.core.model.nodes import Node, NodeMetadata, NodeStatus
+from slipway.core.model.parts import Named
+from slipway.core.model.pod_parts import PodAnnotations, PodCondition, PodSpec
+from slipway.core.model.pods import Pod
+from slipway.core.model.site import NO_CHART, Choice, Profile
+from slipway.core.model.workload import Kueue, Workload
+from slipway.core.planner.contract.actions import (
+    Check,
+    CreatePods,
+    CreateWorkload,
+    DeleteWorkload,
+    PatchWorkload,
+    Plan,
+    Refresh,
+)
+from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.snapshot import Printed, Rejection, Snapshot
+from slipway.core.planner.plan import plan
+from slipway.core.planner.queue.admission import of_no_job
+from slipway.core.planner.queue.messages import preemptor_of
+from slipway.core.planner.queue.topology import GATE
+from slipway.core.validation.acceptance import pod_factory
+from slipway.core.validation.site import site_of
+from slipway.core.vocabulary.reasons import WEBHOOK_UNAVAILABLE, WORKLOAD_REJECTED
 
 from .build import START, UID, UNLIMITED, PodHandle, World, actions_of, spec
 

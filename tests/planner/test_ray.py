@@ -9,9 +9,11 @@ import pytest
 
 from slipway.api.places import HEAD, Place, worker
 from slipway.api.status import Cause, Condition
-from slipway.planner import ray_objects
-from slipway.planner.acceptance import InvalidSpec, pod_factory, resolve
-from slipway.planner.actions import (
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.ray import objects
+from slipway.core.model.container_states import ContainerState, ContainerStatus, Running, Terminated, Waiting
+from slipway.core.model.job import Settings
+from slipway.core.planner.contract.actions import (
     Check,
     CreateObjects,
     CreatePods,
@@ -19,8 +21,7 @@ from slipway.planner.actions import (
     CreateToken,
     DeletePods,
 )
-from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated, Waiting
-from slipway.planner.snapshot import Settings
+from slipway.core.validation.acceptance import pod_factory, resolve
 
 from .build import HEAD_KEY, UID, PodHandle, World, actions_of
 
@@ -281,7 +282,7 @@ def test_no_label_makes_other_rays_webhooks_change_the_pods() -> None:
 
 
 def test_only_the_jobs_pods_and_its_clients_may_connect() -> None:
-    policy = ray_objects.network_policy(World(**RUN).job)["spec"]
+    policy = objects.network_policy(World(**RUN).job)["spec"]
     assert policy["podSelector"] == {"matchLabels": {"slipway.dev/job-uid": UID}}
     inside, clients = policy["ingress"]
     assert inside == {"from": [{"podSelector": policy["podSelector"]}]}
@@ -290,7 +291,7 @@ def test_only_the_jobs_pods_and_its_clients_may_connect() -> None:
 
 
 def test_the_planner_knows_no_token() -> None:
-    secret = ray_objects.token_secret(World(**RUN).job)
+    secret = objects.token_secret(World(**RUN).job)
     assert secret["immutable"] is True
     assert {"data", "stringData"}.isdisjoint(secret)
     assert secret["metadata"]["name"] == f"train-ray-{UID[:8]}"

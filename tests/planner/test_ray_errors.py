@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.planner.ray_errors import preempted
+from slipway.core.explain.ray import preempted
 
 TRACE = 'Traceback (most recent call last):\n  File "/app/train.py", line 3, in <module>\n    ray.get(refs)\n'
 TASK = "\x1b[36mray::step()\x1b[39m (pid=71, ip=10.0.0.2)\n"

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from slipway.api.places import worker
-from slipway.planner.actions import CreatePods, Plan
+from slipway.core.planner.contract.actions import CreatePods, Plan
 
 from .build import START, World, actions_of
 

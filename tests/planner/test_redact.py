@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import MAX_LOG_CHARACTERS
-from slipway.planner import evidence, redact
-from slipway.planner.env_listing import listing
-from slipway.planner.notices import notices
-from slipway.planner.redact import HIDDEN, brief, foreign, log_tail, named, printable, redacted
-from slipway.planner.snapshot import Settings
+from slipway.client.environment_listing import listing
+from slipway.core.manifests import redact
+from slipway.core.manifests.redact import HIDDEN, brief, foreign, log_tail, named, printable, redacted
+from slipway.core.model.job import Settings
+from slipway.core.planner.diagnosis import evidence
+from slipway.core.validation.warnings import notices
 
 from .build import PodHandle, World, spec
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.planner.references import required_secrets
+from slipway.cluster.secret_references import required_secrets
 
 KEY = {"name": "keys", "key": "token"}
 

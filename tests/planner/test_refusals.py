@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from slipway.planner.acceptance import InvalidSpec, resolve, template_hash
-from slipway.planner.snapshot import Settings
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.model.job import Settings
+from slipway.core.validation.acceptance import resolve, template_hash
 
 from .build import World, spec
 

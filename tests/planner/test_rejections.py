@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.planner.rejections import ROWS, explain_rejection
+from slipway.core.explain.api_server import ROWS, explain_rejection
 
 POD = 'pods "train-0-0-0" is forbidden: '
 MESSAGES = {

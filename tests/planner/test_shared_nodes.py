@@ -12,16 +12,16 @@ import pytest
 from slipway.api import names
 from slipway.api.places import FIRST
 from slipway.api.resources import amount
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
-from slipway.planner.placement import Needs
-from slipway.planner.pod_parts import PodCondition
-from slipway.planner.preemption import ORDINARY, Standing
-from slipway.planner.remedies import Remedy
-from slipway.planner.shared_nodes import _quantity
-from slipway.planner.snapshot import Job, Settings
-from slipway.planner.tenants import Tenant, Tenants, Use, Visitors
-from slipway.planner.unscheduled import MAX_VISITS, Answer, View, explain_unscheduled
+from slipway.core.explain.preemption import ORDINARY, Standing
+from slipway.core.explain.remedies import Remedy
+from slipway.core.explain.scheduler import MAX_VISITS, Answer, View, explain_unscheduled
+from slipway.core.explain.shared_nodes import _quantity
+from slipway.core.manifests.placement import Needs
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
+from slipway.core.model.pod_parts import PodCondition
+from slipway.core.model.tenants import Tenant, Tenants, Use, Visitors
+from slipway.core.validation.acceptance import pod_factory
 
 from .build import START, World
 

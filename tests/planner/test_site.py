@@ -10,13 +10,16 @@ from slipway.api.places import FIRST
 from slipway.api.profile import Defaults, ProfileSpec
 from slipway.api.slicejob import DEFAULTABLE, SliceJobSpec
 from slipway.api.status import AppliedDefaults, Attempt, DefaultValue, SliceJobStatus
-from slipway.planner.acceptance import InvalidSpec, accept, changed_since, pod_factory, resolve, template_hash
-from slipway.planner.containers import template_spec
-from slipway.planner.limits import forbidden, mirrored, pulled
-from slipway.planner.notices import notices
-from slipway.planner.reserved import reserved_keys
-from slipway.planner.site import CHART, NO_CHART, Choice, Profile, Site, site_of
-from slipway.planner.snapshot import Settings
+from slipway.core.manifests.containers import template_spec
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.manifests.images import mirrored, pulled
+from slipway.core.model.job import Settings
+from slipway.core.model.site import CHART, NO_CHART, Choice, Profile, Site
+from slipway.core.validation.acceptance import accept, changed_since, pod_factory, resolve, template_hash
+from slipway.core.validation.limits import forbidden
+from slipway.core.validation.reserved import reserved_keys
+from slipway.core.validation.site import site_of
+from slipway.core.validation.warnings import notices
 from tests.planner.build import World, spec
 
 BY_PROFILE = "SliceJobProfile team"

@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from slipway.api.places import worker
-from slipway.planner.actions import CreatePods, DeletePods, Refresh
-from slipway.planner.freshness import NODES, PODS, WORKLOAD, Horizon, Since, Step, is_recent
-from slipway.planner.snapshot import QUOTA_EXCEEDED, Rejection, Vanished
+from slipway.core.planner.contract.actions import CreatePods, DeletePods, Refresh
+from slipway.core.planner.contract.freshness import NODES, PODS, WORKLOAD, Horizon, Since, Step, is_recent
+from slipway.core.planner.contract.snapshot import Rejection, Vanished
+from slipway.core.vocabulary.reasons import QUOTA_EXCEEDED
 
 from .build import START, World, a_node, actions_of
 from .test_queueing import TPU, Queue

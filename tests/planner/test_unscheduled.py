@@ -11,15 +11,17 @@ import pytest
 
 from slipway.api import names
 from slipway.api.places import worker
-from slipway.planner.acceptance import accept, pod_factory
-from slipway.planner.node_pools import NodePools, choose
-from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
-from slipway.planner.pod_parts import PodCondition
-from slipway.planner.preemption import ORDINARY, Standing
-from slipway.planner.remedies import Remedy
-from slipway.planner.snapshot import Job, PodEvent, Settings
-from slipway.planner.tenants import Tenant, Tenants, Visitors
-from slipway.planner.unscheduled import COMING, REASONS, Answer, View, explain_unscheduled
+from slipway.core.explain.preemption import ORDINARY, Standing
+from slipway.core.explain.remedies import Remedy
+from slipway.core.explain.scheduler import REASONS, Answer, View, explain_unscheduled
+from slipway.core.model.events import PodEvent
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
+from slipway.core.model.pod_parts import PodCondition
+from slipway.core.model.tenants import Tenant, Tenants, Visitors
+from slipway.core.planner.contract.node_pools import NodePools, choose
+from slipway.core.validation.acceptance import accept, pod_factory
+from slipway.core.vocabulary.reasons import COMING
 
 from .build import START, World
 

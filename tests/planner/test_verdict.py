@@ -12,9 +12,9 @@ import pytest
 from slipway.api import names
 from slipway.api.places import worker
 from slipway.api.status import Cause, Phase
-from slipway.planner.actions import Refresh
-from slipway.planner.objects import Pod
-from slipway.planner.snapshot import SKEW, LostNode, OwnDeletions
+from slipway.core.model.pods import Pod
+from slipway.core.planner.contract.actions import Refresh
+from slipway.core.planner.contract.snapshot import SKEW, LostNode, OwnDeletions
 
 from .build import START, PodHandle, World, a_node, actions_of
 

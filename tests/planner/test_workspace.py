@@ -13,11 +13,13 @@ from slipway.api.names import RAY_CONTAINER, WORKSPACE_CONTAINER
 from slipway.api.places import FIRST, HEAD
 from slipway.api.profile import ProfileSpec
 from slipway.api.workspace import WorkspaceVolume
-from slipway.planner.acceptance import InvalidSpec, accept, pod_factory, resolve
-from slipway.planner.containers import template_spec
-from slipway.planner.reserved import reserved_keys
-from slipway.planner.site import NO_CHART, UNKNOWN_SITE, Choice, Profile, Site, site_of
-from slipway.planner.snapshot import Settings
+from slipway.core.manifests.containers import template_spec
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.model.job import Settings
+from slipway.core.model.site import NO_CHART, UNKNOWN_SITE, Choice, Profile, Site
+from slipway.core.validation.acceptance import accept, pod_factory, resolve
+from slipway.core.validation.reserved import reserved_keys
+from slipway.core.validation.site import site_of
 
 from .build import World, spec, world_at
 from .test_pods import environment, make

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from slipway.planner.ray_driver import NOT_RUN
+from slipway.core.manifests.ray.driver_program import NOT_RUN
 from tests.places import ROOT
 from tests.waiting import START_SECONDS, pause, until
 
-PLANNER = ROOT / "operator/slipway/planner"
+PROGRAMS = ROOT / "operator/slipway/core/manifests/ray"
 
 
 BUSY = "No available agent to submit job, please try again later."
@@ -97,7 +97,7 @@ def server() -> Iterator[Server]:
 def driver(
     server: Server, folder: Path, submission: Any = "train-0", patience: float = 120.0
 ) -> "subprocess.Popen[str]":
-    text = (PLANNER / "ray_driver.py").read_text().replace("SECONDS = 120.0", f"SECONDS = {patience}")
+    text = (PROGRAMS / "driver_program.py").read_text().replace("SECONDS = 120.0", f"SECONDS = {patience}")
     text = text.replace("http://127.0.0.1:8265", server.url).replace("/tmp/ray", str(folder))
     (folder / "session_latest/logs").mkdir(parents=True, exist_ok=True)
     (folder / "token").write_text("abc")
@@ -188,7 +188,7 @@ def test_the_driver_waits_for_all_workers(server: Server, tmp_path: Path) -> Non
 
 
 def node(script: str, folder: Path, health: str = "", pause: float = 0.1) -> "subprocess.Popen[str]":
-    text = (PLANNER / "ray_node.py").read_text().replace("PAUSE_SECONDS = 2.0", f"PAUSE_SECONDS = {pause}")
+    text = (PROGRAMS / "node_program.py").read_text().replace("PAUSE_SECONDS = 2.0", f"PAUSE_SECONDS = {pause}")
     text = text.replace("http://127.0.0.1:52365/api/local_raylet_healthz", "http://127.0.0.1:9/")
     return subprocess.Popen(
         [sys.executable, "-c", text, health, "sh", "-c", script], cwd=folder, stdout=subprocess.DEVNULL, text=True,

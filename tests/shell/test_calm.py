@@ -8,7 +8,7 @@ import pytest
 
 from slipway.cluster.cache import Cache
 from slipway.cluster.watch import Applied, Deleted, Init, InitDone
-from slipway.planner.snapshot import Settings
+from slipway.core.model.job import Settings
 from slipway.shell.calm import PROGRESS_SECONDS, SECONDS_PER_POD, observe
 from tests.cluster.things import Time, job_json, pod, pod_json
 

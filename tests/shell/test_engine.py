@@ -14,8 +14,8 @@ from slipway.cluster.calls import Calls
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.lease import Lease
 from slipway.cluster.watch import Applied
-from slipway.planner.actions import Plan
-from slipway.planner.snapshot import Snapshot
+from slipway.core.planner.contract.actions import Plan
+from slipway.core.planner.contract.snapshot import Snapshot
 from slipway.shell import engine as engine_module
 from slipway.shell import health, job_lists, sources
 from slipway.shell.clock import Clock

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slipway.api.status import Attempt, Cause, Root
 from slipway.cluster.log_fields import log_fields
-from slipway.planner.redact import HIDDEN
+from slipway.core.manifests.redact import HIDDEN
 from slipway.shell.logs import FORMATS, JsonLines
 from tests.planner.build import START, World, spec
 from tests.running import Jobs

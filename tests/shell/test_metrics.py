@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from slipway.api.status import Cause, Phase, Resolved, SliceCounts
 from slipway.cluster.calls import Calls
-from slipway.planner.measures import SUCCESS, Begun, Ended, Step, Took
-from slipway.planner.snapshot import Job
+from slipway.core.accounting.measures import SUCCESS, Begun, Ended, Step, Took
+from slipway.core.model.job import Job
 from slipway.shell.clock import Clock
 from slipway.shell.gauges import Gauges, of_jobs
 from slipway.shell.metric_table import METRICS, OTHER, Kind

@@ -17,10 +17,10 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import from_response
 from slipway.cluster.store import Key
 from slipway.cluster.watch import Applied, Deleted
+from slipway.core.model.cluster_queue import ClusterQueue, LocalQueue
+from slipway.core.model.job import Settings
+from slipway.core.model.workload import Kueue
 from slipway.local_cluster import NativeCluster
-from slipway.planner.kueue_objects import Kueue
-from slipway.planner.kueue_queues import ClusterQueue, LocalQueue
-from slipway.planner.snapshot import Settings
 from slipway.shell import queues as queues_module
 from slipway.shell import sources
 from slipway.shell.clock import Clock

@@ -12,13 +12,14 @@ import pytest
 from slipway.api.names import TAINT_OUT_OF_SERVICE
 from slipway.api.pod_parts import EnvVar
 from slipway.api.progress import ProgressState
-from slipway.planner.acceptance import changed_since, resolve
-from slipway.planner.kueue_objects import Kueue
-from slipway.planner.node_pools import NodePools
-from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, Taint
-from slipway.planner.plan import plan
-from slipway.planner.site import Choice, Profile, Site
-from slipway.planner.snapshot import Printed, Settings, Snapshot
+from slipway.core.model.job import Settings
+from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, Taint
+from slipway.core.model.site import Choice, Profile, Site
+from slipway.core.model.workload import Kueue
+from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.snapshot import Printed, Snapshot
+from slipway.core.planner.plan import plan
+from slipway.core.validation.acceptance import changed_since, resolve
 from slipway.shell.recorder import Record, Recorder, line_of, records
 from tests.planner.build import START, World
 

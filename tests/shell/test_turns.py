@@ -22,15 +22,16 @@ from slipway.api import names
 from slipway.cluster.cache import Cache
 from slipway.cluster.store import Key
 from slipway.cluster.watch import Applied, Deleted
+from slipway.core.model.events import PodEvents
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
+from slipway.core.model.tenants import Visitors
+from slipway.core.planner.contract.actions import Action, Check, CreatePods, CreateServices, DeletePods, Plan, Refresh
+from slipway.core.planner.plan import plan
+from slipway.core.validation.acceptance import pod_factory
 from slipway.local_cluster.simulated import node_object
 from slipway.local_cluster.spec import ClusterSpec, NodePlan, Pool
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import Action, Check, CreatePods, CreateServices, DeletePods, Plan, Refresh
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
-from slipway.planner.plan import plan
-from slipway.planner.snapshot import Job, PodEvents, Settings
-from slipway.planner.tenants import Visitors
 from slipway.shell import calm
 from tests.cluster.things import Time, job_json
 from tests.planner.build import START

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from slipway.api.status import SliceJobStatus
-from slipway.planner.ledger import Sums, account_at, sums
-from slipway.planner.spells import LOST
+from slipway.core.accounting.ledger import Sums, account_at, sums
+from slipway.core.accounting.spans import LOST
 from tests.simulation.timeline import second_of
 from tests.simulation.truth import Held, require
 

@@ -18,7 +18,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ConnectionLost
 from slipway.cluster.paths import GROUPS, NODES, profiles
 from slipway.cluster.writes import Writes
-from slipway.planner.objects import Pod
+from slipway.core.model.pods import Pod
 from tests.simulation import versions
 from tests.simulation.grounds import CLOCKS, PROFILES, QUEUES, SIZES, SLOW_LISTS
 from tests.simulation.loop import ProcessLoop

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from slipway.api import names
-from slipway.planner.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
-from slipway.planner.objects import ENDED_PHASES
-from slipway.planner.pod_parts import PodCondition
+from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
+from slipway.core.model.pod_parts import PodCondition
+from slipway.core.model.pods import ENDED_PHASES
 from tests.simulation import pods
 from tests.simulation.cluster import Cluster
 from tests.simulation.machines import Machine

@@ -7,10 +7,10 @@ from typing import Final
 
 from slipway.api import names
 from slipway.api.status import Cause
-from slipway.planner.nodes import Node, Taint
-from slipway.planner.objects import ENDED_PHASES
-from slipway.planner.pod_parts import PodCondition
-from slipway.planner.snapshot import SKEW
+from slipway.core.model.nodes import Node, Taint
+from slipway.core.model.pod_parts import PodCondition
+from slipway.core.model.pods import ENDED_PHASES
+from slipway.core.planner.contract.snapshot import SKEW
 from tests.simulation import pods
 from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers

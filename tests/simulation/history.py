@@ -13,10 +13,10 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.cluster.connection import READ_SECONDS
 from slipway.cluster.events import BURST, REFILL_SECONDS
-from slipway.planner.acceptance import resolve
-from slipway.planner.effective import hardware_of
-from slipway.planner.explain import REASONS
-from slipway.planner.snapshot import Settings
+from slipway.core.explain.kubelet import REASONS
+from slipway.core.manifests.effective import hardware_of
+from slipway.core.model.job import Settings
+from slipway.core.validation.acceptance import resolve
 from tests.simulation.cluster import Cluster
 from tests.simulation.controllers import Controllers
 from tests.simulation.faults import QUICK, SLOW, Faults

@@ -14,7 +14,10 @@ import msgspec
 from slipway.api.places import Place
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Attempt, Cause, ConditionType, Phase, SliceJobStatus
-from slipway.planner.endings import (
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import NEVER, Pod
+from slipway.core.planner.contract.snapshot import SKEW
+from slipway.core.vocabulary.endings import (
     FEWER_SLICES,
     IMAGE_UNAVAILABLE,
     PREEMPTED_BY_QUEUE,
@@ -24,9 +27,6 @@ from slipway.planner.endings import (
     UNWITNESSED,
     ending_of,
 )
-from slipway.planner.nodes import Node
-from slipway.planner.objects import NEVER, Pod
-from slipway.planner.snapshot import SKEW
 from tests.simulation import versions
 from tests.simulation.accounts import BLUR, check_chips, check_time
 from tests.simulation.cluster import Cluster

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from slipway.api.names import DRIVER_CONTAINER, WORKER_CONTAINER
 from slipway.api.places import Place
-from slipway.planner.container_states import ContainerState, ContainerStatus, Running, Terminated, Waiting
-from slipway.planner.objects import ENDED_PHASES
-from slipway.planner.pod_parts import PodCondition
+from slipway.core.model.container_states import ContainerState, ContainerStatus, Running, Terminated, Waiting
+from slipway.core.model.pod_parts import PodCondition
+from slipway.core.model.pods import ENDED_PHASES
 from tests.simulation import pods
 from tests.simulation.program import AttemptKey, Ending, Program
 from tests.simulation.store import PodRecord

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from slipway.api import names
-from slipway.planner.objects import ENDED_PHASES, Pod
-from slipway.planner.pod_parts import OwnerReference, PodCondition, PodLabels, PodMetadata, PodSpec
+from slipway.core.model.pod_parts import OwnerReference, PodCondition, PodLabels, PodMetadata, PodSpec
+from slipway.core.model.pods import ENDED_PHASES, Pod
 from tests.simulation.store import MARK, NAMESPACE, PodRecord, Store, replace
 from tests.simulation.timeline import second
 

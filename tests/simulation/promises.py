@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.status import Phase
-from slipway.planner.objects import Pod
+from slipway.core.model.pods import Pod
 from tests.simulation.store import PodRecord, Store
 from tests.simulation.timeline import Timeline, moment
 from tests.simulation.truth import Violation, require

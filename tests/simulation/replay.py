@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slipway.api.status import SliceJobStatus
-from slipway.planner.actions import Action, Plan
-from slipway.planner.plan import plan
+from slipway.core.planner.contract.actions import Action, Plan
+from slipway.core.planner.plan import plan
 from slipway.shell.recorder import Record, records
 
 _LONGEST = 120

@@ -10,9 +10,9 @@ import msgspec
 
 from slipway.api import names
 from slipway.cluster import errors, paths
-from slipway.planner.merge_patch import apply_merge_patch
-from slipway.planner.objects import ENDED_PHASES
-from slipway.planner.pod_parts import PodLabels
+from slipway.core.model.merge_patch import apply_merge_patch
+from slipway.core.model.pod_parts import PodLabels
+from slipway.core.model.pods import ENDED_PHASES
 from tests.simulation import pods
 from tests.simulation.store import NAMESPACE, PodRecord, Store
 from tests.simulation.timeline import moment

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
 from tests.simulation.timeline import Timeline, second
 
 NAMESPACE: Final = "ml"

@@ -18,44 +18,39 @@ from slipway.cluster.apply import Applier
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.nodes import NodeStore
 from slipway.cluster.workloads import WorkloadWriter
-from slipway.planner import (
+from slipway.core.manifests import peers, placement
+from slipway.core.manifests.peers import Peers
+from slipway.core.model import job as job_model
+from slipway.core.model import reading
+from slipway.core.model.job import Job
+from slipway.core.model.nodes import Node
+from slipway.core.model.parts import Body
+from slipway.core.model.pods import Pod
+from slipway.core.model.site import Site
+from slipway.core.model.workload import QUOTA_RESERVED, Workload
+from slipway.core.planner.capacity import wait_for_nodes
+from slipway.core.planner.contract.actions import DeleteHostLists, EventRecord, Plan
+from slipway.core.planner.contract.freshness import Step
+from slipway.core.planner.contract.snapshot import LostNode, Snapshot
+from slipway.core.planner.diagnosis import facts
+from slipway.core.planner.diagnosis.evidence import Evidence
+from slipway.core.planner.diagnosis.facts import Facts
+from slipway.core.planner.lifecycle import (
     attempts,
     budgets,
-    capacity,
     creation,
-    facts,
     fencing,
-    held_back,
-    late_start,
-    ledger,
-    lifecycle,
-    news,
-    observation,
-    peers,
-    placement,
-    queue_bodies,
-    queue_readiness,
-    queue_sizes,
-    queue_words,
-    queueing,
     recreation,
+    requests,
     rivals,
-    snapshot,
-    stored,
-    summary,
+    start_timeout,
 )
-from slipway.planner.actions import Body, DeleteHostLists, EventRecord, Plan
-from slipway.planner.draft import Draft
-from slipway.planner.endings import PREEMPTED_BY_QUEUE
-from slipway.planner.evidence import Evidence
-from slipway.planner.facts import Facts
-from slipway.planner.freshness import Step
-from slipway.planner.kueue_objects import QUOTA_RESERVED, Workload
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
-from slipway.planner.peers import Peers
-from slipway.planner.site import Site
-from slipway.planner.snapshot import Job, LostNode, Snapshot
+from slipway.core.planner.queue import admission, messages, pod_sets, readiness, workloads
+from slipway.core.planner.state import observation
+from slipway.core.planner.state.draft import Draft
+from slipway.core.planner.status import conditions, events, ledger, throttle
+from slipway.core.vocabulary.endings import PREEMPTED_BY_QUEUE
+from slipway.core.vocabulary.reasons import NO_QUOTA
 from slipway.shell import calm, engine
 from slipway.shell.clock import Clock
 from tests.simulation import plot
@@ -191,7 +186,7 @@ def deleted_pods_are_created_again_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def an_image_may_be_missing_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Each attempt has its own time to pull the image, and releases its nodes before that is over."""
-    patch.setattr(late_start, "image_timeout", lambda _: None)
+    patch.setattr(start_timeout, "image_timeout", lambda _: None)
 
 
 def services_are_made_with_the_pods_only(patch: pytest.MonkeyPatch) -> None:
@@ -294,7 +289,7 @@ def kubelets_say_beforehand_that_they_evict(patch: pytest.MonkeyPatch) -> None:
 
 def each_step_of_progress_is_written(patch: pytest.MonkeyPatch) -> None:
     """A status is written for every host that starts."""
-    patch.setattr(held_back, "progress_interval", lambda *_: timedelta(0))
+    patch.setattr(throttle, "progress_interval", lambda *_: timedelta(0))
     patch.setattr(calm, "SECONDS_PER_POD", 0.0)
     patch.setattr(calm, "PROGRESS_SECONDS", 0.0)
 
@@ -329,7 +324,7 @@ def a_second_run_is_as_good_as_the_first(patch: pytest.MonkeyPatch) -> None:
 def all_profiles_are_one(patch: pytest.MonkeyPatch) -> None:
     """Whatever profile an attempt began with counts as that of today."""
     patch.setattr(AppliedDefaults, "__eq__", lambda *_: True)
-    for module in (creation, profiles, snapshot):
+    for module in (creation, profiles, job_model):
         patch.setattr(module, "same_defaults", lambda *_: True)
 
 
@@ -345,14 +340,14 @@ def ended_pods_hold_their_chips(patch: pytest.MonkeyPatch) -> None:
 
 def unknown_words_are_no_words(patch: pytest.MonkeyPatch) -> None:
     """A status in which another version wrote a word of its own counts as never written."""
-    read = stored.read_status
+    read = reading.read_status
 
     def broken(content: Any) -> tuple[SliceJobStatus, str]:
         status, problem = read(content)
         words = (status.phase, *(attempt.cause for attempt in status.attempts))
         return (status, problem) if all(word is None or word.known for word in words) else (SliceJobStatus(), "")
 
-    patch.setattr(stored, "read_status", broken)
+    patch.setattr(reading, "read_status", broken)
 
 
 def a_machine_that_comes_back_begins_another_trouble(patch: pytest.MonkeyPatch) -> None:
@@ -368,12 +363,12 @@ def a_machine_that_comes_back_begins_another_trouble(patch: pytest.MonkeyPatch) 
 
 def an_emptied_status_is_that_of_a_new_job(patch: pytest.MonkeyPatch) -> None:
     """The pods of a running attempt are taken for those of an ended one when somebody empties the status."""
-    read = stored.read_job
+    read = reading.read_job
 
     def broken(body: Mapping[str, Any], known: Job | None = None) -> Job:
         job = read(body, known)
         return (
-            replace(job, status=stored.read_status(body.get("status") or {})[0], status_lost=False)
+            replace(job, status=reading.read_status(body.get("status") or {})[0], status_lost=False)
             if job.status_lost
             else job
         )
@@ -408,32 +403,32 @@ def nobody_waits_for_admission(patch: pytest.MonkeyPatch) -> None:
 
 def quota_is_given_back_with_the_pods(patch: pytest.MonkeyPatch) -> None:
     """Kueue is told that a job has stopped while its pods may still run."""
-    patch.setattr(queueing, "_nothing_runs", lambda draft: True)
+    patch.setattr(admission, "_nothing_runs", lambda draft: True)
 
 
 def the_admission_is_left_in_place(patch: pytest.MonkeyPatch) -> None:
     """An eviction is answered by conditions only, and Kueue gives the same quota out twice."""
-    released = queue_bodies.released
+    released = workloads.released
 
     def broken(known: Workload, now: datetime) -> dict[str, Any]:
         return {"conditions": released(known, now)["conditions"]}
 
-    patch.setattr(queue_bodies, "released", broken)
+    patch.setattr(workloads, "released", broken)
 
 
 def every_eviction_is_a_preemption(patch: pytest.MonkeyPatch) -> None:
     """A job is charged when its queue is stopped or its Workload deleted."""
-    patch.setattr(queueing, "STOPPED_BY_QUEUE", PREEMPTED_BY_QUEUE)
+    patch.setattr(admission, "STOPPED_BY_QUEUE", PREEMPTED_BY_QUEUE)
 
 
 def a_restart_enters_the_queue_again(patch: pytest.MonkeyPatch) -> None:
     """The quota is given back whenever an attempt has ended."""
-    is_over = queueing._is_over
+    is_over = admission._is_over
 
     def broken(draft: Draft, known: Workload) -> bool:
         return is_over(draft, known) or (draft.attempt is not None and draft.active is None and known.admitted)
 
-    patch.setattr(queueing, "_is_over", broken)
+    patch.setattr(admission, "_is_over", broken)
 
 
 def jobs_in_a_queue_are_asked_about_again(patch: pytest.MonkeyPatch) -> None:
@@ -450,35 +445,35 @@ def any_number_of_slices_is_acceptable(patch: pytest.MonkeyPatch) -> None:
     """Without quota a job asks for one slice less each time."""
 
     def broken(draft: Draft, known: Workload) -> int:
-        return max(1, queue_sizes.asked(draft, known) - 1)
+        return max(1, pod_sets.asked(draft, known) - 1)
 
-    patch.setattr(queue_sizes, "_fewer", broken)
+    patch.setattr(pod_sets, "_fewer", broken)
 
 
 def fewer_slices_are_asked_for_at_once(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for capacityRetrySeconds."""
 
     def broken(draft: Draft, known: Workload) -> int:
-        asked, (reason, _) = queue_sizes.asked(draft, known), queue_words.waiting(known)
-        short = reason == queue_words.NO_QUOTA and known.is_current(QUOTA_RESERVED)
+        asked, (reason, _) = pod_sets.asked(draft, known), messages.waiting(known)
+        short = reason == NO_QUOTA and known.is_current(QUOTA_RESERVED)
         return max((one for one in draft.spec.acceptable_slices if one < asked), default=asked) if short else asked
 
-    patch.setattr(queue_sizes, "_fewer", broken)
+    patch.setattr(pod_sets, "_fewer", broken)
 
 
 def nothing_is_too_large(patch: pytest.MonkeyPatch) -> None:
     """A job waits for quota that there will never be."""
-    patch.setattr(queue_words, "_never_fits", lambda said: False)
+    patch.setattr(messages, "_never_fits", lambda said: False)
 
 
 def running_jobs_ask_for_more(patch: pytest.MonkeyPatch) -> None:
     """An attempt is ended because there is quota for more slices."""
-    is_replaced = queue_sizes.is_replaced
+    is_replaced = pod_sets.is_replaced
 
     def broken(draft: Draft, known: Workload) -> bool:
-        return is_replaced(draft, known) or queue_sizes.asked(draft, known) < draft.spec.most_slices
+        return is_replaced(draft, known) or pod_sets.asked(draft, known) < draft.spec.most_slices
 
-    patch.setattr(queue_sizes, "is_replaced", broken)
+    patch.setattr(pod_sets, "is_replaced", broken)
 
 
 def jobs_are_content_with_the_fewest_slices(patch: pytest.MonkeyPatch) -> None:
@@ -493,7 +488,7 @@ def jobs_are_content_with_the_fewest_slices(patch: pytest.MonkeyPatch) -> None:
 
 def whole_slices_alone_find_nodes(patch: pytest.MonkeyPatch) -> None:
     """Nodes that hosts of several slices have found do for none."""
-    patch.setattr(capacity, "_placed", lambda draft: 0)
+    patch.setattr(wait_for_nodes, "_placed", lambda draft: 0)
 
 
 def workloads_outlive_their_jobs(patch: pytest.MonkeyPatch) -> None:
@@ -565,46 +560,46 @@ def pods_outlive_the_end(patch: pytest.MonkeyPatch) -> None:
 
 def who_runs_is_not_cancelled(patch: pytest.MonkeyPatch) -> None:
     """A cancel waits until the attempt has ended."""
-    stop = lifecycle.stop_on_request
-    patch.setattr(lifecycle, "stop_on_request", lambda draft: None if draft.active else stop(draft))
+    stop = requests.stop_on_request
+    patch.setattr(requests, "stop_on_request", lambda draft: None if draft.active else stop(draft))
 
 
 def there_are_no_deadlines(patch: pytest.MonkeyPatch) -> None:
     """activeDeadlineSeconds are not looked at."""
-    patch.setattr(lifecycle, "_past_deadline", lambda draft: False)
+    patch.setattr(requests, "_past_deadline", lambda draft: False)
 
 
 def deadlines_go_on_while_a_job_is_suspended(patch: pytest.MonkeyPatch) -> None:
     """activeDeadlineSeconds count from the first attempt of all."""
-    stop = lifecycle.stop_on_request
+    stop = requests.stop_on_request
 
     def broken(draft: Draft) -> None:
         since = draft.status.start_time
         stop(draft)
         draft.update(start_time=draft.status.start_time or since)
 
-    patch.setattr(lifecycle, "stop_on_request", broken)
+    patch.setattr(requests, "stop_on_request", broken)
 
 
 def nobody_deletes_what_is_over(patch: pytest.MonkeyPatch) -> None:
     """ttlSecondsAfterFinished are not looked at."""
-    patch.setattr(lifecycle, "expire", lambda draft: None)
+    patch.setattr(requests, "expire", lambda draft: None)
 
 
 def what_is_over_is_deleted_at_once(patch: pytest.MonkeyPatch) -> None:
     """Any ttlSecondsAfterFinished count as 0."""
-    patch.setattr(lifecycle, "expiry", lambda job, status: status.completion_time)
+    patch.setattr(requests, "expiry", lambda job, status: status.completion_time)
 
 
 def suspended_jobs_keep_their_quota(patch: pytest.MonkeyPatch) -> None:
     """The Workload stays admitted, for nothing."""
-    settle = queueing.settle
-    patch.setattr(queueing, "settle", lambda draft: None if draft.spec.suspend else settle(draft))
+    settle = admission.settle
+    patch.setattr(admission, "settle", lambda draft: None if draft.spec.suspend else settle(draft))
 
 
 def queues_wait_for_pods_that_run(patch: pytest.MonkeyPatch) -> None:
     """Kueue is not told that all pods run, and may evict the job for that."""
-    patch.setattr(queue_readiness, "change", lambda draft, known: None)
+    patch.setattr(readiness, "change", lambda draft, known: None)
 
 
 def a_pod_that_does_not_go_is_not_named(patch: pytest.MonkeyPatch) -> None:
@@ -658,19 +653,19 @@ def the_end_has_no_date(patch: pytest.MonkeyPatch) -> None:
         finish(draft, *rest)
         draft.update(completion_time=None)
 
-    for module in (attempts, capacity, lifecycle):
+    for module in (attempts, wait_for_nodes, requests):
         patch.setattr(module, "finish", broken)
 
 
 def suspended_is_said_at_once(patch: pytest.MonkeyPatch) -> None:
     """Condition Suspended is True while the pods terminate."""
-    suspended = summary._suspended
-    patch.setattr(summary, "_suspended", lambda phase, fence_open: suspended(phase, False))
+    suspended = conditions._suspended
+    patch.setattr(conditions, "_suspended", lambda phase, fence_open: suspended(phase, False))
 
 
 def conditions_are_as_old_as_ever(patch: pytest.MonkeyPatch) -> None:
     """A condition that changes keeps its lastTransitionTime."""
-    dated = summary._dated
+    dated = conditions._dated
 
     def broken(found: Any, before: SliceJobStatus, *rest: Any) -> tuple[Condition, ...]:
         since = {one.type: one.last_transition_time for one in before.conditions}
@@ -679,24 +674,24 @@ def conditions_are_as_old_as_ever(patch: pytest.MonkeyPatch) -> None:
             for one in dated(found, before, *rest)
         )
 
-    patch.setattr(summary, "_dated", broken)
+    patch.setattr(conditions, "_dated", broken)
 
 
 def a_changed_spec_is_that_of_before(patch: pytest.MonkeyPatch) -> None:
     """observedGeneration stays what it was at first."""
-    summarise = summary.summarise
+    summarise = conditions.summarise
 
     def broken(draft: Draft) -> None:
         before = draft.status.observed_generation
         summarise(draft)
         draft.update(observed_generation=before or draft.status.observed_generation)
 
-    patch.setattr(summary, "summarise", broken)
+    patch.setattr(conditions, "summarise", broken)
 
 
 def half_a_slice_is_ready(patch: pytest.MonkeyPatch) -> None:
     """A slice counts as ready once one of its hosts runs."""
-    count = summary._count
+    count = conditions._count
 
     def broken(draft: Draft) -> None:
         count(draft)
@@ -705,7 +700,7 @@ def half_a_slice_is_ready(patch: pytest.MonkeyPatch) -> None:
             counts = draft.status.slices.model_copy(update={"ready": ready})
             draft.update(slices=counts, ready_slices=f"{ready}/{counts.requested}")
 
-    patch.setattr(summary, "_count", broken)
+    patch.setattr(conditions, "_count", broken)
 
 
 def the_coordinator_is_that_of_before(patch: pytest.MonkeyPatch) -> None:
@@ -716,7 +711,7 @@ def the_coordinator_is_that_of_before(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_is_told_of_attempts(patch: pytest.MonkeyPatch) -> None:
     """Events tell of phases only."""
-    patch.setattr(news, "_judged", lambda attempt, *_: EventRecord("Ended", str(attempt.number)))
+    patch.setattr(events, "_judged", lambda attempt, *_: EventRecord("Ended", str(attempt.number)))
 
 
 def pages_are_abridged(patch: pytest.MonkeyPatch) -> None:
@@ -732,8 +727,8 @@ def pages_are_abridged(patch: pytest.MonkeyPatch) -> None:
 
 def the_fewest_slices_will_do(patch: pytest.MonkeyPatch) -> None:
     """Where nodes lack, a job takes the smallest of acceptableSlices."""
-    fewer = capacity._fewer
-    patch.setattr(capacity, "_fewer", lambda draft: min(draft.spec.acceptable_slices) if fewer(draft) else 0)
+    fewer = wait_for_nodes._fewer
+    patch.setattr(wait_for_nodes, "_fewer", lambda draft: min(draft.spec.acceptable_slices) if fewer(draft) else 0)
 
 
 def host_lists_are_long(patch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.planner.actions import CreatePods, Plan
-from slipway.planner.snapshot import Snapshot
+from slipway.core.planner.contract.actions import CreatePods, Plan
+from slipway.core.planner.contract.snapshot import Snapshot
 from slipway.shell import engine
 from slipway.shell.recorder import records
 from tests.simulation.__main__ import main

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from slipway.planner import fencing
+from slipway.core.planner.lifecycle import fencing
 from tests.simulation.__main__ import main
 from tests.simulation.grounds import QUEUES
 from tests.simulation.run import run_some, told

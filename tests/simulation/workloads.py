@@ -10,8 +10,8 @@ import msgspec
 from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.kueue import KINDS
-from slipway.planner.merge_patch import apply_merge_patch
-from slipway.planner.objects import ENDED_PHASES
+from slipway.core.model.merge_patch import apply_merge_patch
+from slipway.core.model.pods import ENDED_PHASES
 from tests.simulation.requests import Query, Server, refuse
 from tests.simulation.store import NAMESPACE, LogEntry, Store
 from tests.simulation.truth import Violation, require

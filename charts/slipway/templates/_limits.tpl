@@ -1,6 +1,6 @@
 {{/*
 CEL about the limits of a site, for ValidatingAdmissionPolicies. The operator refuses the same by
-slipway/planner/limits.py; types of accelerators, hosts of TPU slices and mirrored images only it can tell.
+slipway/core/validation/limits.py; types of accelerators, hosts of TPU slices and mirrored images only it can tell.
 */}}
 
 {{/*

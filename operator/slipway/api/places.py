@@ -4,9 +4,12 @@ The name of a pod is a function of the job, the attempt and the place, so creati
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from slipway.api import names
+
+_INTERVAL: Final = re.compile(r"(\d{1,4}):(\d{1,4})(?:-(\d{1,4}))?")
 
 
 class Place(NamedTuple):
@@ -56,3 +59,23 @@ def parse_pod_name(job: str, name: str) -> tuple[int, Place] | None:
         return None
     place = HEAD if found["slice"] is None else worker(int(found["slice"]), int(found["host"]))
     return int(found["attempt"]), place
+
+
+def intervals(places: Iterable[Place]) -> tuple[str, ...]:
+    """Places as `slice:first-last` strings, in order; `parse_intervals` reads them back."""
+    runs: list[list[int]] = []
+    for _, slice_index, host in sorted(place for place in places if not place.is_head):
+        if runs and runs[-1][0] == slice_index and runs[-1][2] == host - 1:
+            runs[-1][2] = host
+        else:
+            runs.append([slice_index, host, host])
+    return tuple(f"{s}:{first}" if first == last else f"{s}:{first}-{last}" for s, first, last in runs)
+
+
+def parse_intervals(texts: Iterable[str]) -> frozenset[Place]:
+    """The places that `intervals` wrote; any other text is ignored."""
+    places: set[Place] = set()
+    for found in filter(None, map(_INTERVAL.fullmatch, texts)):
+        slice_index, first, last = int(found[1]), int(found[2]), int(found[3] or found[2])
+        places.update(worker(slice_index, host) for host in range(first, last + 1))
+    return frozenset(places)

@@ -4,6 +4,7 @@
 of hosts: lists are bounded, and hosts are written as intervals.
 """
 
+from datetime import datetime
 from enum import Enum, StrEnum
 from functools import lru_cache
 from typing import Annotated, Final, Self, TypeVar
@@ -423,3 +424,9 @@ class SliceJobStatus(Part):
         if self.phase is None or self.phase.known:
             return self.phase is not None and self.phase.final
         return self.result is not None or self.completion_time is not None
+
+
+def suspended_since(status: SliceJobStatus) -> datetime | None:
+    """Since when the job is suspended and no pod of it runs; None when it is not."""
+    found = status.condition(ConditionType.SUSPENDED)
+    return found.last_transition_time if found is not None and found.status == "True" else None

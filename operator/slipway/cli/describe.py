@@ -22,7 +22,7 @@ from slipway.client.pictures.output import console
 from slipway.client.pictures.timeline import timeline
 from slipway.client.pictures.words import age, coloured
 from slipway.client.target import Target
-from slipway.planner.ledger import account_at
+from slipway.core.accounting.ledger import account_at
 
 _SHOWN_EVENTS: Final = 8
 _SHOWN_LINES: Final = 20

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from slipway.cli.common import USAGE, Failure
+from slipway.client.environment_listing import Listed, Listing, listing
 from slipway.client.model import JobState
 from slipway.client.target import UNKNOWN_OPERATOR
-from slipway.planner.acceptance import InvalidSpec
-from slipway.planner.env_listing import Listed, Listing, listing
-from slipway.planner.site import unknown_site_of
-from slipway.planner.stored import read_job
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.model.reading import read_job
+from slipway.core.validation.site import unknown_site_of
 
 _MAX_SHOWN: Final = 60
 

@@ -35,7 +35,7 @@ from slipway.client.manifest import (
 from slipway.client.provenance import Sources
 from slipway.client.target import Target
 from slipway.client.verbs import Submitted, Verbs
-from slipway.planner.site import Profile
+from slipway.core.model.site import Profile
 
 T = TypeVar("T")
 Command = Callable[..., Any]

@@ -23,11 +23,13 @@ from slipway.api.status import Resolved
 from slipway.client import kubectl_yaml
 from slipway.client.mounts import mounts
 from slipway.client.target import UNKNOWN_OPERATOR
-from slipway.planner.acceptance import InvalidSpec, accept
-from slipway.planner.notices import IGNORED, notices
-from slipway.planner.site import NO_CHART, Choice, Profile, site_of, unknown_site_of
-from slipway.planner.snapshot import Job, Settings
-from slipway.planner.stored import read_job
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.reading import read_job
+from slipway.core.model.site import NO_CHART, Choice, Profile
+from slipway.core.validation.acceptance import accept
+from slipway.core.validation.site import site_of, unknown_site_of
+from slipway.core.validation.warnings import IGNORED, notices
 
 Manifest = dict[str, Any]
 _M = TypeVar("_M", bound=BaseModel)

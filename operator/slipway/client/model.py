@@ -11,8 +11,8 @@ from propcache.api import cached_property
 from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.status import Attempt, Condition, ConditionType, Phase, SliceJobStatus
-from slipway.planner.seen_events import SeenEvent
-from slipway.planner.stored import read_status
+from slipway.core.model.events import SeenEvent
+from slipway.core.model.reading import read_status
 
 _NOTEBOOK_COLUMNS: Final = 100
 _NOT_YET: Final = "Slipway has not seen the job yet"

@@ -9,8 +9,8 @@ from slipway.api.crd import openapi_schema
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Resolved
 from slipway.client.manifest import Manifest, check, typed
-from slipway.planner.redact import HIDDEN, foreign, is_secret
-from slipway.planner.site import Profile
+from slipway.core.manifests.redact import HIDDEN, foreign, is_secret
+from slipway.core.model.site import Profile
 
 SERVER: Final = "API server"
 OPERATOR: Final = "operator"

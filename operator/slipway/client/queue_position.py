@@ -11,8 +11,8 @@ from slipway.client.model import JobState
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import NO_RESOURCE, SlipwayClusterError
-from slipway.planner.kueue_objects import workload_name
-from slipway.planner.parts import Named, Part
+from slipway.core.model.parts import Named, Part
+from slipway.core.model.workload import workload_name
 
 ANSWER_SECONDS: Final = 5.0
 """How long Kueue may take to tell; what else there is to say of the job waits for it."""

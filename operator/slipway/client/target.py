@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from slipway.api import names
 from slipway.client import errors
-from slipway.planner.snapshot import Settings
+from slipway.core.model.job import Settings
 
 if TYPE_CHECKING:
     from slipway.client.verbs import Verbs

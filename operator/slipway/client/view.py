@@ -5,7 +5,7 @@ import msgspec
 from slipway.api.status import Cause, ConditionType, Phase, PhaseKind
 from slipway.client import errors
 from slipway.client.errors import HostFailure, JobInfo
-from slipway.planner.charges import FAILURES, PREEMPTIONS, Budget, charge_of
+from slipway.core.vocabulary.charges import FAILURES, PREEMPTIONS, Budget, charge_of
 
 
 class _Object(msgspec.Struct, frozen=True, rename="camel"):

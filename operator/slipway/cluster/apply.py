@@ -42,10 +42,15 @@ from slipway.cluster.removal import PodDeleter
 from slipway.cluster.secret_check import missing_secrets
 from slipway.cluster.wire import JsonObject
 from slipway.cluster.workloads import WorkloadWriter
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.actions import (
+from slipway.core.explain.api_server import RAY_SECRET, explain_rejection
+from slipway.core.manifests.ray.cluster import TOKEN_KEY
+from slipway.core.manifests.redact import foreign
+from slipway.core.model.job import Job
+from slipway.core.model.parts import Body
+from slipway.core.model.pods import Pod
+from slipway.core.model.status_patch import status_patch
+from slipway.core.planner.contract.actions import (
     Action,
-    Body,
     Check,
     CreateObjects,
     CreatePods,
@@ -62,13 +67,9 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
-from slipway.planner.explain import MISSING_OBJECTS
-from slipway.planner.objects import Pod
-from slipway.planner.ray import TOKEN_KEY
-from slipway.planner.redact import foreign
-from slipway.planner.rejections import RAY_SECRET, explain_rejection
-from slipway.planner.snapshot import POD_REJECTED, WORKLOAD_REJECTED, Job, Rejection
-from slipway.planner.status_patch import status_patch
+from slipway.core.planner.contract.snapshot import Rejection
+from slipway.core.validation.acceptance import pod_factory
+from slipway.core.vocabulary.reasons import MISSING_OBJECTS, POD_REJECTED, WORKLOAD_REJECTED
 
 log = logging.getLogger(__name__)
 

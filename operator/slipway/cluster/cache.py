@@ -14,17 +14,19 @@ from slipway.cluster.jobs import JobStore
 from slipway.cluster.kueue import KueueStore
 from slipway.cluster.nodes import NodeStore
 from slipway.cluster.profiles import ProfileStore
+from slipway.cluster.progress_log import Reading
 from slipway.cluster.store import Key, PodStore
 from slipway.cluster.tenants import WatchedTenants
-from slipway.planner.actions import EventRecord
-from slipway.planner.freshness import EVER, Horizon
-from slipway.planner.measures import Measure, measures
-from slipway.planner.news import EventCursor, cursor_of, news
-from slipway.planner.node_pools import NodePools, claim_over, doubts
-from slipway.planner.objects import Pod
-from slipway.planner.printed import Reading
-from slipway.planner.snapshot import Job, KubeletLease, OwnDeletions, PodEvents, Rejection, Settings, Snapshot
-from slipway.planner.tenants import Visitors
+from slipway.core.accounting.measures import Measure, measures
+from slipway.core.model.events import PodEvents
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.pods import Pod
+from slipway.core.model.tenants import Visitors
+from slipway.core.planner.contract.actions import EventRecord
+from slipway.core.planner.contract.freshness import EVER, Horizon
+from slipway.core.planner.contract.node_pools import NodePools, claim_over, doubts
+from slipway.core.planner.contract.snapshot import KubeletLease, OwnDeletions, Rejection, Snapshot
+from slipway.core.planner.status.events import EventCursor, cursor_of, news
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.store import Key
-from slipway.planner.node_pools import Claim
+from slipway.core.planner.contract.node_pools import Claim
 
 
 class Claims:

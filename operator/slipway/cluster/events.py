@@ -21,10 +21,10 @@ from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
 from slipway.cluster.log_fields import log_fields
-from slipway.planner.actions import EventRecord
-from slipway.planner.freshness import EVER
-from slipway.planner.seen_events import SeenEvent
-from slipway.planner.snapshot import Job, PodEvent, PodEvents
+from slipway.core.model.events import PodEvent, PodEvents, SeenEvent
+from slipway.core.model.job import Job
+from slipway.core.planner.contract.actions import EventRecord
+from slipway.core.planner.contract.freshness import EVER
 
 log = logging.getLogger(__name__)
 

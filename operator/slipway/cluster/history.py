@@ -20,10 +20,10 @@ from slipway.cluster.events import EventRecorder
 from slipway.cluster.log_fields import log_fields
 from slipway.cluster.owned import NameTaken, OwnedMeta, ensure
 from slipway.cluster.wire import JsonObject, decode
-from slipway.planner.actions import EventRecord, KeepHistory
-from slipway.planner.metadata import metadata
-from slipway.planner.redact import foreign
-from slipway.planner.snapshot import Job
+from slipway.core.manifests.metadata import metadata
+from slipway.core.manifests.redact import foreign
+from slipway.core.model.job import Job
+from slipway.core.planner.contract.actions import EventRecord, KeepHistory
 
 log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from slipway.api.status import AppliedDefaults
 from slipway.cluster.profiles import ProfileStore
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key, Owner, owner_of
-from slipway.planner.fencing import end_unreported
-from slipway.planner.objects import Pod
-from slipway.planner.rivals import QUOTA, gives_way, waits_for
-from slipway.planner.site import profile_name
-from slipway.planner.snapshot import Job
-from slipway.planner.stored import read_job
+from slipway.core.model.job import Job
+from slipway.core.model.pods import Pod
+from slipway.core.model.reading import read_job
+from slipway.core.planner.lifecycle.fencing import end_unreported
+from slipway.core.planner.lifecycle.rivals import QUOTA, gives_way, waits_for
+from slipway.core.validation.site import profile_name
 
 MOST_RIVALS: Final = 8
 """Older jobs that a job may have to give way to; the oldest come first."""

@@ -11,8 +11,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import ApiError, Forbidden, SlipwayClusterError
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.store import Key
-from slipway.planner.kueue_objects import Kueue, Workload
-from slipway.planner.kueue_queues import (
+from slipway.core.model.cluster_queue import (
     ClusterQueue,
     LocalQueue,
     PriorityClass,
@@ -22,7 +21,8 @@ from slipway.planner.kueue_queues import (
     is_active,
     unused,
 )
-from slipway.planner.queue_words import preemptor_of, stops_for
+from slipway.core.model.workload import Kueue, Workload
+from slipway.core.planner.queue.messages import preemptor_of, stops_for
 
 VERSIONS: Final = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
 """The API versions that Slipway speaks, the preferred one first."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from slipway.api.status import Attempt
-from slipway.planner.snapshot import Job
+from slipway.core.model.job import Job
 
 
 def log_fields(job: Job, attempt: Attempt | None = None) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.log_fields import log_fields
 from slipway.cluster.tenants import Visitor, visitors
 from slipway.cluster.workloads import WorkloadWriter
-from slipway.planner.actions import Refresh
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
-from slipway.planner.snapshot import Job
-from slipway.planner.tenants import Visitors
+from slipway.core.model.job import Job
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
+from slipway.core.model.tenants import Visitors
+from slipway.core.planner.contract.actions import Refresh
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.reflector import Identity, Reflector, number
 from slipway.cluster.tpu_pools import TpuPools
 from slipway.cluster.watch import Event, InitDone
-from slipway.planner.nodes import Node
-from slipway.planner.snapshot import LostNode
+from slipway.core.model.nodes import Node
+from slipway.core.planner.contract.snapshot import LostNode
 
 T = TypeVar("T")
 

@@ -9,8 +9,9 @@ from slipway.api import names
 from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
-from slipway.planner.actions import Body
-from slipway.planner.snapshot import NAME_TAKEN, WAITING_FOR_OLD, Job
+from slipway.core.model.job import Job
+from slipway.core.model.parts import Body
+from slipway.core.vocabulary.reasons import NAME_TAKEN, WAITING_FOR_OLD
 
 _COLLECTIONS: Final = {
     "ConfigMap": paths.config_maps,

@@ -14,8 +14,9 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import AppliedDefaults, SliceJobStatus, same_defaults
 from slipway.cluster.reflector import REMEMBERED_SECONDS, Reflector
 from slipway.cluster.store import Key
-from slipway.planner.parts import ObjectMeta
-from slipway.planner.site import CHART, Choice, Profile, Site, applied, missing_profile, profile_name, site_of
+from slipway.core.model.parts import ObjectMeta
+from slipway.core.model.site import CHART, Choice, Profile, Site
+from slipway.core.validation.site import applied, missing_profile, profile_name, site_of
 
 MAX_EARLIER: Final = 16
 """Earlier versions of a profile that are remembered for attempts that have begun with them."""

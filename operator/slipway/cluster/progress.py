@@ -20,10 +20,10 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden, NotFound, SlipwayClusterError
 from slipway.cluster.log_fields import log_fields
 from slipway.cluster.pod_logs import LogStream, log_query
+from slipway.cluster.progress_log import LINE_BYTES, Reading
 from slipway.cluster.store import Key
-from slipway.planner.printed import LINE_BYTES, Reading, Source
-from slipway.planner.progress import LOGS_FORBIDDEN, MOST_LOGS, STEPS_AFTER, TOO_MANY_LOGS, source
-from slipway.planner.snapshot import Job
+from slipway.core.model.job import Job
+from slipway.core.planner.status.progress import LOGS_FORBIDDEN, MOST_LOGS, STEPS_AFTER, TOO_MANY_LOGS, Source, source
 
 log = logging.getLogger(__name__)
 

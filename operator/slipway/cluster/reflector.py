@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
-from slipway.planner.parts import ObjectMeta
+from slipway.core.model.parts import ObjectMeta
 
 T = TypeVar("T")
 N = TypeVar("N")

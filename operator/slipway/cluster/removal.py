@@ -18,10 +18,10 @@ from slipway.cluster.executor import BoundedExecutor
 from slipway.cluster.log_fields import log_fields
 from slipway.cluster.owned import delete_config_map
 from slipway.cluster.store import ASKED_SECONDS, Key
-from slipway.planner.actions import DeleteHostLists, DeleteJob, DeletePods, ForceDeletePod
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
-from slipway.planner.snapshot import Job
+from slipway.core.model.job import Job
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
+from slipway.core.planner.contract.actions import DeleteHostLists, DeleteJob, DeletePods, ForceDeletePod
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from slipway.cluster import paths
 from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import Forbidden, NotFound
 from slipway.cluster.log_fields import log_fields
+from slipway.cluster.secret_references import required_secrets
 from slipway.cluster.wire import JsonObject
-from slipway.planner.actions import Body
-from slipway.planner.references import required_secrets
-from slipway.planner.snapshot import Job
+from slipway.core.model.job import Job
+from slipway.core.model.parts import Body
 
 log = logging.getLogger(__name__)
 

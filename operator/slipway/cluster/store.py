@@ -11,9 +11,9 @@ import msgspec
 
 from slipway.cluster.open_pools import OpenPools
 from slipway.cluster.reflector import Identity, Reflector, number
-from slipway.planner.fencing import end_unreported
-from slipway.planner.objects import Pod
-from slipway.planner.snapshot import Vanished
+from slipway.core.model.pods import Pod
+from slipway.core.planner.contract.snapshot import Vanished
+from slipway.core.planner.lifecycle.fencing import end_unreported
 
 Key = tuple[str, str]
 """(namespace, name) of a SliceJob."""

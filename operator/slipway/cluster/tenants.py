@@ -10,9 +10,9 @@ import msgspec
 from slipway.api import names
 from slipway.cluster.jobs import JobStore
 from slipway.cluster.store import Key, PodStore
-from slipway.planner.objects import ENDED_PHASES
-from slipway.planner.placement import requested
-from slipway.planner.tenants import Tenant, Tenants, Use, Visitors
+from slipway.core.manifests.placement import requested
+from slipway.core.model.pods import ENDED_PHASES
+from slipway.core.model.tenants import Tenant, Tenants, Use, Visitors
 
 
 class WatchedTenants(Tenants):

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from slipway.planner.node_groups import NodeGroup, group_of
-from slipway.planner.nodes import Node
+from slipway.core.model.node_groups import NodeGroup, group_of
+from slipway.core.model.nodes import Node
 
 
 class TpuPools:

@@ -10,10 +10,11 @@ from slipway.cluster.errors import AlreadyExists, Conflict, NotFound
 from slipway.cluster.log_fields import log_fields
 from slipway.cluster.owned import NameTaken
 from slipway.cluster.store import Key
-from slipway.planner.actions import CreateWorkload, DeleteWorkload, PatchWorkload
-from slipway.planner.kueue_objects import Workload, job_of_workload, workload_name
-from slipway.planner.queueing import of_no_job
-from slipway.planner.snapshot import NAME_TAKEN, Job
+from slipway.core.model.job import Job
+from slipway.core.model.workload import Workload, job_of_workload, workload_name
+from slipway.core.planner.contract.actions import CreateWorkload, DeleteWorkload, PatchWorkload
+from slipway.core.planner.queue.admission import of_no_job
+from slipway.core.vocabulary.reasons import NAME_TAKEN
 
 log = logging.getLogger(__name__)
 

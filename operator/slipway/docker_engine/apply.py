@@ -10,13 +10,10 @@ from typing import Any
 
 from slipway.api.base import rfc3339
 from slipway.api.status import SliceJobStatus
-from slipway.docker_engine.creation import Creator, Interrupted
-from slipway.docker_engine.job_files import MAX_EVENTS, JobFolder, Outdated
-from slipway.docker_engine.machine import at_once
-from slipway.docker_engine.options import Options
-from slipway.docker_engine.removal import Remover
-from slipway.docker_engine.world import World, read
-from slipway.planner.actions import (
+from slipway.core.model.job import Job
+from slipway.core.model.merge_patch import apply_merge_patch
+from slipway.core.model.status_patch import status_patch
+from slipway.core.planner.contract.actions import (
     Action,
     Check,
     CreateObjects,
@@ -35,10 +32,13 @@ from slipway.planner.actions import (
     Plan,
     Refresh,
 )
-from slipway.planner.merge_patch import apply_merge_patch
-from slipway.planner.news import cursor_of, news
-from slipway.planner.snapshot import Job
-from slipway.planner.status_patch import status_patch
+from slipway.core.planner.status.events import cursor_of, news
+from slipway.docker_engine.creation import Creator, Interrupted
+from slipway.docker_engine.job_files import MAX_EVENTS, JobFolder, Outdated
+from slipway.docker_engine.machine import at_once
+from slipway.docker_engine.options import Options
+from slipway.docker_engine.removal import Remover
+from slipway.docker_engine.world import World, read
 
 log = logging.getLogger(__name__)
 

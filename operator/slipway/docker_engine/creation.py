@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from slipway.api import names
+from slipway.core.model.job import Job
+from slipway.core.model.parts import Body
+from slipway.core.planner.contract.actions import Check, CreatePods
+from slipway.core.planner.contract.snapshot import Rejection
+from slipway.core.validation.acceptance import accept, pod_factory
+from slipway.core.vocabulary.reasons import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED
 from slipway.docker_engine.containers import CONFLICT, EngineRefuses, ensure_network, image_id, network_exists
 from slipway.docker_engine.conversion.convert import (
     HOST_NETWORK,
@@ -29,9 +35,6 @@ from slipway.docker_engine.seen import ended
 from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, World
-from slipway.planner.acceptance import accept, pod_factory
-from slipway.planner.actions import Body, Check, CreatePods
-from slipway.planner.snapshot import NAME_TAKEN, POD_REJECTED, QUOTA_EXCEEDED, Job, Rejection
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from slipway.core.model.pods import Pod
 from slipway.docker_engine.conversion.parts import LABEL_PART_OF, SANDBOX, Kind, Part, is_head, parts_of
 from slipway.docker_engine.seen import (
     BEING_REMOVED,
@@ -25,7 +26,6 @@ from slipway.docker_engine.seen import (
     start_failed,
     stopped_with_engine,
 )
-from slipway.planner.objects import Pod
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slipway.api.names import is_job_name
-from slipway.planner.stored import NEVER_WRITTEN
+from slipway.core.model.reading import NEVER_WRITTEN
 
 NAMESPACE: Final = "local"
 """The namespace of every job: an engine has none, and DNS names of peers need one."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from slipway.core.manifests.ray.cluster import HAS_JOINED
 from slipway.docker_engine.containers import Containers
-from slipway.planner.ray import HAS_JOINED
 
 ASK_AGAIN: Final = timedelta(seconds=1)
 """How long after a question the next one is asked, as by the kubelet."""

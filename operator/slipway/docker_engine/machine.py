@@ -19,11 +19,11 @@ from socket import gethostname
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from slipway.core.planner.contract.freshness import EVER
 from slipway.docker_engine import engine, following
 from slipway.docker_engine.conversion.devices import Inventory
 from slipway.docker_engine.engine import Address
 from slipway.docker_engine.job_files import JobFolder
-from slipway.planner.freshness import EVER
 
 if TYPE_CHECKING:
     from docker import APIClient

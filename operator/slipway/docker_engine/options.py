@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.devices import (
     NO_DEVICES,
     WHICHEVER,
@@ -14,7 +15,6 @@ from slipway.docker_engine.conversion.devices import (
     assign,
 )
 from slipway.docker_engine.engine import Address
-from slipway.planner.actions import Body
 
 DEFAULT_ENGINE: Final = Address()
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
+from slipway.core.model.pods import Pod
+from slipway.core.planner.contract.actions import DeletePods
 from slipway.docker_engine.containers import EngineLost, EngineRefuses, remove_the_rest
 from slipway.docker_engine.conversion.parts import Kind
 from slipway.docker_engine.hosts import Host
@@ -15,8 +17,6 @@ from slipway.docker_engine.logs import keep_log, stand_in
 from slipway.docker_engine.machine import at_once
 from slipway.docker_engine.seen import Deletion
 from slipway.docker_engine.world import World
-from slipway.planner.actions import DeletePods
-from slipway.planner.objects import Pod
 
 log = logging.getLogger(__name__)
 

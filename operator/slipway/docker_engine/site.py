@@ -9,9 +9,9 @@ from slipway.api.base import Passthrough
 from slipway.api.gpus import DEFAULT_RESOURCES
 from slipway.api.profile import Defaults, GpuNodes, Limits, ProfileSpec
 from slipway.api.slicejob import SliceJobSpec, Timeouts
+from slipway.core.manifests.containers import template_spec
+from slipway.core.model.site import Profile
 from slipway.docker_engine.conversion.devices import Inventory
-from slipway.planner.containers import template_spec
-from slipway.planner.site import Profile
 
 MACHINE: Final = "this machine"
 """Who gives defaults to jobs and takes or refuses their pods, in messages."""

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slipway.api import names
 from slipway.api.resources import amount
+from slipway.core.manifests.effective import InvalidSpec
+from slipway.core.model.job import Job
+from slipway.core.model.parts import Body
+from slipway.core.validation.acceptance import accept, pod_factory
 from slipway.docker_engine import job_files
 from slipway.docker_engine.containers import answered, network_exists
 from slipway.docker_engine.conversion.convert import (
@@ -40,9 +44,6 @@ from slipway.docker_engine.surroundings import surroundings
 from slipway.docker_engine.waiting import Waiting
 from slipway.docker_engine.workspaces import WorkspaceRefused, make_directories
 from slipway.docker_engine.world import SETTINGS, read
-from slipway.planner.acceptance import InvalidSpec, accept, pod_factory
-from slipway.planner.actions import Body
-from slipway.planner.snapshot import Job
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -20,6 +20,9 @@ from threading import Event
 from typing import Any, Final
 
 from slipway.api.base import rfc3339
+from slipway.core.model.job import Job
+from slipway.core.planner.lifecycle.requests import expiry
+from slipway.core.planner.plan import plan
 from slipway.docker_engine.apply import Applier
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses
 from slipway.docker_engine.errors import EngineUnavailable
@@ -27,9 +30,6 @@ from slipway.docker_engine.job_files import JobFolder, NoSuchJob, Unreadable, fo
 from slipway.docker_engine.machine import THIS, Machine, News
 from slipway.docker_engine.options import Options
 from slipway.docker_engine.world import World, read
-from slipway.planner.lifecycle import expiry
-from slipway.planner.plan import plan
-from slipway.planner.snapshot import Job
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
 """What the containers of an attempt are made for, from the job and from what is said of it on this machine."""
 
 from slipway.api.status import Resolved
+from slipway.core.manifests.peers import Peers
+from slipway.core.manifests.runtime import workers
+from slipway.core.model.job import Job
 from slipway.docker_engine.conversion.convert import Surroundings
 from slipway.docker_engine.options import Options
-from slipway.planner.peers import Peers
-from slipway.planner.runtime import workers
-from slipway.planner.snapshot import Job
 
 
 def surroundings(job: Job, resolved: Resolved, options: Options, network: str) -> Surroundings:

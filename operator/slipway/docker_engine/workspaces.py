@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from slipway.api import names
+from slipway.core.model.parts import Body
 from slipway.docker_engine.containers import answered
-from slipway.planner.actions import Body
 from slipway.workspace_check import Refused, check
 
 if TYPE_CHECKING:

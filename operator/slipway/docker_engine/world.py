@@ -9,6 +9,14 @@ from msgspec.structs import replace as replace_struct
 
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import SliceJobStatus
+from slipway.core.model.job import Job, Settings
+from slipway.core.model.nodes import Node, NodeMetadata
+from slipway.core.model.pods import Pod
+from slipway.core.model.reading import read_job
+from slipway.core.model.site import Choice, Profile
+from slipway.core.planner.contract.freshness import EVER, Horizon
+from slipway.core.planner.contract.snapshot import OwnDeletions, Printed, Rejection, Snapshot, Vanished
+from slipway.core.validation.site import site_of
 from slipway.docker_engine import seen
 from slipway.docker_engine.containers import Containers
 from slipway.docker_engine.conversion.parts import LABEL_PARTS
@@ -17,12 +25,6 @@ from slipway.docker_engine.joining import Joining
 from slipway.docker_engine.machine import THIS, Machine
 from slipway.docker_engine.seen import Circumstances, Deletion, Inspected
 from slipway.docker_engine.site import MACHINE, site
-from slipway.planner.freshness import EVER, Horizon
-from slipway.planner.nodes import Node, NodeMetadata
-from slipway.planner.objects import Pod
-from slipway.planner.site import Choice, Profile, site_of
-from slipway.planner.snapshot import Job, OwnDeletions, Printed, Rejection, Settings, Snapshot, Vanished
-from slipway.planner.stored import read_job
 
 REMOVAL_SHOWS_SECONDS: Final = 0.3
 """How long after it was killed a container is looked at again: Podman says only then whether somebody removes it."""

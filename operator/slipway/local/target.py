@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slipway.client.target import Target
+from slipway.core.model.job import Settings
 from slipway.docker_engine.job_files import NAMESPACE
 from slipway.docker_engine.submission import NO_WISHES, Wishes
 from slipway.docker_engine.world import SETTINGS
-from slipway.planner.snapshot import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,8 +8,8 @@ from typing import Final
 from slipway.cluster.cache import Cache
 from slipway.cluster.store import Key, key_of
 from slipway.cluster.watch import Applied, Event
-from slipway.planner.held_back import REASONS_AFTER
-from slipway.planner.objects import Pod
+from slipway.core.model.pods import Pod
+from slipway.core.planner.status.throttle import REASONS_AFTER
 
 SECONDS_PER_POD: Final = 100e-6
 """How long the going of a pod, or what changes nothing, may wait for that of its siblings, for each pod of the job.

@@ -23,9 +23,9 @@ from slipway.cluster.progress import ProgressReader
 from slipway.cluster.store import Key
 from slipway.cluster.watch import Event, Watcher
 from slipway.cluster.workqueue import WorkQueue
-from slipway.planner.nodes import Node
-from slipway.planner.objects import Pod
-from slipway.planner.plan import plan
+from slipway.core.model.nodes import Node
+from slipway.core.model.pods import Pod
+from slipway.core.planner.plan import plan
 from slipway.shell import calm, health
 from slipway.shell.clock import Clock
 from slipway.shell.job_lists import JobLists

@@ -16,8 +16,9 @@ from slipway.api.status import Phase, PhaseKind, Resolved
 from slipway.cluster import paths
 from slipway.cluster.calls import Calls
 from slipway.cluster.lease import Lease
-from slipway.planner.measures import fenced_since, lost_share, waiting_reason
-from slipway.planner.snapshot import Job
+from slipway.core.accounting.measures import fenced_since, lost_share
+from slipway.core.model.job import Job
+from slipway.core.planner.status.waiting import waiting_reason
 from slipway.shell.clock import Clock
 from slipway.shell.engine import Engine
 from slipway.shell.metric_table import HARDWARE, LOST_SHARES, METRICS, Kind

@@ -14,7 +14,7 @@ from slipway.cluster.connection import ApiConnection
 from slipway.cluster.errors import NotFound, SlipwayClusterError
 from slipway.cluster.store import Key
 from slipway.cluster.wire import JsonObject
-from slipway.planner.parts import ObjectMeta
+from slipway.core.model.parts import ObjectMeta
 
 log = logging.getLogger(__name__)
 

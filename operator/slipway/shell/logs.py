@@ -13,7 +13,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
-from slipway.planner.redact import redacted
+from slipway.core.manifests.redact import redacted
 
 NO_JOB: Final = "-"
 FIELDS: Final = ("job", "attempt", "slice", "host", "cause")

@@ -13,8 +13,9 @@ from slipway.api import names
 from slipway.api.profile import PROFILE_PLURAL
 from slipway.api.status import Cause, Phase
 from slipway.cluster.calls import NO_ANSWER, VERBS
-from slipway.planner.endings import ENDINGS
-from slipway.planner.measures import STATES, SUCCESS, WAITING_REASONS, Step
+from slipway.core.accounting.measures import STATES, SUCCESS, Step
+from slipway.core.planner.status.waiting import WAITING_REASONS
+from slipway.core.vocabulary.endings import ENDINGS
 from slipway.version import VERSION
 
 OTHER: Final = "other"

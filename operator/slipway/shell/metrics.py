@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from slipway.planner.endings import ENDINGS
-from slipway.planner.measures import SUCCESS, Begun, Ended, Measure, Passed, Took
+from slipway.core.accounting.measures import SUCCESS, Begun, Ended, Measure, Passed, Took
+from slipway.core.vocabulary.endings import ENDINGS
 from slipway.shell.metric_table import METRICS, OTHER, SUCCEEDED, Kind
 
 # When each series began would be a gauge beside each counter; a process says it once, in process_start_time_seconds.

@@ -6,7 +6,7 @@ from typing import Final
 from slipway.cluster.errors import ApiError, Conflict, Forbidden, SlipwayClusterError
 from slipway.cluster.log_fields import log_fields
 from slipway.cluster.store import Key
-from slipway.planner.snapshot import Job
+from slipway.core.model.job import Job
 
 log = logging.getLogger(__name__)
 

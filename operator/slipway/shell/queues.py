@@ -15,9 +15,9 @@ from slipway.cluster.kueue import VERSIONS, can_be_listed, reads_boosts, served_
 from slipway.cluster.reflector import Reflector
 from slipway.cluster.store import Key
 from slipway.cluster.watch import Applied, Event, Watcher
-from slipway.planner.kueue_objects import Workload
-from slipway.planner.kueue_queues import ClusterQueue, LocalQueue, PriorityClass, ResourceFlavor
-from slipway.planner.snapshot import Job
+from slipway.core.model.cluster_queue import ClusterQueue, LocalQueue, PriorityClass, ResourceFlavor
+from slipway.core.model.job import Job
+from slipway.core.model.workload import Workload
 from slipway.shell.sources import Source
 
 log = logging.getLogger(__name__)

@@ -19,13 +19,15 @@ from pydantic import BaseModel, ValidationError
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
 from slipway.cluster.log_fields import log_fields
-from slipway.planner.acceptance import template_hash
-from slipway.planner.node_pools import NodePools
-from slipway.planner.redact import HIDDEN, redacted
-from slipway.planner.site import NO_SITE
-from slipway.planner.snapshot import Job, PodEvents, Snapshot
-from slipway.planner.stored import read_status
-from slipway.planner.tenants import NOBODY, Tenants, Visitors
+from slipway.core.manifests.redact import HIDDEN, redacted
+from slipway.core.model.events import PodEvents
+from slipway.core.model.job import Job
+from slipway.core.model.reading import read_status
+from slipway.core.model.site import NO_SITE
+from slipway.core.model.tenants import NOBODY, Tenants, Visitors
+from slipway.core.planner.contract.node_pools import NodePools
+from slipway.core.planner.contract.snapshot import Snapshot
+from slipway.core.validation.acceptance import template_hash
 
 log = logging.getLogger(__name__)
 

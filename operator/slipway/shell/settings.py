@@ -19,7 +19,7 @@ from slipway.api.reading import describe
 from slipway.api.slicejob import IMAGE_PATTERN
 from slipway.cluster.access import POD_NAMESPACE
 from slipway.cluster.lease import DEFAULT_TIMES, LONGEST_RETRY_SECONDS, LeaseTimes
-from slipway.planner.snapshot import Settings as PlannerSettings
+from slipway.core.model.job import Settings as PlannerSettings
 from slipway.shell.logs import FORMATS
 
 LONGEST_ID: Final = 40

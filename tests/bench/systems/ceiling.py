@@ -10,10 +10,10 @@ from slipway.api import names
 from slipway.api.places import worker
 from slipway.cluster import paths
 from slipway.cluster.wire import JsonObject
-from slipway.planner.acceptance import pod_factory
-from slipway.planner.snapshot import Job as SliceJob
-from slipway.planner.snapshot import Settings
-from slipway.planner.stored import read_job
+from slipway.core.model.job import Job as SliceJob
+from slipway.core.model.job import Settings
+from slipway.core.model.reading import read_job
+from slipway.core.validation.acceptance import pod_factory
 from tests.bench import programs
 from tests.bench.systems.base import Job, Loss, System
 from tests.bench.systems.slipway import Slipway, slice_job

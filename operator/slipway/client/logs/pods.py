@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from slipway.api import names
-from slipway.planner.objects import NEVER
+from slipway.core.model.pods import NEVER
 
 _ENDED: Final = ("Succeeded", "Failed")
 

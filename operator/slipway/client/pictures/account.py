@@ -11,8 +11,8 @@ from rich.table import Table
 from slipway.api.ledger import Ledger
 from slipway.client.model import JobState
 from slipway.client.pictures.words import span
-from slipway.planner.ledger import account_at, by_state, sums
-from slipway.planner.spells import LOST, RUNNING
+from slipway.core.accounting.ledger import account_at, by_state, sums
+from slipway.core.accounting.spans import LOST, RUNNING
 
 _SECONDS_OF_AN_HOUR: Final = 3600
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from slipway.api.status import Attempt
 from slipway.client.pictures.words import clock, span
-from slipway.planner.charges import FAILURES, PREEMPTIONS, charge_of
+from slipway.core.vocabulary.charges import FAILURES, PREEMPTIONS, charge_of
 
 BAR: Final = 40
 """Cells of the longest bar."""

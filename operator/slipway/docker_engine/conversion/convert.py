@@ -12,6 +12,9 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.resources import amount
+from slipway.core.manifests.merge import without_nulls
+from slipway.core.manifests.peers import HOSTNAMES_KEY, PROCESS_ADDRESSES_KEY
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.devices import KINDS, LABEL_DEVICES, NO_DEVICES, Assigned, DeviceMapping
 from slipway.docker_engine.conversion.docker_run import ContainerRequest, docker_run
 from slipway.docker_engine.conversion.expansion import expanded
@@ -33,9 +36,6 @@ from slipway.docker_engine.conversion.security import security
 from slipway.docker_engine.conversion.unconvertible import Refusals, Unconvertible, refuse_by_table
 from slipway.docker_engine.conversion.variables import environment
 from slipway.docker_engine.conversion.volumes import mounts
-from slipway.planner.actions import Body
-from slipway.planner.merge import without_nulls
-from slipway.planner.peers import HOSTNAMES_KEY, PROCESS_ADDRESSES_KEY
 
 __all__ = ["ContainerRequest", "Surroundings", "Unconvertible", "containers", "docker_run", "problems"]
 

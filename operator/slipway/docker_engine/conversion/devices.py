@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.resources import amount
-from slipway.planner.wording import listed
+from slipway.core.explain.wording import listed
 
 LABEL_DEVICES: Final = f"{names.GROUP}/devices"
 """Label of a container: the ids of its devices, separated by commas."""

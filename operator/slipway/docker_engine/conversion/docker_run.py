@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from slipway.planner.actions import Body
+from slipway.core.model.parts import Body
 
 _OLDEST: Final = (1, 40)
 """That of Docker 19.03, which knows DeviceRequests."""

@@ -5,8 +5,8 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from slipway.core.manifests.ray.cluster import TOKEN_KEY
 from slipway.docker_engine.conversion.ray import TOKEN_PLACES
-from slipway.planner.ray import TOKEN_KEY
 
 _EVERYBODY: Final = 0o777
 _TOKEN_FOLDER: Final = 0o755

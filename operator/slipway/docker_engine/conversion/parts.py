@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from slipway.api import names
-from slipway.planner.actions import Body
+from slipway.core.model.parts import Body
 
 LABEL_PARTS: Final = f"{names.GROUP}/parts"
 """On the worker of a pod of several containers: the others, as KIND:NAME in the order of the pod."""

@@ -8,10 +8,10 @@ asks for stays in the pod, to be converted or refused as in any other.
 from typing import Any, Final
 
 from slipway.api import names
+from slipway.core.manifests.ray.cluster import TOKEN_FOLDER, TOKEN_VOLUME, worker_probes
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.parts import is_head
 from slipway.docker_engine.conversion.sandbox import VOLUMES
-from slipway.planner.actions import Body
-from slipway.planner.ray import TOKEN_FOLDER, TOKEN_VOLUME, worker_probes
 
 TOKEN_PLACES: Final = (TOKEN_FOLDER, f"{VOLUMES}/{TOKEN_VOLUME}")
 """Where a container, or the sandbox of a host, has the volume of the token."""

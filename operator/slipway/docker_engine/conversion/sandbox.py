@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from slipway.api.resources import amount
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.docker_run import ContainerRequest
 from slipway.docker_engine.conversion.parts import LABEL_PART_OF, SANDBOX, all_containers
 from slipway.docker_engine.conversion.unconvertible import Refusals
 from slipway.docker_engine.conversion.volumes import in_memory
-from slipway.planner.actions import Body
 
 IMAGE: Final = "slipway.dev/sandbox:1"
 """The image whose program does nothing; Slipway makes it on the engine."""

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.unconvertible import Refusals
-from slipway.planner.actions import Body
 
 _SECCOMP: Final = {"RuntimeDefault": (), "Unconfined": ("seccomp=unconfined",)}
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from slipway.api.words import LONGEST_SHOWN, shown
+from slipway.core.manifests.merge import MERGE_KEYS
 from slipway.docker_engine.conversion.field_forms import FORMS, NEEDED, OBJECT, OBJECTS, Form
 from slipway.docker_engine.conversion.table import ANSWERS, PARENTS, Answer
-from slipway.planner.merge import MERGE_KEYS
 
 _EMPTY: Final[tuple[object, ...]] = (None, False, "", [], {})
 """Values that ask for nothing."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from slipway.api import names
 from slipway.api.resources import amount
+from slipway.core.model.parts import Body
 from slipway.docker_engine.conversion.expansion import expanded
 from slipway.docker_engine.conversion.unconvertible import Refusals
-from slipway.planner.actions import Body
 
 NODE: Final = "localhost"
 """The name of the node of a pod that names none."""

@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any, Final
 
 from slipway.api.resources import amount
+from slipway.core.model.parts import Body
+from slipway.core.validation.refusals import engine_place
 from slipway.docker_engine.conversion.expansion import UnknownVariable, fully_expanded
 from slipway.docker_engine.conversion.unconvertible import Refusals
-from slipway.planner.actions import Body
-from slipway.planner.refusals import engine_place
 
 SHM: Final = "/dev/shm"
 _MADE: Final = ("", "DirectoryOrCreate")

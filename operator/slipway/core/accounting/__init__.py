@@ -1,0 +1,1 @@
+"""Where the time and the chips of a job went."""

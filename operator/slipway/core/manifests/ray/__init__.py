@@ -1,0 +1,1 @@
+"""What a job with a Ray cluster has besides: its head, its objects, and the programs of both containers."""

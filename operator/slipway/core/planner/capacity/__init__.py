@@ -1,0 +1,1 @@
+"""Waiting for nodes, and letting go of them."""

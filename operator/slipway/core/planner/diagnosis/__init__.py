@@ -1,0 +1,1 @@
+"""Why a pod ended, and with it its attempt."""

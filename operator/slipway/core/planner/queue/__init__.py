@@ -1,0 +1,1 @@
+"""What Kueue is asked and told, and what it answers."""

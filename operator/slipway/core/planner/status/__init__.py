@@ -1,0 +1,1 @@
+"""What is written of a job: phase, conditions, Events, progress and ledger."""

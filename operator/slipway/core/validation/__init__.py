@@ -1,0 +1,1 @@
+"""Whether a spec can run here, and with which values."""
