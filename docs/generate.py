@@ -18,13 +18,13 @@ from docs.variables import VARIABLES
 from slipway.api.ledger import Account, Loss
 from slipway.api.profile import ProfileSpec
 from slipway.api.status import Cause, Phase
+from slipway.controller.observability.metric_table import METRICS, Label
 from slipway.core.explain import scheduler
 from slipway.core.explain.api_server import ROWS
 from slipway.core.explain.kubelet import TROUBLES, Trouble
 from slipway.core.planner.diagnosis.causes import RULES
 from slipway.core.vocabulary.endings import ENDINGS, OF_ALL_HOSTS, Ending
 from slipway.docker_engine.conversion.table import TABLE, Answer
-from slipway.shell.metric_table import METRICS, Label
 
 DOCS: Final = Path(__file__).parent
 VALUES_SCHEMA: Final = chart.CHART / "values.schema.json"

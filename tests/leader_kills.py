@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from slipway.cluster.lease import DEFAULT_TIMES
+from slipway.controller.lease import DEFAULT_TIMES
 from slipway.local_cluster import Pool
 from tests.clusters import cluster_of, kubectl_for
 from tests.kubectl import Kubectl

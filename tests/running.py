@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from slipway.cluster.lease import LeaseTimes
+from slipway.controller.lease import LeaseTimes
 from tests.kubectl import Kubectl, api_of, refusal
 from tests.places import ROOT
 from tests.waiting import ANSWER_SECONDS, until

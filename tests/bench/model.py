@@ -17,8 +17,8 @@ import msgspec
 from aiohttp import web
 
 from slipway.api import names
-from slipway.cluster.calls import verb_of
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver.request_counts import verb_of
+from slipway.apiserver.wire import JsonObject
 from slipway.core.model.merge_patch import apply_merge_patch
 from slipway.local_cluster.simulated import node_object
 from slipway.local_cluster.spec import NodePlan

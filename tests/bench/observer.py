@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.watch import Applied, Deleted, Init, Watcher
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.watch import Applied, Deleted, Init, Watcher
 
 POLL_SECONDS = 0.05
 """How often it is asked whether a wait is over; moments are taken when events arrive, not here."""

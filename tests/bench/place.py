@@ -12,9 +12,9 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from slipway.cluster.access import load_access
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import SlipwayClusterError
+from slipway.apiserver.access import load_access
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import SlipwayClusterError
 from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool, pki
 from slipway.local_cluster.kubeapi import KubeApi
 from slipway.local_cluster.state import cluster_dir

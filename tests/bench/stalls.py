@@ -19,7 +19,7 @@ from statistics import median
 from threading import Event, Thread
 from typing import Final
 
-from slipway.cluster.lease import LeaseTimes
+from slipway.controller.lease import LeaseTimes
 from slipway.local_cluster import Pool
 from tests.bench import audit
 from tests.bench.place import Place, place

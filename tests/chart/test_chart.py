@@ -14,10 +14,10 @@ import yaml
 
 from slipway.api.names import LABEL_OPERATOR_ID, MAX_PODS, is_dns_label, is_dns_subdomain, lease_of
 from slipway.api.profile import ProfileSpec
-from slipway.cluster.lease import DEFAULT_TIMES
+from slipway.controller.lease import DEFAULT_TIMES
+from slipway.controller.settings import OperatorSettings, read_settings
 from slipway.core.model.job import OPERATOR_IMAGE
 from slipway.local_cluster import NativeCluster
-from slipway.shell.settings import OperatorSettings, read_settings
 from slipway.version import VERSION
 from tests.chart.conftest import CHART, Helm
 from tests.chart.foreign import crds

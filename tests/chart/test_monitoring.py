@@ -10,8 +10,8 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from slipway.shell.gauges import of_jobs
-from slipway.shell.metric_table import METRICS, Kind, Metric
+from slipway.controller.gauges import of_jobs
+from slipway.controller.observability.metric_table import METRICS, Kind, Metric
 from tests.chart.conftest import CHART, Helm
 from tests.places import ROOT
 

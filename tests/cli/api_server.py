@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from slipway.api.base import rfc3339
-from slipway.cluster import paths
+from slipway.apiserver import paths
 from tests.cluster.replay import replaying
 from tests.waiting import ANSWER_SECONDS
 

@@ -14,6 +14,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner, Result
 
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
 from slipway.cli.change import cancel, delete
 from slipway.cli.common import retargeted
 from slipway.cli.describe import describe
@@ -28,7 +29,6 @@ from slipway.client.logs import Line, Selection
 from slipway.client.logs.source import LogBroken, LogGone, LogQuery
 from slipway.client.manifest import manifest
 from slipway.client.target import Target
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
 from tests.waiting import ANSWER_SECONDS, passing, until
 
 COMMANDS = (cancel, delete, describe, events, list_, logs, run, submit, wait, why)

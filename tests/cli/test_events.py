@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from slipway.apiserver import paths
 from slipway.cli.main import main
-from slipway.cluster import paths
 from tests.cli.api_server import NAMESPACE, NOW, ApiServer, Json, failed
 
 OBJECTS: dict[str, tuple[Json, bool]] = {

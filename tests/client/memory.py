@@ -14,6 +14,8 @@ import msgspec
 
 from slipway.api.base import rfc3339
 from slipway.api.places import Place, pod_name, worker
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
+from slipway.apiserver.watch import Event as Change
 from slipway.client import errors
 from slipway.client.hosts import PodSeen
 from slipway.client.logs.items import SECOND, nanoseconds
@@ -22,8 +24,6 @@ from slipway.client.logs.source import COMBINED, LogBroken, LogGone, LogQuery
 from slipway.client.model import Event, JobState, Stored
 from slipway.client.target import Target
 from slipway.client.verbs import Verbs
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
-from slipway.cluster.watch import Event as Change
 from tests.waiting import passing
 
 Json = dict[str, Any]

@@ -9,13 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from slipway.api.places import worker
+from slipway.apiserver.history_pages import KEY, page_name
 from slipway.cli.main import main
 from slipway.client.asynchronous import AsyncClient
 from slipway.client.blocking import Client
 from slipway.client.errors import NotFound
 from slipway.client.manifest import manifest
 from slipway.client.model import ProfileOfJob
-from slipway.cluster import history
+from slipway.controller.act import history
 from tests.kubectl import Kubectl
 from tests.running import Jobs
 
@@ -106,8 +107,8 @@ def test_older_attempts_are_read_when_they_are_wanted(kubectl: Kubectl) -> None:
     packed = base64.b64encode(history.pack({number: ended(number) for number in range(5)})).decode()
     owner = {"apiVersion": JOB["apiVersion"], "kind": "SliceJob", "name": "train", "controller": True}
     owner |= {"uid": kubectl.get("sj", "train")["metadata"]["uid"]}
-    metadata = {"name": history.page_name("train", 0), "ownerReferences": [owner]}
-    page = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {history.KEY: packed}}
+    metadata = {"name": page_name("train", 0), "ownerReferences": [owner]}
+    page = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {KEY: packed}}
     kubectl.apply(page)
     client = client_of(kubectl)
     assert [one.number for one in client.describe("train").attempts] == list(range(5, 25))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from slipway.apiserver.errors import from_response
 from slipway.client import errors
 from slipway.client.answers import NO_SLICEJOBS, typed
 from slipway.client.errors import HostFailure, JobError, JobInfo
-from slipway.cluster.errors import from_response
 
 INFO = JobInfo("train", "failed", "TPU")
 HOST = HostFailure(0, 1, 1, 3, None, "it broke\n")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from slipway.apiserver.connection import ApiConnection
 from slipway.client.model import JobState, Metadata, Stored
 from slipway.client.queue_position import position
-from slipway.cluster.connection import ApiConnection
 from tests.cluster.replay import open_access, replaying
 
 Answer = Callable[[web.Request], Awaitable[web.Response]]

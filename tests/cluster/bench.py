@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from slipway.api import names
-from slipway.cluster import paths
-from slipway.cluster.apply import Applier
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.events import EventRecorder
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.wire import JsonObject
+from slipway.controller.act.apply import Applier
+from slipway.controller.act.events import EventRecorder
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Job
 from slipway.core.planner.contract.actions import Action, Plan
 from slipway.core.planner.contract.snapshot import Snapshot

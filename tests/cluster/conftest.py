@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from slipway.cluster.access import load_access
-from slipway.cluster.apply import Applier
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.events import EventRecorder
+from slipway.apiserver.access import load_access
+from slipway.apiserver.connection import ApiConnection
+from slipway.controller.act.apply import Applier
+from slipway.controller.act.events import EventRecorder
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Settings
 from slipway.local_cluster import NativeCluster
 from tests.cluster.bench import Bench, now

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from slipway.cluster.kueue import VERSIONS
+from slipway.controller.seen.kueue import VERSIONS
 from tests.kubectl import Kubectl
 
 KINDS: Final = {

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 
-from slipway.cluster.access import Access
+from slipway.apiserver.access import Access
 from tests.serving import served
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

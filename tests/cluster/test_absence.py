@@ -8,12 +8,12 @@ import pytest
 from aiohttp import web
 
 from slipway.api.status import Phase, SliceJobStatus
-from slipway.cluster.apply import Applier
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import NoSuchPath
-from slipway.cluster.events import EventRecorder
-from slipway.cluster.watch import Applied
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import NoSuchPath
+from slipway.apiserver.watch import Applied
+from slipway.controller.act.apply import Applier
+from slipway.controller.act.events import EventRecorder
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Job, Settings
 from slipway.core.model.workload import Workload
 from slipway.core.planner.contract.actions import Action, DeleteJob, DeleteWorkload, ForceDeletePod, Plan, Refresh

@@ -15,11 +15,11 @@ import yaml
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import incluster_config
 
-from slipway.cluster import access
-from slipway.cluster.access import Access, AccessError, proxy_of
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import ConnectionLost, Unauthorized
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import access
+from slipway.apiserver.access import Access, AccessError, proxy_of
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import ConnectionLost, Unauthorized
+from slipway.apiserver.wire import JsonObject
 from tests.cluster.replay import Replay, answer, refusal
 from tests.serving import kubeconfig
 from tests.waiting import ANSWER_SECONDS, holds, passing

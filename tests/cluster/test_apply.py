@@ -9,12 +9,13 @@ import pytest
 
 from slipway.api.places import worker
 from slipway.api.status import Attempt, Phase, SliceJobStatus
-from slipway.cluster import paths, removal
-from slipway.cluster.apply import Applier
-from slipway.cluster.connection import WRITE_SECONDS
-from slipway.cluster.errors import ApiError, Conflict, ConnectionLost, Forbidden, NotFound, ServerError
-from slipway.cluster.watch import Applied, Deleted
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import paths
+from slipway.apiserver.connection import WRITE_SECONDS
+from slipway.apiserver.errors import ApiError, Conflict, ConnectionLost, Forbidden, NotFound, ServerError
+from slipway.apiserver.watch import Applied, Deleted
+from slipway.apiserver.wire import JsonObject
+from slipway.controller.act import delete_pods
+from slipway.controller.act.apply import Applier
 from slipway.core.manifests.metadata import metadata
 from slipway.core.model.job import Job, Settings
 from slipway.core.model.parts import Body
@@ -490,7 +491,7 @@ async def test_pods_are_deleted_by_name_before_others_are_looked_for(
 
     monkeypatch.setattr(bench.api, "delete_collection", look_first)
     # The others do not wait for a server that takes its time, and this is about the order.
-    monkeypatch.setattr(removal, "FIRST_SECONDS", ANSWER_SECONDS)
+    monkeypatch.setattr(delete_pods, "FIRST_SECONDS", ANSWER_SECONDS)
     await bench.act(job, DeletePods(0, (0,), 5))
     expected = {f"train-0-0-{host}" for host in range(hosts)} - {f"train-0-0-{host}" for host in range(told)}
     assert there[0] == expected

@@ -8,12 +8,12 @@ import pytest
 
 from slipway.api.places import HEAD, worker
 from slipway.api.status import Attempt, SliceJobStatus
-from slipway.cluster import paths
-from slipway.cluster.apply import Applier
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.events import EventRecorder
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.wire import JsonObject
+from slipway.controller.act.apply import Applier
+from slipway.controller.act.events import EventRecorder
+from slipway.controller.seen.cache import Cache
 from slipway.core.manifests.ray import objects
 from slipway.core.model.job import Settings
 from slipway.core.planner.contract.actions import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipway.cluster.cache import Cache
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Settings
 from slipway.core.planner.contract.snapshot import Rejection, Snapshot
 from slipway.core.vocabulary.reasons import NAME_TAKEN, QUOTA_EXCEEDED

@@ -3,10 +3,10 @@
 import pytest
 from aiohttp import web
 
-from slipway.cluster.calls import NO_ANSWER, Calls, verb_of
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import NotFound
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import NotFound
+from slipway.apiserver.request_counts import NO_ANSWER, Calls, verb_of
+from slipway.apiserver.wire import JsonObject
 from tests.cluster.replay import open_access, replaying
 
 PODS = "/api/v1/namespaces/ns/pods"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from slipway.api import names
-from slipway.cluster.cache import Cache
-from slipway.cluster.watch import Applied, Deleted
+from slipway.apiserver.watch import Applied, Deleted
+from slipway.controller.seen.cache import Cache
 from slipway.core.manifests.placement import Needs, suits
 from slipway.core.model.job import Settings
 from slipway.core.model.nodes import Node

@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 
-from slipway.cluster import errors, sessions
-from slipway.cluster.access import Access
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.pod_logs import LogStream
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import errors, sessions
+from slipway.apiserver.access import Access
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.pod_logs import LogStream
+from slipway.apiserver.wire import JsonObject
 from slipway.core.model.pods import Pod
 from tests.cluster.replay import Handler, Replay, answer, broken, listing, open_access, raw, refusal
 from tests.waiting import ANSWER_SECONDS, holds, passing, pause
@@ -257,7 +257,7 @@ async def test_credentials_are_not_sent_where_an_answer_points_and_nothing_count
     status: int, ask: Callable[[ApiConnection], Awaitable[object]], replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody waits before a second try.
-    monkeypatch.setattr("slipway.cluster.connection.random.uniform", lambda *_: 0.0)
+    monkeypatch.setattr("slipway.apiserver.connection.random.uniform", lambda *_: 0.0)
     elsewhere = replay.url.replace("127.0.0.1", "localhost")
     replay.otherwise = answer({"metadata": {}}, status, Location=f"{elsewhere}/login?from=here")
     configuration = Configuration(host=replay.url)
@@ -387,7 +387,7 @@ async def test_a_stream_through_a_proxy_that_does_not_answer_is_given_up(
     monkeypatch: pytest.MonkeyPatch, stream: Callable[[ApiConnection], AsyncIterator[bytes]]
 ) -> None:
     for module in ("connection", "pod_logs"):
-        monkeypatch.setattr(f"slipway.cluster.{module}.CONNECT_SECONDS", 0.05)
+        monkeypatch.setattr(f"slipway.apiserver.{module}.CONNECT_SECONDS", 0.05)
     over = asyncio.Event()
 
     async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from slipway.api.status import Phase
-from slipway.cluster import events, paths
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.events import BURST, EventRecorder
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.wire import JsonObject
+from slipway.controller.act import events
+from slipway.controller.act.events import BURST, EventRecorder
 from slipway.core.model.job import Job
 from slipway.core.planner.contract.actions import EventRecord
 from tests.cluster.bench import Bench

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from slipway.cluster.executor import BoundedExecutor
-from slipway.cluster.removal import Slice, _part_size, selectors
+from slipway.controller.act.delete_pods import Slice, _part_size, selectors
+from slipway.controller.act.executor import BoundedExecutor
 from tests.waiting import ANSWER_SECONDS, passing
 
 MOST = 32

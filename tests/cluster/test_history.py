@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from slipway.api.status import Attempt, Cause, Root, SliceJobStatus
-from slipway.cluster import history, paths
-from slipway.cluster.errors import Conflict, NotFound
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import paths
+from slipway.apiserver.errors import Conflict, NotFound
+from slipway.apiserver.history_pages import MAX_BYTES, Page, read, read_page
+from slipway.apiserver.wire import JsonObject
+from slipway.controller.act import history
 from slipway.core.manifests.metadata import metadata
 from slipway.core.model.job import Job
 from slipway.core.model.parts import packed
@@ -103,9 +105,9 @@ async def test_a_page_that_changes_between_is_a_conflict_for_the_next_turn(
 ) -> None:
     job, attempts = await bench.job(), (ended(0), ended(1), ended(2))
     await keep(bench, job, attempts[0])
-    read = history._read_page
+    read = read_page
 
-    async def late(*asked: Any) -> history.Page | None:
+    async def late(*asked: Any) -> Page | None:
         found = await read(*asked)
         monkeypatch.undo()
         await keep(bench, job, attempts[1])
@@ -171,7 +173,7 @@ def edited(data: bytes) -> Any:
         pytest.param(taken, id="a ConfigMap of somebody else"),
         pytest.param(edited(b"no gzip"), id="no gzip"),
         pytest.param(edited(gzip.compress(b"[{}]")), id="no number"),
-        pytest.param(edited(gzip.compress(b"[" + b" " * history.MAX_BYTES + b"]")), id="too much to unpack"),
+        pytest.param(edited(gzip.compress(b"[" + b" " * MAX_BYTES + b"]")), id="too much to unpack"),
     ],
 )
 async def test_what_cannot_be_kept_is_told_of_and_the_job_goes_on(bench: Bench, kubectl: Kubectl, hinder: Any) -> None:
@@ -191,14 +193,14 @@ async def test_the_whole_history_is_read_oldest_first(bench: Bench) -> None:
     await keep(bench, job, *attempts[:4])
     status = SliceJobStatus(attempt=207, attempts=(attempts[4], attempts[3]))
     await bench.applier.apply(Plan(status), job)
-    assert await history.read(bench.api, bench.namespace, "train") == as_json(*attempts)
+    assert await read(bench.api, bench.namespace, "train") == as_json(*attempts)
 
 
 async def test_a_job_that_has_not_begun_has_no_history(bench: Bench) -> None:
     await bench.job()
-    assert await history.read(bench.api, bench.namespace, "train") == []
+    assert await read(bench.api, bench.namespace, "train") == []
 
 
 async def test_a_job_that_is_not_there_cannot_be_read(bench: Bench) -> None:
     with pytest.raises(NotFound):
-        await history.read(bench.api, bench.namespace, "nobody")
+        await read(bench.api, bench.namespace, "nobody")

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from slipway.api.names import QUEUE_LABEL
 from slipway.api.reading import read_spec
 from slipway.api.status import Phase
-from slipway.cluster import jobs as jobs_module
-from slipway.cluster.cache import Cache
-from slipway.cluster.jobs import MOST_RIVALS, JobStore
-from slipway.cluster.store import UNCLAIMED_SECONDS
-from slipway.cluster.watch import Deleted
+from slipway.apiserver.watch import Deleted
+from slipway.controller.seen import jobs as jobs_module
+from slipway.controller.seen.cache import Cache
+from slipway.controller.seen.jobs import MOST_RIVALS, JobStore
+from slipway.controller.seen.pods import UNCLAIMED_SECONDS
 from slipway.core.model.job import Job, Settings
 from slipway.core.model.status_patch import status_patch
 from slipway.core.validation.acceptance import accept

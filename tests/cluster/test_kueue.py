@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import NoSuchPath
-from slipway.cluster.kueue import KueueStore, can_be_listed, served_version
-from slipway.cluster.watch import Applied, Deleted
-from slipway.cluster.workloads import WorkloadWriter
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import NoSuchPath
+from slipway.apiserver.watch import Applied, Deleted
+from slipway.controller.act.workloads import WorkloadWriter
+from slipway.controller.seen.cache import Cache
+from slipway.controller.seen.kueue import KueueStore, can_be_listed, served_version
 from slipway.core.model.cluster_queue import ClusterQueue, LocalQueue
 from slipway.core.model.job import Settings
 from slipway.core.model.workload import Workload, WorkloadLabels, WorkloadMeta

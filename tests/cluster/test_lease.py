@@ -12,9 +12,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.cluster import lease as lease_module
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.lease import DEFAULT_TIMES, Lease, LeaseTimes, LostLeadership
+from slipway.apiserver.connection import ApiConnection
+from slipway.controller import lease as lease_module
+from slipway.controller.lease import DEFAULT_TIMES, Lease, LeaseTimes, LostLeadership
 from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import Time
 from tests.waiting import ANSWER_SECONDS, holds, passing

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.cluster.apply import Applier
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.events import EventRecorder
+from slipway.apiserver.connection import ApiConnection
+from slipway.controller.act.apply import Applier
+from slipway.controller.act.events import EventRecorder
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Settings
 from slipway.core.planner.contract.actions import Plan, Refresh
 from tests.cluster.replay import Replay, listing, refusal

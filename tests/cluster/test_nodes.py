@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from slipway.cluster.nodes import NodeStore
-from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
+from slipway.apiserver.watch import Applied, Deleted, Event, Init, InitDone
+from slipway.controller.seen.nodes import NodeStore
 from slipway.core.model.nodes import Node
 from slipway.core.model.pods import Pod
 from slipway.core.planner.contract.snapshot import LostNode

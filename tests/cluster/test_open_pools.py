@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipway.cluster.cache import Cache
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Settings
 from slipway.core.model.nodes import Node
 from slipway.core.model.pods import Pod

@@ -10,10 +10,10 @@ import pytest
 from slipway.api.profile import ProfileSpec
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import SliceJobStatus
-from slipway.cluster.jobs import JobStore
-from slipway.cluster.profiles import ProfileMeta, ProfileObject, ProfileStore
-from slipway.cluster.reflector import REMEMBERED_SECONDS, number
-from slipway.cluster.watch import Applied, Deleted
+from slipway.apiserver.watch import Applied, Deleted
+from slipway.controller.seen.jobs import JobStore
+from slipway.controller.seen.profiles import ProfileMeta, ProfileObject, ProfileStore
+from slipway.controller.seen.reflector import REMEMBERED_SECONDS, number
 from slipway.core.model.site import Choice
 from slipway.core.model.site import Site as SiteOfJob
 from slipway.core.planner.contract.actions import CreatePods

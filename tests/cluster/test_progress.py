@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from slipway.cluster import progress as module
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.progress import Lines, ProgressReader
-from slipway.cluster.progress_log import LINE_BYTES
-from slipway.cluster.store import Key
-from slipway.cluster.watch import Applied, Deleted
-from slipway.core.model.job import Settings
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.watch import Applied, Deleted
+from slipway.controller.seen import progress as module
+from slipway.controller.seen.cache import Cache
+from slipway.controller.seen.progress import Lines, ProgressReader
+from slipway.controller.seen.progress_log import LINE_BYTES
+from slipway.core.model.job import Key, Settings
 from slipway.core.planner.contract.snapshot import Printed
 from slipway.core.planner.status.progress import LOGS_FORBIDDEN, STEPS_AFTER, TOO_MANY_LOGS
 from tests.client.kubelet import Log, Server, at, refused

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from slipway.cluster.reflector import REMEMBERED_SECONDS, Reflector, Tombstones
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
+from slipway.controller.seen.reflector import REMEMBERED_SECONDS, Reflector, Tombstones
 from slipway.core.model.parts import ObjectMeta
 from tests.cluster.things import Time
 

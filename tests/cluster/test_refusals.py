@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from slipway.api.status import SliceJobStatus
-from slipway.cluster import errors
-from slipway.cluster.apply import Applier
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.events import EventRecorder
+from slipway.apiserver import errors
+from slipway.apiserver.connection import ApiConnection
+from slipway.controller.act.apply import Applier
+from slipway.controller.act.events import EventRecorder
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Job, Settings
 from slipway.core.planner.contract.actions import Check, Plan
 from slipway.core.vocabulary.reasons import POD_REJECTED

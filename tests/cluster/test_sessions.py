@@ -17,10 +17,10 @@ import uvloop
 from aiohttp.client_proto import ResponseHandler
 from kubernetes.aio.client import Configuration
 
-from slipway.cluster.access import Access
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.pod_logs import LogStream
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver.access import Access
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.pod_logs import LogStream
+from slipway.apiserver.wire import JsonObject
 from slipway.local_cluster import pki
 from tests.waiting import ANSWER_SECONDS, pause
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipway.api.status import Cause, Phase, SliceJobStatus
-from slipway.cluster.cache import Cache
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Job, Settings
 from slipway.core.model.merge_patch import apply_merge_patch
 from slipway.core.model.reading import read_job, read_status

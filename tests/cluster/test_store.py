@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.cluster.open_pools import OpenPools
-from slipway.cluster.store import ASKED_SECONDS, UNCLAIMED_SECONDS, PodStore
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
+from slipway.controller.seen.node_pools import OpenPools
+from slipway.controller.seen.pods import ASKED_SECONDS, UNCLAIMED_SECONDS, PodStore
 from slipway.core.model.pods import Pod
 from tests.cluster.things import Time, pod, pod_json
 

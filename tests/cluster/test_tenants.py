@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from slipway.api import names
-from slipway.cluster.cache import Cache
-from slipway.cluster.tenants import Visitor, visitors
+from slipway.controller.seen.cache import Cache
+from slipway.controller.seen.visitors import Visitor, visitors
 from slipway.core.model.job import Settings
 from tests.cluster.things import Time, job_json, pod
 

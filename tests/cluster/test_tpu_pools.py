@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipway.api import names
-from slipway.cluster.cache import Cache
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
+from slipway.controller.seen.cache import Cache
 from slipway.core.explain.candidates import Ground, Request, survey, vacant
 from slipway.core.manifests.placement import Needs
 from slipway.core.model.job import Settings

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.cluster import paths
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import Forbidden, NoSuchPath, NotFound
-from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone, Watcher
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import Forbidden, NoSuchPath, NotFound
+from slipway.apiserver.watch import Applied, Deleted, Event, Init, InitDone, Watcher
 from slipway.core.model.pods import Pod
 from tests.cluster.replay import Replay, answer, broken, listing, refusal, watching
 from tests.cluster.things import pod_json
@@ -184,7 +184,7 @@ async def test_a_refusal_later_on_is_raised_for_those_who_want_to_know(
 async def test_a_silent_watch_is_given_up(
     replay: Replay, watcher: Watcher[Pod], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipway.cluster.connection.SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("slipway.apiserver.connection.SILENCE_SECONDS", 0.05)
 
     async def silent(_: Any) -> Any:
         await replay.until_closed()
@@ -198,7 +198,7 @@ async def test_a_silent_watch_is_given_up(
 async def test_a_watch_that_the_server_has_not_ended_in_time_is_given_up(
     replay: Replay, api: ApiConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipway.cluster.connection._LATE_SECONDS", 0.05)
+    monkeypatch.setattr("slipway.apiserver.connection._LATE_SECONDS", 0.05)
 
     async def silent(request: Any) -> Any:
         assert request.query["timeoutSeconds"] == "1"
@@ -237,8 +237,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             found.append(round(seconds * 1000))
         await sleep(0)
 
-    monkeypatch.setattr("slipway.cluster.watch.asyncio.sleep", noted)
-    monkeypatch.setattr("slipway.cluster.watch.random.uniform", lambda *_: 1.0)
+    monkeypatch.setattr("slipway.apiserver.watch.asyncio.sleep", noted)
+    monkeypatch.setattr("slipway.apiserver.watch.random.uniform", lambda *_: 1.0)
     return found
 
 
@@ -291,7 +291,7 @@ async def test_a_watch_that_lived_for_a_while_makes_the_next_pause_short_again(
     async with asyncio.timeout(60), aclosing(watcher.events()) as events:
         async for event in events:
             if len(replay.requests) == 8:
-                monkeypatch.setattr("slipway.cluster.watch._PROOF_OF_HEALTH", -1.0)
+                monkeypatch.setattr("slipway.apiserver.watch._PROOF_OF_HEALTH", -1.0)
             if isinstance(event, InitDone) and event.resource_version == "99":
                 break
     assert watcher._short_lives == 0

@@ -6,8 +6,8 @@ import pytest
 READER = """
 import sys
 from slipway.api.nesting import allow_any_nesting
-from slipway.cluster.errors import Garbled
-from slipway.cluster.wire import JsonObject, decode
+from slipway.apiserver.errors import Garbled
+from slipway.apiserver.wire import JsonObject, decode
 
 allow_any_nesting()
 levels = int(sys.argv[1])

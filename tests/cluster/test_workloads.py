@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from slipway.cluster import paths
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import paths
+from slipway.apiserver.wire import JsonObject
 from slipway.core.model.job import Job
 from slipway.core.model.workload import Workload
 from slipway.core.planner.contract.actions import Action, CreateWorkload, DeleteWorkload, PatchWorkload

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.cluster.workqueue import WorkQueue
+from slipway.controller.workqueue import WorkQueue
 from tests.cluster.things import Time
 from tests.waiting import passing
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from slipway.api.status import Attempt, Phase, Resolved, SliceJobStatus
-from slipway.cluster.apply import Applier
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.dropped import DROPPED_SECONDS
-from slipway.cluster.errors import Conflict, NotFound
-from slipway.cluster.events import EventRecorder
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import Conflict, NotFound
+from slipway.apiserver.wire import JsonObject
+from slipway.controller.act.apply import Applier
+from slipway.controller.act.dropped_fields import DROPPED_SECONDS
+from slipway.controller.act.events import EventRecorder
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Job, Settings
 from slipway.core.model.workload import Workload
 from slipway.core.planner.contract.actions import DeleteJob, DeleteWorkload, PatchWorkload, Plan

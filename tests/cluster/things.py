@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from slipway.api.profile import ProfileSpec
-from slipway.cluster.jobs import JobStore
-from slipway.cluster.profiles import ProfileStore
+from slipway.controller.seen.jobs import JobStore
+from slipway.controller.seen.profiles import ProfileStore
 from slipway.core.model.nodes import Node
 from slipway.core.model.pods import Pod
 

@@ -6,12 +6,12 @@ import pytest
 from click import Option
 
 from slipway.cli.operator import operator
-from slipway.shell import health
-from slipway.shell.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
+from slipway.controller.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
+from slipway.controller.observability import health
 from tests.places import ROOT
 
 READ = {
-    "operator.md": ("shell", "cluster", "client"),
+    "operator.md": ("controller", "apiserver", "client"),
     "local-cluster.md": ("local_cluster",),
     "local.md": ("docker_engine",),
 }

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from slipway.controller.seen.kueue_watches import AGAIN_SECONDS
 from slipway.local_cluster import NativeCluster
-from slipway.shell.queues import AGAIN_SECONDS
 from tests.chart.rights import jobs_by_the_chart
 from tests.clusters import kubectl_for
 from tests.kubectl import Kubectl

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from slipway.cluster import kueue
-from slipway.cluster.access import load_access
-from slipway.cluster.connection import ApiConnection
+from slipway.apiserver.access import load_access
+from slipway.apiserver.connection import ApiConnection
+from slipway.controller.seen import kueue
 from slipway.local_cluster import NativeCluster
 from slipway.local_cluster.simulated import create as create_nodes
 from tests.chart.rights import access

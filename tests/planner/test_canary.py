@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipway.api.reading import read_spec
+from slipway.controller.observability.log_format import Lines
 from slipway.core.planner.status.events import cursor_of, news
 from slipway.core.validation.warnings import notices
-from slipway.shell.logs import Lines
 
 from .build import World
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slipway.api.progress import PatternError, Progress, ProgressState, compiled
 from slipway.api.status import Phase
-from slipway.cluster.progress_log import LINE_BYTES, Reading
+from slipway.controller.seen.progress_log import LINE_BYTES, Reading
 from slipway.core.accounting.ledger import sums
 from slipway.core.planner.contract.snapshot import Printed
 from slipway.core.planner.status.progress import FIRST_AFTER, LOGS_FORBIDDEN, STEPS_AFTER, Source, source

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.cluster.secret_references import required_secrets
+from slipway.controller.act.secret_check import required_secrets
 
 KEY = {"name": "keys", "key": "token"}
 

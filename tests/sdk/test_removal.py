@@ -19,7 +19,7 @@ from slipway import (
     run_docker_async,
     run_docker_on_pod,
 )
-from slipway.cluster.connection import ApiConnection
+from slipway.apiserver.connection import ApiConnection
 from slipway.sdk import session as sessions
 from slipway.sdk.jobs import Run
 from tests.sdk.server import Server

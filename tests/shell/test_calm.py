@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.cluster.cache import Cache
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
+from slipway.controller.debounce import PROGRESS_SECONDS, SECONDS_PER_POD, observe
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Settings
-from slipway.shell.calm import PROGRESS_SECONDS, SECONDS_PER_POD, observe
 from tests.cluster.things import Time, job_json, pod, pod_json
 
 KEY = ("ns", "train")

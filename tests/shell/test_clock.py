@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.shell.clock import ENOUGH_ANSWERS, PATIENCE_SECONDS, Clock
+from slipway.controller.clock import ENOUGH_ANSWERS, PATIENCE_SECONDS, Clock
 
 
 @pytest.mark.parametrize("jump", [-86400.0, 3600.0])

@@ -9,21 +9,22 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.cluster import paths
-from slipway.cluster.calls import Calls
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.lease import Lease
-from slipway.cluster.watch import Applied
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.request_counts import Calls
+from slipway.apiserver.watch import Applied
+from slipway.controller import engine as engine_module
+from slipway.controller.clock import Clock
+from slipway.controller.engine import WORKERS, Engine, EngineFailed
+from slipway.controller.gauges import Gauges
+from slipway.controller.lease import Lease
+from slipway.controller.observability import health
+from slipway.controller.observability.metric_table import METRICS, Kind
+from slipway.controller.observability.metrics import Metrics
+from slipway.controller.seen import job_lists, watches
+from slipway.controller.settings import OperatorSettings
 from slipway.core.planner.contract.actions import Plan
 from slipway.core.planner.contract.snapshot import Snapshot
-from slipway.shell import engine as engine_module
-from slipway.shell import health, job_lists, sources
-from slipway.shell.clock import Clock
-from slipway.shell.engine import WORKERS, Engine, EngineFailed
-from slipway.shell.gauges import Gauges
-from slipway.shell.metric_table import METRICS, Kind
-from slipway.shell.metrics import Metrics
-from slipway.shell.settings import OperatorSettings
 from tests.cluster.kueue_crds import KINDS, NEWER
 from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import job_json, node_json, pod, pod_json
@@ -456,7 +457,7 @@ async def test_nodes_that_may_be_listed_later_are_watched_from_then_on(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(sources, "PAUSES", (0.02, 0.05))
+    monkeypatch.setattr(watches, "PAUSES", (0.02, 0.05))
     server.refused.add("nodes")
     async with running(server) as (engine, _):
         await until(lambda: not engine.cache.nodes.watched)
@@ -474,7 +475,7 @@ async def test_nodes_that_may_be_listed_later_are_watched_from_then_on(
 async def test_profiles_that_can_no_longer_be_read_start_nothing_until_they_can(
     server: Server, monkeypatch: pytest.MonkeyPatch, planned: list[Snapshot]
 ) -> None:
-    monkeypatch.setattr(sources, "PAUSES", (0.02, 0.05))
+    monkeypatch.setattr(watches, "PAUSES", (0.02, 0.05))
     server.lists["slicejobprofiles"] = [PROFILE]
 
     def problem() -> str:

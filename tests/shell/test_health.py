@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from slipway.shell.clock import Clock
-from slipway.shell.health import LoopLag, Probes, Unhealthy, check
-from slipway.shell.logs import Lines
+from slipway.controller.clock import Clock
+from slipway.controller.observability.health import LoopLag, Probes, Unhealthy, check
+from slipway.controller.observability.log_format import Lines
 from tests.waiting import passing, pause
 
 GOOD: dict[str, Any] = {

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipway.api.status import Attempt, Cause, Root
-from slipway.cluster.log_fields import log_fields
+from slipway.controller.observability.log_fields import log_fields
+from slipway.controller.observability.log_format import FORMATS, JsonLines
 from slipway.core.manifests.redact import HIDDEN
-from slipway.shell.logs import FORMATS, JsonLines
 from tests.planner.build import START, World, spec
 from tests.running import Jobs
 

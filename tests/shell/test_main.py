@@ -15,12 +15,13 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from slipway.cluster.lease import Lease
-from slipway.shell import logs, main, served
-from slipway.shell.engine import Engine
-from slipway.shell.main import EXIT_FAILED, EXIT_OK, run
-from slipway.shell.served import Served
-from slipway.shell.settings import OperatorSettings
+from slipway.controller import main, namespaces
+from slipway.controller.engine import Engine
+from slipway.controller.lease import Lease
+from slipway.controller.main import EXIT_FAILED, EXIT_OK, run
+from slipway.controller.namespaces import Served
+from slipway.controller.observability import log_format
+from slipway.controller.settings import OperatorSettings
 from tests.serving import kubeconfig
 from tests.shell.api_server import RESOURCES, Answer, ApiServer, api_server, refusal, resources
 from tests.waiting import ANSWER_SECONDS, holds, passing
@@ -29,7 +30,7 @@ from tests.waiting import ANSWER_SECONDS, holds, passing
 @pytest.fixture(autouse=True)
 def quiet_kopf() -> None:
     """As in a process: `main` says why kopf ended."""
-    logs.hush_kopf()
+    log_format.hush_kopf()
 
 
 def test_the_process_runs_on_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +41,7 @@ def test_the_process_runs_on_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
         return EXIT_OK
 
     monkeypatch.setattr(main, "run", note_loop)
-    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    monkeypatch.setattr(log_format, "configure", lambda *_: None)
     assert main.main() == EXIT_OK
     assert loops == [uvloop.Loop]
 
@@ -104,7 +105,7 @@ async def test_slicejobs_that_can_be_listed_are_waited_for_until_kopf_will_find_
 async def test_kopf_that_was_told_of_no_slicejobs_by_another_server_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(served, "UNASKED_SECONDS", 0.5)
+    monkeypatch.setattr(namespaces, "UNASKED_SECONDS", 0.5)
     servers = [True, False]
     """Whether they have discovered the CRD, in the order in which they answer; later ones have."""
 
@@ -123,7 +124,7 @@ async def test_kopf_that_was_told_of_no_slicejobs_by_another_server_begins_anew(
 async def test_an_engine_is_gone_from_memory_before_another_one_fills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "RIGHTS_SECONDS", 0.2)
+    monkeypatch.setattr(namespaces, "RIGHTS_SECONDS", 0.2)
     engines: list[ref[Engine]] = []
     left: list[int] = []
 
@@ -177,7 +178,7 @@ async def test_a_process_that_goes_on_after_kopf_ended_is_not_killed_by_it(
 async def test_a_mistake_in_the_look_at_what_is_served_is_told_and_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(served, "RIGHTS_SECONDS", 0.2)
+    monkeypatch.setattr(namespaces, "RIGHTS_SECONDS", 0.2)
 
     async def mistaken(_: Served) -> bool:
         raise ValueError("of no API server")
@@ -245,7 +246,7 @@ def tell_to_stop() -> None:
 async def test_a_process_that_is_told_to_stop_while_its_engine_is_replaced_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "RIGHTS_SECONDS", 0.2)
+    monkeypatch.setattr(namespaces, "RIGHTS_SECONDS", 0.2)
     refused, released = [True], []
     real = Lease.release
 

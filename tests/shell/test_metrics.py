@@ -14,14 +14,14 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from slipway.api.status import Cause, Phase, Resolved, SliceCounts
-from slipway.cluster.calls import Calls
+from slipway.apiserver.request_counts import Calls
+from slipway.controller.clock import Clock
+from slipway.controller.gauges import Gauges, of_jobs
+from slipway.controller.observability.metric_table import METRICS, OTHER, Kind
+from slipway.controller.observability.metric_table import Metric as Row
+from slipway.controller.observability.metrics import Metrics, bounded
 from slipway.core.accounting.measures import SUCCESS, Begun, Ended, Step, Took
 from slipway.core.model.job import Job
-from slipway.shell.clock import Clock
-from slipway.shell.gauges import Gauges, of_jobs
-from slipway.shell.metric_table import METRICS, OTHER, Kind
-from slipway.shell.metric_table import Metric as Row
-from slipway.shell.metrics import Metrics, bounded
 from tests.planner.build import START, spec
 from tests.planner.test_measures import attempt, status
 from tests.running import Jobs

@@ -15,11 +15,12 @@ import aiohttp
 import pytest
 import yaml
 
-from slipway.cluster.lease import DEFAULT_TIMES, LeaseTimes
+from slipway.controller import namespaces
+from slipway.controller.lease import DEFAULT_TIMES, LeaseTimes
+from slipway.controller.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, run
+from slipway.controller.observability import log_format
+from slipway.controller.settings import OperatorSettings
 from slipway.local_cluster import NativeCluster
-from slipway.shell import logs, served
-from slipway.shell.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, run
-from slipway.shell.settings import OperatorSettings
 from tests import waiting
 from tests.chart.rights import access
 from tests.kubectl import Kubectl
@@ -284,7 +285,7 @@ async def test_a_crd_that_is_deleted_and_comes_back_is_waited_for(  # N-02
     control_plane: NativeCluster, kubectl: Kubectl, unused_tcp_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = unused_tcp_port
-    logs.hush_kopf()
+    log_format.hush_kopf()
     async with operating(settings(control_plane, kubectl, health_port=port)) as running:
         await until(lambda: holder(kubectl), "a leader")
         try:
@@ -320,7 +321,7 @@ async def test_a_namespace_that_is_lost_leaves_the_others_served(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(served, "RIGHTS_SECONDS", 0.5)
+    monkeypatch.setattr(namespaces, "RIGHTS_SECONDS", 0.5)
     account, other = kubectl.namespace, replace(kubectl, namespace=f"{kubectl.namespace}-b")
     await asyncio.to_thread(kubectl, "create", "namespace", other.namespace)
     await asyncio.to_thread(kubectl, "create", "serviceaccount", "operator")
@@ -398,7 +399,7 @@ STOPPED_WHERE_EXCEPTIONS_ARE_CAUGHT = """
 import os, signal, sys
 class Finder:
     def find_spec(name, *rest):
-        if name == "slipway.shell.main":
+        if name == "slipway.controller.main":
             try:
                 os.kill(os.getpid(), signal.SIGTERM)
                 sum(range(1000))

@@ -1,6 +1,6 @@
 import pytest
 
-from slipway.cluster.errors import (
+from slipway.apiserver.errors import (
     LONGEST_RETRY_AFTER,
     Conflict,
     ConnectionLost,
@@ -9,7 +9,7 @@ from slipway.cluster.errors import (
     ServerError,
     TooManyRequests,
 )
-from slipway.shell.policy import LONGEST_SECONDS, backoff
+from slipway.controller.backoff import LONGEST_SECONDS, backoff
 
 CASES = [
     ("a change of somebody else is followed at once", Conflict(409, "", ""), 1, 0.1),

@@ -10,21 +10,20 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from slipway.cluster import connection, watch
-from slipway.cluster.access import load_access
-from slipway.cluster.cache import Cache
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import from_response
-from slipway.cluster.store import Key
-from slipway.cluster.watch import Applied, Deleted
+from slipway.apiserver import connection, watch
+from slipway.apiserver.access import load_access
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import from_response
+from slipway.apiserver.watch import Applied, Deleted
+from slipway.controller.clock import Clock
+from slipway.controller.seen import kueue_watches as queues_module
+from slipway.controller.seen import watches
+from slipway.controller.seen.cache import Cache
+from slipway.controller.seen.kueue_watches import Queues
 from slipway.core.model.cluster_queue import ClusterQueue, LocalQueue
-from slipway.core.model.job import Settings
+from slipway.core.model.job import Key, Settings
 from slipway.core.model.workload import Kueue
 from slipway.local_cluster import NativeCluster
-from slipway.shell import queues as queues_module
-from slipway.shell import sources
-from slipway.shell.clock import Clock
-from slipway.shell.queues import Queues
 from tests.chart.rights import access
 from tests.cluster.kueue_crds import GROUP, KINDS, NEWER, OLDER, crd, kueue_crds
 from tests.cluster.things import job_json
@@ -48,7 +47,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again now and then is tried again soon; so is a watch that may not be read any more."""
     monkeypatch.setattr(queues_module, "AGAIN_SECONDS", 0.2)
     monkeypatch.setattr(queues_module, "UNKNOWN_SECONDS", 0.2)
-    monkeypatch.setattr(sources, "PAUSES", (0.2, 0.2))
+    monkeypatch.setattr(watches, "PAUSES", (0.2, 0.2))
     monkeypatch.setattr(watch, "LONGEST_PAUSE", 0.2)
     monkeypatch.setattr(connection, "WATCH_SECONDS", 1)
 

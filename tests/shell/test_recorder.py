@@ -12,6 +12,7 @@ import pytest
 from slipway.api.names import TAINT_OUT_OF_SERVICE
 from slipway.api.pod_parts import EnvVar
 from slipway.api.progress import ProgressState
+from slipway.controller.recorder import Record, Recorder, line_of, records
 from slipway.core.model.job import Settings
 from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, Taint
 from slipway.core.model.site import Choice, Profile, Site
@@ -20,7 +21,6 @@ from slipway.core.planner.contract.node_pools import NodePools
 from slipway.core.planner.contract.snapshot import Printed, Snapshot
 from slipway.core.planner.plan import plan
 from slipway.core.validation.acceptance import changed_since, resolve
-from slipway.shell.recorder import Record, Recorder, line_of, records
 from tests.planner.build import START, World
 
 SECRETS = ("hunter2", "opensesame", "hf_abcdefghijklmnopqrstuvwxyz")

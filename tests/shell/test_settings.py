@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from slipway.api.profile import ProfileSpec
-from slipway.cluster.lease import DEFAULT_TIMES, LeaseTimes
-from slipway.shell.settings import Flags, OperatorSettings, SettingsError, read_settings
+from slipway.controller.lease import DEFAULT_TIMES, LeaseTimes
+from slipway.controller.settings import Flags, OperatorSettings, SettingsError, read_settings
 
 NOWHERE = Path("/nonexistent")
 

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from slipway.cluster.errors import ApiError, Forbidden, NotFound
-from slipway.cluster.watch import Event, Init, InitDone
-from slipway.shell import sources
-from slipway.shell.sources import Source, silences
+from slipway.apiserver.errors import ApiError, Forbidden, NotFound
+from slipway.apiserver.watch import Event, Init, InitDone
+from slipway.controller.seen import watches
+from slipway.controller.seen.watches import Source, silences
 
 DENIED = Forbidden(403, "Forbidden", "you may not")
 NO_CRD = NotFound(404, "NotFound", "there is no such resource")
@@ -51,7 +51,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(sources.asyncio, "sleep", sleep)
+    monkeypatch.setattr(watches.asyncio, "sleep", sleep)
     return pauses
 
 

@@ -19,11 +19,11 @@ import msgspec
 import pytest
 
 from slipway.api import names
-from slipway.cluster.cache import Cache
-from slipway.cluster.store import Key
-from slipway.cluster.watch import Applied, Deleted
+from slipway.apiserver.watch import Applied, Deleted
+from slipway.controller import debounce
+from slipway.controller.seen.cache import Cache
 from slipway.core.model.events import PodEvents
-from slipway.core.model.job import Job, Settings
+from slipway.core.model.job import Job, Key, Settings
 from slipway.core.model.nodes import Node
 from slipway.core.model.pods import Pod
 from slipway.core.model.tenants import Visitors
@@ -32,7 +32,6 @@ from slipway.core.planner.plan import plan
 from slipway.core.validation.acceptance import pod_factory
 from slipway.local_cluster.simulated import node_object
 from slipway.local_cluster.spec import ClusterSpec, NodePlan, Pool
-from slipway.shell import calm
 from tests.cluster.things import Time, job_json
 from tests.planner.build import START
 
@@ -180,14 +179,14 @@ class Cluster:
 
     def show(self, name: str, number: int, pod: Json) -> None:
         self.pods["ns", name][number] = pod = self.versioned(pod)
-        calm.observe(self.cache, Applied(msgspec.convert(pod, Pod)), "")
+        debounce.observe(self.cache, Applied(msgspec.convert(pod, Pod)), "")
 
     def terminate(self, name: str) -> None:
         """The kubelets terminate the containers of deleted pods, and the pods are gone."""
         for number in range(len(self.pods["ns", name])):
             self.change(name, number, "Failed", self.ended(143))
             gone = self.versioned(self.pods["ns", name][number])
-            calm.observe(self.cache, Deleted(msgspec.convert(gone, Pod)), "")
+            debounce.observe(self.cache, Deleted(msgspec.convert(gone, Pod)), "")
         del self.pods["ns", name]
 
     def ended(self, code: int) -> Json:

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from slipway.cluster import connection, errors
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import ConnectionLost
-from slipway.cluster.paths import GROUPS, NODES, profiles
-from slipway.cluster.writes import Writes
+from slipway.apiserver import connection, errors
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import ConnectionLost
+from slipway.apiserver.paths import GROUPS, NODES, profiles
+from slipway.apiserver.writes import Writes
 from slipway.core.model.pods import Pod
 from tests.simulation import versions
 from tests.simulation.grounds import CLOCKS, PROFILES, QUEUES, SIZES, SLOW_LISTS

@@ -11,8 +11,8 @@ from typing import Any
 from slipway.api.places import HEAD, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
-from slipway.cluster.connection import READ_SECONDS
-from slipway.cluster.events import BURST, REFILL_SECONDS
+from slipway.apiserver.connection import READ_SECONDS
+from slipway.controller.act.events import BURST, REFILL_SECONDS
 from slipway.core.explain.kubelet import REASONS
 from slipway.core.manifests.effective import hardware_of
 from slipway.core.model.job import Settings

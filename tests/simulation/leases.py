@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
-from slipway.cluster.lease import LONGEST_RETRY_SECONDS, Lease, LeaseTimes, LostLeadership
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import AlreadyExists, ApiError, Conflict, NotFound
+from slipway.controller.lease import LONGEST_RETRY_SECONDS, Lease, LeaseTimes, LostLeadership
 from tests.simulation.loop import ProcessLoop
 from tests.simulation.timeline import Timeline
 

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
-from slipway.cluster.errors import ConnectionLost, Forbidden, NotFound
+from slipway.apiserver.errors import ConnectionLost, Forbidden, NotFound
 from tests.simulation.store import Store
 from tests.simulation.timeline import Timeline, moment
 

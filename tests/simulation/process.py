@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from slipway.cluster.lease import Lease, LostLeadership
-from slipway.shell.clock import Clock
-from slipway.shell.engine import Engine
-from slipway.shell.metrics import Metrics
-from slipway.shell.settings import OperatorSettings
+from slipway.controller.clock import Clock
+from slipway.controller.engine import Engine
+from slipway.controller.lease import Lease, LostLeadership
+from slipway.controller.observability.metrics import Metrics
+from slipway.controller.settings import OperatorSettings
 from tests.simulation import versions
 from tests.simulation.connection import SLOWEST_LIST, Line, ModelConnection, Weather
 from tests.simulation.grounds import PROGRESS, SLOW_LISTS, UNREADABLE_NODES, VERSIONS

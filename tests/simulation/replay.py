@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slipway.api.status import SliceJobStatus
+from slipway.controller.recorder import Record, records
 from slipway.core.planner.contract.actions import Action, Plan
 from slipway.core.planner.plan import plan
-from slipway.shell.recorder import Record, records
 
 _LONGEST = 120
 

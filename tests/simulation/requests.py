@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from slipway.api import names
-from slipway.cluster import errors, paths
+from slipway.apiserver import errors, paths
 from slipway.core.model.merge_patch import apply_merge_patch
 from slipway.core.model.pod_parts import PodLabels
 from slipway.core.model.pods import ENDED_PHASES

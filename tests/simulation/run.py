@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from slipway.shell import engine, queues
+from slipway.controller import engine
+from slipway.controller.seen import kueue_watches
 from tests.simulation.history import History
 from tests.simulation.truth import Violation
 
@@ -50,7 +51,7 @@ def prepared() -> Iterator[_Mistakes]:
     log.setLevel(logging.ERROR)
     log.propagate = False
     log.addHandler(mistakes)
-    with mock.patch.object(engine, "gc", autospec=True), mock.patch.object(queues, "AGAIN_SECONDS", NEVER):
+    with mock.patch.object(engine, "gc", autospec=True), mock.patch.object(kueue_watches, "AGAIN_SECONDS", NEVER):
         try:
             yield mistakes
         finally:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slipway.api import names
-from slipway.cluster import paths
+from slipway.apiserver import paths
 from tests.simulation.choices import AT_ONCE, PAUSE, Choices
 from tests.simulation.cluster import Shape
 from tests.simulation.requests import Server

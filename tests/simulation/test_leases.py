@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slipway.cluster.lease import Lease, _Record
+from slipway.controller.lease import Lease, _Record
 from tests.simulation.leases import History, TwoLead
 
 Breakage = Callable[[pytest.MonkeyPatch], None]

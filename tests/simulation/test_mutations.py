@@ -13,16 +13,21 @@ import pytest
 
 from slipway.api.places import FIRST, Place
 from slipway.api.status import AppliedDefaults, Attempt, Cause, Condition, Phase, SliceJobStatus
-from slipway.cluster import history, jobs, profiles, store
-from slipway.cluster.apply import Applier
-from slipway.cluster.jobs import JobStore
-from slipway.cluster.nodes import NodeStore
-from slipway.cluster.workloads import WorkloadWriter
+from slipway.apiserver.history_pages import Numbered, Page
+from slipway.controller import debounce, engine
+from slipway.controller.act import history
+from slipway.controller.act.apply import Applier
+from slipway.controller.act.workloads import WorkloadWriter
+from slipway.controller.clock import Clock
+from slipway.controller.seen import jobs, profiles
+from slipway.controller.seen.jobs import JobStore
+from slipway.controller.seen.nodes import NodeStore
+from slipway.controller.seen.pods import PodStore
 from slipway.core.manifests import peers, placement
 from slipway.core.manifests.peers import Peers
 from slipway.core.model import job as job_model
 from slipway.core.model import reading
-from slipway.core.model.job import Job
+from slipway.core.model.job import Job, Key
 from slipway.core.model.nodes import Node
 from slipway.core.model.parts import Body
 from slipway.core.model.pods import Pod
@@ -51,8 +56,6 @@ from slipway.core.planner.state.draft import Draft
 from slipway.core.planner.status import conditions, events, ledger, throttle
 from slipway.core.vocabulary.endings import PREEMPTED_BY_QUEUE
 from slipway.core.vocabulary.reasons import NO_QUOTA
-from slipway.shell import calm, engine
-from slipway.shell.clock import Clock
 from tests.simulation import plot
 from tests.simulation.connection import Weather
 from tests.simulation.faults import Faults
@@ -95,7 +98,7 @@ def silent_machines_count_as_gone(patch: pytest.MonkeyPatch) -> None:
         return silent or gone(draft, pod)
 
     patch.setattr(fencing, "_machine_gone", broken)
-    patch.setattr("slipway.cluster.removal.PodDeleter._machine_gone", _always)
+    patch.setattr("slipway.controller.act.delete_pods.PodDeleter._machine_gone", _always)
 
 
 def what_was_asked_to_terminate_has(patch: pytest.MonkeyPatch) -> None:
@@ -111,7 +114,7 @@ def what_was_asked_to_terminate_has(patch: pytest.MonkeyPatch) -> None:
 
 def earlier_jobs_have_terminated(patch: pytest.MonkeyPatch) -> None:
     """A job does not wait for the containers of pods that were forced of an earlier job of its name."""
-    patch.setattr(store.PodStore, "vanished_foreign", lambda *_: ())
+    patch.setattr(PodStore, "vanished_foreign", lambda *_: ())
 
 
 async def _always(*_: object) -> bool:
@@ -203,10 +206,10 @@ def services_are_made_with_the_pods_only(patch: pytest.MonkeyPatch) -> None:
 def a_list_drops_nothing(patch: pytest.MonkeyPatch) -> None:
     """What vanished while the watch was cut is believed to be there for ever."""
 
-    def broken(self: store.PodStore, known: Any, listed: Iterable[Pod], version: str) -> set[store.Key]:
+    def broken(self: PodStore, known: Any, listed: Iterable[Pod], version: str) -> set[Key]:
         return {key for pod in listed for key in self.applied(pod)}
 
-    patch.setattr(store.PodStore, "swap", broken)
+    patch.setattr(PodStore, "swap", broken)
 
 
 def an_old_leader_goes_on(patch: pytest.MonkeyPatch) -> None:
@@ -290,8 +293,8 @@ def kubelets_say_beforehand_that_they_evict(patch: pytest.MonkeyPatch) -> None:
 def each_step_of_progress_is_written(patch: pytest.MonkeyPatch) -> None:
     """A status is written for every host that starts."""
     patch.setattr(throttle, "progress_interval", lambda *_: timedelta(0))
-    patch.setattr(calm, "SECONDS_PER_POD", 0.0)
-    patch.setattr(calm, "PROGRESS_SECONDS", 0.0)
+    patch.setattr(debounce, "SECONDS_PER_POD", 0.0)
+    patch.setattr(debounce, "PROGRESS_SECONDS", 0.0)
 
 
 def a_takeover_trusts_its_watches(patch: pytest.MonkeyPatch) -> None:
@@ -393,7 +396,7 @@ def the_status_drops_attempts_first(patch: pytest.MonkeyPatch) -> None:
 
 def pages_are_begun_anew(patch: pytest.MonkeyPatch) -> None:
     """What a page of the history holds is replaced by what is added."""
-    patch.setattr(history.Page, "attempts", property(lambda page: {}))
+    patch.setattr(Page, "attempts", property(lambda page: {}))
 
 
 def nobody_waits_for_admission(patch: pytest.MonkeyPatch) -> None:
@@ -718,7 +721,7 @@ def pages_are_abridged(patch: pytest.MonkeyPatch) -> None:
     """The history has numbers and causes, and not where attempts failed."""
     stored_as = history._as_stored
 
-    def broken(kept: Iterable[Attempt], job: Job) -> history.Numbered:
+    def broken(kept: Iterable[Attempt], job: Job) -> Numbered:
         found = stored_as(kept, job)
         return {number: {name: one[name] for name in one if name != "root"} for number, one in found.items()}
 

@@ -8,11 +8,11 @@ from typing import Final
 import pytest
 
 from slipway.api.status import Cause, SliceJobStatus
+from slipway.controller.recorder import records
 from slipway.core.planner.contract.freshness import Horizon
 from slipway.core.planner.contract.snapshot import OwnDeletions, Snapshot
 from slipway.core.planner.plan import plan
 from slipway.core.vocabulary.endings import ending_of
-from slipway.shell.recorder import records
 
 RECORDED: Final = Path(__file__).parent / "recorded"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.controller import engine
+from slipway.controller.recorder import records
 from slipway.core.planner.contract.actions import CreatePods, Plan
 from slipway.core.planner.contract.snapshot import Snapshot
-from slipway.shell import engine
-from slipway.shell.recorder import records
 from tests.simulation.__main__ import main
 from tests.simulation.replay import decisions
 from tests.simulation.run import told

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slipway.api import names
-from slipway.cluster import paths
-from slipway.cluster.kueue import KINDS
+from slipway.apiserver import paths
+from slipway.controller.seen.kueue import KINDS
 from slipway.core.model.merge_patch import apply_merge_patch
 from slipway.core.model.pods import ENDED_PHASES
 from tests.simulation.requests import Query, Server, refuse

@@ -9,15 +9,15 @@ import click
 import msgspec
 
 from slipway.api import names
+from slipway.apiserver import paths
+from slipway.apiserver.errors import Forbidden, SlipwayClusterError
+from slipway.apiserver.wire import JsonObject
 from slipway.cli.common import FAILED, output_option, print_data, run, targeted
 from slipway.client.answers import typed
 from slipway.client.asynchronous import AsyncClient, ClusterTarget
 from slipway.client.errors import NotAllowed, NotFound
 from slipway.client.operators import no_operator, operators, several_operators
 from slipway.client.pictures.output import console
-from slipway.cluster import paths
-from slipway.cluster.errors import Forbidden, SlipwayClusterError
-from slipway.cluster.wire import JsonObject
 
 _RIGHTS: Final = (
     ("create", names.GROUP, "slicejobs", "submit jobs"),

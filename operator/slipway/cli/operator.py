@@ -32,7 +32,7 @@ def operator(**options: str | None) -> None:
     # while pydantic builds a model, which would report it as an error of that model.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     # Here, because no other command needs kopf and it takes most of a second to load.
-    from slipway.shell.main import main
-    from slipway.shell.settings import Flags
+    from slipway.controller.main import main
+    from slipway.controller.settings import Flags
 
     sys.exit(main(Flags(**options)))

@@ -12,11 +12,11 @@ from rich.table import Table
 from slipway.api import names
 from slipway.api.accelerators import AcceleratorError, Shape, known_types, resolve
 from slipway.api.tpu_generations import GENERATIONS
+from slipway.apiserver import paths
 from slipway.cli.common import output_option, print_data, run, targeted
 from slipway.client.answers import answered
 from slipway.client.asynchronous import ClusterTarget
 from slipway.client.pictures.output import console
-from slipway.cluster import paths
 
 _CHIPS_PER_HOST: Final = (1, 4, 8)
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from slipway.apiserver import errors as answers
+from slipway.apiserver.access import AccessError
+from slipway.apiserver.errors import SlipwayClusterError
 from slipway.client import errors
 from slipway.client.errors import ClusterError
-from slipway.cluster import errors as answers
-from slipway.cluster.access import AccessError
-from slipway.cluster.errors import SlipwayClusterError
 
 NO_SLICEJOBS: Final = "this cluster has no SliceJobs: Slipway's CRD is not installed"
 _UNKNOWN: Final = ("the server could not find the requested resource", "404 page not found")

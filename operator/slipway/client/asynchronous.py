@@ -12,6 +12,14 @@ from typing import Any, Self
 from slipway.api import names
 from slipway.api.places import parse_pod_name
 from slipway.api.profile import DEFAULT_PROFILE, PROFILE_KIND
+from slipway.apiserver import paths
+from slipway.apiserver.access import AccessError, configured_namespace, load_access
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import SlipwayClusterError
+from slipway.apiserver.history_pages import read
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone, Watcher
+from slipway.apiserver.watch import Event as Change
+from slipway.apiserver.wire import JsonObject
 from slipway.client import errors, operators, queue_position
 from slipway.client.answers import NO_SLICEJOBS, answered, typed
 from slipway.client.differences import differences
@@ -20,13 +28,6 @@ from slipway.client.kubelets import PodLogs
 from slipway.client.model import Event, JobState, ProfileOfJob, Stored
 from slipway.client.target import Target, possible_namespace
 from slipway.client.verbs import Verbs
-from slipway.cluster import history, paths
-from slipway.cluster.access import AccessError, configured_namespace, load_access
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import SlipwayClusterError
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
-from slipway.cluster.watch import Event as Change
-from slipway.cluster.wire import JsonObject
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class AsyncClient(ClusterTarget, Verbs):
     async def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""
         with answered():
-            return tuple(await history.read(self.api, self.resolved_namespace, self._possible(name)))
+            return tuple(await read(self.api, self.resolved_namespace, self._possible(name)))
 
     def log_source(self, job: JobState) -> PodLogs:
         """The logs of one job."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from slipway.api.status import Phase
+from slipway.apiserver.wire import JsonObject
 from slipway.client import portal
 from slipway.client.asynchronous import ClusterTarget
 from slipway.client.errors import JobError, SlipwayError
@@ -17,7 +18,6 @@ from slipway.client.model import Description, Event, JobState
 from slipway.client.target import Target
 from slipway.client.verbs import FINISHED, Verbs
 from slipway.client.view import JobView
-from slipway.cluster.wire import JsonObject
 
 T = TypeVar("T")
 

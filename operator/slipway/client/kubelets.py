@@ -4,16 +4,16 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from slipway.api import names
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import ApiError, ConnectionLost, Forbidden, NotFound, Unauthorized
+from slipway.apiserver.pod_logs import LogStream, log_query
+from slipway.apiserver.watch import Event, Watcher
 from slipway.client.answers import answered, typed
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import COMBINED, LogBroken, LogGone, LogQuery
 from slipway.client.logs.words import means_gone
 from slipway.client.model import JobState
-from slipway.cluster import paths
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import ApiError, ConnectionLost, Forbidden, NotFound, Unauthorized
-from slipway.cluster.pod_logs import LogStream, log_query
-from slipway.cluster.watch import Event, Watcher
 
 
 class PodLogs:

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from slipway.api import names
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import Forbidden
 from slipway.client.target import possible_namespace
-from slipway.cluster import paths
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import Forbidden
 
 _SLACK: Final = timedelta(seconds=5)
 """How far the clocks of this machine and of the operator's may be apart."""

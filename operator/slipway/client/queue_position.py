@@ -7,10 +7,10 @@ import msgspec
 
 from slipway.api import names
 from slipway.api.status import Phase
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import NO_RESOURCE, SlipwayClusterError
 from slipway.client.model import JobState
-from slipway.cluster import paths
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import NO_RESOURCE, SlipwayClusterError
 from slipway.core.model.parts import Named, Part
 from slipway.core.model.workload import workload_name
 

@@ -10,14 +10,14 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from slipway.api.status import Attempt, Phase
+from slipway.apiserver.watch import Event as Change
+from slipway.apiserver.wire import JsonObject
 from slipway.client import errors
 from slipway.client.differences import differences
 from slipway.client.hosts import PodSeen, hosts
 from slipway.client.logs import Item, Selection, follow
 from slipway.client.logs.source import LogSource
 from slipway.client.model import Description, Event, JobState, ProfileOfJob, Stored
-from slipway.cluster.watch import Event as Change
-from slipway.cluster.wire import JsonObject
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from slipway.api import names
+from slipway.apiserver.watch import Event as Change
+from slipway.apiserver.wire import JsonObject
 from slipway.client import errors
 from slipway.client.hosts import PodSeen
 from slipway.client.model import Event, JobState, Stored
 from slipway.client.verbs import Verbs
-from slipway.cluster.watch import Event as Change
-from slipway.cluster.wire import JsonObject
 from slipway.docker_engine import following, pruning, submission, supervisor
 from slipway.docker_engine.images.progress import Silent, shown_on
 from slipway.docker_engine.job_files import (

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from slipway.api import names
+from slipway.apiserver.watch import Applied, Deleted, Event, Init, InitDone
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import COMBINED, STDERR, STDOUT, STREAMS, LogBroken, LogGone, LogQuery
-from slipway.cluster.watch import Applied, Deleted, Event, Init, InitDone
 from slipway.docker_engine import following
 from slipway.docker_engine.containers import Containers, EngineLost, EngineRefuses, Streams
 from slipway.docker_engine.conversion.parts import Kind, Part

@@ -12,12 +12,12 @@ from slipway.api import names
 from slipway.api.places import pod_name, worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
+from slipway.apiserver.connection import ApiConnection
 from slipway.client import portal
 from slipway.client.blocking import Client
 from slipway.client.errors import ClusterError, JobError, JobFailed, ResultMissing
 from slipway.client.manifest import last_word, new_name
 from slipway.client.view import JobView
-from slipway.cluster.connection import ApiConnection
 from slipway.sdk import network
 from slipway.sdk.accelerators import CPU, GPU, TPU, AcceleratorConfig, checked, merged, shape_of
 from slipway.sdk.arguments import need

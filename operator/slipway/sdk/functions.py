@@ -10,6 +10,9 @@ from typing import Any, Final
 from slipway.api import names
 from slipway.api.places import HEAD, pod_name
 from slipway.api.status import Phase
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import AlreadyExists, SlipwayClusterError
 from slipway.client.answers import typed
 from slipway.client.blocking import Client
 from slipway.client.errors import (
@@ -23,9 +26,6 @@ from slipway.client.errors import (
 )
 from slipway.client.manifest import new_name
 from slipway.client.view import JobView
-from slipway.cluster import paths
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, SlipwayClusterError
 from slipway.sdk.accelerators import CPU, GPU, TPU, AcceleratorConfig, checked, merged
 from slipway.sdk.arguments import need
 from slipway.sdk.environment import Environment, variables

@@ -13,6 +13,22 @@ from typing import Any, Final, Literal, TypeVar, get_args
 import aiohttp
 
 from slipway.api import names
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    ConnectionLost,
+    Garbled,
+    Invalid,
+    NotFound,
+    ServerError,
+    SlipwayClusterError,
+    from_response,
+)
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.client import errors, portal
 from slipway.client.answers import typed
 from slipway.client.blocking import Client
@@ -27,22 +43,6 @@ from slipway.client.errors import (
     WaitTimeout,
 )
 from slipway.client.view import JobView
-from slipway.cluster import paths
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import (
-    AlreadyExists,
-    ApiError,
-    BadRequest,
-    Conflict,
-    ConnectionLost,
-    Garbled,
-    Invalid,
-    NotFound,
-    ServerError,
-    SlipwayClusterError,
-    from_response,
-)
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.sdk.progress import Progress
 
 T = TypeVar("T")

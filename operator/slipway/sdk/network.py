@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
+from slipway.apiserver.connection import ApiConnection
 from slipway.client.errors import InvalidJob
 from slipway.client.view import JobView
-from slipway.cluster.connection import ApiConnection
 from slipway.sdk.jobs import Run
 
 _NODES: Final = {"hostNetwork": True}

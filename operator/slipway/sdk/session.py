@@ -11,12 +11,12 @@ import msgspec
 
 from slipway.api.places import HEAD, pod_name
 from slipway.api.status import ConditionType
+from slipway.apiserver.connection import ApiConnection
+from slipway.apiserver.errors import AlreadyExists, NotFound, SlipwayClusterError
 from slipway.client import errors, portal
 from slipway.client.errors import JobError, JobFailed, SessionClosed
 from slipway.client.manifest import new_name
 from slipway.client.view import JobView
-from slipway.cluster.connection import ApiConnection
-from slipway.cluster.errors import AlreadyExists, NotFound, SlipwayClusterError
 from slipway.sdk.accelerators import checked, differences
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import CALL_ANNOTATION, Run, limited

@@ -16,9 +16,9 @@ from typing import Any, Final
 import aiohttp
 
 from slipway.api import names
+from slipway.apiserver import paths
+from slipway.apiserver.connection import ApiConnection
 from slipway.client.errors import ClusterError, NotAllowed, NotAuthenticated
-from slipway.cluster import paths
-from slipway.cluster.connection import ApiConnection
 from slipway.sdk.payload import Call
 
 PROGRAM: Final = resources.files("slipway.sdk").joinpath("host_program.py").read_bytes()

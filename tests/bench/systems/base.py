@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from slipway.api.accelerators import resolve
-from slipway.cluster.errors import NotFound
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver.errors import NotFound
+from slipway.apiserver.wire import JsonObject
 from tests.bench.observer import Seen
 from tests.bench.place import Place
 

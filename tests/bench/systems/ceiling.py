@@ -8,8 +8,8 @@ import msgspec
 
 from slipway.api import names
 from slipway.api.places import worker
-from slipway.cluster import paths
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver import paths
+from slipway.apiserver.wire import JsonObject
 from slipway.core.model.job import Job as SliceJob
 from slipway.core.model.job import Settings
 from slipway.core.model.reading import read_job

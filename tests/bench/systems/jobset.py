@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver.wire import JsonObject
 from slipway.local_cluster import pki
 from slipway.local_cluster.addresses import free_ports
 from tests.bench import programs

@@ -2,7 +2,7 @@
 
 import yaml
 
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver.wire import JsonObject
 from slipway.local_cluster.addresses import free_ports
 from tests.bench import programs
 from tests.bench.systems.base import IMAGE, Job, System, worker_spec

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from slipway.api import names
-from slipway.cluster.lease import DEFAULT_TIMES
-from slipway.cluster.wire import JsonObject
+from slipway.apiserver.wire import JsonObject
+from slipway.controller.lease import DEFAULT_TIMES
 from slipway.core.planner.contract.snapshot import SKEW
 from tests.bench.systems.base import IMAGE, PAUSE_SECONDS, START_SECONDS, Job, ReplicatedSystem
 from tests.running import Operator

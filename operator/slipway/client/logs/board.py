@@ -6,11 +6,11 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
 from slipway.api.places import Place, parse_pod_name, pod_name
+from slipway.apiserver.watch import Applied, Deleted, Init, InitDone
 from slipway.client.errors import ClusterError
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import Logged, LogSource
 from slipway.client.model import JobState
-from slipway.cluster.watch import Applied, Deleted, Init, InitDone
 
 _JOB: Final = ""
 """What stands for the job where pods are named."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from slipway.apiserver.watch import Event
 from slipway.client.logs.pods import LogPod
 from slipway.client.model import JobState
-from slipway.cluster.watch import Event
 
 
 class LogGone(Exception):

@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from slipway.api.places import Place, parse_pod_name
+from slipway.apiserver.watch import Applied, Deleted, Init
 from slipway.client.hosts import state_of
 from slipway.client.model import JobState
 from slipway.client.pictures.live import Progress
 from slipway.client.verbs import Verbs
-from slipway.cluster.watch import Applied, Deleted, Init
 
 Hosts = dict[int, dict[Place, str]]
 """States of hosts by their places, for each attempt."""

@@ -12,6 +12,9 @@ from slipway.core.model.parts import packed, unpacked
 from slipway.core.model.site import NO_SITE, Site
 from slipway.version import VERSION
 
+Key = tuple[str, str]
+"""(namespace, name) of a SliceJob."""
+
 OPERATOR_IMAGE: Final = f"ghcr.io/slipway-dev/slipway:{VERSION}"
 """The image of this version of Slipway, unless the operator is told another."""
 

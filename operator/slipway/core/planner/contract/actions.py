@@ -1,4 +1,4 @@
-"""The actions of a plan, as data. `slipway.cluster.apply` carries them out; each may be repeated without harm."""
+"""The actions of a plan, as data. `controller.act.apply` carries them out; each may be repeated without harm."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,1 +1,0 @@
-"""How the process lives: settings, kopf, leadership, health, shutdown."""
