@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from slipway.local_cluster import Cluster, ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool
+from slipway.devcluster import Cluster, ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool
 from tests.kubectl import Kubectl, api_of
 from tests.places import CRDS
 from tests.running import Jobs, Operator

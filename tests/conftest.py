@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
-from slipway.local_cluster import NativeCluster, Pool
+from slipway.devcluster import NativeCluster, Pool
 from tests import clusters, evidence, quarantine
 from tests.clusters import cluster_of, jobs_of, kubectl_for, operator_of, served, until_its_last_test
 from tests.kubectl import Kubectl, api_of
@@ -132,7 +132,7 @@ def operator(control_plane: NativeCluster, tmp_path_factory: pytest.TempPathFact
 def real_nodes() -> Iterator[NativeCluster]:
     """Two spot slices of two real hosts each and three CPU nodes, with the images of the examples and of Ray."""
     from slipway.demo.run import build_image
-    from slipway.local_cluster.progress import Silent
+    from slipway.devcluster.progress import Silent
     from tests.ray.image import build_image as build_ray_image
 
     pools = [Pool(kind="real", type="v5p-16", count=2, spot=True), Pool(kind="real", type="cpu", count=3)]

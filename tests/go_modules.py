@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slipway.local_cluster import paths
-from slipway.local_cluster.gobuild import go_program
+from slipway.devcluster import paths
+from slipway.devcluster.programs.gobuild import go_program
 
 
 def download(module: str) -> Path:

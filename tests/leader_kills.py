@@ -18,7 +18,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from slipway.controller.lease import DEFAULT_TIMES
-from slipway.local_cluster import Pool
+from slipway.devcluster import Pool
 from tests.clusters import cluster_of, kubectl_for
 from tests.kubectl import Kubectl
 from tests.running import Jobs, Operator

@@ -4,8 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from slipway.local_cluster.progress import Progress
-from slipway.local_cluster.python_image import build_python_image
+from slipway.devcluster.images.python_image import build_python_image
+from slipway.devcluster.progress import Progress
 from tests.places import ROOT
 
 IMAGE = "slipway.local/operator:1"

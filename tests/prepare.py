@@ -9,9 +9,9 @@ import sys
 from rich.console import Console
 
 from slipway.demo.run import build_image
-from slipway.local_cluster import binaries, components, packages
-from slipway.local_cluster.kind.programs import PROGRAMS
-from slipway.local_cluster.progress import Progress, for_console
+from slipway.devcluster.kind.programs import PROGRAMS
+from slipway.devcluster.programs import binaries, components, packages
+from slipway.devcluster.progress import Progress, for_console
 from tests.bench.programs import CEILING
 from tests.chart.conftest import helm_program
 from tests.docker_engine.servers import PACKAGES as ENGINE

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from slipway.local_cluster import binaries, components, packages
-from slipway.local_cluster.progress import for_console
+from slipway.devcluster.programs import binaries, components, packages
+from slipway.devcluster.progress import for_console
 from tests.bench import command_line, costs, planning, programs, runner, tables
 from tests.bench.records import Record, Run, load
 from tests.bench.suites import ALONE, SUITES

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from slipway.local_cluster.spec import ClusterSpec
+from slipway.devcluster.spec import ClusterSpec
 from tests.bench.model import Model, running
 from tests.bench.records import Record
 from tests.bench.systems import Job, Shape

@@ -20,8 +20,8 @@ from slipway.api import names
 from slipway.apiserver.request_counts import verb_of
 from slipway.apiserver.wire import JsonObject
 from slipway.core.model.merge_patch import apply_merge_patch
-from slipway.local_cluster.simulated import node_object
-from slipway.local_cluster.spec import NodePlan
+from slipway.devcluster.native.simulated import node_object
+from slipway.devcluster.spec import NodePlan
 from tests.serving import served
 
 SCHEDULED_PER_SECOND: Final = 300

@@ -15,9 +15,10 @@ import yaml
 from slipway.apiserver.access import load_access
 from slipway.apiserver.connection import ApiConnection
 from slipway.apiserver.errors import SlipwayClusterError
-from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool, pki
-from slipway.local_cluster.kubeapi import KubeApi
-from slipway.local_cluster.state import cluster_dir
+from slipway.devcluster import ClusterSpec, NativeCluster, NativeProvider, Pool
+from slipway.devcluster.kubeapi import KubeApi
+from slipway.devcluster.native import pki
+from slipway.devcluster.state import cluster_dir
 from tests.places import CRDS
 from tests.waiting import START_SECONDS
 

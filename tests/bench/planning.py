@@ -18,8 +18,8 @@ from slipway.core.model.tenants import Tenant, Tenants
 from slipway.core.planner.contract.node_pools import NodePools
 from slipway.core.planner.contract.snapshot import Snapshot
 from slipway.core.planner.plan import plan
-from slipway.local_cluster.simulated import node_object
-from slipway.local_cluster.spec import ClusterSpec
+from slipway.devcluster.native.simulated import node_object
+from slipway.devcluster.spec import ClusterSpec
 from tests.bench.records import Record
 from tests.bench.systems import Shape
 from tests.bench.workloads.base import tpu_nodes

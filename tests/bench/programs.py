@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from slipway.local_cluster import paths
-from slipway.local_cluster.gobuild import go_program
+from slipway.devcluster import paths
+from slipway.devcluster.programs.gobuild import go_program
 
 HERE = Path(__file__).parent
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from slipway.local_cluster.components import KUBERNETES
+from slipway.devcluster.programs.components import KUBERNETES
 from tests.bench.observer import Observer
 from tests.bench.place import Place, Profile, place
 from tests.bench.records import Record, Run

@@ -20,7 +20,7 @@ from threading import Event, Thread
 from typing import Final
 
 from slipway.controller.lease import LeaseTimes
-from slipway.local_cluster import Pool
+from slipway.devcluster import Pool
 from tests.bench import audit
 from tests.bench.place import Place, place
 from tests.clusters import kubectl_for

@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from slipway.local_cluster import NativeCluster, pki
-from slipway.local_cluster.kubeapi import KubeApi
+from slipway.devcluster import NativeCluster
+from slipway.devcluster.kubeapi import KubeApi
+from slipway.devcluster.native import pki
 from tests.chart.conftest import Helm, helm_program
 from tests.clusters import jobs_of
 from tests.kubectl import Kubectl

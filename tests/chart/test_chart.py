@@ -17,7 +17,7 @@ from slipway.api.profile import ProfileSpec
 from slipway.controller.lease import DEFAULT_TIMES
 from slipway.controller.settings import OperatorSettings, read_settings
 from slipway.core.model.job import OPERATOR_IMAGE
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from slipway.version import VERSION
 from tests.chart.conftest import CHART, Helm
 from tests.chart.foreign import crds

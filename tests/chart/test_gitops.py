@@ -11,7 +11,7 @@ import yaml
 from lupa import lua51
 
 from slipway.api.status import UNSEEN, ConditionType, Phase, SliceJobStatus
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.chart.conftest import CHART, Helm
 from tests.chart.foreign import crds
 from tests.clusters import install_crds, kubectl_for

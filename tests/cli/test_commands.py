@@ -26,7 +26,7 @@ from slipway.cli.main import COMMANDS, main
 from slipway.client import errors
 from slipway.client.blocking import Client
 from slipway.client.manifest import manifest
-from slipway.local_cluster.provider import NativeCluster
+from slipway.devcluster.native.provider import NativeCluster
 from tests.kubectl import Kubectl
 from tests.running import Jobs
 from tests.waiting import ANSWER_SECONDS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.local_cluster.processes import wait_until
+from slipway.devcluster.processes import wait_until
 from tests.waiting import ANSWER_SECONDS
 
 PROGRAM = """
@@ -18,7 +18,7 @@ import sys, time
 from pathlib import Path
 from slipway.cli.main import main
 from slipway.demo import run
-from slipway.local_cluster import provider
+from slipway.devcluster.native import provider
 
 made = Path("made")
 

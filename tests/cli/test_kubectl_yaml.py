@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from slipway.cli.common import print_data
 from slipway.cli.main import main
 from slipway.client.manifest import InvalidManifest, documents
-from slipway.local_cluster import binaries
-from slipway.local_cluster.progress import Silent
+from slipway.devcluster.programs import binaries
+from slipway.devcluster.progress import Silent
 
 HEAD = "apiVersion: slipway.dev/v1alpha1\nkind: SliceJob\nmetadata: {name: a}\nspec:\n"
 WORDS = {

@@ -94,7 +94,7 @@ def test_the_wheel_has_every_file_that_commands_read(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert names == package | shipped
-    assert {"slipway/py.typed", "slipway/sdk/host_program.py", "slipway/local_cluster/stages.yaml"} < names
+    assert {"slipway/py.typed", "slipway/sdk/host_program.py", "slipway/devcluster/native/stages.yaml"} < names
 
 
 @pytest.mark.parametrize(

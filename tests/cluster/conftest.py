@@ -10,7 +10,7 @@ from slipway.controller.act.apply import Applier
 from slipway.controller.act.events import EventRecorder
 from slipway.controller.seen.cache import Cache
 from slipway.core.model.job import Settings
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.cluster.bench import Bench, now
 from tests.cluster.replay import Replay, open_access, replaying
 from tests.cluster.things import Time

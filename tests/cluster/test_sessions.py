@@ -21,7 +21,7 @@ from slipway.apiserver.access import Access
 from slipway.apiserver.connection import ApiConnection
 from slipway.apiserver.pod_logs import LogStream
 from slipway.apiserver.wire import JsonObject
-from slipway.local_cluster import pki
+from slipway.devcluster.native import pki
 from tests.waiting import ANSWER_SECONDS, pause
 
 POD = "/api/v1/namespaces/ns/pods/train-0-0-0"

@@ -11,7 +11,7 @@ from slipway.core.model.job import Job
 from slipway.core.model.workload import Workload
 from slipway.core.planner.contract.actions import Action, CreateWorkload, DeleteWorkload, PatchWorkload
 from slipway.core.vocabulary.reasons import NAME_TAKEN
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.cluster.bench import Bench
 from tests.cluster.kueue_crds import NEWER, kueue_crds
 from tests.clusters import kubectl_for

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.clusters import kubectl_for
 from tests.kubectl import Kubectl
 

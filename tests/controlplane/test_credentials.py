@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.local_cluster import NativeCluster, pki
+from slipway.devcluster import NativeCluster
+from slipway.devcluster.native import pki
 from tests.kubectl import Kubectl
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster.provider import NativeCluster
+from slipway.devcluster.native.provider import NativeCluster
 from tests.clusters import having_gpus
 from tests.running import Jobs
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster import pki
+from slipway.devcluster.native import pki
 from tests.mistakes import note, shown
 from tests.running import Jobs
 

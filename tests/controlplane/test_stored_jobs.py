@@ -9,7 +9,7 @@ import pytest
 
 from slipway.api.crd import custom_resource_definitions
 from slipway.api.names import MULTIKUEUE
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.clusters import kubectl_for
 from tests.kubectl import Kubectl, api_of, refusal
 from tests.waiting import until

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster.provider import NativeCluster
+from slipway.devcluster.native.provider import NativeCluster
 from tests.clusters import create_namespace, having_gpus, kubectl_for, served
 from tests.kubectl import Kubectl
 from tests.mistakes import note, seconds_between, shown

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from slipway.cli.main import main
-from slipway.local_cluster import packages
-from slipway.local_cluster.progress import Silent
+from slipway.devcluster.programs import packages
+from slipway.devcluster.progress import Silent
 from tests.docker_engine.servers import PACKAGES, PASSWORD, USER, Engine, engine_in, registry_in, tool
 from tests.waiting import START_SECONDS
 

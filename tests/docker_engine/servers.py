@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from slipway.local_cluster.packages import find_tool
+from slipway.devcluster.programs.packages import find_tool
 from tests.waiting import START_SECONDS, until
 
 PACKAGES = {

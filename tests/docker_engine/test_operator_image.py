@@ -15,9 +15,9 @@ import docker
 import pytest
 
 from slipway.controller.main import EXIT_REFUSED
-from slipway.local_cluster import paths
-from slipway.local_cluster.progress import Silent
-from slipway.local_cluster.python_image import debian_layer
+from slipway.devcluster import paths
+from slipway.devcluster.images.python_image import debian_layer
+from slipway.devcluster.progress import Silent
 from slipway.version import VERSION
 from tests.docker_engine.servers import Engine
 from tests.places import ROOT

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from slipway.local_cluster import NativeProvider
+from slipway.devcluster import NativeProvider
 from tests.places import ROOT
 from tests.typing_in import type_in
 

@@ -12,7 +12,7 @@ from tests.places import ROOT
 
 READ = {
     "operator.md": ("controller", "apiserver", "client"),
-    "local-cluster.md": ("local_cluster",),
+    "local-cluster.md": ("devcluster",),
     "local.md": ("docker_engine",),
 }
 MARKS_OUR_PROCESSES = "SLIPWAY_CLUSTER_DIR"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.clusters import kubectl_for
 from tests.kueue.queues import Queues
 from tests.kueue.server import Server

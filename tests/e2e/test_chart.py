@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster import KindCluster, NativeCluster
+from slipway.devcluster import KindCluster, NativeCluster
 from tests.chart.conftest import Helm
 from tests.chart.conftest import helm as helm  # the fixture
 from tests.clusters import kubectl_for

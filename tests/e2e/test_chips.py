@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from slipway.cli.cluster import cluster
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.running import Jobs
 
 TPU: dict[str, Any] = {"accelerator": {"type": "v5p-16", "spot": True}}

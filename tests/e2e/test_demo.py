@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from slipway.demo import run
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.waiting import START_SECONDS
 
 pytestmark = pytest.mark.thorough

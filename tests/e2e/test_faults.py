@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.running import Jobs
 from tests.waiting import START_SECONDS, pause
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
-from slipway.local_cluster.progress import Silent
+from slipway.devcluster import NativeCluster
+from slipway.devcluster.progress import Silent
 from tests.clusters import having_gpus
 from tests.e2e.torch_image import IMAGE, build_image
 from tests.running import Jobs

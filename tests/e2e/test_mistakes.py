@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster.provider import NativeCluster
+from slipway.devcluster.native.provider import NativeCluster
 from tests.clusters import create_namespace, kubectl_for, served
 from tests.mistakes import Outcome, condition, note, seconds_between, shown
 from tests.running import Jobs, Operator

@@ -11,8 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from slipway.local_cluster import archives, images, packages, paths
-from slipway.local_cluster.progress import Progress, step
+from slipway.devcluster import paths
+from slipway.devcluster.images import archives
+from slipway.devcluster.images.archives import image_cache
+from slipway.devcluster.programs import packages
+from slipway.devcluster.progress import Progress, step
 
 IMAGE: Final = "slipway.local/torch:1"
 PROGRAM: Final = Path(__file__).parent / "programs/all_reduce.py"
@@ -32,10 +35,10 @@ _UNUSED: Final = re.compile(
 def build_image(progress: Progress) -> Path:
     """The archive of the image."""
     debian = torch_layer(progress)
-    with paths.filling(images.folder()):
-        files = archives.tar_layer(images.folder() / "torch-program.layer", {"app/all_reduce.py": PROGRAM}, {})
+    with paths.filling(image_cache()):
+        files = archives.tar_layer(image_cache() / "torch-program.layer", {"app/all_reduce.py": PROGRAM}, {})
         image = archives.Image(IMAGE, (debian, files), ("python3", "/app/all_reduce.py"))
-        path = images.folder() / f"torch-{image.digest[:12]}.tar"
+        path = image_cache() / f"torch-{image.digest[:12]}.tar"
         if not path.exists():
             with step(progress, f"Writing image {IMAGE}"):
                 archives.write(path, [image])
@@ -44,8 +47,8 @@ def build_image(progress: Progress) -> Path:
 
 def torch_layer(progress: Progress) -> archives.Layer:
     """A Debian with torch; made once."""
-    path = images.folder() / _LAYER
-    with paths.filling(images.folder()):
+    path = image_cache() / _LAYER
+    with paths.filling(image_cache()):
         if not path.exists():
             packages.ensure(packages.IMAGES, progress)
             with (

@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from slipway.local_cluster import BUSYBOX_IMAGE, KindCluster, KindProvider, binaries, images
-from slipway.local_cluster.kind.programs import NEEDED, PROGRAMS
-from slipway.local_cluster.progress import Silent
+from slipway.devcluster import BUSYBOX_IMAGE, KindCluster, KindProvider
+from slipway.devcluster.kind.programs import NEEDED, PROGRAMS
+from slipway.devcluster.native import images
+from slipway.devcluster.programs import binaries
+from slipway.devcluster.progress import Silent
 from tests.chart.conftest import Helm, helm_program
 from tests.clusters import kubectl_for
 from tests.docker_engine.servers import answers, running

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from slipway.local_cluster.packages import find_tool
+from slipway.devcluster.programs.packages import find_tool
 
 RUNTIME: Final = Path(__file__).parent / "runc.py"
 NETWORK: Final = 'ip link set lo up && echo 1 > /proc/sys/net/ipv4/ip_forward && exec "$@"'

@@ -10,11 +10,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from slipway.local_cluster import archives, binaries, images, packages
-from slipway.local_cluster.components import COMPONENTS, CONTROL_PLANE, KUBERNETES, REAL, GoModule, kubernetes
-from slipway.local_cluster.kind.programs import KIND, docker
-from slipway.local_cluster.packages import find_tool
-from slipway.local_cluster.progress import Progress, Silent, step
+from slipway.devcluster.images import archives
+from slipway.devcluster.images.archives import image_cache
+from slipway.devcluster.kind.programs import KIND, docker
+from slipway.devcluster.programs import binaries, packages
+from slipway.devcluster.programs.components import COMPONENTS, CONTROL_PLANE, KUBERNETES, REAL, GoModule, kubernetes
+from slipway.devcluster.programs.packages import find_tool
+from slipway.devcluster.progress import Progress, Silent, step
 from tests.go_modules import download
 
 NODE_IMAGE: Final = "slipway.local/kind-node:1"
@@ -67,7 +69,7 @@ def build(progress: Progress | None = None) -> str:
 
 def _debian() -> Path:
     key = sha256(" ".join(DEBIAN).encode()).hexdigest()[:12]
-    path = images.folder() / f"kind-base-{key}.tar"
+    path = image_cache() / f"kind-base-{key}.tar"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(".new.tar")
@@ -98,7 +100,7 @@ def _context(folder: Path, programs: Mapping[str, Path]) -> None:
 
 def _archive(programs: Mapping[str, Path]) -> Path:
     """An archive with all images that kubeadm's pods name, and those that every node of a local cluster has."""
-    path = images.folder() / "kind-images.tar"
+    path = image_cache() / "kind-images.tar"
     version = f"v{KUBERNETES}"
     wanted = [
         _image("kube-apiserver", version, programs),
@@ -147,7 +149,7 @@ def _layer(name: str, files: Mapping[str, Path | bytes]) -> archives.Layer:
     links = {f"bin/{one}": "busybox" for one in _applets()} if "bin/busybox" in files else {}
     if "usr/sbin/xtables-nft-multi" in files:
         links |= {f"usr/sbin/{one}": "xtables-nft-multi" for one in _IPTABLES}
-    path = images.folder() / f"kind-{name}.layer"
+    path = image_cache() / f"kind-{name}.layer"
     path.with_suffix(".sha256").unlink(missing_ok=True)
     return archives.tar_layer(path, dict(files), links, ["tmp", "etc", "run", "var"])
 

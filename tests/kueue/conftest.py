@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.local_cluster import NativeCluster, Pool
+from slipway.devcluster import NativeCluster, Pool
 from tests.chart.rights import jobs_by_the_chart, never_refused, operator_access
 from tests.clusters import cluster_of, create_namespace, kubectl_for, operator_of, served, until_its_last_test
 from tests.kubectl import Kubectl

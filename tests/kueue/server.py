@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import yaml
 
-from slipway.local_cluster import NativeCluster, pki
-from slipway.local_cluster.addresses import free_ports
+from slipway.devcluster import NativeCluster
+from slipway.devcluster.native import pki
+from slipway.devcluster.native.addresses import free_ports
 from tests.chart.rights import access, of_kueue
 from tests.kubectl import Kubectl
 from tests.kueue.program import KUEUE, manifests

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from slipway.controller.seen.kueue_watches import AGAIN_SECONDS
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.chart.rights import jobs_by_the_chart
 from tests.clusters import kubectl_for
 from tests.kubectl import Kubectl

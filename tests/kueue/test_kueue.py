@@ -16,8 +16,8 @@ import pytest
 from slipway.apiserver.access import load_access
 from slipway.apiserver.connection import ApiConnection
 from slipway.controller.seen import kueue
-from slipway.local_cluster import NativeCluster
-from slipway.local_cluster.simulated import create as create_nodes
+from slipway.devcluster import NativeCluster
+from slipway.devcluster.native.simulated import create as create_nodes
 from tests.chart.rights import access
 from tests.cli.test_commands import said, slipway
 from tests.clusters import jobs_of

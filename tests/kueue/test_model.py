@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.kubectl import Kubectl
 from tests.kueue.cases import CASES, QUOTA, Place, given_back, is_so
 from tests.kueue.queues import GROUP

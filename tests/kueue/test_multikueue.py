@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.local_cluster import NativeCluster, Pool
+from slipway.devcluster import NativeCluster, Pool
 from tests.chart.rights import access, jobs_by_the_chart
 from tests.clusters import cluster_of, create_namespace, kubectl_for
 from tests.kubectl import Kubectl

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool
+from slipway.devcluster import ClusterSpec, NativeCluster, NativeProvider, Pool
 
 from .helpers import await_phase, create, node, pod
 

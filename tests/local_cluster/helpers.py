@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from slipway.local_cluster import BUSYBOX_IMAGE, NativeCluster, nodes
-from slipway.local_cluster.processes import children, wait_until
+from slipway.devcluster import BUSYBOX_IMAGE, NativeCluster
+from slipway.devcluster.node_objects import is_ready
+from slipway.devcluster.processes import children, wait_until
 from tests.waiting import START_SECONDS
 
 
@@ -73,7 +74,7 @@ def node(cluster: NativeCluster, name: str) -> dict[str, Any] | None:
 
 def ready(cluster: NativeCluster, name: str) -> bool:
     """Whether a node is Ready."""
-    return nodes.is_ready(node(cluster, name))
+    return is_ready(node(cluster, name))
 
 
 def namespaces_of(cluster: NativeCluster) -> set[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.local_cluster import ClusterSpec, LocalClusterError, NativeProvider, Pool, cgroups, nodes, processes, state
+from slipway.devcluster import ClusterSpec, LocalClusterError, NativeProvider, Pool, processes, state
+from slipway.devcluster.native import cgroups, nodes
 from tests.waiting import START_SECONDS
 
 from .helpers import await_phase, create, inhabitants, machine, namespaces_of, pod
@@ -45,7 +46,7 @@ def test_down_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_down_after_a_crash_in_the_middle_of_up(state_folder: Path) -> None:
     code = (
         "import os, signal\n"
-        "from slipway.local_cluster import ClusterSpec, NativeProvider, Pool, images\n"
+        "from slipway.devcluster import ClusterSpec, NativeProvider, Pool, images\n"
         "images.await_runtime = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "NativeProvider().up(ClusterSpec(name='t-crash', pools=[Pool(kind='real', type='cpu')]))"
     )
@@ -130,7 +131,7 @@ def test_down_of_the_last_cluster_spares_the_folder_that_a_person_named(
 def test_a_failed_up_ends_what_it_started_and_shows_the_log(
     state_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from slipway.local_cluster import controlplane
+    from slipway.devcluster.native import controlplane
 
     monkeypatch.setattr(controlplane, "scheduler_command", lambda found: ["false"])
     real = controlplane.api_server_command

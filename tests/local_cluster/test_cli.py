@@ -18,11 +18,13 @@ from slipway.cli.cluster import cluster
 from slipway.cli.demo import demo
 from slipway.demo import images
 from slipway.demo.images import EXAMPLES, manifest_of
-from slipway.local_cluster import ClusterSpec, NativeCluster, Pool, archives, packages, state
-from slipway.local_cluster import status as observed
-from slipway.local_cluster.packages import find_tool
-from slipway.local_cluster.processes import wait_until
-from slipway.local_cluster.progress import Silent
+from slipway.devcluster import ClusterSpec, NativeCluster, Pool, state
+from slipway.devcluster import status as observed
+from slipway.devcluster.images import archives
+from slipway.devcluster.processes import wait_until
+from slipway.devcluster.programs import packages
+from slipway.devcluster.programs.packages import find_tool
+from slipway.devcluster.progress import Silent
 from tests.docker_engine.servers import PACKAGES, engine_in
 from tests.places import ROOT
 from tests.waiting import START_SECONDS

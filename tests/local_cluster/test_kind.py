@@ -15,23 +15,15 @@ import yaml
 from click.testing import CliRunner, Result
 
 from slipway.cli.cluster import cluster
-from slipway.local_cluster import (
-    ClusterSpec,
-    KindCluster,
-    KindProvider,
-    LocalClusterError,
-    NativeCluster,
-    Pool,
-    binaries,
-    chips,
-    state,
-)
-from slipway.local_cluster import status as observed
-from slipway.local_cluster.kind import configuration
-from slipway.local_cluster.kind.programs import PROGRAMS, run
-from slipway.local_cluster.kind.provider import CONFIGURATION
-from slipway.local_cluster.progress import Silent
-from slipway.local_cluster.state import ClusterState
+from slipway.devcluster import ClusterSpec, KindCluster, KindProvider, LocalClusterError, NativeCluster, Pool, state
+from slipway.devcluster import status as observed
+from slipway.devcluster.kind import configuration
+from slipway.devcluster.kind.programs import PROGRAMS, run
+from slipway.devcluster.kind.provider import CONFIGURATION
+from slipway.devcluster.node_objects import healthy_tpus
+from slipway.devcluster.programs import binaries
+from slipway.devcluster.progress import Silent
+from slipway.devcluster.state import ClusterState
 from tests.waiting import START_SECONDS
 
 SPEC = ClusterSpec(
@@ -326,4 +318,4 @@ def test_chips_of_a_machine_break_and_are_mended(machine: tuple[KindCluster, Pat
     cluster.damage(MACHINE, numbers=(1, 2))
     assert calls.read_text().splitlines()[-1].endswith("/chip-1 /var/lib/slipway-chips/chip-2")
     cluster.restore(MACHINE)
-    assert chips.offered(cluster.api().find(f"/api/v1/nodes/{MACHINE}")) == 8
+    assert healthy_tpus(cluster.api().find(f"/api/v1/nodes/{MACHINE}")) == 8

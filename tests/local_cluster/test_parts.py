@@ -18,28 +18,15 @@ from threading import Event
 
 import pytest
 
-from slipway.local_cluster import (
-    KindProvider,
-    LocalClusterError,
-    NativeCluster,
-    NativeProvider,
-    addresses,
-    archives,
-    binaries,
-    images,
-    packages,
-    paths,
-    pki,
-    processes,
-    python_image,
-    state,
-    store,
-)
-from slipway.local_cluster.components import COMPONENTS
-from slipway.local_cluster.errors import ClusterNotFound, last_lines
-from slipway.local_cluster.progress import Silent
-from slipway.local_cluster.python_image import build_python_image
-from slipway.local_cluster.spec import ClusterSpec
+from slipway.devcluster import KindProvider, LocalClusterError, NativeCluster, NativeProvider, paths, processes, state
+from slipway.devcluster.errors import ClusterNotFound, last_lines
+from slipway.devcluster.images import archives, python_image
+from slipway.devcluster.images.python_image import build_python_image
+from slipway.devcluster.native import addresses, images, pki, store
+from slipway.devcluster.programs import binaries, packages
+from slipway.devcluster.programs.components import COMPONENTS
+from slipway.devcluster.progress import Silent
+from slipway.devcluster.spec import ClusterSpec
 from tests.waiting import START_SECONDS, pause
 
 

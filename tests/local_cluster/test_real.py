@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
-from slipway.local_cluster.components import architecture
-from slipway.local_cluster.processes import wait_until
+from slipway.devcluster import NativeCluster
+from slipway.devcluster.processes import wait_until
+from slipway.devcluster.programs.components import architecture
 from tests.waiting import START_SECONDS
 
 from .helpers import await_phase, create, node, pod, read, ready

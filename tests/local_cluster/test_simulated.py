@@ -13,17 +13,9 @@ from uuid import uuid4
 
 import pytest
 
-from slipway.local_cluster import (
-    ClusterSpec,
-    LocalClusterError,
-    NativeCluster,
-    NativeProvider,
-    Pool,
-    interface,
-    kubeapi,
-)
-from slipway.local_cluster.kubeapi import KubeApi
-from slipway.local_cluster.processes import wait_until
+from slipway.devcluster import ClusterSpec, LocalClusterError, NativeCluster, NativeProvider, Pool, interface, kubeapi
+from slipway.devcluster.kubeapi import KubeApi
+from slipway.devcluster.processes import wait_until
 from tests.waiting import START_SECONDS
 
 from .conftest import running

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from slipway.local_cluster import ClusterSpec, LocalClusterError, Pool
-from slipway.local_cluster.spec import Kind, explain, parse_pool
+from slipway.devcluster import ClusterSpec, LocalClusterError, Pool
+from slipway.devcluster.spec import Kind, explain, parse_pool
 
 
 def test_a_slice_is_a_node_pool_with_one_node_for_each_host() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
-from slipway.local_cluster.processes import wait_until
+from slipway.devcluster import NativeCluster
+from slipway.devcluster.processes import wait_until
 from tests.waiting import START_SECONDS
 
 from .conftest import LONELY, ON_LONELY

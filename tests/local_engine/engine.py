@@ -22,8 +22,8 @@ from click.testing import CliRunner
 from docker.models.containers import Container
 
 from slipway.cli.main import main
-from slipway.local_cluster import packages
-from slipway.local_cluster.progress import Silent
+from slipway.devcluster.programs import packages
+from slipway.devcluster.progress import Silent
 from tests.docker_engine.servers import answers, running, tool
 from tests.waiting import START_SECONDS, until
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from slipway.local_cluster import packages
-from slipway.local_cluster.progress import Silent
-from slipway.local_cluster.python_image import debian_layer
+from slipway.devcluster.images.python_image import debian_layer
+from slipway.devcluster.programs import packages
+from slipway.devcluster.progress import Silent
 from tests.e2e.torch_image import PROGRAM, torch_layer
 from tests.examples.test_train import libraries
 from tests.local_engine.engine import Engine, User

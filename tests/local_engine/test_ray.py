@@ -12,8 +12,8 @@ from typing import Any
 import docker
 import pytest
 
-from slipway.local_cluster.archives import references
-from slipway.local_cluster.progress import Silent
+from slipway.devcluster.images.archives import references
+from slipway.devcluster.progress import Silent
 from tests.local_engine.engine import Dockerd, Engine, User
 from tests.places import ROOT
 from tests.ray.image import IMAGE, build_image

@@ -13,8 +13,9 @@ import pytest
 from docker.context import ContextAPI
 from docker.tls import TLSConfig
 
-from slipway.local_cluster import packages, pki
-from slipway.local_cluster.progress import Silent
+from slipway.devcluster.native import pki
+from slipway.devcluster.programs import packages
+from slipway.devcluster.progress import Silent
 from tests.docker_engine.conftest import forgiving as forgiving
 from tests.docker_engine.servers import PACKAGES, engine_in, free_port
 from tests.local_engine.engine import IMAGE, User, image

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slipway.local_cluster import NativeCluster, NativeProvider, Pool
+from slipway.devcluster import NativeCluster, NativeProvider, Pool
 from tests.clusters import cluster_of, kubectl_for, operator_of, until_its_last_test
 from tests.kubectl import Kubectl
 from tests.other_kubernetes.programs import OTHERS

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from slipway.local_cluster.components import COMPONENTS, Component, GoModule, kubernetes
+from slipway.devcluster.programs.components import COMPONENTS, Component, GoModule, kubernetes
 
 SERVERS: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 HERE: Final = Path(__file__).parent

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.kubectl import Kubectl
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.clusters import having_gpus
 from tests.places import ROOT
 from tests.ray.image import IMAGE

@@ -20,7 +20,7 @@ from slipway import (
     run_docker_multislice,
     run_docker_on_pod,
 )
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.kubectl import Kubectl
 from tests.ray.image import IMAGE
 from tests.running import Jobs

@@ -1,7 +1,7 @@
 """Functions on a real Ray on real nodes."""
 
 from slipway import TPU, Client, RayExecutor
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.waiting import START_SECONDS

@@ -17,7 +17,7 @@ from slipway import (
     run_docker_async,
     run_docker_on_pod,
 )
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.ray.image import IMAGE
 from tests.running import Jobs
 from tests.sdk.test_functions import HEAD

@@ -9,7 +9,7 @@ import cloudpickle
 import pytest
 
 from slipway import Client, JobFailed, JobPreempted, RayExecutor, Session, SessionClosed, VersionMismatch
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from slipway.sdk import payload
 from slipway.sdk import session as sessions
 from tests.ray.image import IMAGE

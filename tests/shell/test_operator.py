@@ -20,7 +20,7 @@ from slipway.controller.lease import DEFAULT_TIMES, LeaseTimes
 from slipway.controller.main import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, run
 from slipway.controller.observability import log_format
 from slipway.controller.settings import OperatorSettings
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests import waiting
 from tests.chart.rights import access
 from tests.kubectl import Kubectl

@@ -23,7 +23,7 @@ from slipway.controller.seen.kueue_watches import Queues
 from slipway.core.model.cluster_queue import ClusterQueue, LocalQueue
 from slipway.core.model.job import Key, Settings
 from slipway.core.model.workload import Kueue
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.chart.rights import access
 from tests.cluster.kueue_crds import GROUP, KINDS, NEWER, OLDER, crd, kueue_crds
 from tests.cluster.things import job_json

@@ -30,8 +30,8 @@ from slipway.core.model.tenants import Visitors
 from slipway.core.planner.contract.actions import Action, Check, CreatePods, CreateServices, DeletePods, Plan, Refresh
 from slipway.core.planner.plan import plan
 from slipway.core.validation.acceptance import pod_factory
-from slipway.local_cluster.simulated import node_object
-from slipway.local_cluster.spec import ClusterSpec, NodePlan, Pool
+from slipway.devcluster.native.simulated import node_object
+from slipway.devcluster.spec import ClusterSpec, NodePlan, Pool
 from tests.cluster.things import Time, job_json
 from tests.planner.build import START
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from slipway.local_cluster import ClusterSpec, NativeProvider, Pool
+from slipway.devcluster import ClusterSpec, NativeProvider, Pool
 from tests.clusters import install_crds, kubectl_for
 from tests.kubectl import Kubectl
 from tests.places import ROOT

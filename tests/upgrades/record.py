@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from slipway.local_cluster import ClusterSpec, NativeProvider, Pool
-from slipway.local_cluster.simulated import EXIT_CODE, STOP_AFTER
+from slipway.devcluster import ClusterSpec, NativeProvider, Pool
+from slipway.devcluster.native.simulated import EXIT_CODE, STOP_AFTER
 from tests.clusters import install_crds, kubectl_for
 from tests.kubectl import Kubectl
 from tests.running import Jobs, Operator

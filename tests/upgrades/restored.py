@@ -5,7 +5,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from slipway.local_cluster import NativeCluster
+from slipway.devcluster import NativeCluster
 from tests.clusters import install_crds, kubectl_for
 from tests.kubectl import Kubectl
 from tests.upgrades.record import NAMESPACE, POOLS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.local_cluster.simulated import EXIT_CODE
+from slipway.devcluster.native.simulated import EXIT_CODE
 from tests.clusters import cluster_of, install_crds, kubectl_for, operator_of
 from tests.kubectl import Kubectl
 from tests.places import CRDS

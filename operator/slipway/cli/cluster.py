@@ -19,9 +19,7 @@ from slipway.cli.images import INTERRUPTED, exit_codes
 from slipway.cli.interruption import interruptible
 from slipway.cli.span import Span
 from slipway.demo import images as example_images
-from slipway.docker_engine.engine import connected
-from slipway.docker_engine.images.saving import save_image
-from slipway.local_cluster import (
+from slipway.devcluster import (
     Cluster,
     ClusterSpec,
     KindProvider,
@@ -32,10 +30,12 @@ from slipway.local_cluster import (
     clusters,
     state,
 )
-from slipway.local_cluster import status as observed
-from slipway.local_cluster.errors import ClusterNotFound, of_system
-from slipway.local_cluster.progress import for_console, step
-from slipway.local_cluster.spec import explain, parse_pool
+from slipway.devcluster import status as observed
+from slipway.devcluster.errors import ClusterNotFound, of_system
+from slipway.devcluster.progress import for_console, step
+from slipway.devcluster.spec import explain, parse_pool
+from slipway.docker_engine.engine import connected
+from slipway.docker_engine.images.saving import save_image
 
 DEFAULT_NAME = "slipway"
 DEFAULT_POOLS = ("2*v5p-16", "1*cpu")

@@ -19,9 +19,9 @@ def demo(keep: bool) -> None:
     from slipway.cli.interruption import interruptible
     from slipway.demo.run import DemoFailed
     from slipway.demo.run import demo as run
-    from slipway.local_cluster import LocalClusterError
-    from slipway.local_cluster.errors import of_system
-    from slipway.local_cluster.progress import Plain
+    from slipway.devcluster import LocalClusterError
+    from slipway.devcluster.errors import of_system
+    from slipway.devcluster.progress import Plain
 
     console, start = Console(), time.monotonic()
     try:

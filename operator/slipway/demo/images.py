@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from slipway.demo.files import shipped
-from slipway.local_cluster.progress import Progress
-from slipway.local_cluster.python_image import build_python_image
+from slipway.devcluster.images.python_image import build_python_image
+from slipway.devcluster.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from slipway.demo import images, proof
 from slipway.demo.files import shipped
 from slipway.demo.follow import Follower
 from slipway.demo.view import View, timeline
-from slipway.local_cluster import ClusterSpec, NativeCluster, NativeProvider, Pool
-from slipway.local_cluster.progress import Progress
-from slipway.local_cluster.provider import check_machine
+from slipway.devcluster import ClusterSpec, NativeCluster, NativeProvider, Pool
+from slipway.devcluster.native.provider import check_machine
+from slipway.devcluster.progress import Progress
 
 EXAMPLE: Final = "pretrain"
 POOLS: Final = (Pool(kind="real", type="v5p-16", count=2, spot=True),)

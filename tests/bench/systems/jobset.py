@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from slipway.apiserver.wire import JsonObject
-from slipway.local_cluster import pki
-from slipway.local_cluster.addresses import free_ports
+from slipway.devcluster.native import pki
+from slipway.devcluster.native.addresses import free_ports
 from tests.bench import programs
 from tests.bench.systems.base import Job, System, worker_spec
 from tests.bench.systems.process import Controller

@@ -3,7 +3,7 @@
 import yaml
 
 from slipway.apiserver.wire import JsonObject
-from slipway.local_cluster.addresses import free_ports
+from slipway.devcluster.native.addresses import free_ports
 from tests.bench import programs
 from tests.bench.systems.base import IMAGE, Job, System, worker_spec
 from tests.bench.systems.process import Controller

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from slipway.local_cluster import Pool
+from slipway.devcluster import Pool
 from tests.bench import audit
 from tests.bench.observer import Observer, Seen
 from tests.bench.place import Place

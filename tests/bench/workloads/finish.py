@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
-from slipway.local_cluster import Pool
+from slipway.devcluster import Pool
 from tests.bench.meter import Meter
 from tests.bench.observer import first, last
 from tests.bench.systems import Job, Shape

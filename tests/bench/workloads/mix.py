@@ -4,7 +4,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from slipway.local_cluster import Pool
+from slipway.devcluster import Pool
 from tests.bench.meter import Meter
 from tests.bench.systems import Job, Shape
 from tests.bench.workloads.base import Turn, Workload, tpu_nodes

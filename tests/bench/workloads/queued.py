@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from slipway.api.accelerators import resolve
-from slipway.local_cluster import Pool
+from slipway.devcluster import Pool
 from tests.bench.meter import Meter
 from tests.bench.observer import Seen, first, last
 from tests.bench.systems import Job

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from slipway.local_cluster import Pool
+from slipway.devcluster import Pool
 from tests.bench.meter import Meter
 from tests.bench.systems import Job, Shape
 from tests.bench.workloads.base import Turn, Unfit, Workload, tpu_nodes

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from slipway.local_cluster import Pool
-from slipway.local_cluster.kubeapi import in_parallel
-from slipway.local_cluster.nodes import delete as delete_node
-from slipway.local_cluster.simulated import create as create_nodes
+from slipway.devcluster import Pool
+from slipway.devcluster.kubeapi import in_parallel
+from slipway.devcluster.native.simulated import create as create_nodes
+from slipway.devcluster.node_objects import delete as delete_node
 from tests.bench.meter import Meter
 from tests.bench.observer import Seen, first, last
 from tests.bench.place import Place

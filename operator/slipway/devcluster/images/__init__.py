@@ -1,0 +1,1 @@
+"""Container images as archives, written without a registry and without an engine."""

@@ -1,0 +1,1 @@
+"""Clusters whose nodes are processes of this machine: real nodes in namespaces, and simulated ones."""

@@ -1,0 +1,1 @@
+"""The programs that a cluster is made of: found, downloaded or built."""
