@@ -40,10 +40,10 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from slipway.client.logs.selection import Selection
-    from slipway.docker_engine.errors import ImageBuildError
-    from slipway.docker_engine.images.building import build_and_push_docker_image
-    from slipway.local.blocking import LocalClient
-    from slipway.local.client import AsyncLocalClient
+    from slipway.local.client.blocking import LocalClient
+    from slipway.local.client.client import AsyncLocalClient
+    from slipway.local.engine.errors import ImageBuildError
+    from slipway.local.images.building import build_and_push_docker_image
     from slipway.sdk.accelerators import CPU, GPU, TPU
     from slipway.sdk.containers import CompletedRun, run_docker_async, run_docker_multislice, run_docker_on_pod
     from slipway.sdk.decorators import (
@@ -68,8 +68,8 @@ _HOMES = {
         "TPU",
     ),
     "client.asynchronous": ("AsyncClient",),
-    "local.client": ("AsyncLocalClient",),
-    "local.blocking": ("LocalClient",),
+    "local.client.client": ("AsyncLocalClient",),
+    "local.client.blocking": ("LocalClient",),
     "client.blocking": ("Client", "Job"),
     "sdk.containers": (
         "CompletedRun",
@@ -118,8 +118,8 @@ _HOMES = {
         "WaitTimeout",
     ),
     "client.logs.selection": ("Selection",),
-    "docker_engine.errors": ("ImageBuildError",),
-    "docker_engine.images.building": ("build_and_push_docker_image",),
+    "local.engine.errors": ("ImageBuildError",),
+    "local.images.building": ("build_and_push_docker_image",),
     "sdk.functions": ("RayExecutor",),
     "sdk.payload": ("Captured",),
     "sdk.session": ("Session",),

@@ -18,14 +18,14 @@ from slipway.cli.main import main
 from slipway.client.errors import Refused
 from slipway.client.manifest import manifest
 from slipway.client.mounts import mounts
-from slipway.docker_engine import site, supervisor
-from slipway.docker_engine.conversion.devices import Device as DeviceNode
-from slipway.docker_engine.conversion.devices import DeviceMapping, Inventory
-from slipway.docker_engine.engine import Address
-from slipway.docker_engine.job_files import folder
-from slipway.docker_engine.options import Options
-from slipway.local.blocking import LocalClient
-from slipway.local.client import AsyncLocalClient
+from slipway.local.client.blocking import LocalClient
+from slipway.local.client.client import AsyncLocalClient
+from slipway.local.conversion.devices import Device as DeviceNode
+from slipway.local.conversion.devices import DeviceMapping, Inventory
+from slipway.local.engine.address import Address
+from slipway.local.jobs.job_files import folder
+from slipway.local.jobs.options import Options
+from slipway.local.supervisor import site, supervisor
 
 PROFILE = """\
 apiVersion: slipway.dev/v1alpha1

@@ -13,7 +13,7 @@ from slipway.cli.main import main
 from slipway.client.manifest import Flags, InvalidManifest, check, check_profile, documents, environment, manifest
 from slipway.client.mounts import mounts
 from slipway.core.model.site import Profile
-from slipway.docker_engine.conversion.expansion import expanded
+from slipway.local.conversion.expansion import expanded
 from tests.cluster.test_jobs import nested
 from tests.places import ROOT
 

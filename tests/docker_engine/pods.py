@@ -8,7 +8,7 @@ from slipway.core.model.job import Settings
 from slipway.core.model.parts import Body
 from slipway.core.model.site import Site
 from slipway.core.validation.acceptance import pod_factory
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
+from slipway.local.conversion.convert import ContainerRequest, Surroundings, containers
 from tests.planner.build import UNLIMITED, world_at
 
 

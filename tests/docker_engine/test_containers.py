@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from slipway.docker_engine.containers import LABEL_HOME, Containers, EngineRefuses
+from slipway.local.containers.containers import LABEL_HOME, Containers, EngineRefuses
 from tests.local_simulation.engine import refusal
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from slipway.api.places import worker
 from slipway.core.model.parts import Body
-from slipway.docker_engine.conversion.convert import Surroundings, Unconvertible, containers, problems
-from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
+from slipway.local.conversion.convert import Surroundings, Unconvertible, containers, problems
+from slipway.local.conversion.devices import Assigned, DeviceMapping
 from tests.docker_engine.pods import converted, host_config, pod, variables, with_spec
 
 

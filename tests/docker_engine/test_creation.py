@@ -9,9 +9,9 @@ from slipway.api.places import FIRST
 from slipway.core.manifests.peers import LONGEST_INLINE_LIST
 from slipway.core.planner.contract.actions import Check
 from slipway.core.validation.acceptance import pod_factory
-from slipway.docker_engine.creation import Creator
-from slipway.docker_engine.options import Options
-from slipway.docker_engine.world import SETTINGS, World
+from slipway.local.jobs.options import Options
+from slipway.local.supervisor.creation import Creator
+from slipway.local.supervisor.world import SETTINGS, World
 from tests.planner import build
 
 

@@ -12,7 +12,7 @@ from docker.auth import get_config_header
 from docker.credentials import StoreError
 from docker.errors import DockerException
 
-from slipway.docker_engine.connection import Connection
+from slipway.local.engine.connection import Connection
 
 KNOWN = "known.example"
 STORED = {"auths": {KNOWN: {"auth": "dXNlcjpwYXNz"}}}

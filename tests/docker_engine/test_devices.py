@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from slipway.docker_engine.conversion.devices import (
+from slipway.local.conversion.devices import (
     KINDS,
     UNLIMITED,
     Assigned,

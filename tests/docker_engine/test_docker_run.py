@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from slipway.core.model.parts import Body
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers, docker_run
-from slipway.docker_engine.conversion.devices import Assigned, DeviceMapping
+from slipway.local.conversion.convert import ContainerRequest, Surroundings, containers, docker_run
+from slipway.local.conversion.devices import Assigned, DeviceMapping
 from tests.docker_engine.pods import create, pod, with_spec
 from tests.docker_engine.servers import Engine
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from slipway.cli.images import build, push
-from slipway.docker_engine.images.building import build_and_push_docker_image
+from slipway.local.images.building import build_and_push_docker_image
 from tests.docker_engine.conftest import Contents, slipway
 from tests.docker_engine.servers import Engine
 from tests.places import ROOT

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
-from slipway.docker_engine.conversion.empty_volumes import opening
+from slipway.local.conversion.convert import ContainerRequest, Surroundings, containers
+from slipway.local.conversion.empty_volumes import opening
 from tests.docker_engine.pods import create, with_spec
 from tests.docker_engine.servers import tool
 

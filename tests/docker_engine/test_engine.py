@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from docker.context import ContextAPI
 
 from slipway.cli.main import main
-from slipway.docker_engine import engine as engine_module
-from slipway.docker_engine.engine import Address, connect
-from slipway.docker_engine.errors import EngineUnavailable
+from slipway.local.engine import address as engine_module
+from slipway.local.engine.address import Address, connect
+from slipway.local.engine.errors import EngineUnavailable
 from tests.docker_engine.servers import Engine
 
 HOST = {"DOCKER_HOST": "tcp://127.0.0.1:1"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from slipway.docker_engine.conversion.expansion import UnknownVariable, expanded, fully_expanded
+from slipway.local.conversion.expansion import UnknownVariable, expanded, fully_expanded
 
 VARIABLES = {"A": "a", "EMPTY": "", "REF": "$(A)", "with space": "s"}
 

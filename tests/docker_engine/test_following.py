@@ -12,8 +12,8 @@ import pytest
 from watchfiles import main as watchfiles
 from watchfiles._rust_notify import WatchfilesRustInternalError
 
-from slipway.docker_engine import following
-from slipway.docker_engine.job_files import JobFolder, folder
+from slipway.local.jobs import file_watch
+from slipway.local.jobs.job_files import JobFolder, folder
 from tests.waiting import until
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
@@ -55,7 +55,7 @@ def heard(job: JobFolder) -> Iterator[list[None]]:
     found, stop = list[None](), Event()
 
     def follow() -> None:
-        for one in following.changes(job, stop):
+        for one in file_watch.changes(job, stop):
             found.append(one)
 
     thread = Thread(target=follow)
@@ -80,7 +80,7 @@ def test_a_supervisor_hears_of_each_change(job: JobFolder, heard: list[None]) ->
 @pytest.mark.parametrize("logs", [False, True])
 def test_who_waits_hears_of_each_change_and_of_silence(job: JobFolder, logs: bool) -> None:
     async def follow() -> None:
-        async with aclosing(following.news(job, logs=logs)) as news, asyncio.timeout(30):
+        async with aclosing(file_watch.news(job, logs=logs)) as news, asyncio.timeout(30):
             while await anext(news):
                 pass
             for number in range(5):
@@ -98,7 +98,7 @@ def test_a_job_that_is_gone_is_silent(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     async def follow() -> None:
-        async with aclosing(following.news(folder("gone"))) as news:
+        async with aclosing(file_watch.news(folder("gone"))) as news:
             assert [await anext(news) for _ in range(2)] == [False, False]
 
     asyncio.run(follow())

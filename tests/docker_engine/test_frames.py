@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.docker_engine.frames import Frame, dated_lines
+from slipway.local.engine.frames import Frame, dated_lines
 
 OUT, ERR = 1, 2
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from slipway.core.planner.state.observation import waiting_for
-from slipway.docker_engine.conversion.convert import Surroundings, containers
-from slipway.docker_engine.conversion.docker_run import ContainerRequest
-from slipway.docker_engine.conversion.parts import LABEL_PART_OF, LABEL_PARTS
-from slipway.docker_engine.conversion.sandbox import IMAGE, with_volumes
-from slipway.docker_engine.hosts import Host, hosts, leftovers
-from slipway.docker_engine.images.sandbox import program
-from slipway.docker_engine.seen import Circumstances, Deletion
+from slipway.local.containers.container_state import Circumstances, Deletion
+from slipway.local.containers.host import Host, hosts, leftovers
+from slipway.local.conversion.convert import Surroundings, containers
+from slipway.local.conversion.docker_run import ContainerRequest
+from slipway.local.conversion.parts import LABEL_PART_OF, LABEL_PARTS
+from slipway.local.conversion.sandbox import IMAGE, with_volumes
+from slipway.local.images.sandbox import program
 from tests.docker_engine.pods import with_spec
 from tests.docker_engine.test_seen import CREATED, FINISHED, NEVER, STARTED
 

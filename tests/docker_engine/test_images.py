@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from slipway.docker_engine.engine import connected
-from slipway.docker_engine.errors import ImageBuildError
-from slipway.docker_engine.images.building import build_and_push_docker_image, push_image
-from slipway.docker_engine.images.progress import Silent
+from slipway.local.engine.address import connected
+from slipway.local.engine.errors import ImageBuildError
+from slipway.local.images.building import build_and_push_docker_image, push_image
+from slipway.local.images.progress import Silent
 from tests.docker_engine.conftest import Contents, log_in
 from tests.docker_engine.servers import PASSWORD, USER, Breakable, Engine
 

@@ -9,17 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.docker_engine.job_files import (
-    JobExists,
-    NoSuchJob,
-    Outdated,
-    Unreadable,
-    folder,
-    folders,
-    home,
-    home_id,
-)
-from slipway.docker_engine.supervisor import needs_supervisor
+from slipway.local.jobs.job_files import JobExists, NoSuchJob, Outdated, Unreadable, folder, folders, home, home_id
+from slipway.local.supervisor.supervisor import needs_supervisor
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from slipway.client.errors import NotFound, Refused, ServerFailed, SlipwayError
-from slipway.docker_engine import pruning, supervisor
-from slipway.docker_engine.engine import Address
-from slipway.docker_engine.job_files import JobFolder, folder
-from slipway.docker_engine.options import Options
-from slipway.local import client as local_client
-from slipway.local.client import AsyncLocalClient
+from slipway.local import pruning
+from slipway.local.client import client as local_client
+from slipway.local.client.client import AsyncLocalClient
+from slipway.local.engine.address import Address
+from slipway.local.jobs.job_files import JobFolder, folder
+from slipway.local.jobs.options import Options
+from slipway.local.supervisor import supervisor
 from tests.waiting import START_SECONDS, until
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}

@@ -17,14 +17,14 @@ import pytest
 
 from slipway.api import names
 from slipway.client.logs.source import STDERR, STDOUT, LogQuery
-from slipway.docker_engine.containers import Containers
-from slipway.docker_engine.engine import Address, connect
-from slipway.docker_engine.job_files import JobFolder, folder
-from slipway.docker_engine.logs import forget_oldest, keep_log, stand_in
-from slipway.docker_engine.options import Options
-from slipway.local import logs as local_logs
-from slipway.local.containers import kept_pods
-from slipway.local.logs import ContainerLogStream
+from slipway.local.client import container_logs as local_logs
+from slipway.local.client.container_logs import ContainerLogStream
+from slipway.local.client.containers_as_pods import kept_pods
+from slipway.local.containers.containers import Containers
+from slipway.local.containers.kept_logs import forget_oldest, keep_log, stand_in
+from slipway.local.engine.address import Address, connect
+from slipway.local.jobs.job_files import JobFolder, folder
+from slipway.local.jobs.options import Options
 from tests.waiting import START_SECONDS
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}

@@ -6,9 +6,9 @@ from threading import Event, Thread
 
 import pytest
 
-from slipway.docker_engine import machine
-from slipway.docker_engine.conversion.devices import Device, Inventory
-from slipway.docker_engine.machine import Machine
+from slipway.local.conversion.devices import Device, Inventory
+from slipway.local.supervisor import machine
+from slipway.local.supervisor.machine import Machine
 from tests.waiting import START_SECONDS
 
 CHIP = Inventory({"tpu": (Device("tpu", 0, "/dev/accel0"),)})

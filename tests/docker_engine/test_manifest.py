@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.docker_engine.errors import ImageBuildError
-from slipway.docker_engine.images.manifest import with_image, write_image
+from slipway.local.engine.errors import ImageBuildError
+from slipway.local.images.manifest import with_image, write_image
 
 NEW = "gcr.io/acme/app:1@sha256:" + "a" * 64
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slipway.api import names
-from slipway.docker_engine.containers import Containers, EngineRefuses
+from slipway.local.containers.containers import Containers, EngineRefuses
 from tests.docker_engine.servers import Engine as Server
 from tests.docker_engine.servers import tool
 from tests.local_simulation.connection import Connection, Weather

@@ -2,9 +2,9 @@
 
 import json
 
-from slipway.docker_engine.conversion.devices import DeviceMapping, GpuChoice
-from slipway.docker_engine.engine import Address
-from slipway.docker_engine.options import Options
+from slipway.local.conversion.devices import DeviceMapping, GpuChoice
+from slipway.local.engine.address import Address
+from slipway.local.jobs.options import Options
 
 EVERYTHING = Options(
     engine=Address("unix:///engine.sock"),

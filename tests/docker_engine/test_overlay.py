@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from slipway.docker_engine.engine import connected
-from slipway.docker_engine.errors import ImageBuildError
-from slipway.docker_engine.images.building import build_image, lay_over
-from slipway.docker_engine.images.progress import Silent
-from slipway.docker_engine.images.request import RECIPE, overlay_request
+from slipway.local.engine.address import connected
+from slipway.local.engine.errors import ImageBuildError
+from slipway.local.images.building import build_image, lay_over
+from slipway.local.images.progress import Silent
+from slipway.local.images.request import RECIPE, overlay_request
 from tests.docker_engine.servers import Engine
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from slipway.api.places import Place, worker
 from slipway.core.model.parts import Body
-from slipway.docker_engine.conversion.convert import ContainerRequest, Surroundings, containers
+from slipway.local.conversion.convert import ContainerRequest, Surroundings, containers
 from tests.docker_engine.pods import pod
 from tests.docker_engine.test_expansion import as_the_kubelet
 from tests.places import ROOT

@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from slipway.docker_engine.images.progress import Plain, Silent, shown_on
-from slipway.docker_engine.images.transcript import KEPT_LINES, Transcript
+from slipway.local.images.progress import Plain, Silent, shown_on
+from slipway.local.images.transcript import KEPT_LINES, Transcript
 
 
 def console(*, terminal: bool) -> Console:

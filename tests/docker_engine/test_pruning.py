@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from slipway.api import names
-from slipway.docker_engine import pruning
-from slipway.docker_engine.job_files import LABEL_HOME, folder, former_home_id, home, home_id
-from slipway.docker_engine.options import Options
+from slipway.local import pruning
+from slipway.local.jobs.job_files import LABEL_HOME, folder, former_home_id, home, home_id
+from slipway.local.jobs.options import Options
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "spec": {"image": "i"}}
 

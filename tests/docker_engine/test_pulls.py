@@ -8,10 +8,10 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from slipway.docker_engine.engine import connected
-from slipway.docker_engine.images.building import build_and_push_docker_image
-from slipway.docker_engine.images.progress import Plain
-from slipway.docker_engine.images.pulls import ALWAYS, NEVER, ImageUnavailable, resolve
+from slipway.local.engine.address import connected
+from slipway.local.images.building import build_and_push_docker_image
+from slipway.local.images.progress import Plain
+from slipway.local.images.pulls import ALWAYS, NEVER, ImageUnavailable, resolve
 from tests.docker_engine.conftest import log_in
 from tests.docker_engine.servers import registry_in
 

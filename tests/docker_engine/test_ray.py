@@ -9,10 +9,10 @@ import pytest
 
 from slipway.api.places import FIRST, HEAD, Place
 from slipway.core.model.parts import Body
-from slipway.docker_engine.conversion.convert import Surroundings, containers, problems
-from slipway.docker_engine.conversion.empty_volumes import opening
-from slipway.docker_engine.conversion.ray import TOKEN_PLACES
-from slipway.docker_engine.submission import Refused, Wishes, check, rendered
+from slipway.local.conversion.convert import Surroundings, containers, problems
+from slipway.local.conversion.empty_volumes import opening
+from slipway.local.conversion.ray import TOKEN_PLACES
+from slipway.local.submission import Refused, Wishes, check, rendered
 from tests.docker_engine.pods import pod, variables
 
 RAY: Body = {"entrypoint": "python3 x.py"}

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from slipway.docker_engine.errors import ImageBuildError
-from slipway.docker_engine.images.building import build_and_push_docker_image
-from slipway.docker_engine.images.references import full_name, login_command, split
-from slipway.docker_engine.images.request import build_request, push_argv
+from slipway.local.engine.errors import ImageBuildError
+from slipway.local.images.building import build_and_push_docker_image
+from slipway.local.images.references import full_name, login_command, split
+from slipway.local.images.request import build_request, push_argv
 
 
 @pytest.fixture(autouse=True)

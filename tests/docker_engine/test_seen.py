@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from slipway.api.places import worker
-from slipway.docker_engine.hosts import Host
-from slipway.docker_engine.seen import Circumstances, Deletion, lacks_port
+from slipway.local.containers.container_state import Circumstances, Deletion, lacks_port
+from slipway.local.containers.host import Host
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 STARTED, FINISHED = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

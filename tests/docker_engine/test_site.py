@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from slipway.api.profile import GpuNodes
-from slipway.docker_engine.conversion.devices import Inventory
-from slipway.docker_engine.site import GRACE_SECONDS, START_SECONDS, gpus, site
+from slipway.local.conversion.devices import Inventory
+from slipway.local.supervisor.site import GRACE_SECONDS, START_SECONDS, gpus, site
 from tests.planner.build import spec
 
 

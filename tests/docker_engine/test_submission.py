@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from slipway.core.model.parts import Body
-from slipway.docker_engine import submission
-from slipway.docker_engine.job_files import folders
-from slipway.docker_engine.submission import Refused, Wishes, check, submit
+from slipway.local import submission
+from slipway.local.jobs.job_files import folders
+from slipway.local.submission import Refused, Wishes, check, submit
 
 
 def job(**spec: Any) -> Body:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from slipway.docker_engine.engine import Address
-from slipway.docker_engine.job_files import JobFolder, folder
-from slipway.docker_engine.machine import Machine
-from slipway.docker_engine.options import Options
-from slipway.docker_engine.supervisor import TRIES, UNTOLD_SECONDS, Supervisor
+from slipway.local.engine.address import Address
+from slipway.local.jobs.job_files import JobFolder, folder
+from slipway.local.jobs.options import Options
+from slipway.local.supervisor.machine import Machine
+from slipway.local.supervisor.supervisor import TRIES, UNTOLD_SECONDS, Supervisor
 from tests.local_simulation.engine import refusal
 
 BODY = {"apiVersion": "slipway.dev/v1alpha1", "kind": "SliceJob", "metadata": {"name": "train"}, "spec": {"image": "i"}}

@@ -9,10 +9,10 @@ from hypothesis import strategies as some
 
 from slipway.api.places import FIRST, HEAD
 from slipway.core.model.parts import Body
-from slipway.docker_engine.conversion.convert import problems
-from slipway.docker_engine.conversion.field_forms import FORMS, NEEDED
-from slipway.docker_engine.conversion.table import ANSWERS, PARENTS, TABLE, Answer
-from slipway.docker_engine.conversion.unconvertible import UNKNOWN
+from slipway.local.conversion.convert import problems
+from slipway.local.conversion.field_forms import FORMS, NEEDED
+from slipway.local.conversion.table import ANSWERS, PARENTS, TABLE, Answer
+from slipway.local.conversion.unconvertible import UNKNOWN
 from tests.docker_engine.pods import pod, with_spec
 
 MEANINGLESS = [row.path for row in TABLE if row.answer is Answer.NOTHING]

@@ -10,8 +10,8 @@ from slipway.api.places import worker
 from slipway.api.workspace import DataSet
 from slipway.core.model.parts import Body
 from slipway.core.model.site import Site
-from slipway.docker_engine.conversion.convert import Surroundings, containers, problems
-from slipway.docker_engine.conversion.empty_volumes import opening
+from slipway.local.conversion.convert import Surroundings, containers, problems
+from slipway.local.conversion.empty_volumes import opening
 from tests.docker_engine.pods import host_config, pod, with_spec
 
 GIB = 2**30

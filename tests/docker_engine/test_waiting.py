@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from slipway.docker_engine import submission
-from slipway.docker_engine.job_files import folder
-from slipway.docker_engine.submission import Wishes
-from slipway.local.client import AsyncLocalClient
+from slipway.local import submission
+from slipway.local.client.client import AsyncLocalClient
+from slipway.local.jobs.job_files import folder
+from slipway.local.submission import Wishes
 from tests.local_simulation.engine import refusal
 from tests.waiting import START_SECONDS
 

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from slipway.docker_engine.workspaces import make_directories
+from slipway.local.supervisor.workspaces import make_directories
 from tests.docker_engine.pods import pod
 
 ROOT, SOMEBODY, OTHER = 0, 1000, 12345

@@ -9,9 +9,9 @@ import pytest
 
 from slipway.api.status import Attempt, SliceJobStatus
 from slipway.core.manifests.ray.cluster import HAS_JOINED
-from slipway.docker_engine.seen import Deletion
-from slipway.docker_engine.world import NOT_FOLLOWED, REMOVAL_SHOWS_SECONDS
-from slipway.docker_engine.world import World as Machine
+from slipway.local.containers.container_state import Deletion
+from slipway.local.supervisor.world import NOT_FOLLOWED, REMOVAL_SHOWS_SECONDS
+from slipway.local.supervisor.world import World as Machine
 from tests.docker_engine.test_hosts import head
 from tests.docker_engine.test_seen import FINISHED, STARTED, container
 from tests.planner.build import World

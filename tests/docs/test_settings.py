@@ -13,7 +13,7 @@ from tests.places import ROOT
 READ = {
     "operator.md": ("controller", "apiserver", "client"),
     "local-cluster.md": ("devcluster",),
-    "local.md": ("docker_engine",),
+    "local.md": ("local",),
 }
 MARKS_OUR_PROCESSES = "SLIPWAY_CLUSTER_DIR"
 """Is set by us for ourselves."""

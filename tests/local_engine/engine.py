@@ -30,7 +30,7 @@ from tests.waiting import START_SECONDS, until
 IMAGE: Final = "slipway.local/busybox:1"
 NETWORK_PACKAGES: Final = {"ip": "iproute2", "iptables": "iptables", "nsenter": "util-linux"}
 _NAMESPACES: Final = count()
-SUPERVISOR: Final = b"slipway.docker_engine.supervisor"
+SUPERVISOR: Final = b"slipway.local.supervisor.supervisor"
 _APPLETS: Final = (
     "awk", "cat", "date", "dd", "echo", "env", "false", "grep", "head", "hostname", "httpd", "id", "kill", "ls",
     "mkdir", "nc", "nslookup", "ping", "printf", "rm", "seq", "sh", "sleep", "tail", "touch", "tr", "true", "usleep",

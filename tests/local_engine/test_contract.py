@@ -5,7 +5,7 @@ import io
 import pytest
 
 from slipway.client.target import Target
-from slipway.local.target import LocalTarget
+from slipway.local.client.target import LocalTarget
 from tests.cli.contract import Contract
 from tests.local_engine.engine import IMAGE, Engine, User
 

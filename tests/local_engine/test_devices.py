@@ -13,9 +13,10 @@ from typing import Final
 
 import pytest
 
-from slipway.docker_engine import submission, supervisor
-from slipway.docker_engine.conversion.devices import LABEL_DEVICES, Device, Inventory
-from slipway.docker_engine.job_files import JobFolder
+from slipway.local import submission
+from slipway.local.conversion.devices import LABEL_DEVICES, Device, Inventory
+from slipway.local.jobs.job_files import JobFolder
+from slipway.local.supervisor import supervisor
 from tests.local_engine.engine import IMAGE, Engine, User
 from tests.waiting import START_SECONDS, until
 

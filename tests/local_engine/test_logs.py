@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from slipway.docker_engine.containers import Containers
-from slipway.docker_engine.engine import Address, connect
+from slipway.local.containers.containers import Containers
+from slipway.local.engine.address import Address, connect
 from tests.local_engine.engine import Engine, User
 from tests.waiting import START_SECONDS, until
 

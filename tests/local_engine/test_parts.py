@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.docker_engine.submission import Refused, rendered
+from slipway.local.submission import Refused, rendered
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User
 from tests.waiting import until
 

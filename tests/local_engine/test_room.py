@@ -12,8 +12,8 @@ import pytest
 from docker.models.networks import Network
 
 from slipway.api import names
-from slipway.docker_engine.containers import Containers, EngineRefuses
-from slipway.docker_engine.job_files import LABEL_HOME
+from slipway.local.containers.containers import Containers, EngineRefuses
+from slipway.local.jobs.job_files import LABEL_HOME
 from tests.local_engine.engine import IMAGE, Dockerd, Engine, User
 from tests.waiting import until
 

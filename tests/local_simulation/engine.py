@@ -14,7 +14,7 @@ from requests import Response
 from slipway.api import names
 from slipway.api.places import Place
 from slipway.api.places import worker as worker_place
-from slipway.docker_engine.conversion.devices import LABEL_DEVICES
+from slipway.local.conversion.devices import LABEL_DEVICES
 from tests.local_simulation.fibers import Signal
 from tests.simulation.program import AttemptKey
 from tests.simulation.timeline import Timeline, moment

@@ -14,9 +14,9 @@ from slipway.api import names
 from slipway.api.places import Place, worker
 from slipway.api.status import Phase, SliceJobStatus
 from slipway.core.model.reading import NEVER_WRITTEN
-from slipway.docker_engine.job_files import NAMESPACE, NoSuchJob
-from slipway.docker_engine.options import Options
-from slipway.docker_engine.supervisor import needs_supervisor, supervise
+from slipway.local.jobs.job_files import NAMESPACE, NoSuchJob
+from slipway.local.jobs.options import Options
+from slipway.local.supervisor.supervisor import needs_supervisor, supervise
 from tests.local_simulation.connection import Connection
 from tests.local_simulation.engine import Engine, Reactions
 from tests.local_simulation.faults import Faults

@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from slipway.docker_engine.conversion.devices import Device, Inventory
-from slipway.docker_engine.engine import Address
-from slipway.docker_engine.errors import EngineUnavailable
-from slipway.docker_engine.job_files import JobFolder, NoSuchJob
-from slipway.docker_engine.machine import Machine
+from slipway.local.conversion.devices import Device, Inventory
+from slipway.local.engine.address import Address
+from slipway.local.engine.errors import EngineUnavailable
+from slipway.local.jobs.job_files import JobFolder, NoSuchJob
+from slipway.local.supervisor.machine import Machine
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.engine import Engine
 from tests.local_simulation.fibers import Broken, Fiber, Pool, Process, Signal

@@ -9,12 +9,13 @@ import pytest
 
 from slipway.core.model.job import Job
 from slipway.core.planner.contract.actions import Plan
-from slipway.docker_engine import hosts, seen, supervisor
-from slipway.docker_engine.apply import Applier
-from slipway.docker_engine.creation import Creator
-from slipway.docker_engine.job_files import JobFolder
-from slipway.docker_engine.removal import Remover
-from slipway.docker_engine.world import World
+from slipway.local.containers import container_state, host
+from slipway.local.jobs.job_files import JobFolder
+from slipway.local.supervisor import supervisor
+from slipway.local.supervisor.apply import Applier
+from slipway.local.supervisor.creation import Creator
+from slipway.local.supervisor.removal import Remover
+from slipway.local.supervisor.world import World
 from tests.local_simulation.__main__ import main
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.history import History
@@ -141,8 +142,10 @@ def outages_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def an_exit_0_is_always_a_success(patch: pytest.MonkeyPatch) -> None:
     """Programs that exit 0 when the engine stops them are done."""
-    stopped = seen.stopped_with_engine
-    patch.setattr(seen, "stopped_with_engine", lambda state, about: bool(state["ExitCode"]) and stopped(state, about))
+    stopped = container_state.stopped_with_engine
+    patch.setattr(
+        container_state, "stopped_with_engine", lambda state, about: bool(state["ExitCode"]) and stopped(state, about)
+    )
 
 
 def devices_in_use_are_free(patch: pytest.MonkeyPatch) -> None:
@@ -177,7 +180,7 @@ def failed_removals_stay(patch: pytest.MonkeyPatch) -> None:
 
 def somebody_elses_rm_is_a_failure(patch: pytest.MonkeyPatch) -> None:
     """What somebody has removed has failed."""
-    pod_json = hosts.pod_json
+    pod_json = host.pod_json
 
     def broken(container: Any, about: Any, version: int) -> Any:
         found = pod_json(container, about, version)
@@ -185,7 +188,7 @@ def somebody_elses_rm_is_a_failure(patch: pytest.MonkeyPatch) -> None:
             del found["metadata"]["deletionTimestamp"]
         return found
 
-    patch.setattr(hosts, "pod_json", broken)
+    patch.setattr(host, "pod_json", broken)
 
 
 BREAKAGES: tuple[tuple[Breakage, int], ...] = (

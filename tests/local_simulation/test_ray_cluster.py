@@ -16,11 +16,11 @@ from slipway.api import names
 from slipway.api.places import parse_pod_name
 from slipway.core.manifests.ray.cluster import HAS_JOINED, TOKEN_KEY
 from slipway.core.model.reading import NEVER_WRITTEN
-from slipway.docker_engine.conversion.parts import LABEL_PART_OF, SANDBOX
-from slipway.docker_engine.conversion.ray import TOKEN_PLACES
-from slipway.docker_engine.job_files import NAMESPACE, NoSuchJob
-from slipway.docker_engine.options import Options
-from slipway.docker_engine.supervisor import needs_supervisor, supervise
+from slipway.local.conversion.parts import LABEL_PART_OF, SANDBOX
+from slipway.local.conversion.ray import TOKEN_PLACES
+from slipway.local.jobs.job_files import NAMESPACE, NoSuchJob
+from slipway.local.jobs.options import Options
+from slipway.local.supervisor.supervisor import needs_supervisor, supervise
 from tests.local_simulation.connection import Connection, Weather
 from tests.local_simulation.engine import Container, Engine, Reactions, refusal
 from tests.local_simulation.fibers import Process

@@ -14,7 +14,7 @@ import slipway
 from slipway import CPU, Client, DockerConfig, InvalidJob, RayExecutor, Session, run_docker_async
 from slipway.api.names import is_job_name
 from slipway.client.manifest import new_name
-from slipway.docker_engine.images import building
+from slipway.local.images import building
 from slipway.version import VERSION
 
 

@@ -34,8 +34,8 @@ from slipway.devcluster import status as observed
 from slipway.devcluster.errors import ClusterNotFound, of_system
 from slipway.devcluster.progress import for_console, step
 from slipway.devcluster.spec import explain, parse_pool
-from slipway.docker_engine.engine import connected
-from slipway.docker_engine.images.saving import save_image
+from slipway.local.engine.address import connected
+from slipway.local.images.saving import save_image
 
 DEFAULT_NAME = "slipway"
 DEFAULT_POOLS = ("2*v5p-16", "1*cpu")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from slipway.docker_engine.conversion.devices import WHICHEVER, GpuChoice, Inventory
+from slipway.local.conversion.devices import WHICHEVER, GpuChoice, Inventory
 
 _ALL: Final = "all"
 _KEYS: Final = ("capabilities", "count", "device")

@@ -12,13 +12,13 @@ from typing import Final
 import click
 from rich.console import Console
 
-from slipway.docker_engine.engine import connected
-from slipway.docker_engine.errors import ImageBuildError
-from slipway.docker_engine.images.building import build_image, push_image
-from slipway.docker_engine.images.manifest import with_image, write_image
-from slipway.docker_engine.images.progress import shown_on
-from slipway.docker_engine.images.references import checked
-from slipway.docker_engine.images.request import build_request, overlay_request, push_argv
+from slipway.local.engine.address import connected
+from slipway.local.engine.errors import ImageBuildError
+from slipway.local.images.building import build_image, push_image
+from slipway.local.images.manifest import with_image, write_image
+from slipway.local.images.progress import shown_on
+from slipway.local.images.references import checked
+from slipway.local.images.request import build_request, overlay_request, push_argv
 
 NO_ENGINE: Final = 3
 INTERRUPTED: Final = 130

@@ -13,8 +13,8 @@ from slipway.cli.common import code_of, retargeted, run
 from slipway.cli.machine import OPTIONS, OVERLAY, wishes_of
 from slipway.client.errors import SlipwayError
 from slipway.client.pictures.output import console
-from slipway.local.client import AsyncLocalClient
-from slipway.local.target import LocalTarget
+from slipway.local.client.client import AsyncLocalClient
+from slipway.local.client.target import LocalTarget
 
 _VERBS: Final = ("cancel", "delete", "describe", "events", "list", "logs", "resume", "suspend", "wait", "why")
 _SUBMITTING: Final = ("run", "submit")

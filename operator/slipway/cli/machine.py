@@ -13,10 +13,10 @@ from slipway.api.profile import PROFILE_KIND
 from slipway.cli.common import USAGE, Failure
 from slipway.cli.gpus import choice_of
 from slipway.client.manifest import InvalidManifest, check_profile, documents
-from slipway.docker_engine.conversion.devices import DeviceMapping
+from slipway.local.conversion.devices import DeviceMapping
 
 if TYPE_CHECKING:
-    from slipway.docker_engine.submission import Wishes
+    from slipway.local.submission import Wishes
 
 _ULIMITS: Final = frozenset({
     "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
@@ -89,7 +89,7 @@ OVERLAY: Final = click.Option(
 def wishes_of(given: dict[str, Any], files: Sequence[str]) -> Wishes:
     """Takes what is for the engine out of the options of a command for jobs of these manifests, or of flags."""
     # It needs what follows the engine's events, and other commands with these options do not.
-    from slipway.docker_engine.submission import Wishes
+    from slipway.local.submission import Wishes
 
     mounts: tuple[str, ...] = given.get("mounts", ())
     devices = [mounted_device(one) for one in mounts if one.startswith("type=device,")]

@@ -66,9 +66,9 @@ render.params += OPTIONS
 
 def _print_docker(files: Sequence[str], given: dict[str, Any], output: str | None) -> None:
     """The commands that `slipway local` would have the engine carry out; as data one record for each job (T-39)."""
-    from slipway.docker_engine.conversion.docker_run import docker_run
-    from slipway.docker_engine.submission import Refused, rendered
-    from slipway.local.target import LocalTarget
+    from slipway.local.client.target import LocalTarget
+    from slipway.local.conversion.docker_run import docker_run
+    from slipway.local.submission import Refused, rendered
 
     wishes = wishes_of(given, files)
     try:

@@ -49,7 +49,7 @@ def run(target: Target, files: tuple[str, ...], place: str, cancel_on_interrupt:
     """
     if place == "local":
         # The cluster's commands need neither the SDK of Docker nor what follows from it.
-        from slipway.local.target import LocalTarget
+        from slipway.local.client.target import LocalTarget
 
         target = LocalTarget(console=console(stderr=True))
     bodies = manifests(target, files, given)

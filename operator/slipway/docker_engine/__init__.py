@@ -1,1 +1,0 @@
-"""This machine's Docker engine: building images, and running jobs as containers."""

@@ -1,0 +1,1 @@
+"""The verbs of the client for jobs on this machine's Docker engine."""

@@ -1,0 +1,1 @@
+"""Looks after one job: observe, plan, apply, until the job is settled."""
