@@ -14,9 +14,9 @@ from slipway.devcluster.programs import binaries, components, packages
 from slipway.devcluster.progress import Progress, for_console
 from tests.bench.programs import CEILING
 from tests.chart.conftest import helm_program
-from tests.docker_engine.servers import PACKAGES as ENGINE
 from tests.e2e.torch_image import build_image as build_torch_image
 from tests.kueue.program import KUEUE
+from tests.local.servers import PACKAGES as ENGINE
 from tests.operator_image import build_image as build_operator_image
 from tests.other_kubernetes.programs import OTHERS, SERVERS
 from tests.ray.image import build_image as build_ray_image

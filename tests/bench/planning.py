@@ -23,7 +23,7 @@ from slipway.devcluster.spec import ClusterSpec
 from tests.bench.records import Record
 from tests.bench.systems import Shape
 from tests.bench.workloads.base import tpu_nodes
-from tests.planner.build import World
+from tests.core.build import World
 
 SHAPE = Shape(1, "v5litepod-256")
 HOSTS: Final = 4096

@@ -22,10 +22,10 @@ from slipway.version import VERSION
 from tests.chart.conftest import CHART, Helm
 from tests.chart.foreign import crds
 from tests.clusters import install_crds, kubectl_for
+from tests.core.validation.test_refusals import FREE, SOCKETS
+from tests.core.validation.test_site import LENT_BY_DEFAULT, LIMITED, ON_ACCELERATORS, OPEN, PORT_OF_NODE
 from tests.kubectl import Kubectl
 from tests.places import CRD, CRDS, ROOT
-from tests.planner.test_refusals import FREE, SOCKETS
-from tests.planner.test_site import LENT_BY_DEFAULT, LIMITED, ON_ACCELERATORS, OPEN, PORT_OF_NODE
 from tests.sdk import caller
 from tests.stages import thorough_but
 from tests.waiting import ANSWER_SECONDS, until

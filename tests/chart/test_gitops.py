@@ -15,10 +15,10 @@ from slipway.devcluster import NativeCluster
 from tests.chart.conftest import CHART, Helm
 from tests.chart.foreign import crds
 from tests.clusters import install_crds, kubectl_for
+from tests.core.build import World
+from tests.core.planner.test_phases import history
 from tests.kubectl import Kubectl
 from tests.places import ROOT
-from tests.planner.build import World
-from tests.planner.test_phases import history
 
 ARGOCD = ROOT / "deploy/argocd"
 HEALTH = "resource.customizations.health.slipway.dev_SliceJob"

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from slipway.api.base import rfc3339
 from slipway.apiserver import paths
-from tests.cluster.replay import replaying
+from tests.apiserver.replay import replaying
 from tests.waiting import ANSWER_SECONDS
 
 Json = dict[str, Any]

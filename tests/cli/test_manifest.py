@@ -14,7 +14,7 @@ from slipway.client.manifest import Flags, InvalidManifest, check, check_profile
 from slipway.client.mounts import mounts
 from slipway.core.model.site import Profile
 from slipway.local.conversion.expansion import expanded
-from tests.cluster.test_jobs import nested
+from tests.controller.test_jobs import nested
 from tests.places import ROOT
 
 GOOD = {"image": "busybox:1"}

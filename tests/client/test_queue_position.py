@@ -9,7 +9,7 @@ from aiohttp import web
 from slipway.apiserver.connection import ApiConnection
 from slipway.client.model import JobState, Metadata, Stored
 from slipway.client.queue_position import position
-from tests.cluster.replay import open_access, replaying
+from tests.apiserver.replay import open_access, replaying
 
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 QUEUE = "/namespaces/team-a/localqueues/tpu/pendingworkloads"

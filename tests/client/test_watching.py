@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.client.asynchronous import AsyncClient
-from tests.cluster.replay import answer, listing, replaying, watching
+from tests.apiserver.replay import answer, listing, replaying, watching
 from tests.serving import kubeconfig
 
 

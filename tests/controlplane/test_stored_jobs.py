@@ -11,10 +11,9 @@ from slipway.api.crd import custom_resource_definitions
 from slipway.api.names import MULTIKUEUE
 from slipway.devcluster import NativeCluster
 from tests.clusters import kubectl_for
+from tests.controlplane.test_crd import env, gpu, job
 from tests.kubectl import Kubectl, api_of, refusal
 from tests.waiting import until
-
-from .test_crd import env, gpu, job
 
 RAY: Final = {"ray": {"entrypoint": "a"}}
 MODULE: Final = {"pythonModule": {"module": "a"}}

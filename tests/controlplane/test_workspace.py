@@ -14,11 +14,10 @@ from slipway.core.model.site import Site
 from slipway.core.validation.acceptance import pod_factory
 from tests.api.test_workspace import CLAIM, HOST
 from tests.api.test_workspace import REFUSED as IN_THE_MODELS
+from tests.controlplane.test_crd import job
+from tests.core.build import World, world_at
 from tests.kubectl import Kubectl
-from tests.planner.build import World, world_at
 from tests.running import Jobs
-
-from .test_crd import job
 
 MODULE: dict[str, Any] = {"pythonModule": {"module": "train.main"}}
 RESULTS: dict[str, Any] = {"volumes": [{"name": "results", "emptyDir": {}}]}

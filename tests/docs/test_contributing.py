@@ -26,7 +26,7 @@ FOLDERS: Final = (
     "operator/slipway",
     "operator/slipway/core",
     "tests/simulation",
-    "tests/planner",
+    "tests/core/explain",
     "tests/controlplane",
 )
 """Where a list of files goes on without their folder."""

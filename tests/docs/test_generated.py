@@ -10,7 +10,7 @@ from slipway.api.places import worker
 from slipway.core.planner.diagnosis.evidence import Evidence
 from slipway.core.planner.diagnosis.verdict import first_cause
 from slipway.core.vocabulary.endings import ENDINGS
-from tests.planner.build import START
+from tests.core.build import START
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -12,8 +12,8 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.client.manifest import check
 from slipway.core.model.job import Settings
 from slipway.core.validation.acceptance import pod_factory
+from tests.core.build import World
 from tests.places import ROOT
-from tests.planner.build import World
 
 PAGE = (ROOT / "docs/hardware.md").read_text()
 JOBS = {name: yaml.safe_load(text) for name, text in re.findall(r"<!-- job: (.+?) -->\n```yaml\n(.*?)```", PAGE, re.S)}

@@ -13,8 +13,8 @@ from slipway.core.model.job import Settings
 from slipway.core.model.site import CHART, Choice, Profile, Site
 from slipway.core.validation.acceptance import accept
 from slipway.core.validation.site import site_of
+from tests.core.build import World
 from tests.places import ROOT
-from tests.planner.build import World
 
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.yaml"))
 

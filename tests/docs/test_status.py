@@ -15,8 +15,8 @@ from slipway.core.planner.queue import queue_refusals
 from slipway.core.validation import acceptance, refusals, site
 from slipway.core.vocabulary.charges import BUDGETS, CHARGES
 from slipway.core.vocabulary.endings import ENDINGS, Delay
+from tests.core.build import World
 from tests.places import ROOT
-from tests.planner.build import World
 
 PAGE = (ROOT / "docs/status.md").read_text()
 REFUSING = (acceptance, queue_refusals, cluster, refusals, site, directories)

@@ -11,11 +11,10 @@ from slipway.api.places import worker
 from slipway.api.slicejob import SliceJobSpec
 from slipway.core.model.job import Settings
 from slipway.core.validation.acceptance import pod_factory
+from tests.core.build import World
+from tests.examples.test_train import free_port, libraries
 from tests.places import ROOT
-from tests.planner.build import World
 from tests.waiting import START_SECONDS
-
-from .test_train import free_port, libraries
 
 __all__ = ["libraries"]
 

@@ -19,10 +19,10 @@ from slipway.devcluster.programs import binaries
 from slipway.devcluster.progress import Silent
 from tests.chart.conftest import Helm, helm_program
 from tests.clusters import kubectl_for
-from tests.docker_engine.servers import answers, running
 from tests.e2e.test_chart import HOME, Shell, whole_life
 from tests.kind_node.engine import command
 from tests.kind_node.image import NODE_IMAGE, build, fetch
+from tests.local.servers import answers, running
 from tests.operator_image import IMAGE, build_image
 from tests.running import Jobs, Operator
 

@@ -21,10 +21,10 @@ from slipway.devcluster.native.simulated import create as create_nodes
 from tests.chart.rights import access
 from tests.cli.test_commands import said, slipway
 from tests.clusters import jobs_of
+from tests.controller.test_metrics import scrape
 from tests.kubectl import Kubectl
 from tests.kueue.queues import CHIPS, GROUP, SMALL, SMALL_CHIPS, TPU, Queues
 from tests.running import Jobs
-from tests.shell.test_metrics import scrape
 from tests.waiting import START_SECONDS, pause
 
 SPEC = {"image": "slipway.local/busybox:1"} | TPU

@@ -10,7 +10,7 @@ import pytest
 
 from slipway.devcluster.programs import packages
 from slipway.devcluster.progress import Silent
-from tests.docker_engine.servers import PACKAGES
+from tests.local.servers import PACKAGES
 from tests.local_engine.engine import NETWORK_PACKAGES, Dockerd, Engine, User, engine_in, shared_folder
 from tests.waiting import START_SECONDS, until
 

@@ -24,7 +24,7 @@ from docker.models.containers import Container
 from slipway.cli.main import main
 from slipway.devcluster.programs import packages
 from slipway.devcluster.progress import Silent
-from tests.docker_engine.servers import answers, running, tool
+from tests.local.servers import answers, running, tool
 from tests.waiting import START_SECONDS, until
 
 IMAGE: Final = "slipway.local/busybox:1"

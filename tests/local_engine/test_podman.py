@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from tests.docker_engine.servers import tool
+from tests.local.servers import tool
 from tests.local_engine.engine import Dockerd, engine_of
 from tests.local_engine.test_endings import (
     test_a_job_that_fails_goes_on_within_its_budget,

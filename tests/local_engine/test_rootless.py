@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.docker_engine.servers import PACKAGES, tool
+from tests.local.servers import PACKAGES, tool
 from tests.local_engine.engine import Dockerd, User, engine_of, shared_folder
 from tests.local_engine.test_endings import (
     test_a_job_that_fails_goes_on_within_its_budget,

@@ -16,8 +16,8 @@ from docker.tls import TLSConfig
 from slipway.devcluster.native import pki
 from slipway.devcluster.programs import packages
 from slipway.devcluster.progress import Silent
-from tests.docker_engine.conftest import forgiving as forgiving
-from tests.docker_engine.servers import PACKAGES, engine_in, free_port
+from tests.local.conftest import forgiving as forgiving
+from tests.local.servers import PACKAGES, engine_in, free_port
 from tests.local_engine.engine import IMAGE, User, image
 from tests.waiting import START_SECONDS, until
 

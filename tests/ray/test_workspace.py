@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.ray.test_ray import CPU, SMALL, printed
 from tests.running import Jobs
 from tests.waiting import START_SECONDS
-
-from .test_ray import CPU, SMALL, printed
 
 pytestmark = pytest.mark.thorough
 
