@@ -140,7 +140,7 @@ def shortages() -> Iterator[str]:
     """The table of why the scheduler finds no nodes."""
     yield "| reason | what it means |"
     yield "|---|---|"
-    yield from (f"| `{reason}` | {meaning} |" for reason, meaning in scheduler.REASONS.items())
+    yield from (f"| `{reason}` | {meaning} |" for reason, meaning in scheduler.NODE_REASONS.items())
 
 
 def states_of_time() -> Iterator[str]:

@@ -20,7 +20,7 @@ from slipway.controller.gauges import Gauges, of_jobs
 from slipway.controller.observability.metric_table import METRICS, OTHER, Kind
 from slipway.controller.observability.metric_table import Metric as Row
 from slipway.controller.observability.metrics import Metrics, bounded
-from slipway.core.accounting.measures import SUCCESS, Begun, Ended, Step, Took
+from slipway.core.accounting.measures import SUCCESS, Begun, Ended, TimedStep, Took
 from slipway.core.model.job import Job
 from tests.core.accounting.test_measures import attempt, status
 from tests.core.build import START, spec
@@ -57,9 +57,9 @@ async def test_every_measure_raises_its_metric() -> None:
     metrics.count(
         (
             Begun(None),
-            Took(Step.CREATE, 3.0),
+            Took(TimedStep.CREATE, 3.0),
             Ended(Cause.PREEMPTION, "NodeLost"),
-            Took(Step.DETECT, 2.0, Cause.PREEMPTION),
+            Took(TimedStep.DETECT, 2.0, Cause.PREEMPTION),
             Begun(Cause.PREEMPTION),
             Ended(SUCCESS, "Succeeded"),
         )

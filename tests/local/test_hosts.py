@@ -95,7 +95,7 @@ def test_a_sidecar_that_cannot_be_started_holds_the_pod_up_with_its_words() -> N
     pod = host(**UP | {"first": 0, "proxy": "no such file"}).pod(HERE, 1)
     waiting = {one.name: one.state.waiting for one in pod.status.init_container_statuses}["proxy"]
     assert waiting is not None
-    assert (pod.held_up, waiting.reason, waiting.message) == (True, "RunContainerError", "no such file")
+    assert (pod.waits_to_start, waiting.reason, waiting.message) == (True, "RunContainerError", "no such file")
 
 
 HELD_UP: dict[str, tuple[States, str | None]] = {

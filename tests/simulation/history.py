@@ -13,7 +13,7 @@ from slipway.api.slicejob import SliceJobSpec
 from slipway.api.status import Phase
 from slipway.apiserver.connection import READ_SECONDS
 from slipway.controller.act.events import BURST, REFILL_SECONDS
-from slipway.core.explain.kubelet import REASONS
+from slipway.core.explain.kubelet import START_REASONS
 from slipway.core.manifests.effective import hardware_of
 from slipway.core.model.job import Settings
 from slipway.core.validation.acceptance import resolve
@@ -471,7 +471,7 @@ class History:
             if gone is not None and gone < told.at + UNREAD_SECONDS:
                 continue
             # Where a word says what a job waits for, that is the Event's.
-            reasons = {told.reason} | (REASONS if told.reason == Phase.PENDING else set())
+            reasons = {told.reason} | (START_REASONS if told.reason == Phase.PENDING else set())
             mine = [one for one in self.store.events.values() if one["involvedObject"]["uid"] == told.uid]
             if any(one["reason"] in reasons and one["message"].startswith(told.about) for one in mine):
                 continue

@@ -1,7 +1,7 @@
 """The control loop: what is seen wakes a job, a worker decides on it and has it carried out.
 
 Pods and nodes come through watches of our own, SliceJobs through kopf, due times through the queue. All of them do
-the same thing, which is to wake a key. Whatever fails is tried again after a while that `policy` chooses.
+the same thing, which is to wake a key. Whatever fails is tried again after a while that `backoff` chooses.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ from slipway.core.accounting.measures import (
     Ended,
     Measure,
     Passed,
-    Step,
+    TimedStep,
     Took,
     fenced_since,
     lost_share,
@@ -78,9 +78,9 @@ def test_the_first_attempt_is_no_restart() -> None:
 def test_the_start_is_divided_by_the_last_pod_created_and_the_last_one_bound() -> None:
     pods = (a_pod(0, 0, 1, 5), a_pod(0, 1, 3, 2), a_pod(1, 0, 500, 500))
     assert seen(status(attempt(0, 1)), status(attempt(0, 1, 9)), *pods) == [
-        Took(Step.CREATE, 2),
-        Took(Step.SCHEDULE, 2),
-        Took(Step.START, 4),
+        Took(TimedStep.CREATE, 2),
+        Took(TimedStep.SCHEDULE, 2),
+        Took(TimedStep.START, 4),
     ]
 
 
@@ -96,12 +96,12 @@ def test_an_attempt_that_is_charged_was_detected_and_fenced() -> None:
     charged = status(attempt(0, 1, 9, 30, lost=28, **FAILED), phase=Phase.RESTARTING)
     assert seen(ended, charged, now=37) == [
         Ended("failure", "ExitCode"),
-        Took(Step.DETECT, 2, Cause.FAILURE),
-        Took(Step.FENCE, 7, Cause.FAILURE),
+        Took(TimedStep.DETECT, 2, Cause.FAILURE),
+        Took(TimedStep.FENCE, 7, Cause.FAILURE),
     ]
     again = status(attempt(1, 60), *charged.attempts)
     assert seen(charged, again) == [Begun(Cause.FAILURE)]
-    assert seen(again, status(attempt(1, 60, 70), *charged.attempts)) == [Took(Step.RECOVERY, 42, Cause.FAILURE)]
+    assert seen(again, status(attempt(1, 60, 70), *charged.attempts)) == [Took(TimedStep.RECOVERY, 42, Cause.FAILURE)]
 
 
 def test_a_charge_and_the_next_attempt_in_one_write_are_counted_in_their_order() -> None:
@@ -109,8 +109,8 @@ def test_a_charge_and_the_next_attempt_in_one_write_are_counted_in_their_order()
     after = status(attempt(4, 36), attempt(3, 1, 9, 30, lost=28, reason="NodeLost", cause=Cause.PREEMPTION))
     assert seen(ended, after, now=99) == [
         Ended("preemption", "NodeLost"),
-        Took(Step.DETECT, 2, Cause.PREEMPTION),
-        Took(Step.FENCE, 6, Cause.PREEMPTION),
+        Took(TimedStep.DETECT, 2, Cause.PREEMPTION),
+        Took(TimedStep.FENCE, 6, Cause.PREEMPTION),
         Begun(Cause.PREEMPTION),
     ]
 
@@ -134,7 +134,7 @@ def test_a_program_that_ended_before_all_hosts_were_seen_running_has_no_start() 
 def test_a_recovery_spans_attempts_that_never_ran() -> None:
     lost, late = attempt(0, 1, 9, 30, lost=20, **FAILED), attempt(1, 40, None, 50, **FAILED)
     before = status(attempt(2, 60), late, lost)
-    assert seen(before, status(attempt(2, 60, 80), late, lost)) == [Took(Step.RECOVERY, 60, Cause.FAILURE)]
+    assert seen(before, status(attempt(2, 60, 80), late, lost)) == [Took(TimedStep.RECOVERY, 60, Cause.FAILURE)]
 
 
 def test_a_job_that_was_suspended_meanwhile_did_not_recover() -> None:
@@ -153,7 +153,7 @@ def test_a_failure_in_the_second_in_which_the_job_was_created_is_recovered_from(
     lost = attempt(0, 0.2, 0.7, 0.9, lost=0, **FAILED)
     before = status(attempt(1, 1), lost, conditions=(created,))
     assert seen(before, status(attempt(1, 1, 4), lost, conditions=(created,))) == [
-        Took(Step.RECOVERY, 4, Cause.FAILURE)
+        Took(TimedStep.RECOVERY, 4, Cause.FAILURE)
     ]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.core.explain.kubelet import REASONS, of_event
+from slipway.core.explain.kubelet import START_REASONS, of_event
 from slipway.core.planner.status.events import cursor_of, news
 from tests.core.build import World, spec
 
@@ -234,7 +234,7 @@ def test_what_the_registry_answers_is_heard_whatever_the_name(image: str, said: 
 def test_every_reason_is_met() -> None:
     met = {reason for _, _, reason, _ in TABLE.values()} | {reason for _, reason, _, _ in SCHEDULER.values()}
     met |= {"VolumeNotMounted", "SandboxFailed"}  # in test_holdups
-    assert REASONS - met - set(NEVER_REASONS) == {"ContainerConfigError", "ContainerCannotStart"}
+    assert START_REASONS - met - set(NEVER_REASONS) == {"ContainerConfigError", "ContainerCannotStart"}
 
 
 NEVER_REASONS = ("ImageRunsAsRoot", "ImageUserNotNumeric", "InvalidImageName")

@@ -13,7 +13,7 @@ from slipway.api import names
 from slipway.api.places import worker
 from slipway.core.explain.preemption import ORDINARY, Standing
 from slipway.core.explain.remedies import Remedy
-from slipway.core.explain.scheduler import REASONS, Answer, View, explain_unscheduled
+from slipway.core.explain.scheduler import NODE_REASONS, Answer, View, explain_unscheduled
 from slipway.core.model.events import PodEvent
 from slipway.core.model.job import Job, Settings
 from slipway.core.model.nodes import Node, NodeMetadata, NodeSpec, NodeStatus, Taint
@@ -407,7 +407,7 @@ def test_a_job_without_nodes_says_which_there_are_and_what_keeps_it_out(
 
 def test_every_reason_is_met() -> None:
     met = {reason for _, _, reason, _, _ in TABLE.values()} | {row[3] for row in RANKS.values()}
-    assert met == REASONS.keys() - {COMING}
+    assert met == NODE_REASONS.keys() - {COMING}
 
 
 def test_nothing_is_promised_of_nodes_whose_pods_were_not_read() -> None:

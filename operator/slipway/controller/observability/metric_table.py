@@ -13,7 +13,7 @@ from slipway.api import names
 from slipway.api.profile import PROFILE_PLURAL
 from slipway.api.status import Cause, Phase
 from slipway.apiserver.request_counts import NO_ANSWER, VERBS
-from slipway.core.accounting.measures import STATES, SUCCESS, Step
+from slipway.core.accounting.measures import STATES, SUCCESS, TimedStep
 from slipway.core.planner.status.waiting import WAITING_REASONS
 from slipway.core.vocabulary.endings import ENDINGS
 from slipway.version import VERSION
@@ -93,42 +93,42 @@ _ROWS: Final = (
         (_CAUSE,),
     ),
     Metric(
-        f"slipway_{Step.DETECT}_seconds",
+        f"slipway_{TimedStep.DETECT}_seconds",
         Kind.HISTOGRAM,
         "From the first failure of an attempt, as the cluster dates it, to the write that ends the attempt.",
         (_CAUSE,),
         _SHORT,
     ),
     Metric(
-        f"slipway_{Step.FENCE}_seconds",
+        f"slipway_{TimedStep.FENCE}_seconds",
         Kind.HISTOGRAM,
         "From the end of an attempt until no pod of it may still run, so that it is charged.",
         (_CAUSE,),
         _SHORT,
     ),
     Metric(
-        f"slipway_{Step.CREATE}_seconds",
+        f"slipway_{TimedStep.CREATE}_seconds",
         Kind.HISTOGRAM,
         "From the beginning of an attempt to the creation of its last pod.",
         (),
         _SHORT,
     ),
     Metric(
-        f"slipway_{Step.SCHEDULE}_seconds",
+        f"slipway_{TimedStep.SCHEDULE}_seconds",
         Kind.HISTOGRAM,
         "From there until every pod has a node; this includes any wait for capacity.",
         (),
         _LONG,
     ),
     Metric(
-        f"slipway_{Step.START}_seconds",
+        f"slipway_{TimedStep.START}_seconds",
         Kind.HISTOGRAM,
         "From there until every host runs. Create, schedule and start add up to the start of an attempt.",
         (),
         _SHORT,
     ),
     Metric(
-        f"slipway_{Step.RECOVERY}_seconds",
+        f"slipway_{TimedStep.RECOVERY}_seconds",
         Kind.HISTOGRAM,
         "From the first failure of an attempt that ran until all hosts of the job run again, by the cause of that "
         "attempt's end; not measured when the job was suspended in between.",

@@ -13,7 +13,7 @@ from typing import Final
 
 from slipway.api.ledger import Account, Ledger
 from slipway.api.status import Attempt, SliceJobStatus
-from slipway.core.accounting.spans import Spell, State, spells, whole
+from slipway.core.accounting.spans import Span, State, spans, whole
 
 Sums = dict[State, float]
 
@@ -37,7 +37,7 @@ def account_at(created: datetime, status: SliceJobStatus, now: datetime) -> Ledg
     known = status.ledger or Ledger(until=whole(created), seconds=NOTHING)
     until = whole(max(status.completion_time or now, known.until))
     held = (held_by_attempt(one, places_with_chips(status), status, until) for one in status.attempts)
-    return continued(known, spells(created, status, until), until, [one for some in held for one in some])
+    return continued(known, spans(created, status, until), until, [one for some in held for one in some])
 
 
 def sums(account: Account | None) -> Sums:
@@ -66,17 +66,17 @@ def _account(found: Sums) -> Account:
     return Account.model_validate(nested)
 
 
-def continued(known: Ledger, passed: Iterable[Spell], until: datetime, held: Iterable[Holding]) -> Ledger:
+def continued(known: Ledger, passed: Iterable[Span], until: datetime, held: Iterable[Holding]) -> Ledger:
     """A ledger with the time that has passed since, and with the chips that were held in it."""
     seconds, chips = sums(known.seconds), sums(known.chip_seconds)
     holdings = [(one.begin.timestamp(), one.end.timestamp(), one.chips) for one in held]
-    for spell in passed:
-        begin, end = max(spell.begin, known.until).timestamp(), min(spell.end, until).timestamp()
+    for span in passed:
+        begin, end = max(span.begin, known.until).timestamp(), min(span.end, until).timestamp()
         if begin < end:
-            seconds[spell.state] = round(seconds.get(spell.state, 0.0) + end - begin, 3)
+            seconds[span.state] = round(seconds.get(span.state, 0.0) + end - begin, 3)
             weighed = sum(max(0.0, min(end, to) - max(begin, since)) * count for since, to, count in holdings)
             if weighed:
-                chips[spell.state] = round(chips.get(spell.state, 0.0) + weighed, 3)
+                chips[span.state] = round(chips.get(span.state, 0.0) + weighed, 3)
     return Ledger(until=until, seconds=_account(seconds), chip_seconds=_account(chips) if chips else None)
 
 

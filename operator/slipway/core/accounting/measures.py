@@ -27,7 +27,7 @@ STATES: Final = tuple(Account.model_fields)
 """What a ledger calls the states of a job."""
 
 
-class Step(StrEnum):
+class TimedStep(StrEnum):
     """A part of an attempt's life that takes time."""
 
     DETECT = "detect"
@@ -60,7 +60,7 @@ class Ended:
 class Took:
     """A step is over."""
 
-    step: Step
+    step: TimedStep
     seconds: float
     cause: Cause | None = None
     """Why the attempt ended that the step is about; None for steps of an attempt that starts."""
@@ -136,11 +136,11 @@ def _of_attempt(
     if one.cause is None:
         return
     if one.root is not None and one.root.time is not None:
-        yield _took(Step.DETECT, one.root.time, one.end_time, one.cause)
+        yield _took(TimedStep.DETECT, one.root.time, one.end_time, one.cause)
     if old is not None and old.end_time is not None:
         # The attempt is charged, and the next one begins, when no pod of it may still run.
         closed = following.start_time if following is not None else now
-        yield _took(Step.FENCE, one.end_time, closed, one.cause)
+        yield _took(TimedStep.FENCE, one.end_time, closed, one.cause)
 
 
 def _outcome(attempt: Attempt, status: SliceJobStatus) -> str | None:
@@ -160,9 +160,9 @@ def _of_start(attempt: Attempt, running: datetime, pods: Iterable[Pod]) -> Itera
         return
     last_created = max(attempt.start_time, *filter(None, created))
     last_bound = max(last_created, *filter(None, bound))
-    yield _took(Step.CREATE, attempt.start_time, last_created)
-    yield _took(Step.SCHEDULE, last_created, last_bound)
-    yield _took(Step.START, last_bound, running)
+    yield _took(TimedStep.CREATE, attempt.start_time, last_created)
+    yield _took(TimedStep.SCHEDULE, last_created, last_bound)
+    yield _took(TimedStep.START, last_bound, running)
 
 
 def _of_recovery(running: datetime, earlier: Iterable[Attempt], status: SliceJobStatus) -> Iterator[Took]:
@@ -173,10 +173,10 @@ def _of_recovery(running: datetime, earlier: Iterable[Attempt], status: SliceJob
     suspended = status.condition(ConditionType.SUSPENDED)
     if suspended is None or suspended.last_transition_time <= lost.end_time:
         root = lost.root.time if lost.root is not None else None
-        yield _took(Step.RECOVERY, root or lost.end_time, running, lost.cause)
+        yield _took(TimedStep.RECOVERY, root or lost.end_time, running, lost.cause)
 
 
-def _took(step: Step, since: datetime, until: datetime, cause: Cause | None = None) -> Took:
+def _took(step: TimedStep, since: datetime, until: datetime, cause: Cause | None = None) -> Took:
     return Took(step, max(0.0, (until - since).total_seconds()), cause)
 
 

@@ -1,8 +1,8 @@
-"""The life of a job as spells: stretches of time in one state, one after another, from its creation on.
+"""The life of a job as spans: stretches of time in one state, one after another, from its creation on.
 
 They follow from the dates of the attempts alone. So whichever version of Slipway wrote the status, the time is
-accounted for, and nothing has to be written when a spell ends. A date that is missing makes a spell coarser, and one
-that is out of order, because two clocks wrote them, makes it empty; the spells always cover the whole time.
+accounted for, and nothing has to be written when a span ends. A date that is missing makes a span coarser, and one
+that is out of order, because two clocks wrote them, makes it empty; the spans always cover the whole time.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ START: Final[State] = ("start",)
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class Span:
     """A stretch of time in one state."""
 
     state: State
@@ -42,7 +42,7 @@ class Spell:
     end: datetime
 
 
-def spells(created: datetime, status: SliceJobStatus, now: datetime) -> list[Spell]:
+def spans(created: datetime, status: SliceJobStatus, now: datetime) -> list[Span]:
     """The life of a job until its end, or until `now`; what the newest attempt makes of the last ones may change."""
     life = _Life(status, whole(created), status.completion_time or now)
     for before, attempt in pairwise((None, *reversed(status.attempts))):
@@ -52,7 +52,7 @@ def spells(created: datetime, status: SliceJobStatus, now: datetime) -> list[Spe
     newest = status.newest
     if newest is None or newest.end_time is not None:
         life.rest(newest)
-    return life.spells
+    return life.spans
 
 
 def whole(moment: datetime) -> datetime:
@@ -72,17 +72,17 @@ def lost_to(attempt: Attempt) -> State:
 class _Life:
     status: SliceJobStatus
     cursor: datetime
-    """Until when there are spells."""
+    """Until when there are spans."""
     end: datetime
     lost: State = ()
     """The cause to which time is lost since the last attempt that ended; empty when there is none."""
-    spells: list[Spell] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
 
     def to(self, moment: datetime, state: State) -> None:
         """In that state until then."""
         moment = min(whole(moment), whole(self.end))
         if moment > self.cursor:
-            self.spells.append(Spell(state, self.cursor, moment))
+            self.spans.append(Span(state, self.cursor, moment))
             self.cursor = moment
 
     def attempt(self, attempt: Attempt) -> None:

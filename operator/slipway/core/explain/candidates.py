@@ -65,7 +65,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True)
-class Site:
+class Candidate:
     """A node pool, or a node where slices have one host: room for one slice, unless something is in its way."""
 
     name: str
@@ -176,7 +176,7 @@ class Ground:
         return self.single_nodes
 
 
-def survey(request: Request, ground: Ground) -> list[Site]:
+def survey(request: Request, ground: Ground) -> list[Candidate]:
     """Every node pool, or node, with what keeps a slice out of it, in the order of their names.
 
     Who else is on a node matters for TPU jobs only.
@@ -189,14 +189,14 @@ def survey(request: Request, ground: Ground) -> list[Site]:
     return sites
 
 
-def vacant(request: Request, ground: Ground) -> list[Site]:
+def vacant(request: Request, ground: Ground) -> list[Candidate]:
     """The sites of `survey` that nothing is in the way of; who has a node is looked for until one is found."""
     groups = (group for group in ground.groups(request) if not _another_shape(request.shape, group.shape))
     fit = (group for group in groups if not _standing(request, group))
     return [_site(group, ()) for group in fit if next(_held(request, group, ground), None) is None]
 
 
-def said_alike(sites: Iterable[Site]) -> list[tuple[list[str], str]]:
+def said_alike(sites: Iterable[Candidate]) -> list[tuple[list[str], str]]:
     """Names of closed sites in whose way the same is, with the words for it; in the order of the first of each."""
     groups: dict[Obstacle, list[str]] = {}
     for site in sites:
@@ -204,12 +204,12 @@ def said_alike(sites: Iterable[Site]) -> list[tuple[list[str], str]]:
     return [(found, what.words if len(found) == 1 else what.words_of_many) for what, found in groups.items()]
 
 
-def _site(group: NodeGroup, found: Sequence[Obstacle]) -> Site:
+def _site(group: NodeGroup, found: Sequence[Obstacle]) -> Candidate:
     shape = tuple([value or "" for value in group.shape])
     obstacles = tuple(dict.fromkeys(found))
     if len(obstacles) > 1:
         obstacles = tuple(sorted(obstacles, key=lambda one: (one.kind, one.what)))
-    return Site(group.name, group.members, obstacles, shape)
+    return Candidate(group.name, group.members, obstacles, shape)
 
 
 def _standing(request: Request, group: NodeGroup) -> Sequence[Obstacle]:

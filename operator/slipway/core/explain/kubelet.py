@@ -236,7 +236,7 @@ TROUBLES: Final = (
     _row(_START, "", "ContainerCannotStart", "the container cannot be started", "correct the spec or the image"),
 )
 """The first row that fits the kubelet's reason and message decides."""
-REASONS: Final = frozenset(row.reason for row in TROUBLES)
+START_REASONS: Final = frozenset(row.reason for row in TROUBLES)
 _WORDY: Final = (
     frozenset().union(*(row.kubelet for row in TROUBLES)) - _SCHEDULER - {"ErrImageNeverPull", "InvalidImageName"}
 )
@@ -262,7 +262,7 @@ def explain(pods: Iterable[Pod], image: str) -> Explanation | None:
         image: the image of the job, for messages of kubelets that do not name it.
     """
     for pod in pods:
-        if not pod.held_up:
+        if not pod.waits_to_start:
             continue
         status = pod.status
         for init, container in chain(

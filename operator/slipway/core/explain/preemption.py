@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slipway.api import names
-from slipway.core.explain.candidates import Kind, Request, Site
+from slipway.core.explain.candidates import Candidate, Kind, Request
 from slipway.core.explain.wording import listed
 from slipway.core.vocabulary.reasons import HELD, TOO_LOW
 
@@ -61,9 +61,9 @@ class Bar:
     """At or below it there is no room for all slices."""
     enough: int
     """Above it there is."""
-    open: tuple[Site, ...]
+    open: tuple[Candidate, ...]
     """Sites that nobody has."""
-    held: tuple[Site, ...]
+    held: tuple[Candidate, ...]
     """Sites that the scheduler would choose among above it."""
 
     @property
@@ -72,7 +72,7 @@ class Bar:
         return list(dict.fromkeys(one.title for site in self.held for one in site.holders))
 
 
-def bar(request: Request, sites: Iterable[Site], slices: int) -> Bar | None:
+def bar(request: Request, sites: Iterable[Candidate], slices: int) -> Bar | None:
     """The bar for a job; None where its priority does not matter."""
     matching = [site for site in sites if not site.has(Kind.SHAPE, Kind.LABEL)]
     free = tuple(site for site in matching if not site.obstacles)
@@ -89,15 +89,15 @@ def bar(request: Request, sites: Iterable[Site], slices: int) -> Bar | None:
     return Bar(least, _rank(held[-1]), free, tuple(held))
 
 
-def _takeable(request: Request, site: Site) -> bool:
+def _takeable(request: Request, site: Candidate) -> bool:
     """Whether nothing is in the way but others whom the scheduler could preempt."""
     only_held = bool(site.obstacles) and len(site.holders) == len(site.obstacles)
     return only_held and not (request.pool_hosts and _of_job(site))
 
 
-def _of_job(site: Site) -> bool:
+def _of_job(site: Candidate) -> bool:
     return any(one.kind == names.KIND for one in site.holders)
 
 
-def _rank(site: Site) -> int:
+def _rank(site: Candidate) -> int:
     return max(one.priority for one in site.holders)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from slipway.api import names
 from slipway.api.accelerators import AcceleratorError, resolve
 from slipway.api.status import SliceJobStatus
-from slipway.core.explain.candidates import Ground, Kind, Obstacle, Request, Site, request_of, said_alike, vacant
+from slipway.core.explain.candidates import Candidate, Ground, Kind, Obstacle, Request, request_of, said_alike, vacant
 from slipway.core.explain.preemption import HIGHEST, ORDINARY, Standing, bar
 from slipway.core.explain.wording import listed
 from slipway.core.manifests.effective import InvalidSpec
@@ -27,7 +27,7 @@ class Remedy:
     """The new value of the field, the least value of a PriorityClass, or the nodes or node pools."""
     words: str
     """What to do, for people."""
-    sites: tuple[Site, ...]
+    sites: tuple[Candidate, ...]
     """Where the slices would go."""
 
 
@@ -42,11 +42,11 @@ class Scene:
     ground: Ground
     slices: int
     """Slices that the job wants."""
-    sites: tuple[Site, ...]
+    sites: tuple[Candidate, ...]
     """The node pools or nodes as they are now."""
     standing: Standing = ORDINARY
 
-    def open_to(self, job: Job) -> list[Site]:
+    def open_to(self, job: Job) -> list[Candidate]:
         """The node pools or nodes that another job of this UID would find open."""
         return vacant(request_of(job, self.settings), self.ground)
 
@@ -57,18 +57,18 @@ def remedies(scene: Scene) -> Iterator[Remedy]:
         yield from search(scene)
 
 
-def _open(sites: Iterable[Site], passes: Callable[[Obstacle], bool]) -> list[Site]:
+def _open(sites: Iterable[Candidate], passes: Callable[[Obstacle], bool]) -> list[Candidate]:
     """The sites that are open once certain obstacles are out of the way; those that are open already come first."""
     found = [site for site in sites if all(map(passes, site.obstacles))]
     return sorted(found, key=lambda site: bool(site.obstacles))
 
 
-def keys(sites: Iterable[Site], kind: Kind) -> list[str]:
+def keys(sites: Iterable[Candidate], kind: Kind) -> list[str]:
     """What the obstacles of that kind are, in the order of their names."""
     return sorted({one.what for site in sites for one in site.obstacles if one.kind is kind})
 
 
-def _without(scene: Scene, kind: Kind) -> Iterator[tuple[str, list[Site]]]:
+def _without(scene: Scene, kind: Kind) -> Iterator[tuple[str, list[Candidate]]]:
     """Each key of that kind of obstacle that alone keeps the job out, with the sites that are open without it."""
     for key in keys(scene.sites, kind):
         sites = _open(scene.sites, lambda one, key=key: one.kind is kind and one.what == key)  # type: ignore[misc]
@@ -133,7 +133,7 @@ def _topology(scene: Scene) -> Iterator[Remedy]:
             yield Remedy("accelerator", (shape.type, topology, int(chips)), words, sites)
 
 
-def _elsewhere(scene: Scene, changes: dict[str, object]) -> tuple[Site, ...]:
+def _elsewhere(scene: Scene, changes: dict[str, object]) -> tuple[Candidate, ...]:
     """Where the slices would go with another accelerator; nothing when they do not all fit."""
     spec = scene.job.spec
     assert spec is not None
@@ -177,5 +177,5 @@ def _count(scene: Scene, of: str = "") -> str:
     return f"{scene.slices} slices{of} fit" if scene.slices > 1 else f"a slice{of} fits"
 
 
-def _named(sites: Iterable[Site]) -> str:
+def _named(sites: Iterable[Candidate]) -> str:
     return listed([site.name for site in sites])

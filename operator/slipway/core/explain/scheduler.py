@@ -9,7 +9,7 @@ from typing import Final
 from propcache.api import cached_property
 
 from slipway.api import names
-from slipway.core.explain.candidates import Ground, Kind, Request, Site, request_of, said_alike, survey
+from slipway.core.explain.candidates import Candidate, Ground, Kind, Request, request_of, said_alike, survey
 from slipway.core.explain.kubelet import Explanation
 from slipway.core.explain.preemption import ORDINARY, Standing, bar
 from slipway.core.explain.remedies import Remedy, Scene, remedies
@@ -39,7 +39,7 @@ _REASONS: Final = {
 }
 _SELECTED: Final = (Kind.SHAPE, Kind.LABEL)
 """What keeps pods out of nodes that they do not select."""
-REASONS: Final = {
+NODE_REASONS: Final = {
     NO_SUCH_NODES: "no node has that TPU type and topology, or none is a spot node; the message lists those there are; "
     "of a GPU job: no node has GPUs of that vendor",
     NO_SUCH_LABELS: "no node of that type has a label that `nodeSelector` asks for; the message names the label",
@@ -125,7 +125,7 @@ def explain_unscheduled(view: View) -> Answer:
     return Answer(found)
 
 
-def _unread(view: View, sites: Sequence[Site]) -> tuple[str, ...]:
+def _unread(view: View, sites: Sequence[Candidate]) -> tuple[str, ...]:
     """Nodes to read before it is said that these are free. Nobody reads hundreds of them for one sentence."""
     if not view.settings.whole_cluster:
         return ()
@@ -135,17 +135,17 @@ def _unread(view: View, sites: Sequence[Site]) -> tuple[str, ...]:
     return old if len(nodes) <= MAX_VISITS else ()
 
 
-def _of_nobody(sites: Sequence[Site]) -> list[str]:
+def _of_nobody(sites: Sequence[Candidate]) -> list[str]:
     """Nodes that no SliceJob has, so that others may be there."""
     return [node for site in sites if not any(one.kind == names.KIND for one in site.holders) for node in site.nodes]
 
 
-def _seen_whole(view: View, sites: Sequence[Site]) -> bool:
+def _seen_whole(view: View, sites: Sequence[Candidate]) -> bool:
     known = [view.tenants.visitors.get(node) for node in _of_nobody(sites)]
     return all(one is not None and not one.unknown for one in known)
 
 
-def _of_shared_nodes(view: View, request: Request, sites: Sequence[Site]) -> Answer:
+def _of_shared_nodes(view: View, request: Request, sites: Sequence[Candidate]) -> Answer:
     """For CPU and GPU jobs: what keeps every node out, or who has them, as far as the pods on them were read."""
     found = _closed(request, sites)
     nodes = {node.metadata.name: node for node in view.nodes}
@@ -169,7 +169,7 @@ def _of_shared_nodes(view: View, request: Request, sites: Sequence[Site]) -> Ans
     return Answer(Explanation(found.reason, found.message, step), remedy=remedy)
 
 
-def _closed(request: Request, sites: Sequence[Site]) -> Explanation | None:
+def _closed(request: Request, sites: Sequence[Candidate]) -> Explanation | None:
     """What keeps pods that share nodes out of every node, however full these are."""
     if not sites:
         return Explanation(NO_SUCH_NODES, f"no node has {' and '.join(sorted(request.needs.gpus))}", "")
@@ -186,7 +186,7 @@ def _closed(request: Request, sites: Sequence[Site]) -> Explanation | None:
     return Explanation(NO_SUCH_LABELS, f"no node has {wanted}", "")
 
 
-def _explained(view: View, request: Request, sites: Sequence[Site], free: int) -> Explanation:
+def _explained(view: View, request: Request, sites: Sequence[Candidate], free: int) -> Explanation:
     count = "the slice has no room"
     if view.slices > 1:
         count = f"{free} of {view.slices} slices {'has' if free == 1 else 'have'} room"
@@ -215,7 +215,7 @@ def _explained(view: View, request: Request, sites: Sequence[Site], free: int) -
     return Explanation(reason, f"{count}: {'; '.join(clauses)}", "")
 
 
-def _ranked(view: View, request: Request, sites: Sequence[Site]) -> tuple[str, str]:
+def _ranked(view: View, request: Request, sites: Sequence[Candidate]) -> tuple[str, str]:
     """The reason where others have the nodes, and why the scheduler does not preempt them if priorities matter."""
     found, mine = bar(request, sites, view.slices), view.standing
     reason, words = mine.words(found.least if found is not None else None)
@@ -230,7 +230,7 @@ def _ranked(view: View, request: Request, sites: Sequence[Site]) -> tuple[str, s
     return HELD, ""
 
 
-def _clauses(sites: Sequence[Site]) -> Iterator[str]:
+def _clauses(sites: Sequence[Candidate]) -> Iterator[str]:
     """What keeps slices out of sites, those first that may soon be open."""
     closed = sorted((site for site in sites if site.obstacles), key=lambda site: -site.main.kind)
     groups = said_alike(closed)
@@ -247,7 +247,7 @@ def _asked(view: View, request: Request) -> str:
     return f"{kind}({label}, {topology})"
 
 
-def _there(sites: Sequence[Site], what: str) -> str:
+def _there(sites: Sequence[Candidate], what: str) -> str:
     shapes = Counter(" ".join(filter(None, site.shape[:2])) for site in sites)
     if not shapes:
         return "the cluster has no TPU nodes"

@@ -12,7 +12,7 @@ from propcache.api import cached_property
 
 from slipway.api import names
 from slipway.api.resources import amount
-from slipway.core.explain.candidates import Kind, Request, Site
+from slipway.core.explain.candidates import Candidate, Kind, Request
 from slipway.core.explain.preemption import HIGHEST, Standing
 from slipway.core.explain.remedies import Remedy, keys
 from slipway.core.explain.wording import listed
@@ -43,7 +43,7 @@ def _nobody(_: Tenant) -> bool:
 class Room:
     """One node with what its pods request."""
 
-    site: Site
+    site: Candidate
     node: Node
     uses: tuple[Use, ...]
 
@@ -107,7 +107,7 @@ class Crowd:
         return [name for name, size in self.asked.items() if room.free(name) < size * more]
 
 
-def near(request: Request, sites: Sequence[Site], nodes: Mapping[str, Node], most: int) -> list[Site]:
+def near(request: Request, sites: Sequence[Candidate], nodes: Mapping[str, Node], most: int) -> list[Candidate]:
     """The nodes that matter to a job, at most so many: none where more do.
 
     Nodes with devices that it does not ask for are kept for those that do.

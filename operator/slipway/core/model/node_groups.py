@@ -25,7 +25,7 @@ class NodeGroup:
         """The names of the nodes."""
         self.shape = shape_of(nodes[0])
         self.remembered: dict[str, Any] = {}
-        """What `vacancies` has found of it, by what a request asks."""
+        """What `explain.candidates` has found of it, by what a request asks."""
 
 
 def shape_of(node: Node) -> Shape:

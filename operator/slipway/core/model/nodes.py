@@ -91,7 +91,7 @@ class Node(Part, frozen=True, gc=True, dict=True):
 
     @cached_property
     def remembered(self) -> dict[str, Any]:
-        """What `vacancies` has found of this version of the node, by what a request asks."""
+        """What `explain.candidates` has found of this version of the node, by what a request asks."""
         return {}
 
     def taint(self, key: str) -> Taint | None:

@@ -178,7 +178,7 @@ class Pod(Part, frozen=True, gc=True, dict=True):
         return state.running is not None or state.terminated is not None
 
     @cached_property
-    def held_up(self) -> bool:
+    def waits_to_start(self) -> bool:
         """Whether a container waits for something else than its creation; those of nearly every pod do not."""
         containers = (*self.status.container_statuses, *self.status.init_container_statuses)
         waiting = (one.state.waiting for one in containers)
@@ -187,7 +187,7 @@ class Pod(Part, frozen=True, gc=True, dict=True):
     @property
     def unhindered(self) -> bool:
         """Whether neither the scheduler nor the kubelet says that something is in the way of its start."""
-        return not self.held_up and self.condition("PodScheduled", "False") is None
+        return not self.waits_to_start and self.condition("PodScheduled", "False") is None
 
     @cached_property
     def run_since(self) -> datetime | None:

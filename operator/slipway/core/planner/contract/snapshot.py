@@ -100,8 +100,8 @@ class Rejection:
     message: str
     at: datetime
     reason: str = POD_REJECTED
-    """One of `rejections.ROWS`, or POD_REJECTED or WORKLOAD_REJECTED where none fits; NAME_TAKEN by an object that is
-    not of the job; WAITING_FOR_OLD if the object belongs to an earlier job of this name."""
+    """One of `explain.api_server.ROWS`, or POD_REJECTED or WORKLOAD_REJECTED where none fits; NAME_TAKEN by an object
+    that is not of the job; WAITING_FOR_OLD if the object belongs to an earlier job of this name."""
 
     @property
     def final(self) -> bool:

@@ -22,7 +22,7 @@ from slipway.core.planner.diagnosis.evidence import Evidence, told
 from slipway.core.planner.diagnosis.verdict import combined, first_cause, recorded, root_of
 from slipway.core.planner.lifecycle import budgets, fencing, start_timeout
 from slipway.core.planner.lifecycle.rivals import goes_first
-from slipway.core.planner.state.draft import Draft, Hold
+from slipway.core.planner.state.draft import Blocker, Draft
 from slipway.core.planner.state.observation import seen_running
 from slipway.core.vocabulary.endings import (
     CAPACITY_RELEASED,
@@ -95,14 +95,14 @@ def _end_held(draft: Draft) -> bool:
 
     Its hosts may have ended before that, which a watch that lags has not shown yet.
     """
-    held = draft.held
+    held = draft.queued
     if held is None or held.ending is None:
         return False
     read = draft.seen.begun_by_this_process or draft.may(Step.END_HELD)
     if not (read and draft.may(Step.END_EVICTED, held.since)):
         if draft.starting is None:
             # All its pods exist. How they are, and whether the job is still held, is read first.
-            draft.held = None
+            draft.queued = None
         return False
     end_at_once(draft, held.ending, held.message)
     # Budgets that are not the job's would end it for good; the present ones count when the next attempt ends.
@@ -256,16 +256,16 @@ def begin_when_possible(draft: Draft) -> None:
     if draft.spec.suspend:
         return
     if draft.problem is not None:
-        draft.blocked = Hold(draft.problem.reason, draft.problem.message)
+        draft.blocked = Blocker(draft.problem.reason, draft.problem.message)
         draft.update(waiting_since=None)
         return
     if (old := _old_pods(draft)) is not None:
-        draft.blocked = Hold(WAITING_FOR_OLD, old)
+        draft.blocked = Blocker(WAITING_FOR_OLD, old)
         return
     # What blocks it anyway is said at once, also by a process that has yet to list the pods.
     seen_whole = fencing.is_seen_whole(draft) if draft.attempt is not None else fencing.knows_old_pods(draft)
-    if draft.held is not None:
-        draft.blocked = draft.held
+    if draft.queued is not None:
+        draft.blocked = draft.queued
         # What it waits for are no nodes.
         draft.update(waiting_since=None)
         return
@@ -311,14 +311,14 @@ def _old_pods(draft: Draft) -> str | None:
     return None
 
 
-def _pause(draft: Draft, until: datetime, older: Job | None) -> Hold:
+def _pause(draft: Draft, until: datetime, older: Job | None) -> Blocker:
     """What a job shows whose next attempt is not due."""
     ending, due = ending_of(draft.attempt), f"the next attempt begins at {rfc3339(until)}"
     if older is not None:
         due = f"the older job {older.namespace}/{older.name} goes first; {due}"
     if ending is CAPACITY_RELEASED:
-        return Hold(ending.reason, due, Phase.WAITING_FOR_CAPACITY)
-    return Hold(ending.reason if ending.held else BACKOFF, due)
+        return Blocker(ending.reason, due, Phase.WAITING_FOR_CAPACITY)
+    return Blocker(ending.reason if ending.held else BACKOFF, due)
 
 
 def _begin(draft: Draft, slices: int) -> None:

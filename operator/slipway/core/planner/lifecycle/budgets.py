@@ -28,7 +28,7 @@ HELD_SECONDS: Final = 30
 LONGEST_HELD_SECONDS: Final = 600
 """The first and the longest pause after pods that had nodes waited for an image or for objects in vain."""
 
-LONGEST_HOLD: Final = 6
+MOST_DOUBLINGS: Final = 6
 """How often the time is doubled for which a job holds what it cannot use, and stands back, each time it is in vain."""
 
 
@@ -112,7 +112,7 @@ def releases(status: SliceJobStatus) -> int:
     """How often the job has released what it held since its last attempt that ran, or since its beginning."""
     ran = next((one.number for one in tries(status.attempts[1:])), -1)
     released = (status.attempt or 0) - ran
-    return min(released if status.attempt_ended else released - 1, LONGEST_HOLD)
+    return min(released if status.attempt_ended else released - 1, MOST_DOUBLINGS)
 
 
 def _delay(last: Attempt, recent: list[Attempt], spec: SliceJobSpec) -> int:

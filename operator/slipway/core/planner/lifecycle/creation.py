@@ -24,7 +24,7 @@ from slipway.core.planner.contract.node_pools import choose
 from slipway.core.planner.contract.snapshot import Rejection
 from slipway.core.planner.lifecycle import recreation
 from slipway.core.planner.lifecycle.attempts import end_at_once
-from slipway.core.planner.state.draft import Draft, Hold
+from slipway.core.planner.state.draft import Blocker, Draft
 from slipway.core.vocabulary.endings import DEFAULTS_CHANGED, ending_of
 from slipway.core.vocabulary.reasons import MISSING_OBJECTS, WAITING_FOR_OLD, WEBHOOK_UNAVAILABLE
 
@@ -89,10 +89,10 @@ def _missing_pods(draft: Draft, attempt: Attempt) -> tuple[Action, ...]:
     if attempt.running_time is not None or not seen.absent or seen.unwitnessed:
         return ()
     if draft.problem is not None:
-        draft.blocked = Hold(draft.problem.reason, draft.problem.message)
+        draft.blocked = Blocker(draft.problem.reason, draft.problem.message)
         return ()
-    if draft.held is not None:
-        draft.blocked = draft.held
+    if draft.queued is not None:
+        draft.blocked = draft.queued
         return ()
     if not same_defaults(attempt.defaults, draft.job.site.applied):
         end_at_once(draft, DEFAULTS_CHANGED, "pods are missing, and the defaults that the others have are not known")

@@ -7,7 +7,7 @@ from typing import Final
 from slipway.api.base import rfc3339
 from slipway.api.places import Place, pod_name
 from slipway.api.status import Attempt, Phase
-from slipway.core.planner.state.draft import Draft, Hold
+from slipway.core.planner.state.draft import Blocker, Draft
 from slipway.core.vocabulary.reasons import PODS_DELETED
 
 SHORTEST: Final = timedelta(seconds=2)
@@ -50,7 +50,7 @@ def places(draft: Draft) -> tuple[Place, ...]:
     """Where pods are to be created now. While others have to wait, `draft.blocked` says why."""
     if waiting := later(draft):
         again = f"the next ones are created at {rfc3339(min(waiting.values()))}"
-        draft.blocked = Hold(PODS_DELETED, f"{words(draft, waiting)}; {again}", Phase.PENDING)
+        draft.blocked = Blocker(PODS_DELETED, f"{words(draft, waiting)}; {again}", Phase.PENDING)
     return tuple(sorted(draft.seen.absent - waiting.keys()))
 
 

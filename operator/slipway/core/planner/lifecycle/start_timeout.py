@@ -33,7 +33,7 @@ def image_timeout(draft: Draft) -> Evidence | None:
     node that is not ready now may have stopped pulling long ago.
     """
     since, allowed = draft.status.image_wait_since, draft.resolved.start_seconds
-    held = [(place, pod) for place, pod in draft.seen.late if pod.held_up and draft.snapshot.machine_well(pod)]
+    held = [(place, pod) for place, pod in draft.seen.late if pod.waits_to_start and draft.snapshot.machine_well(pod)]
     if since is None or not allowed or not held or draft.now < since + timedelta(seconds=allowed):
         return None
     how = f"no attempt could pull the image since {rfc3339(since)}, for more than timeouts.startSeconds ({allowed} s)"

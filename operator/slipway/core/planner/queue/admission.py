@@ -23,7 +23,7 @@ from slipway.core.planner.lifecycle import fencing
 from slipway.core.planner.queue import messages, pod_sets, priority_boost, readiness, topology, workloads
 from slipway.core.planner.queue.queue_refusals import leaves_for_now, refusal
 from slipway.core.planner.queue.workloads import Contradiction
-from slipway.core.planner.state.draft import Draft, Hold
+from slipway.core.planner.state.draft import Blocker, Draft
 from slipway.core.vocabulary.endings import PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE, ending_of
 from slipway.core.vocabulary.reasons import (
     DELETED_WORKLOAD,
@@ -55,7 +55,7 @@ def gate(draft: Draft) -> None:
         if draft.attempt is None and (known is None or not kueue.problem):
             raise refused
         if draft.active is None or not _has_to_go(draft, known):
-            _have_wait(draft, Hold(refused.reason, refused.message, Phase.QUEUED))
+            _have_wait(draft, Blocker(refused.reason, refused.message, Phase.QUEUED))
             return
     if draft.spec.suspend:
         return
@@ -68,8 +68,8 @@ def gate(draft: Draft) -> None:
     _have_wait(draft, _hold(draft, known))
 
 
-def _have_wait(draft: Draft, hold: Hold) -> None:
-    draft.held, draft.in_line = hold, draft.job.is_as_accepted
+def _have_wait(draft: Draft, hold: Blocker) -> None:
+    draft.queued, draft.in_line = hold, draft.job.is_as_accepted
 
 
 def stand(draft: Draft) -> None:
@@ -80,7 +80,7 @@ def stand(draft: Draft) -> None:
     """
     if (refused := refusal(draft)) is not None:
         raise refused
-    draft.blocked = draft.held = _hold(draft, draft.snapshot.kueue.workload)
+    draft.blocked = draft.queued = _hold(draft, draft.snapshot.kueue.workload)
 
 
 def _has_to_go(draft: Draft, known: Workload | None) -> bool:
@@ -103,14 +103,14 @@ def is_ours(draft: Draft, known: Workload) -> bool:
     return labels.job_uid == job.uid or (job.origin != "" and labels.origin == job.origin)
 
 
-def _hold(draft: Draft, known: Workload | None) -> Hold:
+def _hold(draft: Draft, known: Workload | None) -> Blocker:
     """What a job shows that may have no pods, and how an attempt ends that has some."""
     preempted = (_eviction(draft, known) or {}).get("reason") in workloads.REQUEUED_AT_ONCE
     ending = PREEMPTED_BY_QUEUE if preempted else STOPPED_BY_QUEUE
     ends = (known.since(EVICTED), known.since(FINISHED), known.metadata.deletion_timestamp) if known is not None else ()
     # By a clock that is ahead it has yet to happen, and is obeyed all the same.
     since = max((one for one in ends if one is not None and one <= draft.now), default=EVER)
-    return Hold(*_words(draft, known), Phase.QUEUED, ending, since)
+    return Blocker(*_words(draft, known), Phase.QUEUED, ending, since)
 
 
 def _words(draft: Draft, known: Workload | None) -> tuple[str, str]:
@@ -167,7 +167,7 @@ def _add_to_pods(draft: Draft) -> None:
                 if place in draft.seen.wanted:
                     workloads.refuse_contradictions(added, factory.pod(0, place))
     except Contradiction as problem:
-        draft.held = Hold(NOT_USABLE, f"admitted by its queue, but {problem}", Phase.QUEUED)
+        draft.queued = Blocker(NOT_USABLE, f"admitted by its queue, but {problem}", Phase.QUEUED)
     else:
         known = kueue.workload
         if known is not None and workloads.WORKERS in known.placed:

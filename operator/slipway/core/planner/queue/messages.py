@@ -113,18 +113,18 @@ ROWS: Final = (
 )
 """The first row that matches decides; the message of Kueue is shown in any case."""
 
-_HELD: Final = {
+_EVICTED_WAITS_FOR: Final = {
     "AdmissionCheck": "an admission check asked for it; it is queued again when Kueue says so",
     "LocalQueueStopped": "it is queued again when the LocalQueue is started",
     "ClusterQueueStopped": "it is queued again when the ClusterQueue is started",
 }
 """What an evicted job waits for, by the reason of its eviction."""
 
-REASONS: Final = frozenset(
+QUEUE_REASONS: Final = frozenset(
     {
         *(ENTERING, QUEUED, CHECKS, EVICTED, DEACTIVATED, DELETED_WORKLOAD, FINISHED_WORKLOAD, NOT_USABLE),
         *(row.reason for row in ROWS),
-        *_HELD,
+        *_EVICTED_WAITS_FOR,
         "PodsReadyTimeout",
     }
 )
@@ -200,7 +200,7 @@ def _held(known: Workload) -> str:
     due = known.status.requeue_state.requeue_at
     if due is not None:
         return f"it is queued again at {rfc3339(due)}"
-    return _HELD.get(str(known.condition(REQUEUED).get("reason")), "it is queued again when Kueue says so")
+    return _EVICTED_WAITS_FOR.get(str(known.condition(REQUEUED).get("reason")), "it is queued again when Kueue says so")
 
 
 def _checks(known: Workload) -> tuple[str, str]:

@@ -26,7 +26,7 @@ READ_AGAIN: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Blocker:
     """What keeps a job from beginning an attempt, or from creating the pods of one."""
 
     reason: str
@@ -61,9 +61,9 @@ class Draft:
     refresh_visitors: tuple[str, ...] = ()
     refresh_events: set[str] = field(default_factory=set)
     refresh_workload: bool = False
-    blocked: Hold | None = None
+    blocked: Blocker | None = None
     """What blocks the next attempt, or the creation of its pods."""
-    held: Hold | None = None
+    queued: Blocker | None = None
     """What does not let the job have pods although it could run: its queue."""
     in_line: bool = False
     """Whether the job waits for its queue since its spec was accepted as it is."""

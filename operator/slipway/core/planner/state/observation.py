@@ -281,7 +281,7 @@ def waiting_for(pod: Pod) -> tuple[str, str]:
     unscheduled = pod.condition("PodScheduled", "False")
     if unscheduled is not None:
         return unscheduled.reason or UNSCHEDULABLE, unscheduled.message
-    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses) if pod.held_up else ():
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses) if pod.waits_to_start else ():
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in BEING_CREATED:
             return waiting.reason, waiting.message

@@ -22,7 +22,7 @@ from slipway.core.model.job import Job
 from slipway.core.planner.capacity import wait_for_nodes
 from slipway.core.planner.lifecycle import budgets, fencing
 from slipway.core.planner.lifecycle.start_trouble import trouble
-from slipway.core.planner.state.draft import Draft, Hold
+from slipway.core.planner.state.draft import Blocker, Draft
 from slipway.core.planner.state.observation import blocked_hosts
 from slipway.core.planner.status import progress
 from slipway.core.validation.acceptance import HASH_VERSION
@@ -87,7 +87,7 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
     return _start(draft, attempt.number)
 
 
-def _blocked(draft: Draft, attempt: Attempt | None, hold: Hold) -> tuple[Phase, str, str]:
+def _blocked(draft: Draft, attempt: Attempt | None, hold: Blocker) -> tuple[Phase, str, str]:
     """What a job shows whose next attempt, or the creation of whose pods, is blocked."""
     if hold.phase is not None:
         return hold.phase, hold.reason, hold.message

@@ -12,7 +12,7 @@ from slipway.core.planner.lifecycle import budgets
 from slipway.core.validation.warnings import notices
 from slipway.core.vocabulary.charges import FAILURES, Charge, charge_of
 
-_TROUBLES: Final = kubelet.REASONS | scheduler.REASONS.keys()
+_TROUBLES: Final = kubelet.START_REASONS | scheduler.NODE_REASONS.keys()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from slipway.api.ledger import Ledger
 from slipway.api.places import Place, parse_intervals
 from slipway.api.status import Attempt, Phase, SliceJobStatus, suspended_since
 from slipway.core.accounting.ledger import NOTHING, Holding, chips_of_pod, continued, held_by_attempt, places_with_chips
-from slipway.core.accounting.spans import spells, whole
+from slipway.core.accounting.spans import spans, whole
 from slipway.core.model.pods import Pod
 from slipway.core.planner.contract.snapshot import Snapshot
 from slipway.core.planner.status.progress import saved_until
@@ -31,7 +31,7 @@ def accounted(snapshot: Snapshot, status: SliceJobStatus, now: datetime) -> Slic
     until = whole(max(certain, known.until)) if certain <= now else known.until
     if until == known.until and status.ledger is not None:
         return status
-    passed = spells(created, told, until)
+    passed = spans(created, told, until)
     return status.model_copy(update={"ledger": continued(known, passed, until, _seen(snapshot, status, until))})
 
 

@@ -57,7 +57,7 @@ def _hold_up(status: SliceJobStatus) -> tuple[object, ...]:
 def _explained(status: SliceJobStatus) -> str:
     """What Slipway says of node pools, and Kueue of queues. The scheduler's words change with every pod."""
     running = status.condition(ConditionType.RUNNING)
-    told = status.phase is Phase.QUEUED or (running is not None and running.reason in scheduler.REASONS)
+    told = status.phase is Phase.QUEUED or (running is not None and running.reason in scheduler.NODE_REASONS)
     return running.message if running is not None and told else ""
 
 

@@ -19,9 +19,9 @@ from slipway.core.vocabulary.reasons import (
 _STARTING: Final = "Starting"
 WAITING_REASONS: Final = tuple(
     sorted(
-        kubelet.REASONS
-        | scheduler.REASONS.keys()
-        | messages.REASONS
+        kubelet.START_REASONS
+        | scheduler.NODE_REASONS.keys()
+        | messages.QUEUE_REASONS
         | {row.reason for row in api_server.ROWS}
         | {POD_REJECTED, NAME_TAKEN, WAITING_FOR_OLD, UNSCHEDULABLE, BACKOFF, CAPACITY_RELEASED.reason}
         | {GATED, GATED_BY_KUEUE, _STARTING, Phase.PENDING}
