@@ -40,7 +40,7 @@ LONGEST_RETRY: Final = timedelta(seconds=60)
 
 
 def gate(draft: Draft) -> None:
-    """Hold the job while its queue does not admit it.
+    """Keep the job waiting while its queue does not admit it.
 
     Raises:
         InvalidSpec: when the job can be in no queue and has made no attempt.
@@ -65,11 +65,11 @@ def gate(draft: Draft) -> None:
         draft.at_once = ending_of(draft.attempt) in (PREEMPTED_BY_QUEUE, STOPPED_BY_QUEUE)
         _add_to_pods(draft)
         return
-    _have_wait(draft, _hold(draft, known))
+    _have_wait(draft, _blocker(draft, known))
 
 
-def _have_wait(draft: Draft, hold: Blocker) -> None:
-    draft.queued, draft.in_line = hold, draft.job.is_as_accepted
+def _have_wait(draft: Draft, blocker: Blocker) -> None:
+    draft.queued, draft.in_line = blocker, draft.job.is_as_accepted
 
 
 def stand(draft: Draft) -> None:
@@ -80,7 +80,7 @@ def stand(draft: Draft) -> None:
     """
     if (refused := refusal(draft)) is not None:
         raise refused
-    draft.blocked = draft.queued = _hold(draft, draft.snapshot.kueue.workload)
+    draft.blocked = draft.queued = _blocker(draft, draft.snapshot.kueue.workload)
 
 
 def _has_to_go(draft: Draft, known: Workload | None) -> bool:
@@ -103,7 +103,7 @@ def is_ours(draft: Draft, known: Workload) -> bool:
     return labels.job_uid == job.uid or (job.origin != "" and labels.origin == job.origin)
 
 
-def _hold(draft: Draft, known: Workload | None) -> Blocker:
+def _blocker(draft: Draft, known: Workload | None) -> Blocker:
     """What a job shows that may have no pods, and how an attempt ends that has some."""
     preempted = (_eviction(draft, known) or {}).get("reason") in workloads.REQUEUED_AT_ONCE
     ending = PREEMPTED_BY_QUEUE if preempted else STOPPED_BY_QUEUE

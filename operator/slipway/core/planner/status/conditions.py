@@ -87,16 +87,21 @@ def _story(draft: Draft) -> tuple[Phase, str, str]:
     return _start(draft, attempt.number)
 
 
-def _blocked(draft: Draft, attempt: Attempt | None, hold: Blocker) -> tuple[Phase, str, str]:
+def _blocked(draft: Draft, attempt: Attempt | None, blocker: Blocker) -> tuple[Phase, str, str]:
     """What a job shows whose next attempt, or the creation of whose pods, is blocked."""
-    if hold.phase is not None:
-        return hold.phase, hold.reason, hold.message
+    if blocker.phase is not None:
+        return blocker.phase, blocker.reason, blocker.message
     due = budgets.next_try(draft.status, draft.spec) if attempt is not None and ending_of(attempt).held else None
-    if attempt is not None and due is not None and draft.now < due and hold.reason in (attempt.reason, WAITING_FOR_OLD):
+    if (
+        attempt is not None
+        and due is not None
+        and draft.now < due
+        and blocker.reason in (attempt.reason, WAITING_FOR_OLD)
+    ):
         draft.wake(due)
         again = f"attempt {attempt.number}: {attempt.message}; the next attempt begins at {rfc3339(due)}"
         return Phase.PENDING, attempt.reason or "", again
-    return (Phase.RESTARTING if attempt else Phase.PENDING), hold.reason, hold.message
+    return (Phase.RESTARTING if attempt else Phase.PENDING), blocker.reason, blocker.message
 
 
 def _start(draft: Draft, number: int) -> tuple[Phase, str, str]:
