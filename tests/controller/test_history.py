@@ -113,7 +113,7 @@ async def test_a_page_that_changes_between_is_a_conflict_for_the_next_turn(
         await keep(bench, job, attempts[1])
         return found
 
-    monkeypatch.setattr(history, "_read_page", late)
+    monkeypatch.setattr(history, "read_page", late)
     with pytest.raises(Conflict):
         await keep(bench, job, attempts[2])
     await keep(bench, job, attempts[2])
@@ -127,7 +127,7 @@ async def test_a_page_made_between_is_added_to(bench: Bench, monkeypatch: pytest
         monkeypatch.undo()
         await keep(bench, job, attempts[0])
 
-    monkeypatch.setattr(history, "_read_page", too_early)
+    monkeypatch.setattr(history, "read_page", too_early)
     await keep(bench, job, attempts[1])
     assert content(await page(bench, 0)) == as_json(*attempts)
 
