@@ -5,13 +5,13 @@ import tomllib
 from pathlib import Path
 
 from slipway.devcluster.images.python_image import build_python_image
-from slipway.devcluster.progress import Progress
+from slipway.devcluster.progress import StepReporter
 from tests.places import ROOT
 
 IMAGE = "slipway.local/operator:1"
 
 
-def build_image(progress: Progress | None = None) -> Path:
+def build_image(progress: StepReporter | None = None) -> Path:
     """The archive of the image."""
     files = {
         "/usr/lib/python3/dist-packages/slipway": ROOT / "operator/slipway",

@@ -11,7 +11,7 @@ from rich.console import Console
 from slipway.demo.run import build_image
 from slipway.devcluster.kind.programs import PROGRAMS
 from slipway.devcluster.programs import binaries, components, packages
-from slipway.devcluster.progress import Progress, for_console
+from slipway.devcluster.progress import StepReporter, for_console
 from tests.bench.programs import CEILING
 from tests.chart.conftest import helm_program
 from tests.e2e.torch_image import build_image as build_torch_image
@@ -22,7 +22,7 @@ from tests.other_kubernetes.programs import OTHERS, SERVERS
 from tests.ray.image import build_image as build_ray_image
 
 
-def for_the_gate(progress: Progress) -> None:
+def for_the_gate(progress: StepReporter) -> None:
     """What `make test` uses."""
     packages.ensure(packages.CONTROL_PLANE | packages.NODES | ENGINE, progress)
     binaries.ensure([*components.CONTROL_PLANE, *components.SIMULATED, *components.REAL], progress)
@@ -33,7 +33,7 @@ def for_the_gate(progress: Progress) -> None:
     helm_program()
 
 
-def for_the_rest(progress: Progress) -> None:
+def for_the_rest(progress: StepReporter) -> None:
     """What `make test-all` uses besides."""
     binaries.ensure(["kind"], progress, PROGRAMS)
     for other in OTHERS.values():

@@ -7,14 +7,14 @@ from slipway.api.places import Place, worker
 from slipway.client.manifest import manifest
 from slipway.client.model import JobState
 from slipway.client.pictures.follow import follow
-from slipway.client.pictures.live import Progress
+from slipway.client.pictures.live import LiveView
 from slipway.client.pictures.output import Console
 from tests.client.memory import MemoryTarget
 
 HOSTS = 3
 
 
-class Shown(Progress):
+class Shown(LiveView):
     """Keeps what it is to show."""
 
     def __init__(self) -> None:

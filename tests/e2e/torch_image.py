@@ -15,7 +15,7 @@ from slipway.devcluster import paths
 from slipway.devcluster.images import archives
 from slipway.devcluster.images.archives import image_cache
 from slipway.devcluster.programs import packages
-from slipway.devcluster.progress import Progress, step
+from slipway.devcluster.progress import StepReporter, step
 
 IMAGE: Final = "slipway.local/torch:1"
 PROGRAM: Final = Path(__file__).parent / "programs/all_reduce.py"
@@ -32,7 +32,7 @@ _UNUSED: Final = re.compile(
 """What no process of the program opens."""
 
 
-def build_image(progress: Progress) -> Path:
+def build_image(progress: StepReporter) -> Path:
     """The archive of the image."""
     debian = torch_layer(progress)
     with paths.filling(image_cache()):
@@ -45,7 +45,7 @@ def build_image(progress: Progress) -> Path:
     return path
 
 
-def torch_layer(progress: Progress) -> archives.Layer:
+def torch_layer(progress: StepReporter) -> archives.Layer:
     """A Debian with torch; made once."""
     path = image_cache() / _LAYER
     with paths.filling(image_cache()):

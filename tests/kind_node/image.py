@@ -16,7 +16,7 @@ from slipway.devcluster.kind.programs import KIND, docker
 from slipway.devcluster.programs import binaries, packages
 from slipway.devcluster.programs.components import COMPONENTS, CONTROL_PLANE, KUBERNETES, REAL, GoModule, kubernetes
 from slipway.devcluster.programs.packages import find_tool
-from slipway.devcluster.progress import Progress, Silent, step
+from slipway.devcluster.progress import Silent, StepReporter, step
 from tests.go_modules import download
 
 NODE_IMAGE: Final = "slipway.local/kind-node:1"
@@ -47,7 +47,7 @@ class Program(archives.Image):
         return json.dumps(found, sort_keys=True).encode()
 
 
-def fetch(progress: Progress | None = None) -> dict[str, Path]:
+def fetch(progress: StepReporter | None = None) -> dict[str, Path]:
     """Everything that the image is made of, from registries and Debian; returns the programs."""
     progress = progress or Silent()
     packages.ensure(packages.IMAGES, progress)
@@ -56,7 +56,7 @@ def fetch(progress: Progress | None = None) -> dict[str, Path]:
     return binaries.ensure([*CONTROL_PLANE, *REAL, "kubeadm"], progress, COMPONENTS | {"kubeadm": KUBEADM})
 
 
-def build(progress: Progress | None = None) -> str:
+def build(progress: StepReporter | None = None) -> str:
     """Make the image in the engine that `docker` leads to; returns its name."""
     progress, programs = progress or Silent(), fetch(progress)
     with step(progress, "Building a node image for kind"), tempfile.TemporaryDirectory() as folder:

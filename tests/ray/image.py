@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from slipway.devcluster.images.python_image import build_python_image
-from slipway.devcluster.progress import Progress
+from slipway.devcluster.progress import StepReporter
 from tests.places import ROOT
 
 IMAGE = "slipway.local/ray:1"
 EXAMPLE = ROOT / "examples/ray"
 
 
-def build_image(progress: Progress) -> Path:
+def build_image(progress: StepReporter) -> Path:
     """The archive of the image."""
     requirements = [line for line in (EXAMPLE / "requirements.txt").read_text().splitlines() if line[:1] != "#"]
     files = {"/app/fan_out.py": EXAMPLE / "fan_out.py", "/other_version": ROOT / "tests/ray/other_version"}

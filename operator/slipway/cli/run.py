@@ -22,7 +22,7 @@ from slipway.client.asynchronous import ClusterTarget
 from slipway.client.errors import AlreadyExists, NotFound, SlipwayError
 from slipway.client.model import JobState
 from slipway.client.pictures.follow import follow
-from slipway.client.pictures.live import Progress
+from slipway.client.pictures.live import LiveView
 from slipway.client.pictures.output import console
 from slipway.client.target import Target
 
@@ -88,7 +88,7 @@ class _Run:
 
     async def to_its_end(self) -> JobState:
         """Submit it, and show it until it ends."""
-        progress = Progress(console(stderr=True), [self.name])
+        progress = LiveView(console(stderr=True), [self.name])
         async with self.target.client() as client:
             made = await client.submit(self.body)
             self.uid = made.job.uid

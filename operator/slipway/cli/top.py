@@ -9,7 +9,7 @@ from rich.table import Table
 
 from slipway.api import names
 from slipway.cli.common import NOTHING_TO_TALK_TO, Failure, job_names, output_option, print_data, run, targeted
-from slipway.client.answers import answered
+from slipway.client.answers import as_client_errors
 from slipway.client.asynchronous import ClusterTarget
 from slipway.client.errors import NotFound, NotStarted
 from slipway.client.model import JobState
@@ -75,7 +75,7 @@ async def _measured(target: ClusterTarget, name: str) -> list[Metrics]:
         path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{client.resolved_namespace}/pods"
         selector = f"{names.LABEL_JOB_NAME}={name},{names.LABEL_ATTEMPT}={job.status.attempt}"
         try:
-            with answered():
+            with as_client_errors():
                 return (await client.api.list(path, Metrics, label_selector=selector)).items
         except NotFound:
             raise Failure("this cluster has no metrics server", NOTHING_TO_TALK_TO) from None

@@ -14,7 +14,7 @@ from slipway.api.accelerators import AcceleratorError, Shape, known_types, resol
 from slipway.api.tpu_generations import GENERATIONS
 from slipway.apiserver import paths
 from slipway.cli.common import output_option, print_data, run, targeted
-from slipway.client.answers import answered
+from slipway.client.answers import as_client_errors
 from slipway.client.asynchronous import ClusterTarget
 from slipway.client.pictures.output import console
 
@@ -62,7 +62,7 @@ def _shapes() -> Iterator[Shape]:
 
 async def _nodes(target: ClusterTarget) -> tuple[_Node, ...]:
     async with target.client() as client:
-        with answered():
+        with as_client_errors():
             listing = await client.api.list(paths.NODES, _Node, label_selector=names.NODE_ACCELERATOR)
         return tuple(listing.items)
 

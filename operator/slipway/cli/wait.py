@@ -10,7 +10,7 @@ from rich.console import Console
 from slipway.cli.common import FAILED, run, say, some_jobs, targeted
 from slipway.cli.span import Span
 from slipway.client.model import JobState
-from slipway.client.pictures.live import Progress
+from slipway.client.pictures.live import LiveView
 from slipway.client.pictures.output import console
 from slipway.client.target import Target
 from slipway.client.verbs import FINISHED, WAITED_FOR, Verbs, ends_wait
@@ -47,7 +47,7 @@ def wait(target: Target, names: tuple[str, ...], states: tuple[str, ...], timeou
     """
     wanted = states or (FINISHED,)
 
-    progress = Progress(Console(stderr=True, quiet=True) if quiet else console(stderr=True), names)
+    progress = LiveView(Console(stderr=True, quiet=True) if quiet else console(stderr=True), names)
     ends: list[str] = []
 
     async def one(client: Verbs, name: str) -> JobState:

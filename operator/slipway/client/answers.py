@@ -41,7 +41,7 @@ def typed(error: Exception) -> ClusterError:
 
 
 @contextmanager
-def answered() -> Iterator[None]:
+def as_client_errors() -> Iterator[None]:
     """Raises what the API server answers as the errors of the client."""
     try:
         yield

@@ -21,7 +21,7 @@ from slipway.apiserver.watch import Applied, Deleted, Init, InitDone, Watcher
 from slipway.apiserver.watch import Event as Change
 from slipway.apiserver.wire import JsonObject
 from slipway.client import errors, operators, queue_position
-from slipway.client.answers import NO_SLICEJOBS, answered, typed
+from slipway.client.answers import NO_SLICEJOBS, as_client_errors, typed
 from slipway.client.differences import differences
 from slipway.client.hosts import PodSeen
 from slipway.client.kubelets import PodLogs
@@ -113,7 +113,7 @@ class AsyncClient(ClusterTarget, Verbs):
     async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
         """The jobs of the namespace, or of all; by namespace and name."""
         path = paths.jobs("" if all_namespaces else self.resolved_namespace)
-        with answered():
+        with as_client_errors():
             listing = await self.api.list(path, Stored, label_selector=label_selector)
         return tuple(sorted(map(JobState, listing.items), key=lambda job: (job.namespace, job.name)))
 
@@ -130,7 +130,7 @@ class AsyncClient(ClusterTarget, Verbs):
         yield first
         watcher = Watcher(self.api, paths.jobs(self.resolved_namespace), Stored, field_selector=f"metadata.name={name}")
         listed = False
-        with answered():
+        with as_client_errors():
             async with aclosing(watcher.events()) as events:
                 async for event in events:
                     match event:
@@ -155,7 +155,7 @@ class AsyncClient(ClusterTarget, Verbs):
         """
         namespace = possible_namespace(body["metadata"].get("namespace") or self.resolved_namespace)
         # The API server looks last of all whether the name is taken.
-        with suppress(errors.AlreadyExists), answered():
+        with suppress(errors.AlreadyExists), as_client_errors():
             await self.api.create(paths.profiles(namespace), body, JsonObject, check=True)
 
     async def _profile(self, job: JobState) -> ProfileOfJob | None:
@@ -168,7 +168,7 @@ class AsyncClient(ClusterTarget, Verbs):
         try:
             if not names.is_dns_subdomain(name):
                 raise errors.NotFound(f"no {PROFILE_KIND} can have the name {name!r}")
-            with answered():
+            with as_client_errors():
                 found = await self.api.get(f"{paths.profiles(job.namespace)}/{name}", Stored)
         except (errors.NotFound, errors.NotAllowed) as error:
             if named is None and began is None:
@@ -180,7 +180,7 @@ class AsyncClient(ClusterTarget, Verbs):
 
     async def history(self, name: str) -> tuple[JsonObject, ...]:
         """Every attempt that is recorded, oldest first, those in the pages of the history too."""
-        with answered():
+        with as_client_errors():
             return tuple(await read(self.api, self.resolved_namespace, self._possible(name)))
 
     def log_source(self, job: JobState) -> PodLogs:
@@ -191,7 +191,7 @@ class AsyncClient(ClusterTarget, Verbs):
         """The pods of a job, or of one attempt."""
         selector = f"{names.LABEL_JOB_NAME}={self._possible(name)}"
         selector += f",{names.LABEL_ATTEMPT}={attempt}" if attempt is not None else ""
-        with answered():
+        with as_client_errors():
             listing = await self.api.list(paths.pods(self.resolved_namespace), JsonObject, label_selector=selector)
         return tuple(listing.items)
 
@@ -199,14 +199,14 @@ class AsyncClient(ClusterTarget, Verbs):
         """The pods of a job, then what changes; for ever."""
         selector = f"{names.LABEL_JOB_NAME}={self._possible(name)}"
         watcher = Watcher(self.api, paths.pods(self.resolved_namespace), PodSeen, label_selector=selector)
-        with answered():
+        with as_client_errors():
             async with aclosing(watcher.events()) as events:
                 async for event in events:
                     yield event
 
     async def unserved(self, namespace: str, now: datetime, operator_id: str = "") -> str:
         """Why no operator looks after such jobs of a namespace; empty where one does, or this user may not know."""
-        with answered():
+        with as_client_errors():
             return await operators.unserved(self.api, namespace, now, operator_id)
 
     async def position(self, job: JobState) -> str:
@@ -226,7 +226,7 @@ class AsyncClient(ClusterTarget, Verbs):
             check(dict(body))
         except InvalidManifest as error:
             raise errors.Refused(str(error)) from error
-        with answered():
+        with as_client_errors():
             return await self.api.create(path, body, Stored, check=dry_run, strict=True)
 
     async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
@@ -240,14 +240,14 @@ class AsyncClient(ClusterTarget, Verbs):
 
     async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
         version = {"resourceVersion": found.stored.metadata.resource_version}
-        with answered():
+        with as_client_errors():
             path = paths.job(found.namespace, found.name)
             return await self.api.patch(path, {"metadata": version, "spec": fields}, Stored)
 
     async def _remove(self, found: JobState) -> None:
         path, again = paths.job(found.namespace, found.name), asyncio.Event()
         try:
-            with answered():
+            with as_client_errors():
                 await self.api.delete(path, uid=found.uid, propagation="Background", on_retry=again.set)
         except (errors.NotFound, errors.ChangedMeanwhile):
             # The first request was carried out, and its answer was lost.
@@ -255,14 +255,14 @@ class AsyncClient(ClusterTarget, Verbs):
                 raise
 
     async def _events(self, found: JobState) -> tuple[Event, ...]:
-        with answered():
+        with as_client_errors():
             listing = await self.api.list(paths.events(found.namespace), Event)
         return tuple(one for one in listing.items if _is_about(one.involved_object, found))
 
     async def _get(self, name: str, kind: Any, namespace: str) -> Any:
         path = paths.job(possible_namespace(namespace), self._possible(name, namespace))
         try:
-            with answered():
+            with as_client_errors():
                 return await self.api.get(path, kind)
         except errors.NotFound as error:
             if str(error) == NO_SLICEJOBS:

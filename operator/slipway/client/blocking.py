@@ -74,10 +74,10 @@ class BlockingVerbs(Target):
         """Wait until a job has ended, and show it meanwhile. See `Job.wait`."""
         # They need rich, which takes time to import.
         from slipway.client.pictures.follow import follow
-        from slipway.client.pictures.live import Progress
+        from slipway.client.pictures.live import LiveView
         from slipway.client.pictures.output import console
 
-        progress = Progress(console(stderr=True), [name])
+        progress = LiveView(console(stderr=True), [name])
         with progress.open():
             return self._call(lambda client: follow(client, name, progress, timeout, uid))
 

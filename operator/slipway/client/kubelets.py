@@ -9,7 +9,7 @@ from slipway.apiserver.connection import ApiConnection
 from slipway.apiserver.errors import ApiError, ConnectionLost, Forbidden, NotFound, Unauthorized
 from slipway.apiserver.pod_logs import LogStream, log_query
 from slipway.apiserver.watch import Event, Watcher
-from slipway.client.answers import answered, typed
+from slipway.client.answers import as_client_errors, typed
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import COMBINED, LogBroken, LogGone, LogQuery
 from slipway.client.logs.words import means_gone
@@ -28,13 +28,13 @@ class PodLogs:
 
     async def pods(self) -> list[LogPod]:
         """The pods that there are."""
-        with answered():
+        with as_client_errors():
             return (await self._api.list(self._path, LogPod, label_selector=self._label)).items
 
     async def watch(self) -> AsyncGenerator[Event[LogPod], None]:
         """The pods that there are, then what changes; for ever."""
         watcher = Watcher(self._api, self._path, LogPod, label_selector=self._label)
-        with answered():
+        with as_client_errors():
             async with aclosing(watcher.events()) as events:
                 async for event in events:
                     yield event

@@ -7,7 +7,7 @@ from typing import Final
 
 from slipway.demo.files import shipped
 from slipway.devcluster.images.python_image import build_python_image
-from slipway.devcluster.progress import Progress
+from slipway.devcluster.progress import StepReporter
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def manifest_of(example: str) -> Path:
     return shipped("examples") / f"{example}.yaml"
 
 
-def build(example: str, progress: Progress) -> Path:
+def build(example: str, progress: StepReporter) -> Path:
     """The archive of the example's image; what it is made of is cached."""
     made = EXAMPLES[example]
     folder = shipped("examples") / made.folder

@@ -22,7 +22,7 @@ from slipway.demo.follow import Follower
 from slipway.demo.view import View, timeline
 from slipway.devcluster import ClusterSpec, NativeCluster, NativeProvider, Pool
 from slipway.devcluster.native.provider import check_machine
-from slipway.devcluster.progress import Progress
+from slipway.devcluster.progress import StepReporter
 
 EXAMPLE: Final = "pretrain"
 POOLS: Final = (Pool(kind="real", type="v5p-16", count=2, spot=True),)
@@ -44,7 +44,7 @@ class Times:
     to_new_pods: float
 
 
-def build_image(progress: Progress) -> Path:
+def build_image(progress: StepReporter) -> Path:
     """The archive of the example's image."""
     return images.build(EXAMPLE, progress)
 
@@ -197,7 +197,7 @@ class Demo:
         return "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else "none"
 
 
-def demo(console: Console, progress: Progress, *, keep: bool = False) -> Times:
+def demo(console: Console, progress: StepReporter, *, keep: bool = False) -> Times:
     """Make the cluster, run the job, and leave nothing behind but caches.
 
     Args:

@@ -11,7 +11,7 @@ from slipway.devcluster.kind import KindCluster, KindProvider
 from slipway.devcluster.kind.provider import CONFIGURATION
 from slipway.devcluster.native.cluster import NativeCluster
 from slipway.devcluster.native.provider import NativeProvider
-from slipway.devcluster.progress import Progress
+from slipway.devcluster.progress import StepReporter
 
 ProviderName = Literal["native", "kind"]
 
@@ -21,7 +21,7 @@ def provider(name: ProviderName) -> Provider:
     return KindProvider() if name == "kind" else NativeProvider()
 
 
-def find(name: str, progress: Progress | None = None) -> Cluster:
+def find(name: str, progress: StepReporter | None = None) -> Cluster:
     """Return a cluster that is made.
 
     Raises:
@@ -39,7 +39,7 @@ def find(name: str, progress: Progress | None = None) -> Cluster:
     return KindCluster(name, progress) if found.provider == "kind" else NativeCluster(name, progress)
 
 
-def down(name: str, progress: Progress | None = None) -> bool:
+def down(name: str, progress: StepReporter | None = None) -> bool:
     """Remove a cluster and all that belongs to it, also one whose record cannot be read; False when there was none."""
     made_by_kind = (state.cluster_dir(name) / CONFIGURATION).exists()
     return provider("kind" if made_by_kind else "native").down(name, progress)

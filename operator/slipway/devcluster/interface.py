@@ -13,7 +13,7 @@ from slipway.devcluster import state
 from slipway.devcluster.errors import ClusterNotFound, LocalClusterError
 from slipway.devcluster.kubeapi import KubeApi, client
 from slipway.devcluster.node_objects import announce
-from slipway.devcluster.progress import Progress, Silent, step
+from slipway.devcluster.progress import Silent, StepReporter, step
 from slipway.devcluster.spec import ClusterSpec, NodePlan
 from slipway.devcluster.state import ClusterState
 
@@ -21,9 +21,9 @@ from slipway.devcluster.state import ClusterState
 class Cluster(ABC):
     """One cluster on this machine. Its methods may be called from several threads and processes."""
 
-    def __init__(self, name: str, progress: Progress | None = None) -> None:
+    def __init__(self, name: str, progress: StepReporter | None = None) -> None:
         self.name = name
-        self.progress: Progress = progress or Silent()
+        self.progress: StepReporter = progress or Silent()
         self._api: KubeApi | None = None
         if state.load(name) is None:
             raise state.not_found(name)
@@ -123,14 +123,14 @@ class Provider(ABC):
     """Somewhere that clusters can be made."""
 
     @abstractmethod
-    def up(self, spec: ClusterSpec, progress: Progress | None = None) -> Cluster:
+    def up(self, spec: ClusterSpec, progress: StepReporter | None = None) -> Cluster:
         """Make the cluster, or return the one that runs already."""
 
     @abstractmethod
     def running(self, spec: ClusterSpec) -> Cluster | None:
         """Return the cluster if it runs already as asked; one that differs or is broken is an error."""
 
-    def down(self, name: str, progress: Progress | None = None) -> bool:
+    def down(self, name: str, progress: StepReporter | None = None) -> bool:
         """Remove the cluster and all that belongs to it; False when there was none."""
         if not state.cluster_dir(name).exists():
             return False

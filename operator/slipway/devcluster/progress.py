@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 
-class Progress(Protocol):
+class StepReporter(Protocol):
     """Receives steps as they begin, move and end. Called from several threads."""
 
     def begin(self, step: str) -> None:
@@ -112,13 +112,13 @@ class Live:
         )
 
 
-def for_console(console: Console) -> Progress:
+def for_console(console: Console) -> StepReporter:
     """Return the display that suits the console."""
     return Live(console) if console.is_terminal else Plain(console)
 
 
 @contextmanager
-def step(progress: Progress, name: str) -> Iterator[None]:
+def step(progress: StepReporter, name: str) -> Iterator[None]:
     """Report the block as one step."""
     started = time.monotonic()
     progress.begin(name)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from slipway.local.images.progress import Progress, Silent
+from slipway.local.images.progress import BuildReporter, Silent
 
 
 class GivenUp(Exception):
@@ -17,8 +17,8 @@ class Waiting:
     One that is given up ends with the next word of the engine, and stores nothing.
     """
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        self._progress: Progress = progress or Silent()
+    def __init__(self, progress: BuildReporter | None = None) -> None:
+        self._progress: BuildReporter = progress or Silent()
         self._storing = Lock()
         self._given_up = False
 

@@ -9,7 +9,7 @@ from slipway.local.containers.containers import (
     Containers,
     EngineLost,
     EngineRefuses,
-    answered,
+    as_engine_errors,
     remove_the_rest,
 )
 from slipway.local.engine.address import Address, connect
@@ -104,7 +104,7 @@ def _left_behind() -> Iterator[Outcome]:
         yield "what is left of earlier jobs", str(error)
         return
     try:
-        with answered():
+        with as_engine_errors():
             containers = api.containers(all=True, filters={"label": [LABEL_HOME]})
             networks = api.networks(filters={"label": [LABEL_HOME]})
         jobs = _of_this_folder(containers, networks)

@@ -16,7 +16,7 @@ from slipway.core.model.job import Job
 from slipway.core.model.parts import Body
 from slipway.core.validation.acceptance import accept, pod_factory
 from slipway.local.cancellation import Waiting
-from slipway.local.containers.containers import answered, network_exists
+from slipway.local.containers.containers import as_engine_errors, network_exists
 from slipway.local.conversion.convert import (
     HOST_NETWORK,
     NETWORKS_WITHOUT_NAMES,
@@ -294,7 +294,7 @@ def _refuse_more_cpus(api: APIClient, asked: list[Body], written: Mapping[str, A
     }
     if not limits:
         return
-    with answered():
+    with as_engine_errors():
         if any(one["Name"] == _PODMAN for one in api.version().get("Components") or ()):
             return
         there = api.info()["NCPU"]
@@ -311,7 +311,7 @@ def _refuse_nothing_to_run(api: APIClient, asked: list[Body], images: Mapping[st
     for container in (one for body in (asked[0], asked[-1]) for one in all_containers(body["spec"])):
         words = container.get("command")
         if not words:
-            with answered():
+            with as_engine_errors():
                 own = api.inspect_image(images[container["image"]])["Config"] or {}  # type: ignore[no-untyped-call]
             if own.get("Entrypoint"):
                 continue

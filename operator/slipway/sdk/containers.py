@@ -24,7 +24,7 @@ from slipway.sdk.arguments import need
 from slipway.sdk.docker import AUTO, DockerConfig
 from slipway.sdk.jobs import OnInterrupt, Run, wait
 from slipway.sdk.outputs import Outputs
-from slipway.sdk.progress import Progress
+from slipway.sdk.progress import StoryPrinter
 
 _PARALLEL_LOGS = 16
 
@@ -108,7 +108,7 @@ def run_docker_multislice(
         JobError: when the job does not succeed.
     """
     fields = _fields(config, accelerator, retries, spec)
-    run = Run(client or Client(), name or _name(config), accelerator.kind, Progress(quiet=quiet))
+    run = Run(client or Client(), name or _name(config), accelerator.kind, StoryPrinter(quiet=quiet))
     on_accelerators = config.gpus is not None or not isinstance(accelerator, CPU)
 
     async def create(api: ApiConnection) -> JobView:
@@ -148,7 +148,7 @@ def run_docker_async(
         InvalidJob: when the API server refuses the job.
     """
     fields = _on_one_host(_fields(config, CPU(), {"enabled": False}, spec))
-    run = Run(client or Client(), name or _name(config), "CPU", Progress(quiet=True))
+    run = Run(client or Client(), name or _name(config), "CPU", StoryPrinter(quiet=True))
 
     async def create(api: ApiConnection) -> str:
         return (await run.create(api, fields)).metadata.uid

@@ -32,7 +32,7 @@ from slipway.sdk.environment import Environment, variables
 from slipway.sdk.host_program import REFUSED
 from slipway.sdk.jobs import OnInterrupt, Run, check, wait
 from slipway.sdk.payload import MAX_BYTES, Call, pack, unpack
-from slipway.sdk.progress import Progress
+from slipway.sdk.progress import StoryPrinter
 from slipway.sdk.stream import PROGRAM, StreamBroken, StreamForbidden, ask
 
 CALL_FOLDER: Final = "/var/run/slipway/call"
@@ -133,7 +133,7 @@ class RayExecutor:
             raise ValueError(f"{name} runs on 1 slice, not {self.accelerator.slices}: use {other} for several")
 
     def _run(self, call: Call, flatten: bool, retries: Mapping[str, Any]) -> JobSucceeded[list[Any]]:
-        run = Run(self.client, new_name(call.name), self.accelerator.kind, Progress(quiet=self.quiet))
+        run = Run(self.client, new_name(call.name), self.accelerator.kind, StoryPrinter(quiet=self.quiet))
         fields, secret = checked(self.call_spec(run.name, retries)), _secret(run, call)
 
         stored = False

@@ -43,7 +43,7 @@ from slipway.client.errors import (
     WaitTimeout,
 )
 from slipway.client.view import JobView
-from slipway.sdk.progress import Progress
+from slipway.sdk.progress import StoryPrinter
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Run:
     name: str
     kind: str
     """TPU, GPU or CPU."""
-    progress: Progress = field(default_factory=Progress)
+    progress: StoryPrinter = field(default_factory=StoryPrinter)
     call: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def __post_init__(self) -> None:

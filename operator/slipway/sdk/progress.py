@@ -6,7 +6,7 @@ from contextlib import suppress
 from slipway.client.view import JobView
 
 
-class Progress:
+class StoryPrinter:
     """Prints the story of one job to standard error, a line for each change."""
 
     def __init__(self, *, quiet: bool = False) -> None:

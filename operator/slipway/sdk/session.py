@@ -21,7 +21,7 @@ from slipway.sdk.accelerators import checked, differences
 from slipway.sdk.functions import RayExecutor
 from slipway.sdk.jobs import CALL_ANNOTATION, Run, limited
 from slipway.sdk.payload import Call, check_runtime_env, pack, pack_method, unpack
-from slipway.sdk.progress import Progress
+from slipway.sdk.progress import StoryPrinter
 from slipway.sdk.stream import StreamBroken, StreamForbidden, ask
 
 CLOSE_SECONDS: Final = 10.0
@@ -54,7 +54,7 @@ class Session:
         self._shared = name is not None
         self._executor = executor
         self._spec = checked(executor.ray_spec({"keepAlive": True}, executor.retries))
-        progress = Progress(quiet=executor.quiet)
+        progress = StoryPrinter(quiet=executor.quiet)
         self._run = Run(executor.client, name or new_name("session"), executor.accelerator.kind, progress)
         self._uid: str | None = None
         self._own: set[str] = set()

@@ -8,7 +8,7 @@ from slipway.api.places import Place, parse_pod_name
 from slipway.apiserver.watch import Applied, Deleted, Init
 from slipway.client.hosts import state_of
 from slipway.client.model import JobState
-from slipway.client.pictures.live import Progress
+from slipway.client.pictures.live import LiveView
 from slipway.client.verbs import Verbs
 
 Hosts = dict[int, dict[Place, str]]
@@ -16,7 +16,7 @@ Hosts = dict[int, dict[Place, str]]
 
 
 async def follow(
-    client: Verbs, name: str, progress: Progress, seconds: float | None = None, uid: str | None = None
+    client: Verbs, name: str, progress: LiveView, seconds: float | None = None, uid: str | None = None
 ) -> JobState:
     """Wait for the end of a job, and show it meanwhile. See `Verbs.wait`."""
     hosts: Hosts = {}

@@ -29,7 +29,7 @@ Seen = tuple[JobState, Mapping[Place, str]]
 """A job, and the states of its hosts."""
 
 
-class Progress:
+class LiveView:
     """Shows jobs that are waited for: one as its picture, several as a row each."""
 
     def __init__(self, console: Console, names: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from slipway.devcluster.images import archives
 from slipway.devcluster.images.archives import image_cache
 from slipway.devcluster.programs import packages
 from slipway.devcluster.programs.packages import find_tool
-from slipway.devcluster.progress import Progress, Silent, step
+from slipway.devcluster.progress import Silent, StepReporter, step
 
 SUITE = "bookworm"
 PYTHON = "3.11"
@@ -42,7 +42,7 @@ def build_python_image(
     command: Sequence[str] = ("python3",),
     environment: Mapping[str, str] | None = None,
     user: str = "",
-    progress: Progress | None = None,
+    progress: StepReporter | None = None,
 ) -> Path:
     """Build an image and return its archive: Python 3.11, pinned requirements, and files or folders by their path."""
     progress = progress or Silent()
@@ -80,7 +80,7 @@ def _archive_stem(reference: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", reference)
 
 
-def debian_layer(progress: Progress) -> archives.Layer:
+def debian_layer(progress: StepReporter) -> archives.Layer:
     """A Debian with Python; made once."""
     path = image_cache() / f"debian-{SUITE}-{_key(*_DEBIAN)}.layer"
     with paths.filling(image_cache()):
@@ -105,7 +105,7 @@ def _mmdebstrap(path: Path) -> None:
         made.replace(path)
 
 
-def _packages_layer(requirements: Sequence[str], progress: Progress) -> archives.Layer:
+def _packages_layer(requirements: Sequence[str], progress: StepReporter) -> archives.Layer:
     path = image_cache() / f"packages-{_key(PYTHON, *_bytecode(), *requirements)}.layer"
     if not path.exists():
         with (

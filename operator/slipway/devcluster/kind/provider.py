@@ -13,7 +13,7 @@ from slipway.devcluster.kind import configuration, credentials, machines
 from slipway.devcluster.kind.cluster import KindCluster
 from slipway.devcluster.kind.programs import NEEDED, PROGRAMS, check_engine, engine_id, run
 from slipway.devcluster.programs import binaries
-from slipway.devcluster.progress import Progress, Silent, step
+from slipway.devcluster.progress import Silent, StepReporter, step
 from slipway.devcluster.spec import ClusterSpec
 from slipway.devcluster.state import ClusterState
 
@@ -30,7 +30,7 @@ class KindProvider(Provider):
         """Make nodes of this image; without one, of the image that kind pulls."""
         self._node_image = node_image
 
-    def up(self, spec: ClusterSpec, progress: Progress | None = None) -> KindCluster:
+    def up(self, spec: ClusterSpec, progress: StepReporter | None = None) -> KindCluster:
         """Make the cluster, or return the one that runs already."""
         progress = progress or Silent()
         _check(spec)
@@ -105,7 +105,7 @@ def _check(spec: ClusterSpec) -> None:
         raise LocalClusterError("node_grace_seconds is for the provider native.")
 
 
-def _create(made: ClusterState, progress: Progress) -> None:
+def _create(made: ClusterState, progress: StepReporter) -> None:
     """Start everything. On a fault nothing keeps running, and `up` can simply be repeated."""
     name, plans = made.spec.name, made.spec.nodes("real")
     config = made.folder / CONFIGURATION

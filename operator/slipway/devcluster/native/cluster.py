@@ -14,7 +14,7 @@ from slipway.devcluster.kubeapi import client
 from slipway.devcluster.native import chips, controlplane, images, nodes, simulated
 from slipway.devcluster.native.addresses import Addresses
 from slipway.devcluster.node_objects import delete
-from slipway.devcluster.progress import Progress, step
+from slipway.devcluster.progress import StepReporter, step
 from slipway.devcluster.spec import NodePlan
 from slipway.devcluster.state import ClusterState
 
@@ -22,7 +22,7 @@ from slipway.devcluster.state import ClusterState
 class NativeCluster(Cluster):
     """One cluster of processes and namespaces."""
 
-    def __init__(self, name: str, progress: Progress | None = None) -> None:
+    def __init__(self, name: str, progress: StepReporter | None = None) -> None:
         super().__init__(name, progress)
         self._recording = threading.Lock()
 

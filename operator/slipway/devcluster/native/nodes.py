@@ -14,7 +14,7 @@ from slipway.devcluster.kubeapi import KubeApi
 from slipway.devcluster.native import cgroups, chips, images, network, node_files, store
 from slipway.devcluster.native.addresses import Addresses
 from slipway.devcluster.node_objects import healthy_tpus, is_ready
-from slipway.devcluster.progress import Progress
+from slipway.devcluster.progress import StepReporter
 from slipway.devcluster.spec import NodePlan
 from slipway.devcluster.state import ClusterState
 
@@ -69,7 +69,7 @@ def start_services(state: ClusterState, launch: Launch) -> None:
     launch("kube-proxy", [*enter, *network.proxy_command(proxy, kubeconfig, addresses, first)])
 
 
-def start(state: ClusterState, plans: list[NodePlan], api: KubeApi, launch: Launch, progress: Progress) -> None:
+def start(state: ClusterState, plans: list[NodePlan], api: KubeApi, launch: Launch, progress: StepReporter) -> None:
     """Start real nodes side by side, and return when all are Ready with their TPUs."""
     if not plans:
         return

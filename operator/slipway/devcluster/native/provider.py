@@ -13,7 +13,7 @@ from slipway.devcluster.native import cleanup, controlplane, images, nodes, simu
 from slipway.devcluster.native.addresses import Addresses, choose
 from slipway.devcluster.native.cluster import NativeCluster
 from slipway.devcluster.programs import binaries, components, packages
-from slipway.devcluster.progress import Progress, Silent, step
+from slipway.devcluster.progress import Silent, StepReporter, step
 from slipway.devcluster.spec import ClusterSpec
 from slipway.devcluster.state import ClusterState
 
@@ -33,7 +33,7 @@ class NativeProvider(Provider):
         self._flags = {name: list(given) for name, given in (flags or {}).items()}
         self._programs = programs
 
-    def up(self, spec: ClusterSpec, progress: Progress | None = None) -> NativeCluster:
+    def up(self, spec: ClusterSpec, progress: StepReporter | None = None) -> NativeCluster:
         """Make the cluster, or return the one that runs already."""
         progress = progress or Silent()
         check_machine(spec)
@@ -92,7 +92,7 @@ def _programs(spec: ClusterSpec) -> list[str]:
     return [*components.CONTROL_PLANE, *(name for kind in kinds if spec.nodes(kind) for name in kinds[kind])]  # type: ignore[arg-type]
 
 
-def _existing(found: ClusterState, spec: ClusterSpec, progress: Progress) -> NativeCluster:
+def _existing(found: ClusterState, spec: ClusterSpec, progress: StepReporter) -> NativeCluster:
     """Return a cluster that runs as asked, or say why it cannot be had."""
     name = spec.name
     state.check_same(found, ClusterState(spec=spec))
@@ -102,7 +102,7 @@ def _existing(found: ClusterState, spec: ClusterSpec, progress: Progress) -> Nat
     return NativeCluster(name, progress)
 
 
-def _create(made: ClusterState, progress: Progress) -> None:
+def _create(made: ClusterState, progress: StepReporter) -> None:
     """Start everything. On a fault nothing keeps running, the logs stay, and `up` can simply be repeated."""
     try:
         _start(made, progress)
@@ -111,7 +111,7 @@ def _create(made: ClusterState, progress: Progress) -> None:
         raise
 
 
-def _start(made: ClusterState, progress: Progress) -> None:
+def _start(made: ClusterState, progress: StepReporter) -> None:
     cluster = NativeCluster(made.spec.name, progress)
     made.images = [images.keep(archive, made.folder) for archive in made.spec.images]
     launch = cluster.launcher(made)

@@ -19,13 +19,13 @@ from slipway.devcluster.errors import LocalClusterError, last_lines
 from slipway.devcluster.images import archives
 from slipway.devcluster.native import node_files
 from slipway.devcluster.programs.packages import find_tool
-from slipway.devcluster.progress import Progress, step
+from slipway.devcluster.progress import StepReporter, step
 
 _SCRIPT = Path(__file__).parent / "store-build.sh"
 _KEPT = 4
 
 
-def prepare(wanted: Sequence[Path], progress: Progress) -> Path:
+def prepare(wanted: Sequence[Path], progress: StepReporter) -> Path:
     """Return a containerd root with these images, made now if it has not been made before."""
     folder = paths.cache_dir() / "stores"
     path = folder / _key(wanted)

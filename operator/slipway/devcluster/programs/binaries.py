@@ -21,14 +21,14 @@ from slipway.devcluster import paths
 from slipway.devcluster.errors import LocalClusterError
 from slipway.devcluster.programs import gobuild
 from slipway.devcluster.programs.components import COMPONENTS, Component, architecture
-from slipway.devcluster.progress import Progress, step
+from slipway.devcluster.progress import StepReporter, step
 
 DOWNLOAD = "https://dl.k8s.io/release"
 CONNECT_SECONDS = 3.0
 
 
 def ensure(
-    names: Iterable[str], progress: Progress, components: Mapping[str, Component] = COMPONENTS
+    names: Iterable[str], progress: StepReporter, components: Mapping[str, Component] = COMPONENTS
 ) -> dict[str, Path]:
     """Return a path for each program, fetching or building the ones that the machine lacks."""
     wanted = [components[name] for name in names]
@@ -89,7 +89,7 @@ def _install(program: Path, component: Component) -> None:
     program.replace(target)
 
 
-def _build(components: list[Component], progress: Progress) -> None:
+def _build(components: list[Component], progress: StepReporter) -> None:
     with _workspace() as folder:
         gobuild.build(components, folder, progress)
         for component in components:
@@ -106,7 +106,7 @@ def _downloads_reachable() -> bool:
         return False
 
 
-def _download(component: Component, progress: Progress) -> bool:
+def _download(component: Component, progress: StepReporter) -> bool:
     """Fetch an official release; False when there is none or it cannot be reached."""
     if not component.official or not _downloads_reachable():
         return False

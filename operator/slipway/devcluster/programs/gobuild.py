@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slipway.devcluster.errors import LocalClusterError
 from slipway.devcluster.programs.components import Component, GoModule
-from slipway.devcluster.progress import Progress, step
+from slipway.devcluster.progress import StepReporter, step
 
 
 def go_program() -> str | None:
@@ -19,7 +19,7 @@ def go_program() -> str | None:
     return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
 
 
-def build(components: Sequence[Component], folder: Path, progress: Progress) -> None:
+def build(components: Sequence[Component], folder: Path, progress: StepReporter) -> None:
     """Build all components of a module in one go into a folder, so that they share the compile of what they share."""
     go = go_program()
     names = ", ".join(component.name for component in components)
@@ -32,7 +32,9 @@ def build(components: Sequence[Component], folder: Path, progress: Progress) -> 
         _build_module(go, module, [one for one in components if one.module == module], folder, progress)
 
 
-def _build_module(go: str, module: GoModule, components: Sequence[Component], folder: Path, progress: Progress) -> None:
+def _build_module(
+    go: str, module: GoModule, components: Sequence[Component], folder: Path, progress: StepReporter
+) -> None:
     packages = [component.package for component in components]
     name = f"Building {', '.join(component.name for component in components)} (once)"
     with step(progress, name):
@@ -63,7 +65,7 @@ def _package_count(go: str, module: GoModule, packages: Sequence[str]) -> int:
 
 
 def _compile(
-    go: str, module: GoModule, packages: Sequence[str], folder: Path, total: int, progress: Progress, name: str
+    go: str, module: GoModule, packages: Sequence[str], folder: Path, total: int, progress: StepReporter, name: str
 ) -> None:
     # Nobody debugs these; leaving DWARF out of the compile saves a ninth of it.
     flags = ["-v", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", module.linker_flags]

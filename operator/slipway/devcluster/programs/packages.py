@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from slipway.devcluster.errors import LocalClusterError
-from slipway.devcluster.progress import Progress, step
+from slipway.devcluster.progress import StepReporter, step
 
 # What is looked for -> the Debian package that brings it.
 CONTROL_PLANE = {"openssl": "openssl"}
@@ -45,7 +45,7 @@ def missing(needed: dict[str, str]) -> list[str]:
     return sorted({package for tool, package in needed.items() if find_tool(tool) is None})
 
 
-def ensure(needed: dict[str, str], progress: Progress) -> None:
+def ensure(needed: dict[str, str], progress: StepReporter) -> None:
     """Install the missing packages with apt-get, or say which they are."""
     lacking = missing(needed)
     if not lacking:

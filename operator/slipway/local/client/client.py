@@ -22,7 +22,7 @@ from slipway.local import pruning, submission
 from slipway.local.cancellation import Waiting
 from slipway.local.client.container_logs import ContainerLogs
 from slipway.local.client.containers_as_pods import job_pods, unanswered
-from slipway.local.client.errors import answered
+from slipway.local.client.errors import as_client_errors
 from slipway.local.client.label_selectors import selecting
 from slipway.local.images.progress import Silent, shown_on
 from slipway.local.jobs import file_watch
@@ -52,7 +52,7 @@ class AsyncLocalClient(Verbs):
 
     async def __aenter__(self) -> Self:
         # Whoever comes first after a reboot, or after a supervisor was killed, has every job looked after again.
-        with answered():
+        with as_client_errors():
             await asyncio.to_thread(supervisor.adopt_all)
         return self
 
@@ -68,7 +68,7 @@ class AsyncLocalClient(Verbs):
 
     async def manifest(self, name: str) -> JsonObject:
         """One job with every field, as it is stored."""
-        with answered():
+        with as_client_errors():
             return JsonObject(folder(name).read())
 
     async def list(self, *, all_namespaces: bool = False, label_selector: str = "") -> tuple[JobState, ...]:
@@ -78,7 +78,7 @@ class AsyncLocalClient(Verbs):
             selects = selecting(label_selector)
         except ValueError as error:
             raise errors.Refused(str(error)) from error
-        with answered():
+        with as_client_errors():
             for one in folders():
                 try:
                     found.append(JobState(_stored(one)))
@@ -125,7 +125,7 @@ class AsyncLocalClient(Verbs):
 
     async def pods(self, name: str, *, attempt: int | None = None) -> tuple[JsonObject, ...]:
         """The containers of a job, or of one attempt, as pods."""
-        with answered():
+        with as_client_errors():
             found = await asyncio.to_thread(job_pods, folder(name))
         number = names.LABEL_ATTEMPT
         return tuple(one for one in found if attempt is None or one["metadata"]["labels"].get(number) == str(attempt))
@@ -144,21 +144,21 @@ class AsyncLocalClient(Verbs):
         Returns:
             What was to be removed, and what became of it: `deleted`, or why it is still there.
         """
-        with answered():
+        with as_client_errors():
             found = await asyncio.to_thread(pruning.prune, names)
         return [(what, errors.SlipwayError(trouble) if trouble else "deleted") for what, trouble in found]
 
     async def out_of_reach(self, jobs: Iterable[JobState]) -> Mapping[str, str]:
         """Why the engine of a job cannot be asked, by the job's name."""
-        with answered():
+        with as_client_errors():
             return await asyncio.to_thread(unanswered, [folder(one.name) for one in jobs])
 
     async def _read(self, name: str, namespace: str) -> Stored:
-        with answered():
+        with as_client_errors():
             return _stored(folder(name))
 
     async def _create(self, body: Mapping[str, Any], namespace: str, *, dry_run: bool) -> Stored:
-        with answered():
+        with as_client_errors():
             if dry_run:
                 await asyncio.to_thread(submission.check, body, self._wishes)
                 about = {"uid": "", "namespace": NAMESPACE} | dict(body["metadata"])
@@ -169,13 +169,13 @@ class AsyncLocalClient(Verbs):
         return msgspec.convert(made, Stored, strict=False)
 
     async def _differences(self, body: Mapping[str, Any], found: JobState) -> Sequence[str]:
-        with answered():
+        with as_client_errors():
             options = await _given_up_with(submission.other_options, body, self._wishes, Waiting())
         return [*await super()._differences(body, found), *options]
 
     async def _patch(self, found: JobState, fields: Mapping[str, Any]) -> Stored:
         job = folder(found.name)
-        with answered():
+        with as_client_errors():
             with job.changing(found.stored.metadata.resource_version) as body:
                 body["spec"] |= fields
             await asyncio.to_thread(supervisor.ensure_supervisor, job)
@@ -183,7 +183,7 @@ class AsyncLocalClient(Verbs):
 
     async def _remove(self, found: JobState) -> None:
         job = folder(found.name)
-        with answered():
+        with as_client_errors():
             if _stored(job).metadata.uid != found.uid:
                 raise errors.ChangedMeanwhile(f"another job is named {found.name} by now")
             await asyncio.to_thread(supervisor.delete, job)

@@ -15,7 +15,7 @@ from slipway.apiserver.watch import Applied, Deleted, Event, Init, InitDone
 from slipway.client.logs.pods import LogPod
 from slipway.client.logs.source import COMBINED, STDERR, STDOUT, STREAMS, LogBroken, LogGone, LogQuery
 from slipway.local.client.containers_as_pods import job_pods, kept_pods
-from slipway.local.client.errors import answered
+from slipway.local.client.errors import as_client_errors
 from slipway.local.containers.containers import Containers, EngineLost, EngineRefuses, Streams
 from slipway.local.containers.kept_logs import kept_log, lines_of
 from slipway.local.conversion.parts import Kind, Part
@@ -43,7 +43,7 @@ class ContainerLogs:
 
     async def pods(self) -> list[LogPod]:
         """The containers that there are, and those of which a log is kept."""
-        with answered():
+        with as_client_errors():
             found = await asyncio.to_thread(self._all)
         return [msgspec.convert(one, LogPod, strict=False) for one in found]
 

@@ -12,7 +12,7 @@ from slipway.local.submission import Refused
 
 
 @contextmanager
-def answered() -> Iterator[None]:
+def as_client_errors() -> Iterator[None]:
     """Raises what goes wrong on this machine as the errors of the client."""
     try:
         yield

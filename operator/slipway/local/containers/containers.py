@@ -47,7 +47,7 @@ class EngineLost(Exception):
 
 
 @contextmanager
-def answered() -> Iterator[None]:
+def as_engine_errors() -> Iterator[None]:
     """Raises what the SDK raises as EngineRefuses and EngineLost."""
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
@@ -87,26 +87,26 @@ class Containers:
 
     def states(self) -> dict[str, str]:
         """The state of each container of the job, in a word, by id."""
-        with answered():
+        with as_engine_errors():
             found = self.api.containers(all=True, filters={"label": [f"{names.LABEL_JOB_UID}={self.uid}"]})
         return {one["Id"]: one["State"] for one in found}
 
     def of_all_jobs(self) -> list[dict[str, Any]]:
         """The containers of every job of Slipway, as the engine lists them."""
-        with answered():
+        with as_engine_errors():
             found: list[dict[str, Any]] = self.api.containers(all=True, filters={"label": [names.LABEL_JOB_UID]})
         return found
 
     def inspect(self, container: str) -> Inspected | None:
         """What the engine says of a container; None when there is none."""
-        with answered(), _absent_is_none():
+        with as_engine_errors(), _absent_is_none():
             found: Inspected = self.api.inspect_container(container)
             return found
         return None
 
     def create(self, name: str, body: Mapping[str, Any]) -> str:
         """Create a container and return its id; it is not started."""
-        with answered():
+        with as_engine_errors():
             made = self.api.create_container_from_config(dict(body), name)  # type: ignore[no-untyped-call]
             return str(made["Id"])
 
@@ -118,7 +118,7 @@ class Containers:
             token: that of the job's Ray cluster, for a container that mounts it.
         """
         try:
-            with answered(), _absent_is_none():
+            with as_engine_errors(), _absent_is_none():
                 self._open_volumes(container, token)
                 self.api.start(container)
         except EngineRefuses as error:
@@ -157,18 +157,18 @@ class Containers:
 
     def stop(self, container: str, grace_seconds: int) -> None:
         """Send SIGTERM, then SIGKILL after so many seconds; returns when the container has ended."""
-        with answered(), _absent_is_none():
+        with as_engine_errors(), _absent_is_none():
             self.api.stop(container, timeout=grace_seconds)
 
     def remove(self, container: str) -> None:
         """Remove a container with its anonymous volumes; one that runs is killed."""
-        with answered(), _absent_is_none():
+        with as_engine_errors(), _absent_is_none():
             self.api.remove_container(container, v=True, force=True)
 
     def ask(self, container: str, command: Sequence[str]) -> str | None:
         """Start a command in a container, and do not wait for it; returns its id, None in one that does not run."""
         try:
-            with answered():
+            with as_engine_errors():
                 made = self.api.exec_create(container, list(command))
                 self.api.exec_start(made["Id"], detach=True)
                 return str(made["Id"])
@@ -180,7 +180,7 @@ class Containers:
     def answer(self, command: str) -> bool | None:
         """Whether a command that was started so has exited 0; None while it runs."""
         try:
-            with answered():
+            with as_engine_errors():
                 found = self.api.exec_inspect(command)
         except EngineRefuses:
             # The engine forgets it with its container.
@@ -190,7 +190,7 @@ class Containers:
     def tail(self, container: str) -> str:
         """Its last lines, as many as kubelets keep."""
         try:
-            with answered():
+            with as_engine_errors():
                 raw = self.api.logs(container, tail=TAIL_LINES)
         except EngineRefuses:
             # Somebody is removing the container.
@@ -210,7 +210,7 @@ class Containers:
         options: dict[str, Any] = streams._asdict()
         if since is not None:
             options["since"] = since
-        with answered():
+        with as_engine_errors():
             raw = self.api.logs(
                 container, stream=True, timestamps=True, follow=follow, tail="all" if tail is None else tail, **options
             )
@@ -218,7 +218,7 @@ class Containers:
 
     def events(self, since: datetime) -> Iterator[dict[str, Any]]:
         """What happens to containers of the job from then on; ends when the engine does."""
-        with answered():
+        with as_engine_errors():
             filters = {"type": "container", "label": f"{names.LABEL_JOB_UID}={self.uid}"}
             for event in self.api.events(since=int(since.timestamp()), decode=True, filters=filters):
                 # What is run in a container beside its program changes nothing, and would have this process look anew.
@@ -234,7 +234,7 @@ class Log:
         self._frames = frames
 
     def __iter__(self) -> Iterator[bytes]:
-        with answered():
+        with as_engine_errors():
             yield from dated_lines(self._frames)
 
     def cut(self) -> None:
@@ -275,7 +275,7 @@ def _left_for_later() -> Iterator[None]:
 
 def ensure_network(api: APIClient, name: str, labels: Mapping[str, str]) -> None:
     """Create the network of a job, unless it is there."""
-    with answered():
+    with as_engine_errors():
         if any(one["Name"] == name for one in api.networks(names=[name])):
             return
         api.create_network(name, driver="bridge", labels=dict(labels), check_duplicate=True)
@@ -289,7 +289,7 @@ def network_exists(api: APIClient, name: str) -> bool:
         EngineLost: when the engine does not answer.
     """
     try:
-        with answered():
+        with as_engine_errors():
             return any(one["Name"] == name for one in api.networks(names=[name]))
     except EngineRefuses as error:
         raise EngineRefuses(f"Docker network {name} cannot be looked up: {error}", error.status) from error
@@ -297,7 +297,7 @@ def network_exists(api: APIClient, name: str) -> bool:
 
 def remove_the_rest(api: APIClient, uid: str) -> None:
     """Remove what a job whose containers are gone has left: its networks, and containers that opened its volumes."""
-    with answered():
+    with as_engine_errors():
         for one in api.containers(all=True, filters={"label": f"{LABEL_OPENED}={uid}"}):
             with _absent_is_none():
                 # Its volumes are those of the job, whose containers may have gone before it.
@@ -328,6 +328,6 @@ def _remove_network(api: APIClient, network: str, uid: str) -> None:
 
 def image_id(api: APIClient, reference: str) -> str | None:
     """Id of an image that the engine has; None where it has none."""
-    with answered(), _absent_is_none():
+    with as_engine_errors(), _absent_is_none():
         return str(api.inspect_image(reference)["Id"])  # type: ignore[no-untyped-call]
     return None

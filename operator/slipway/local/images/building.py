@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slipway.local.engine.address import connected
 from slipway.local.engine.errors import ImageBuildError, Stage
-from slipway.local.images.progress import Progress, Silent
+from slipway.local.images.progress import BuildReporter, Silent
 from slipway.local.images.references import checked, login_command, split
 from slipway.local.images.request import BuildRequest, build_request, laid_over, overlay_dockerfile
 from slipway.local.images.transcript import Transcript
@@ -31,7 +31,7 @@ def build_and_push_docker_image(
     build_args: Mapping[str, str] | None = None,
     *,
     context: str | PathLike[str] | None = None,
-    progress: Progress | None = None,
+    progress: BuildReporter | None = None,
 ) -> str:
     """Build an image, push it when a registry is given, and return its full name.
 
@@ -45,7 +45,7 @@ def build_and_push_docker_image(
     return request.name
 
 
-def build_image(engine: APIClient, request: BuildRequest, progress: Progress) -> str:
+def build_image(engine: APIClient, request: BuildRequest, progress: BuildReporter) -> str:
     """Build, and return the id of the image."""
     transcript = Transcript(progress)
     what = request.dockerfile if request.base is None else f"{request.context} over {request.base}"
@@ -65,7 +65,7 @@ def build_image(engine: APIClient, request: BuildRequest, progress: Progress) ->
     return transcript.image
 
 
-def lay_over(engine: APIClient, image: str, folder: Path, progress: Progress) -> str:
+def lay_over(engine: APIClient, image: str, folder: Path, progress: BuildReporter) -> str:
     """Lay a folder over the working directory of an image, and return the id of what comes of it.
 
     What .dockerignore names is left out. The same files over the same image are the same image: the engine has it
@@ -99,7 +99,7 @@ def _ignored(folder: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def push_image(engine: APIClient, name: str, progress: Progress) -> str:
+def push_image(engine: APIClient, name: str, progress: BuildReporter) -> str:
     """Push, and return the digest by which the registry knows the image."""
     repository, tag = split(checked(name))
     transcript = Transcript(progress)

@@ -26,7 +26,7 @@ STEP_WIDTH: Final = 60
 """Of the running step's text beside its time; the whole text stands above."""
 
 
-class Progress(Protocol):
+class BuildReporter(Protocol):
     """Receives what the engine says."""
 
     def step(self, text: str) -> None:
@@ -125,7 +125,7 @@ class OfLayers(ProgressColumn):
 
 
 @contextmanager
-def shown_on(console: Console) -> Iterator[Progress]:
+def shown_on(console: Console) -> Iterator[BuildReporter]:
     """Show progress in the way that suits the console."""
     if not console.is_terminal:
         yield Plain(console)

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from slipway.api.slicejob import LOCAL_IMAGE
-from slipway.local.containers.containers import BAD_REQUEST, EngineRefuses, answered, image_id
-from slipway.local.images.progress import Progress
+from slipway.local.containers.containers import BAD_REQUEST, EngineRefuses, as_engine_errors, image_id
+from slipway.local.images.progress import BuildReporter
 from slipway.local.images.references import login_command, split
 from slipway.local.images.transcript import Transcript
 
@@ -23,7 +23,7 @@ class ImageUnavailable(Exception):
     """An image is neither on this machine nor can it be pulled."""
 
 
-def resolve(api: APIClient, reference: str, policy: str | None, progress: Progress) -> str:
+def resolve(api: APIClient, reference: str, policy: str | None, progress: BuildReporter) -> str:
     """The id of an image, which is pulled where the policy says so.
 
     Args:
@@ -61,13 +61,13 @@ def resolve(api: APIClient, reference: str, policy: str | None, progress: Progre
     return found
 
 
-def _pull(api: APIClient, reference: str, progress: Progress) -> None:
+def _pull(api: APIClient, reference: str, progress: BuildReporter) -> None:
     """Pull with the credentials of the Docker configuration."""
     repository, tag = (reference, None) if "@" in reference else split(reference)
     transcript = Transcript(progress)
     progress.step(f"Pulling {reference}")
     try:
-        with answered():
+        with as_engine_errors():
             # Without a tag the engine would pull every tag of the repository.
             for event in api.pull(repository, tag=tag, stream=True, decode=True):
                 transcript.add(event)

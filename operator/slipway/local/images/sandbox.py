@@ -10,7 +10,7 @@ import struct
 import tarfile
 from typing import TYPE_CHECKING, Final
 
-from slipway.local.containers.containers import EngineRefuses, answered, image_id
+from slipway.local.containers.containers import EngineRefuses, as_engine_errors, image_id
 from slipway.local.conversion.sandbox import IMAGE, PROGRAM
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def ensure_sandbox_image(api: APIClient) -> None:
     """
     if image_id(api, IMAGE) is not None:
         return
-    with answered():
+    with as_engine_errors():
         name = str(api.version()["Arch"])
     machine = _NAMES.get(name, name)
     if machine not in _MACHINES:
         known = " and ".join(_MACHINES)
         raise EngineRefuses(f"hosts of several containers run on {known}, and this engine is one of {machine}", 0)
     repository, _, tag = IMAGE.partition(":")
-    with answered():
+    with as_engine_errors():
         api.import_image_from_data(_archive(program(machine)), repository=repository, tag=tag)
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from slipway.local.images.progress import Progress
+from slipway.local.images.progress import BuildReporter
 
 KEPT_LINES: Final = 20
 """Lines of the running step that an error repeats."""
@@ -22,7 +22,7 @@ _NOTES: Final = (" ---> ", "Removing intermediate container ")
 class Transcript:
     """What the engine has said so far: the step it is at, that step's last lines, how it ended."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: BuildReporter) -> None:
         self._progress = progress
         self._unfinished = ""
         self.step = ""

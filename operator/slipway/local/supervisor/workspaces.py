@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipway.api import names
 from slipway.core.model.parts import Body
-from slipway.local.containers.containers import answered
+from slipway.local.containers.containers import as_engine_errors
 from slipway.workspace_check import Refused, check
 
 if TYPE_CHECKING:
@@ -51,5 +51,5 @@ def _folder(api: APIClient, pod: Body, volume: str) -> str:
     if (path := source.get("hostPath")) is not None:
         return str(path["path"])
     name = source["persistentVolumeClaim"]["claimName"]
-    with answered():
+    with as_engine_errors():
         return str(api.create_volume(name)["Mountpoint"])
