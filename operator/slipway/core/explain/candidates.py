@@ -33,7 +33,7 @@ _OF_MANY: Final = {"has": "have", "is": "are", "waits": "wait"}
 
 
 class Kind(IntEnum):
-    """What keeps a slice out; the greater, the sooner it may pass by itself."""
+    """Kinds of obstacles, from permanent ones (a wrong shape) to passing ones (others have the nodes)."""
 
     SHAPE = 0
     LABEL = 1

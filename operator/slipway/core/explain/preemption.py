@@ -26,7 +26,7 @@ class Standing:
     """False when their PriorityClass has `preemptionPolicy: Never`."""
 
     def kept_out(self, least: int) -> bool:
-        """Whether others up to that priority keep the job out; where nobody has been given one, none does."""
+        """Whether this job can preempt no pod of that priority or a lower one; never so where nobody has a priority."""
         return self.priority <= least and bool(self.priority or least)
 
     def words(self, least: int | None) -> tuple[str, str]:

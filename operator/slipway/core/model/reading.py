@@ -77,9 +77,10 @@ def read_status(content: Mapping[str, Any]) -> tuple[SliceJobStatus, str]:
 
 
 def _without_told(status: SliceJobStatus, earlier: SliceJobStatus) -> SliceJobStatus:
-    """The status of a job that is over, without what nobody needs of it any more, which is most of its memory.
+    """The status of a job that is over, without the attempts whose metrics and Events are written: most of its memory.
 
-    These are attempts that an earlier version had alike; of one that was over when it was first read, all but the last.
+    These are the attempts that the version before had alike. A job that was over when it was first read keeps the
+    newest attempt alone.
     """
     if not status.final:
         return status

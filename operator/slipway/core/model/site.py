@@ -75,9 +75,10 @@ class Choice(NamedTuple):
     superseded: bool = False
     """Whether the profile has changed since the attempt began whose profile this is."""
     bare: bool = False
-    """Whether nothing of the site applies: the attempt began without, or with what this process does not know.
+    """Whether no defaults and limits of the site apply: the attempt began without any, or with a version of the profile
+    that this process has never seen.
 
-    The profile is then the present one."""
+    `profile` is then the current version, which says only which values are secret."""
 
 
 NO_CHOICE: Final = Choice()

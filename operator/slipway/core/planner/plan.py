@@ -178,7 +178,7 @@ def _settled(draft: Draft) -> Plan:
     before, status = draft.job.status, draft.status
     written = draft.snapshot.status_written
     if written is None and before.succeeded_hosts == status.succeeded_hosts:
-        # A process that has just begun to lead does not know yet what all the words of the last one came from.
+        # Right after taking over, Events and pods of others are not read yet: a message may be poorer than the stored.
         written = draft.snapshot.known.leading_since
     minor = before != status and throttle.only_progress(before, status)
     if status.attempt is None and status.phase is Phase.PENDING and draft.refresh_pods:

@@ -52,7 +52,9 @@ class Ending:
     never_started: bool = False
     """Whether the program could not start, so that it counts for `retries.maxStartFailures`."""
     of_all_hosts: bool = False
-    """Whether its evidence is about every host that waits and names one of them. It is the first in its second."""
+    """Whether the ending is about the attempt as a whole, as a timeout is. The host that it names is an example.
+
+    It wins ties within one second."""
     pods_own_grace: bool = False
     """Whether each pod keeps its own grace period: a program that is stopped on request can still make progress."""
 

@@ -146,7 +146,8 @@ def wait(draft: Draft) -> None:
         if draft.reached(_last_progress(draft, attempt) + every):
             _take(draft, fewer)
         return
-    # Held for ever shorter than it stands back for: its Pending pods would take what another job releases to an older.
+    # The time that it is kept must grow more slowly than the back-off, or this job's Pending pods take nodes that
+    # another job released for an older one.
     held_until = _last_progress(draft, attempt) + every * 2 ** (budgets.releases(draft.status) // 2)
     if draft.passed(held_until) and _stuck(draft) and draft.reached(held_until):
         _release_capacity(draft)

@@ -72,8 +72,7 @@ def choose(
         return {}
     own: Mapping[int, str] = known.claim.pools if known.claim is not None else {}
     kept = own if known.claim is not None and known.claim.attempt == attempt else {}
-    # What an earlier attempt of the job has claimed is the job's to choose again, after all others: whether its end
-    # casts doubt on these pools is not noted yet.
+    # Pools of the attempt before may be chosen again, but last: whether they caused its end is not recorded yet.
     claimed = () if kept else dict.fromkeys(filter(None, own.values()))
     given_up = tuple(filterfalse(known.pinned.__contains__, claimed))
     free = _free(known, given_up, nodes, hosts, suits)

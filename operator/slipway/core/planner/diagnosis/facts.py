@@ -78,7 +78,7 @@ class Facts:
     gone_at: datetime | None
     """When the pod's absence from the API was noticed."""
     we_deleted_since: datetime | None
-    """When the attempt ended: deletions from then on are Slipway's own."""
+    """When the attempt ended. Slipway deletes pods only after this."""
     now: datetime
     deleted_here: bool | None = None
     """Whether this process deleted the pod; None when only the dates say so."""
@@ -309,8 +309,9 @@ class Facts:
     def ended_by_itself_before(self, moment: datetime | None) -> bool:
         """Whether the container terminated before somebody ended the pod at that moment, and so by itself.
 
-        By the clock of a kubelet that is behind, what SIGTERM or SIGKILL ended may have ended before that. By one that
-        is ahead, a container may seem to end after that, though its end was seen first.
+        A kubelet's clock may be off by SKEW. One that is behind may date the end of a container that SIGTERM or SIGKILL
+        ended before the deletion, so exit codes of signals need that distance. One that is ahead may date an end after
+        the deletion, though that version of the pod was seen first: the order of versions counts, not the dates.
         """
         if self.end is None or moment is None:
             return False

@@ -18,6 +18,7 @@ from slipway.core.vocabulary.endings import DEVICE_UNHEALTHY, ENDINGS, OF_ALL_HO
 
 # Earlier evidence would have ended the attempt itself. So within the second of a timeout the timeout is first.
 _ORDER = {ending.reason: place for place, ending in enumerate((*OF_ALL_HOSTS, *(rule.ending for rule in RULES)))}
+"""Evidence older than a timeout would have ended the attempt already, so the timeout wins a tie."""
 
 
 def first_cause(evidence: Iterable[Evidence]) -> Evidence | None:

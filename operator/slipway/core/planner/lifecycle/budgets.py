@@ -29,7 +29,7 @@ LONGEST_HELD_SECONDS: Final = 600
 """The first and the longest pause after pods that had nodes waited for an image or for objects in vain."""
 
 MOST_DOUBLINGS: Final = 6
-"""How often the time is doubled for which a job holds what it cannot use, and stands back, each time it is in vain."""
+"""Cap on doublings: each release in vain doubles how long the job keeps partial capacity, and how long it waits."""
 
 
 def charged(status: SliceJobStatus, cause: Cause) -> SliceJobStatus:

@@ -62,7 +62,7 @@ def _was_chosen_before(draft: Draft, known: Workload) -> bool:
 
 
 def _is_worth_keeping(draft: Draft, known: Workload) -> bool:
-    """Whether the job may get no more for it, however much quota is unused: nodes count as well, and a recent try."""
+    """Whether it is not worth giving up the admission: a topology assigns nodes, or a larger size was tried lately."""
     if workloads.WORKERS in known.placed or known.status.admission_checks:
         return True
     created = known.metadata.creation_timestamp

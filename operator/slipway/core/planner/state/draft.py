@@ -66,9 +66,11 @@ class Draft:
     queued: Blocker | None = None
     """What does not let the job have pods although it could run: its queue."""
     in_line: bool = False
-    """Whether the job waits for its queue since its spec was accepted as it is."""
+    """Whether the queue keeps a job waiting whose present spec is accepted.
+
+    Such a job is not checked by a dry run again, so that it keeps its place."""
     at_once: bool = False
-    """Whether the next attempt begins without the delay of the last end: the job has waited for another reason."""
+    """Whether the next attempt skips the retry delay: the queue has just admitted the job, whose quota would idle."""
     offered: int | None = None
     """Largest number of slices that the job may have; None for what its spec says."""
     additions: tuple[PodAdditions, PodAdditions] = (NO_ADDITIONS, NO_ADDITIONS)
